@@ -12,9 +12,11 @@
 #include <sys/uio.h>
 
 #include "platform/counter.h"
+#include "platform/shared_text.h"
 #include "transport/event_loop.h"
 #include "transport/files.h"
 #include "transport/registration.h"
+#include "transport/slow_sends.h"
 #include "transport/watch.h"
 
 namespace bedplate {
@@ -52,6 +54,12 @@ struct StreamSocket {
   SocketOperation send;
   bool can_receive = false;  // epoll's view of readiness
   bool can_send = false;
+  // Of SlowSends: what of it is sent, how far it was at the last look, and since when it is there.
+  uint32_t sends = 0;
+  uint64_t seen_progress = 0;
+  uint64_t seen_since_ns = 0;
+  StreamSocket* next_attached = nullptr;
+  StreamSocket* previous_attached = nullptr;
 };
 
 // A listening socket, and what happens with the connections that come. The caller's, and its `fd`:
@@ -81,6 +89,10 @@ struct SocketCounters {
   Counter sent_datagrams;
   Counter dropped_datagrams;  // by the system, which held as many as it may
   Counter truncated_datagrams;
+  // Peers that have not taken all that is sent to them for a second or more, as of the last look.
+  Counter slow_clients;
+  Counter slow_client_ns;    // the slowest: since when
+  SharedText slow_client;    // its address, and that which it is connected to
   Counter cutting_refusals;  // sockets whose datagrams the kernel would not cut (udp/udp_socket.h)
 };
 
@@ -152,6 +164,7 @@ class StreamSockets : public PollSource, public Sleeper {
 
   StreamSocketsOptions options_;
   WatchTable watches_;
+  SlowSends slow_sends_;
 };
 
 // The two backends, not created yet. What follows is for them.

@@ -10,6 +10,7 @@
 #include "platform/cache_line.h"
 #include "platform/counter.h"
 #include "platform/histogram.h"
+#include "platform/units.h"
 #include "transport/tls/tls_counters.h"
 
 namespace bedplate {
@@ -146,12 +147,20 @@ inline void describe(CounterTable& table, StoreCounters& c) {
       .gauge("buffer_peak_bytes", c.buffer_peak_bytes, "bytes",
              "Of its buffers that were taken at once at most.")
       .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
-  table.counter("errors", c.errors, "requests", "Requests that the store has failed.");
+  table.counter("errors", c.errors, "requests", "Requests that the store has failed.")
+      .sign_as_it_grows("its store {place} fails requests, {errors} by now");
   table.counter("operations_ended", c.operations_ended, "operations", "Answered by the store.");
-  table.gauge("silent_ns", c.silent_ns, "ns",
-              "How long the store has ended none of those under way; 0: none, or it does.");
-  table.boolean("has_failed_flush", c.has_failed_flush,
-                "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.");
+  table
+      .gauge("silent_ns", c.silent_ns, "ns",
+             "How long the store has ended none of those under way; 0: none, or it does.")
+      .sign_from(5 * kNsPerSecond,
+                 "its store {place} has answered nothing for {silent_ns} ({operations} "
+                 "operations wait)");
+  table
+      .boolean("has_failed_flush", c.has_failed_flush,
+               "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.")
+      .sign_from(1, "a flush of {place} has failed, so what was written may be lost: look at the "
+                    "drive, then open the volume anew");
 }
 
 }  // namespace bedplate

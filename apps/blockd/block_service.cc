@@ -352,7 +352,12 @@ Result<void> BlockService::plan(ServicePlan& plan) {
     const std::string name = short_volume_name(options_, i);
     plan.counters<VolumeCounters>("volumes", name);
     if (volume.is_memory()) continue;
-    plan.counters<StoreCounters>("stores", name);
+    plan.counters(CounterSet{this->name(),
+                             "stores",
+                             name,
+                             sizeof(StoreCounters),
+                             described_counters<StoreCounters>(),
+                             {{"place", place_of(volume)}}});
     if (volume.is_nvme()) {
       BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes, shards[i]));
       continue;

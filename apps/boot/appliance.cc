@@ -159,6 +159,7 @@ bool Appliance::check() {
   for (const Error& problem : problems) log_error(problem);
   if (!problems.empty()) return false;
   pool_counters_.create(counters_, plan_);
+  signs_.create(counters_, plan_.counters());
   reached(Step::kCheck);
   return true;
 }
@@ -459,6 +460,7 @@ bool Appliance::has_left_operations() const noexcept {
 
 void Appliance::tick() noexcept {
   for (Service* service : configuration_.services) service->tick();
+  signs_.look(monotonic_ns());  // last: what the services have just found out
 }
 
 // The names of those that are not drained: "cache, peers"; empty: all are.

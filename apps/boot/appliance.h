@@ -19,6 +19,7 @@
 #include "alloc/support_level.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
+#include "apps/boot/counter_signs.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
 #include "apps/boot/messaging.h"
@@ -113,6 +114,7 @@ class Appliance {
   std::vector<OpenedFile> files_;
   CountersFile counters_;
   PoolCountersKeeper pool_counters_;
+  CounterSigns signs_;
   ServiceDrains drains_;
   SupportLevel support_level_ = SupportLevel::kNone;
   sigset_t stop_signals_ = {};

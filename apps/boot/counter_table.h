@@ -22,7 +22,13 @@
 //         .peak_of("bytes", "Values are forgotten sooner.");
 //     table.counter("forgotten", counters.forgotten, "values", "...").refusals_of("bytes");
 //
-// Tested by tests/apps/boot/counters_file_test.cc.
+// A counter may also be a sign that something needs a look, for `top`, the status page, /metrics
+// and `doctor` alike (counter_signs.h): from some value on, or as it grows.
+//
+//     table.gauge("silent_ns", counters.silent_ns, "ns", "...")
+//         .sign_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
+//
+// Tested by tests/apps/boot/counters_file_test.cc, tests/apps/boot/counter_signs_test.cc.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +39,18 @@
 #include "platform/cache_line.h"
 #include "platform/counter.h"
 #include "platform/histogram.h"
+#include "platform/shared_text.h"
 
 namespace bedplate {
 
 // kCounter: only grows. kGauge: a level, which goes up and down; kNoValue where there is none.
 // kHistogram: of latencies and the like (platform/histogram.h). kState: one of several words.
-// kFlags: any of several.
-enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram, kState, kFlags };
+// kFlags: any of several. kText: a short text, as of whose turn it is.
+enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram, kState, kFlags, kText };
 
 // As the counters file has it.
 constexpr const char* text_of(CounterKind kind) noexcept {
-  constexpr const char* kTexts[] = {"counter", "gauge", "histogram", "state", "flags"};
+  constexpr const char* kTexts[] = {"counter", "gauge", "histogram", "state", "flags", "text"};
   return kTexts[static_cast<size_t>(kind)];
 }
 
@@ -52,6 +59,7 @@ inline constexpr uint64_t kNoValue = ~uint64_t{0};
 
 // How much of its struct a counter takes.
 constexpr size_t bytes_of(CounterKind kind) noexcept {
+  if (kind == CounterKind::kText) return sizeof(SharedText);
   return kind == CounterKind::kHistogram ? sizeof(Histogram) : sizeof(Counter);
 }
 
@@ -66,6 +74,23 @@ struct KeyMeasure {
   std::string capacity;  // of a peak: the gauge beside it that says what it is a part of
 };
 
+// When a counter says that something needs a look, and what is said then: a sentence without its
+// end, in which {NAME} stands for the counter or label of that name beside it.
+struct CounterSign {
+  enum class Rule {
+    kNone,
+    kFrom,    // a gauge: it is `limit` or more
+    kBelow,   // a gauge: it is less than `limit` hundredths of the gauge `of`
+    kUnless,  // a state: for some seconds it has not been the word number `limit`
+    kGrows,   // a counter: it grew in the last minute
+    kStands,  // a counter: for some seconds it did not grow, and the gauge `of` was 0
+  };
+  Rule rule = Rule::kNone;
+  uint64_t limit = 0;
+  std::string of = {};
+  std::string says = {};  // 1 to 159 bytes
+};
+
 struct CounterDescription {
   std::string name;  // 1 to 47 bytes of a-z, 0-9 and _
   CounterKind kind = CounterKind::kCounter;
@@ -74,6 +99,7 @@ struct CounterDescription {
   uint32_t offset = 0;     // of its Counter, or Histogram, in the struct
   std::string words = {};  // kState: of 0, 1, ...; kFlags: of bit 0, 1, ...: "stopped|open"
   KeyMeasure measure = {};
+  CounterSign sign = {};
 
   // It is the most that was used of what `key` says at once. With `capacity`, a gauge of the same
   // set: of that, of which the key says a part, or the default when it says nothing.
@@ -81,7 +107,25 @@ struct CounterDescription {
     measure = {KeyMeasure::Kind::kPeak, key, risk, capacity};
   }
   // It counts what was refused, or lost, because `key` says too little.
-  void refusals_of(const char* key) { measure = {KeyMeasure::Kind::kRefusals, key, "", ""}; }
+  CounterDescription& refusals_of(const char* key) {
+    measure = {KeyMeasure::Kind::kRefusals, key, "", ""};
+    return *this;
+  }
+
+  // It is a sign: CounterSign.
+  void sign_from(uint64_t limit, const char* says) {
+    sign = {CounterSign::Rule::kFrom, limit, "", says};
+  }
+  void sign_below(uint64_t hundredths, const char* of, const char* says) {
+    sign = {CounterSign::Rule::kBelow, hundredths, of, says};
+  }
+  void sign_unless(uint64_t word, const char* says) {
+    sign = {CounterSign::Rule::kUnless, word, "", says};
+  }
+  void sign_as_it_grows(const char* says) { sign = {CounterSign::Rule::kGrows, 0, "", says}; }
+  void sign_as_it_stands(const char* unless, const char* says) {
+    sign = {CounterSign::Rule::kStands, 0, unless, says};
+  }
 };
 
 // Each function adds one, whose texts it copies; what they may be CounterDescription says, and
@@ -105,16 +149,20 @@ class CounterTable {
   }
 
   // One of `words`, "waiting|connected": the value is how many words come before it.
-  void state(const char* name, const Counter& counter, const char* words, const char* help) {
-    add(name, CounterKind::kState, counter, "state", help, words);
+  CounterDescription& state(const char* name, const Counter& counter, const char* words,
+                            const char* help) {
+    return add(name, CounterKind::kState, counter, "state", help, words);
   }
   // Any of `words`: bit 0 is the first.
   void flags(const char* name, const Counter& counter, const char* words, const char* help) {
     add(name, CounterKind::kFlags, counter, "flags", help, words);
   }
   // 0 or 1.
-  void boolean(const char* name, const Counter& counter, const char* help) {
-    add(name, CounterKind::kGauge, counter, "boolean", help);
+  CounterDescription& boolean(const char* name, const Counter& counter, const char* help) {
+    return add(name, CounterKind::kGauge, counter, "boolean", help);
+  }
+  void text(const char* name, const SharedText& text, const char* help) {
+    add(name, CounterKind::kText, text, "text", help);
   }
 
   // All that were added; it is empty from then on.

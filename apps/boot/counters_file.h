@@ -75,6 +75,13 @@ class CountersFile {
   std::span<TraceRecord> trace_records(uint32_t shard) noexcept;
 
   CountersHeader& header() noexcept { return *header_; }
+  // Where it says whether the sign number `index` is there, in the order of `sets` and their
+  // counters. Requires: there are so many.
+  CounterSignRecord& sign(uint32_t index) noexcept {
+    BP_ASSERT(index < header_->sign_count);
+    const CounterRecords signs = sign_records(*header_);
+    return reinterpret_cast<CounterSignRecord*>(begin() + signs.offset)[index];
+  }
   // What a reader of the file would see, without opening it. Requires: it is created.
   CountersView view() const noexcept { return CountersView(header_); }
 
@@ -82,6 +89,7 @@ class CountersFile {
   Result<void> map_file(const Fd& fd, const NameLock& lock, uint64_t bytes);
   void describe(std::span<const CounterSet> sets, const TraceShape& traces) noexcept;
   void describe_traces(const TraceShape& traces, uint64_t records) noexcept;
+  void describe_signs(std::span<const CounterSet> sets) noexcept;
   std::byte* begin() noexcept { return reinterpret_cast<std::byte*>(header_); }
   std::span<CounterSetRecord> sets() noexcept;
   CounterSetRecord* find(std::string_view owner, std::string_view name,

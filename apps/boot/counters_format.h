@@ -1,17 +1,21 @@
-// What a counters file looks like: a header, three tables of records, and the values; behind them
+// What a counters file looks like: a header, four tables of records, and the values; behind them
 // the last requests of each shard, with two tables that say what they mean.
 //
 // The file describes itself: a reader knows what sets of counters there are, what each counter is
 // called, its kind, unit and help, and where its value lies, and no more. So a program reads what
 // another build has written. Records may grow at their ends: the header says how many bytes each
 // has. Only what changes the meaning of what is here changes the number of the format.
+//
+// Tested by tests/apps/boot/counter_signs_test.cc.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 #include "pinned_pool/owner_name.h"
+#include "platform/cache_line.h"
 #include "platform/trace_ring.h"
+#include "platform/units.h"
 
 namespace bedplate {
 
@@ -39,8 +43,17 @@ struct CountersHeader {
   CounterRecords rings;     // TraceRingRecord
   CounterRecords sources;   // TraceSourceRecord
   CounterRecords subjects;  // OwnerName
+  // CounterSignRecord: they begin where the counters' records end (sign_records).
+  uint32_t sign_count = 0;
+  uint32_t sign_record_bytes = 0;
 };
 static_assert(sizeof(CountersHeader) <= 192);
+
+inline CounterRecords sign_records(const CountersHeader& header) noexcept {
+  const CounterRecords& before = header.counters;
+  const uint64_t end = before.offset + uint64_t{before.count} * before.record_bytes;
+  return {align_up(end, kCacheLineBytes), header.sign_count, header.sign_record_bytes};
+}
 
 // One struct of counters: CounterSet.
 struct CounterSetRecord {
@@ -89,6 +102,16 @@ struct TraceSourceRecord {
   uint32_t first_subject = 0;
   uint32_t subject_count = 0;
 };
+
+// A counter of one set that may say that something needs a look (CounterSign). Whether it does, the
+// appliance itself finds out, so all that read the file see the same.
+struct CounterSignRecord {
+  uint32_t set = 0;
+  uint32_t counter = 0;  // of the set
+  char says[160] = {};   // {NAME} stands for the counter or label of that name in the set
+  std::atomic<uint64_t> since_ns{0};  // monotonic_ns() when it began; 0: nothing needs a look
+};
+static_assert(sizeof(CounterSignRecord) % 8 == 0);
 static_assert(sizeof(CounterSetRecord) % 8 == 0 && sizeof(CounterLabelRecord) % 8 == 0 &&
               sizeof(CounterRecord) % 8 == 0 && sizeof(TraceRingRecord) % 8 == 0 &&
               sizeof(TraceSourceRecord) % 8 == 0);

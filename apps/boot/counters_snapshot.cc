@@ -60,6 +60,7 @@ bool SeenCounter::is_histogram() const noexcept {
 }
 
 std::optional<std::string> SeenCounter::read_words() const {
+  if (is(CounterKind::kText)) return std::string(SharedText::read(values).view());
   const bool is_state = is(CounterKind::kState);
   if (!is_state && !is(CounterKind::kFlags)) return {};
   uint64_t value = read();
@@ -99,7 +100,13 @@ bool CountersSnapshot::is_consistent() const noexcept {
       !lie_in_file(header.counters, sizeof(CounterRecord), bytes_)) {
     return false;
   }
+  const CounterRecords signs = sign_records(header);
+  if (signs.count > 0 && !lie_in_file(signs, sizeof(CounterSignRecord), bytes_)) return false;
   const CountersView view(&header);
+  for (uint32_t i = 0; i < view.sign_count(); ++i) {
+    const CounterSignRecord& sign = view.sign(i);
+    if (sign.set >= view.set_count() || sign.counter >= view.set(sign.set).count) return false;
+  }
   uint64_t counter_count = 0;
   for (uint32_t i = 0; i < view.set_count(); ++i) {
     const CounterSetRecord& set = view.set(i);

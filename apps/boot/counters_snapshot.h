@@ -22,6 +22,7 @@
 
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_format.h"
+#include "apps/boot/counters_view.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -50,7 +51,7 @@ struct SeenCounter {
   bool is_histogram() const noexcept;
   uint64_t read() const noexcept { return values[0].read(); }
   // Of a state its word, of flags those that are set ("none": none is); of a value that has no word
-  // its number. Nothing: the kind has no words.
+  // its number; of a text that. Nothing: the kind has no words.
   std::optional<std::string> read_words() const;
 };
 
@@ -90,6 +91,8 @@ class CountersSnapshot {
   // All sets that there were, in the file's order. What they point at lives as long as this, or
   // what this was moved to.
   const std::vector<SeenSet>& sets() const noexcept { return sets_; }
+  // The records themselves, as long as this lives.
+  CountersView view() const noexcept { return CountersView(&header()); }
 
  private:
   CountersSnapshot(std::unique_ptr<uint64_t[]> copy, uint64_t bytes) noexcept

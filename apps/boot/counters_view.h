@@ -46,6 +46,12 @@ class CountersView {
             counter.bytes / sizeof(Counter)};
   }
 
+  // Signs (counter_signs.h), of all sets together.
+  uint32_t sign_count() const noexcept { return sign_records(*header_).count; }
+  const CounterSignRecord& sign(uint32_t index) const noexcept {
+    return *reinterpret_cast<const CounterSignRecord*>(record(sign_records(*header_), index));
+  }
+
   // A text of the file ends where it ends, or with its field.
   template <size_t kBytes>
   static std::string_view text(const char (&field)[kBytes]) noexcept {

@@ -39,6 +39,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   terms_with_verbs_ = verbs;
   make_groups(configuration, plan, pool);
   choose_copying(configuration);
+  count_processes(configuration, counters);  // before the thread that counts them
   BP_TRY(start_server(configuration, pool));
   count_groups(counters);
   BP_TRY(join_groups(pool, *messenger, doorbell));
@@ -154,6 +155,34 @@ void Messaging::count_groups(CountersFile& counters) {
   }
 }
 
+void Messaging::count_processes(const Configuration& configuration, CountersFile& counters) {
+  for (const ProcessSettings& process : configuration.processes) {
+    processes_.push_back(
+        {MemberName(process.name), &counters.runtime<ProcessCounters>("process", process.name)});
+    processes_.back().counters->pid.set(kNoValue);
+  }
+}
+
+// The control thread of the join server, which alone writes them.
+void Messaging::count(const JoinEvent& event) noexcept {
+  using Kind = JoinEvent::Kind;
+  const bool has_joined = event.kind == Kind::kJoined;
+  const bool has_died = event.kind == Kind::kDied || event.kind == Kind::kFailed;
+  if (!has_joined && !has_died && event.kind != Kind::kLeft) return;
+  for (const CountedProcess& each : processes_) {
+    if (std::string_view(each.name.text) != event.process.text) continue;
+    ProcessCounters& counters = *each.counters;
+    const ProcessState state = has_joined ? ProcessState::kThere
+                               : has_died ? ProcessState::kDied
+                                          : ProcessState::kLeft;
+    counters.state.set(static_cast<uint64_t>(state));
+    counters.pid.set(static_cast<uint64_t>(event.pid));
+    counters.is_down.set(has_died ? 1 : 0);
+    if (has_joined) counters.joined.add(1);
+    if (has_died) counters.died.add(1);
+  }
+}
+
 Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
                                     Doorbell& doorbell) {
   BP_ASSERT(counters_.size() == groups_.size());
@@ -206,6 +235,7 @@ void Messaging::refresh_counters() noexcept {
 // The control thread. The server has logged why, where there is a reason.
 void Messaging::heard(const JoinEvent& event) noexcept {
   if (event.kind == JoinEvent::Kind::kRefused) return;  // it got nothing, and nobody else notices
+  count(event);
   BP_ASSERT(event.group < groups_.size() && event.member_count > 0);
   BP_ASSERT(event.member + event.member_count <= groups_[event.group]->table.member_count());
   if (event.may_be_logged) {

@@ -92,9 +92,11 @@ class Messaging {
                                                 PinnedPool& pool) const;
   void choose_copying(const Configuration& configuration);
   void count_groups(CountersFile& counters);
+  void count_processes(const Configuration& configuration, CountersFile& counters);
   Result<void> start_server(const Configuration& configuration, PinnedPool& pool);
   Result<void> join_groups(PinnedPool& pool, ShardMessenger& messenger, Doorbell& doorbell);
   void heard(const JoinEvent& event) noexcept;
+  void count(const JoinEvent& event) noexcept;
 
   std::string name_;  // of the appliance
   PoolId pool_id_;
@@ -104,6 +106,11 @@ class Messaging {
   SingleCopyChoice single_copy_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<GroupCounters*> counters_;  // of each group
+  struct CountedProcess {
+    MemberName name;
+    ProcessCounters* counters;
+  };
+  std::vector<CountedProcess> processes_;  // of each [[process]]
   BellWatch watch_;
   std::unique_ptr<JoinServer> server_;
 };

@@ -85,6 +85,8 @@ void PoolCountersKeeper::refresh() noexcept {
 }
 
 void PoolCountersKeeper::refresh_heap_owners() noexcept {
+  uint64_t most_bytes = 0;
+  uint32_t largest = 0;
   for (uint32_t i = 0; i < heap_owner_count(); ++i) {
     const HeapOwnerUse use = heap_owner_use({i});
     if (heap_owners_[i] == nullptr) {
@@ -94,7 +96,15 @@ void PoolCountersKeeper::refresh_heap_owners() noexcept {
     heap_owners_[i]->used_bytes.set(use.used_bytes);
     heap_owners_[i]->used_peak_bytes.set(has_accounts_ ? use.peak_bytes : kNoValue);
     heap_owners_[i]->refused.set(use.refused_count);
+    if (use.used_bytes <= most_bytes) continue;
+    most_bytes = use.used_bytes;
+    largest = i;
   }
+  if (most_bytes == 0) return;
+  char text[SharedText::kBytesMax + 1];
+  std::snprintf(text, sizeof text, "%s (%" PRIu64 " MiB)", heap_owner_use({largest}).name.text,
+                most_bytes / kMiB);
+  heap_->largest_owner.set(text);
 }
 
 // A size keeps its place, also when no page of it is left.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pinned_pool/no_way_back.h"
+#include "platform/units.h"
 #include "transport/shm/group_layout.h"
 #include "transport/verbs/peer_state.h"
 
@@ -70,7 +71,9 @@ void describe(CounterTable& table, PoolCounters& c) {
   table
       .counter("allocations_refused", c.allocations_refused, "requests",
                "Requests for heap memory that got none.")
-      .refusals_of("pool.bytes");
+      .refusals_of("pool.bytes")
+      .sign_as_it_grows("there was no heap memory for {allocations_refused} requests: the log says "
+                        "what has it, a larger [pool] bytes gives more");
   table.counter("allocations_checked", c.allocations_checked, "requests",
                 "Debug builds: blocks that were seen to lie in the pool.");
   table.counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
@@ -110,9 +113,13 @@ void describe(CounterTable& table, HeapCounters& c) {
       .gauge("used_peak_bytes", c.used_peak_bytes, "bytes",
              "The most that all owners were charged at once; none: malloc is another's.")
       .peak_of("pool.bytes", "Requests for heap memory get none, the large ones first.", "bytes");
-  table.gauge("free_bytes", c.free_bytes, "bytes", "What nobody has taken.");
+  table.gauge("free_bytes", c.free_bytes, "bytes", "What nobody has taken.")
+      .sign_below(10, "bytes",
+                  "it is nearly exhausted: {free_bytes} of {bytes} are free, and {largest_owner} "
+                  "has the most");
   table.gauge("largest_free_bytes", c.largest_free_bytes, "bytes",
               "What one request can have of it.");
+  table.text("largest_owner", c.largest_owner, "The owner that has the most of it, and how much.");
 }
 
 void describe(CounterTable& table, HeapOwnerCounters& c) {
@@ -124,7 +131,8 @@ void describe(CounterTable& table, HeapOwnerCounters& c) {
   table.gauge("limit_bytes", c.limit_bytes, "bytes",
               "What it may have; none: as much as there is.");
   table.counter("refused", c.refused, "requests", "Requests refused because of the limit.")
-      .refusals_of("limit.bytes");
+      .refusals_of("limit.bytes")
+      .sign_as_it_grows("its limit of {limit_bytes} has refused {refused} requests for memory");
 }
 
 void describe(CounterTable& table, HeapClassCounters& c) {
@@ -135,15 +143,18 @@ void describe(CounterTable& table, HeapClassCounters& c) {
 // ---- shards -------------------------------------------------------------------------------------
 
 void describe(CounterTable& table, ShardCounters& c) {
-  table.counter("iterations", c.loop.iterations, "rounds", "Rounds of the event loop.");
+  table.counter("iterations", c.loop.iterations, "rounds", "Rounds of the event loop.")
+      .sign_as_it_stands("asleep", "it is neither asleep nor going on: something keeps it");
   table.counter("sleeps", c.loop.sleeps, "sleeps", "How often it slept.");
   table.counter("busy_ns", c.loop.busy_ns, "ns", "Time in which anything had work.");
   table.counter("spin_ns", c.loop.spin_ns, "ns",
                 "Time in which it looked for work and found none. The rest it slept.");
   table.boolean("asleep", c.loop.is_asleep, "Whether it sleeps now.");
   table.counter("calls", c.loop.calls, "calls", "Calls that other threads had it make.");
-  table.counter("stalls", c.loop.stalled.stalls, "stalls",
-                "How often something kept it for longer than stall_ms.");
+  table
+      .counter("stalls", c.loop.stalled.stalls, "stalls",
+               "How often something kept it for longer than stall_ms.")
+      .sign_as_it_grows("something keeps it for too long, {stall_longest_ns} at most");
   table.gauge("stall_longest_ns", c.loop.stalled.longest_ns, "ns", "The longest of these.");
   table.counter("call_stalls", c.loop.call_stalls, "stalls",
                 "Of these, those that a call from another thread had a part in.");
@@ -155,6 +166,15 @@ void describe(CounterTable& table, ShardCounters& c) {
   table.counter("system_calls", c.sockets.system_calls, "calls",
                 "Of the sockets: io_uring_enter, recvmmsg and the like.");
   table.counter("accepts", c.sockets.accepts, "connections", "Connections taken.");
+  table.gauge("slow_clients", c.sockets.slow_clients, "connections",
+              "Those that have not taken all of an answer for a second or more.");
+  table
+      .gauge("slow_client_ns", c.sockets.slow_client_ns, "ns",
+             "For how long the slowest of these has not; 0: there is none.")
+      .sign_from(5 * kNsPerSecond,
+                 "the client {slow_client} has not taken its answer for {slow_client_ns} "
+                 "({slow_clients} in all)");
+  table.text("slow_client", c.sockets.slow_client, "Which one that is.");
   table.counter("received_bytes", c.sockets.received_bytes, "bytes", "Received from sockets.");
   table.counter("sent_bytes", c.sockets.sent_bytes, "bytes", "Sent to sockets.");
   table.counter("received_datagrams", c.sockets.received_datagrams, "datagrams",
@@ -215,7 +235,17 @@ void describe(CounterTable& table, PeerCounters& c) {
   for (uint32_t state = 0; state <= static_cast<uint32_t>(PeerState::kCutOff); ++state) {
     words += (state == 0 ? "" : "|") + std::string(to_text(static_cast<PeerState>(state)));
   }
-  table.state("state", c.state, words.c_str(), "How far the connection to the peer is.");
+  table.state("state", c.state, words.c_str(), "How far the connection to the peer is.")
+      .sign_unless(static_cast<uint64_t>(PeerState::kConnected), "it is not connected: {state}");
+}
+
+void describe(CounterTable& table, ProcessCounters& c) {
+  table.state("state", c.state, kProcessStates, "Of the one of which something was heard last.");
+  table.gauge("pid", c.pid, "process", "Its number; none: none has joined.");
+  table.counter("joined", c.joined, "times", "How often one has joined.");
+  table.counter("died", c.died, "times", "How often one has ended without a word, or was cut off.");
+  table.boolean("is_down", c.is_down, "Whether the last one has died, and none has joined since.")
+      .sign_from(1, "its process {pid} has died, and none has joined in its place");
 }
 
 void describe(CounterTable& table, VfioCounters& c) {
@@ -274,6 +304,9 @@ std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts) {
     if (!parts.has_shard_group) break;
     sets.push_back(set_of<ShardGroupCounters>("shard_group", shard.name));
   }
+  for (const ProcessSettings& process : configuration.processes) {
+    sets.push_back(set_of<ProcessCounters>("process", process.name));
+  }
   const auto has_devices = [](const ServiceNeeds& service) {
     return !service.vfio_devices.empty();
   };
@@ -300,6 +333,7 @@ std::vector<CounterSet> all_runtime_counters() {
           set_of<SourceCounters>("source", "SHARD.PART"),
           set_of<GroupCounters>("group", "GROUP", {{"layout"}}),
           set_of<ShardGroupCounters>("shard_group", "SHARD"),
+          set_of<ProcessCounters>("process", "PROCESS"),
           set_of<VfioCounters>("vfio"),
           set_of<PeersCounters>("verbs", "", {{"device"}}),
           set_of<PeerCounters>("peer", "PEER")};

@@ -61,6 +61,7 @@ struct HeapCounters {
   Counter used_peak_bytes;
   Counter free_bytes;
   Counter largest_free_bytes;
+  SharedText largest_owner;  // that has the most of it
 };
 
 struct HeapOwnerCounters {
@@ -106,12 +107,24 @@ struct PeerCounters {
   Counter state;  // PeerState
 };
 
+// Of the processes of one [[process]]; written by the thread of the join server.
+struct ProcessCounters {
+  Counter state;   // ProcessState, of the one of which something was heard last
+  Counter pid;     // of that one
+  Counter joined;  // how often
+  Counter died;
+  Counter is_down;
+};
+enum class ProcessState : uint8_t { kAwaited, kThere, kLeft, kDied };
+inline constexpr char kProcessStates[] = "awaited|there|left|died";
+
 struct VfioCounters {
   Counter groups;
   Counter mappings_left;
 };
 
 void describe(CounterTable& table, PoolCounters& counters);
+void describe(CounterTable& table, ProcessCounters& counters);
 void describe(CounterTable& table, WayCounters& counters);
 void describe(CounterTable& table, SegmentCounters& counters);
 void describe(CounterTable& table, OwnerCounters& counters);

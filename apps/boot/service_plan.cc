@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/boot/counter_signs.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/service.h"
 #include "platform/numa.h"
@@ -314,6 +315,7 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
       counter.offset + bytes_of(counter.kind) > set.bytes) {
     return defect("it does not lie in its struct");
   }
+  if (const char* answer = defect_of(counter.sign, set)) return defect(answer);
   // Sets without an instance are shown as one.
   const auto has_it = [&](const CounterSet& other) {
     const bool are_shown_together = set.instance.empty() && other.instance.empty();

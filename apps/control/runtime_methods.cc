@@ -58,7 +58,9 @@ void write_counter(const CounterRecord& counter, std::span<const Counter> values
     return;
   }
   const uint64_t value = values[0].read();
-  if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
+  if (is_kind(counter, CounterKind::kText)) {
+    json->text(SharedText::read(values).view());
+  } else if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
     write_words(counter, value, json);
   } else if (is_kind(counter, CounterKind::kGauge) && value == kNoValue) {
     json->null();

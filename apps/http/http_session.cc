@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "apps/boot/counter_signs.h"
 #include "apps/boot/piece.h"
 #include "apps/http/status_page.h"
 #include "platform/assert.h"
@@ -18,6 +19,42 @@ constexpr std::string_view kOpenMetrics =
 constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+enum class SignsFormat : uint8_t { kLines, kListItems };
+
+void write_html(std::string_view text, Piece* piece) noexcept {
+  for (const char& each : text) {
+    switch (each) {
+      case '<': piece->text("&lt;"); break;
+      case '&': piece->text("&amp;"); break;
+      default: piece->text({&each, 1});
+    }
+  }
+}
+
+// What needs a look, as many as there is room for. Returns how many bytes that are.
+size_t write_signs(const CountersView& counters, std::span<char> to, SignsFormat format) noexcept {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < counters.sign_count(); ++i) {
+    if (!is_raised(counters, i)) continue;
+    char text[2048];
+    Piece line(text);
+    write_sign_subject(counters, i, &line);
+    line.text(": ");
+    write_sign_text(counters, i, &line);
+    Piece piece(to.subspan(bytes));
+    if (format == SignsFormat::kListItems) {
+      piece.text("<li class=\"bad\">");
+      write_html({text, line.bytes()}, &piece);
+      piece.text("</li>");
+    } else {
+      piece.text({text, line.bytes()}).text("\n");
+    }
+    if (piece.is_full()) break;
+    bytes += piece.bytes();
+  }
+  return bytes;
+}
 
 std::string_view reason_of(int status) noexcept {
   switch (status) {
@@ -135,8 +172,8 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   int status = 200;
   if (!is_known && !is_own_host(request.host)) {
     status = 421;
-  } else if (request.path == "/") {  // has no number in it: what asks for them has the token
-    say(200, kHtml, kStatusPage, kStatusPageHeaders, request.is_head);
+  } else if (request.path == "/") {
+    say_page(request);
     return;
   } else if (!is_allowed(request)) {
     status = 401;
@@ -150,6 +187,9 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
       say(200, kPlain, "ready\n", "", request.is_head);
       return;
     }
+  } else if (request.path == "/signs") {
+    say_signs(request.is_head);
+    return;
   } else if (request.path == "/metrics") {
     const bool is_open = request.wants_openmetrics;
     metrics_ = MetricsText(site_->view,
@@ -167,6 +207,26 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   }
   site_->counters->refused.add(1);
   say(status, kPlain, "", more_of(status), request.is_head);
+}
+
+// For all: it has no number in it, what asks for them has the token. What needs a look is in it for
+// those alone that have the token, so that it is there without JavaScript, too.
+void HttpSession::say_page(const HttpRequest& request) noexcept {
+  const std::span<char> to = body();
+  size_t bytes = kStatusPageBegin.copy(to.data(), to.size());
+  if (is_allowed(request)) {
+    const size_t room = to.size() - bytes - kStatusPageEnd.size();
+    bytes += write_signs(site_->view, to.subspan(bytes, room), SignsFormat::kListItems);
+  }
+  bytes += kStatusPageEnd.copy(to.data() + bytes, to.size() - bytes);
+  say(200, kHtml, {to.data(), bytes}, kStatusPageHeaders, request.is_head);
+}
+
+// A line each; empty: nothing needs a look.
+void HttpSession::say_signs(bool is_head) noexcept {
+  const std::span<char> to = body();
+  const size_t bytes = write_signs(site_->view, to, SignsFormat::kLines);
+  say(200, kPlain, bytes == 0 ? "\n" : std::string_view(to.data(), bytes), "", is_head);
 }
 
 // What follows in the connection cannot be told apart, so it is the last answer.
@@ -187,9 +247,12 @@ void HttpSession::say(int status, std::string_view type, std::string_view body,
   piece.text("Content-Length: ").number(body.empty() ? reason.size() + 1 : body.size());
   piece.text("\r\n\r\n");
   if (!is_head && body.empty()) piece.text(reason).text("\n");
-  if (!is_head) piece.text(body);
   BP_ASSERT(!piece.is_full());
   made_ = piece.bytes();
+  if (is_head) return;
+  BP_ASSERT(made_ <= kHeadBytesMax && body.size() <= sizeof out_ - made_);
+  if (!body.empty()) std::memmove(out_ + made_, body.data(), body.size());  // it may lie in `out_`
+  made_ += body.size();
 }
 
 // The next piece of the metrics, as a chunk where the client knows chunks.

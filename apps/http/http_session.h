@@ -53,15 +53,20 @@ class HttpSession final : public ConnectionSession {
 
  private:
   static constexpr size_t kRequestBytesMax = 8 * 1024;
-  static constexpr size_t kOutBytes = MetricsText::kPieceBytesMin + 1024;
+  static constexpr size_t kHeadBytesMax = 1024;
+  static constexpr size_t kOutBytes = MetricsText::kPieceBytesMin + kHeadBytesMax;
 
   void go_on() noexcept;
   void answer(const HttpRequest& request) noexcept;
   bool is_allowed(const HttpRequest& request) const noexcept;
   void refuse(int status) noexcept;
+  void say_page(const HttpRequest& request) noexcept;
+  void say_signs(bool is_head) noexcept;
   void say(int status, std::string_view type, std::string_view body, std::string_view more,
            bool is_head) noexcept;
   void make_more() noexcept;
+  // Where a body is made before its head.
+  std::span<char> body() noexcept { return std::span(out_).subspan(kHeadBytesMax); }
 
   const HttpSite* site_;
   bool is_last_ = false;       // no request is read any more

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "apps/boot/counter_signs.h"
 #include "apps/boot/counter_table.h"
 #include "apps/boot/piece.h"
 #include "platform/assert.h"
@@ -93,8 +94,29 @@ bool MetricsText::write_line(Place* place, Piece* piece) const noexcept {
     ++place->set;
     place->is_found = false;
   }
+  if (write_sign(place, piece)) return true;
   if (format_ == MetricsFormat::kOpenMetrics) piece->text("# EOF\n");
   return false;
+}
+
+// Those that nothing is wrong with, too: what was never there raises no alert.
+bool MetricsText::write_sign(Place* place, Piece* piece) const noexcept {
+  const uint32_t index = place->sign++;
+  if (index >= counters_.sign_count()) return false;
+  if (index == 0) {
+    piece->text("# HELP bedplate_sign Whether this needs a look: / and bedplate top say why.\n"
+                "# TYPE bedplate_sign gauge\n");
+  }
+  const CounterSignRecord& sign = counters_.sign(index);
+  if (!counters_.is_there(sign.set)) return true;
+  const CounterSetRecord& set = counters_.set(sign.set);
+  char subject[3 * sizeof(OwnerName)];
+  Piece name(subject);
+  write_sign_subject(counters_, index, &name);
+  piece->text("bedplate_sign{of=\"").escaped({subject, name.bytes()}, "\\\"");
+  piece->text("\",counter=\"").text(CountersView::text(counters_.counter(set, sign.counter).name));
+  piece->text(is_raised(counters_, index) ? "\"} 1\n" : "\"} 0\n");
+  return true;
 }
 
 void MetricsText::write_name(const Place& place, Piece* piece) const noexcept {
@@ -170,6 +192,7 @@ bool MetricsText::write_sample(Place* place, Piece* piece) const noexcept {
   if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
     return write_words(place, piece);
   }
+  if (is_kind(counter, CounterKind::kText)) return write_text(place, piece);
   const uint64_t value = counters_.values(set, counter)[0].read();
   const bool is_counter = is_kind(counter, CounterKind::kCounter);
   if (place->line > 0 || (!is_counter && value == kNoValue)) return false;
@@ -194,6 +217,18 @@ bool MetricsText::write_labels(Place* place, Piece* piece) const noexcept {
   }
   piece->text("} 1\n");
   ++place->line;
+  return true;
+}
+
+// As a state of which there is but one word; an empty one has no line.
+bool MetricsText::write_text(Place* place, Piece* piece) const noexcept {
+  const CounterSetRecord& set = counters_.set(place->member);
+  const CounterRecord& counter = counters_.counter(set, place->counter);
+  const SharedText::Copy text = SharedText::read(counters_.values(set, counter));
+  if (place->line > 0 || text.view().empty()) return false;
+  ++place->line;
+  if (begin_sample(place, "", piece)) piece->text(",");
+  piece->text("is=\"").escaped(text.view(), "\\\"").text("\"} 1\n");
   return true;
 }
 

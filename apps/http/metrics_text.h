@@ -6,6 +6,7 @@
 // and so is each word of a state or of flags, with 1 where it holds. A histogram has a bucket for
 // each power of two; its sum is made of the largest value of each finer bucket, so it is at most a
 // sixteenth too large. What has no value now has no line.
+// What needs a look (counter_signs.h) is bedplate_sign, 1 or 0.
 // Sources: prometheus.io/docs/instrumenting/exposition_formats; OpenMetrics 1.0.0.
 //
 // The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one
@@ -44,6 +45,7 @@ class MetricsText {
     uint32_t counter = 0;  // of the set; one more: its labels
     uint32_t member = 0;   // the set of the group that is written
     uint32_t line = 0;     // of it
+    uint32_t sign = 0;     // once all sets are written
     bool is_found = false;
     bool has_head = false;
     bool is_ended = false;
@@ -58,6 +60,8 @@ class MetricsText {
   bool write_labels(Place* place, Piece* piece) const noexcept;
   bool write_histogram(Place* place, Piece* piece) const noexcept;
   bool write_words(Place* place, Piece* piece) const noexcept;
+  bool write_text(Place* place, Piece* piece) const noexcept;
+  bool write_sign(Place* place, Piece* piece) const noexcept;
   void write_name(const Place& place, Piece* piece) const noexcept;
   bool begin_sample(Place* place, const char* suffix, Piece* piece) const noexcept;
 

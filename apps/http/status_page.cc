@@ -8,7 +8,7 @@ const std::string_view kStatusPageHeaders =
     "style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
 
-const std::string_view kStatusPage = R"html(<!doctype html>
+const std::string_view kStatusPageBegin = R"html(<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -29,6 +29,7 @@ thead th { color: GrayText; }
 .scroll { overflow-x: auto; }
 .bar { display: inline-block; width: 8rem; height: .8rem;
        border: 1px solid var(--line); vertical-align: middle; margin-right: .5rem; }
+.share { display: inline-block; width: 3rem; }
 .bar i { display: block; height: 100%; background: var(--full); }
 #map { display: flex; height: 2.2rem; border: 1px solid var(--line); }
 #map div { overflow: hidden; white-space: nowrap; font-size: .75rem; padding: .1rem .2rem;
@@ -38,7 +39,10 @@ thead th { color: GrayText; }
 #signs { padding-left: 1.2rem; margin: .3rem 0; }
 summary { cursor: pointer; padding: .2rem 0; }
 input, button { font: inherit; }
-@media (max-width: 40rem) { .bar { width: 3rem; } th, td { padding: .15rem .25rem; } }
+@media (max-width: 40rem) {
+  body { font-size: 13px; } .bar { width: 3rem; } .share { width: 2.5rem; }
+  th, td { padding: .15rem .25rem; } th:first-child { min-width: 11rem; }
+}
 @media (prefers-color-scheme: dark) {
   :root { --full: #6aa5e8; --bad: #ff8a7a; --good: #7bd69b; }
 }
@@ -48,8 +52,11 @@ input, button { font: inherit; }
 <button id="hold" type="button" aria-pressed="false">Hold</button></p>
 <form id="ask" hidden><label>Token <input id="token" type="password" autocomplete="off"></label>
 <button>Show</button></form>
-<noscript><p>Without JavaScript: <a href="/metrics">all numbers as text</a>.</p></noscript>
-<ul id="signs" aria-label="What needs a look"></ul>
+<noscript><p>Without JavaScript: <a href="/metrics">all numbers as text</a>,
+<a href="/signs">what needs a look</a>.</p></noscript>
+<ul id="signs" aria-label="What needs a look">)html";
+
+const std::string_view kStatusPageEnd = R"html(</ul>
 <main id="all" hidden>
 <h2>Pool</h2>
 <div id="map" role="img" aria-label="The pool by owner; the table has the numbers"></div>
@@ -149,7 +156,7 @@ function bar(share, isBadFull) {
   part.style.width = 100 * share + "%";
   if (isBadFull && share > 0.9) part.style.background = "var(--bad)";
   frame.append(part);
-  made.append(frame, (100 * share).toFixed(0) + " %");
+  made.append(frame, element("span", (100 * share).toFixed(0) + " %", {className: "share"}));
   return made;
 }
 
@@ -169,7 +176,7 @@ function showPool() {
               used ? bar(used.value / each.value, each.labels.owner === "heap") : ""];
     })));
 }
-function showShards(signs) {
+function showShards() {
   const names = [...now.samples.values()].filter(s => s.name === "bedplate_shard_asleep");
   by("shards").replaceChildren(table("Busy: the share of the last second in which it had work",
     ["shard", "busy", "rounds/s", "system calls/s", "stalls", "longest"], names.map(each => {
@@ -177,8 +184,6 @@ function showShards(signs) {
       const sample = what => of("bedplate_shard_" + what, "shard", name);
       const pace = what => { const s = sample(what); return s ? rate(keyOf(s)) : null; };
       const rounds = pace("iterations_total");
-      if (!each.value && rounds === 0) signs.push(`Shard ${name} is neither asleep nor going on.`);
-      if (pace("stalls_total") > 0) signs.push(`Something keeps shard ${name} for too long.`);
       const busy = pace("busy_seconds_total"), stalls = sample("stalls_total");
       const longest = sample("stall_longest_seconds");
       return [name, busy === null ? "" : bar(busy, true), rounds === null ? "" : short(rounds),
@@ -198,7 +203,7 @@ function percentile(buckets, share) {
 }
 const ours = new Set(["pool", "way", "segment", "owner", "heap", "shard", "source", "http"]);
 const parts = new Map();  // each group's element stays, so that the keyboard's focus stays
-function showRest(signs) {
+function showRest() {
   const groups = new Map(), histograms = new Map(), wanted = by("filter").value.toLowerCase();
   for (const [key, each] of now.samples) {
     const bucket = /^(.*)_bucket$/.exec(each.name);
@@ -209,12 +214,6 @@ function showRest(signs) {
       continue;
     }
     const pace = /_(total|count)$/.test(each.name) ? rate(key) : null;
-    if (pace > 0 && /_(errors|failed|refused|dropped|lost|unauthorized)_total$/.test(each.name)) {
-      signs.push(`${key} grows: ${now.help.get(each.name) || ""}`);
-    }
-    if (each.value === 1 && /has_failed/.test(each.name)) {
-      signs.push(`${key}: ${now.help.get(each.name) || ""}`);
-    }
     if (wanted ? !key.toLowerCase().includes(wanted) : /_sum$/.test(each.name)) continue;
     const group = each.name.split("_")[1];
     if (!groups.has(group)) groups.set(group, []);
@@ -249,21 +248,12 @@ function showRest(signs) {
     rest.replaceChildren(...shown);
   }
 }
-function show() {
-  const signs = [], one = name => (of(name) || {value: null}).value;
-  const heap = of("bedplate_owner_bytes", "owner", "heap"), free = one("bedplate_heap_free_bytes");
-  if (heap && free !== null && free < 0.1 * heap.value) {
-    signs.push(`The heap is nearly full: ${bytes(free)} of ${bytes(heap.value)} are left.`);
-  }
-  for (const each of now.samples.values()) {
-    if (each.name === "bedplate_peer_state" && each.value === 1 && each.labels.is !== "connected") {
-      signs.push(`Peer ${each.labels.peer} is ${each.labels.is}.`);
-    }
-  }
+function show(signs) {
   showPool();
-  showShards(signs);
-  showRest(signs);
-  by("signs").replaceChildren(...signs.map(text => element("li", text, {className: "bad"})));
+  showShards();
+  showRest();
+  by("signs").replaceChildren(...signs.split("\n").filter(text => text).map(
+    text => element("li", text, {className: "bad"})));
   by("all").hidden = false;
 }
 function tell(text, isGood) {
@@ -273,8 +263,8 @@ function tell(text, isGood) {
 async function look() {
   const headers = token ? {Authorization: "Bearer " + token} : {};
   try {
-    const [numbers, ready] = await Promise.all(
-      ["/metrics", "/readyz"].map(path => fetch(path, {headers, cache: "no-store"})));
+    const [numbers, ready, signs] = await Promise.all(
+      ["/metrics", "/readyz", "/signs"].map(path => fetch(path, {headers, cache: "no-store"})));
     by("ask").hidden = numbers.status !== 401;
     if (!numbers.ok) {
       tell(numbers.status === 401 ? "A token is needed" : `Answers ${numbers.status}`, false);
@@ -283,7 +273,7 @@ async function look() {
       before = now;
       now = parse(text);
       tell(ready.ok ? "Ready" : "Draining, or not ready yet", ready.ok);
-      show();
+      show(await signs.text());
     }
     by("age").textContent = "";
   } catch (error) {
@@ -302,7 +292,7 @@ by("hold").addEventListener("click", () => {
   by("hold").setAttribute("aria-pressed", held);
   by("hold").textContent = held ? "Go on" : "Hold";
 });
-by("filter").addEventListener("input", () => now && showRest([]));
+by("filter").addEventListener("input", () => now && showRest());
 look();
 setInterval(() => { if (!held && !document.hidden) look(); }, 1000);
 </script>

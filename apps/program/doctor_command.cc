@@ -1,5 +1,6 @@
-// doctor: what this machine offers to Bedplate, one line each, and what is lost without it. What
-// takes more than a look into /proc and /sys (machine_findings.h) is probed here.
+// doctor: what this machine offers to Bedplate, one line each, and what is lost without it; and
+// what needs a look in the appliances that run on it. What takes more than a look into /proc and
+// /sys (machine_findings.h) is probed here.
 //
 // Tested by tests/system/command_line_test.py.
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "apps/program/judgement.h"
 #include "apps/program/machine_findings.h"
 #include "apps/program/mend.h"
+#include "apps/program/signs.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/ports_part.h"
 #include "apps/boot/preflight.h"
@@ -174,7 +176,8 @@ std::vector<Finding> needs(const std::string& path, const Judgement& judged) {
   return findings;
 }
 
-std::vector<Finding> look(const std::string& path, const Judgement* judged) {
+std::vector<Finding> look(const std::string& path, const Judgement* judged,
+                          const std::string& directory) {
   std::set<int> cpus;
   if (judged != nullptr) {
     for (const ShardSettings& shard : judged->configuration->shards) cpus.insert(shard.cpu);
@@ -182,6 +185,7 @@ std::vector<Finding> look(const std::string& path, const Judgement* judged) {
   std::vector<Finding> findings = machine_findings(cpus);
   append(&findings, {cores(), sealing(), ways_back(judged), allocation(), support()});
   append(&findings, judged == nullptr ? offers() : needs(path, *judged));
+  append(&findings, appliance_findings(directory));
   return findings;
 }
 
@@ -247,9 +251,9 @@ bool ask(const std::string& question) {
 }
 
 // Returns the exit code. What is said goes to standard error: standard output has the findings.
-int fix(const std::string& path, const Judgement* judged, bool asks) {
+int fix(const std::string& path, const Judgement* judged, const std::string& directory, bool asks) {
   std::vector<Error> failed;
-  std::vector<Finding> findings = look(path, judged);
+  std::vector<Finding> findings = look(path, judged, directory);
   if (judged != nullptr) append(&findings, missing_pages(*judged->plan, &failed));
   const MendTalk talk = {
       [asks](const std::string& question) { return !asks || ask(question); },
@@ -268,15 +272,16 @@ int doctor_command(const Arguments& arguments) {
     // Of a file that makes no sense the machine can say nothing.
     if (!judged->plan) return fail(judged->problems);
   }
+  const std::string directory = arguments.value("--directory", "/run/bedplate");
   int code = kExitGood;
   if (arguments.has("--fix")) {
-    code = fix(path, judged ? &*judged : nullptr, !arguments.has("--yes"));
+    code = fix(path, judged ? &*judged : nullptr, directory, !arguments.has("--yes"));
     if (judged) judge_machine(&*judged);
   } else if (arguments.has("--yes")) {
     return usage_failure("--yes is for --fix", "", "doctor");
   }
-  const int found = print(look(path, judged ? &*judged : nullptr), arguments.has("--json"));
-  return std::max(code, found);
+  const std::vector<Finding> found = look(path, judged ? &*judged : nullptr, directory);
+  return std::max(code, print(found, arguments.has("--json")));
 }
 
 }  // namespace bedplate

@@ -28,6 +28,7 @@ constexpr CommandOption kDoctorOptions[] = {
     {"--for", "CONFIG", "judge the machine for this configuration"},
     {"--fix", "", "do what can be done; ask before it outlasts a boot"},
     {"--yes", "", "with --fix: do not ask"},
+    {"--directory", "DIR", "of appliances that run here (default /run/bedplate)"},
     kJson};
 constexpr CommandOption kStatsOptions[] = {
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
@@ -120,6 +121,7 @@ constexpr Command kCommands[] = {
      "Lists page sizes, limits, cores and kernel features that Bedplate uses: each is good, or a\n"
      "warning (something is lost), or a fault (nothing starts), with its cure. With --for: what\n"
      "`check` finds missing, and the cores of its shards. A fault exits 1.\n"
+     "Of each appliance that runs here: what of it needs a look, as `top` has it.\n"
      "--fix reserves hugepages (with --for), and sets the governor, sleep states and what else\n"
      "lasts until the next boot. What makes that last it writes into\n"
      "/etc/sysctl.d/90-bedplate.conf, if that is agreed to; it prints the line for GRUB. Then\n"

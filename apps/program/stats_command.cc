@@ -5,6 +5,7 @@
 #include "apps/boot/counters_reader.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "apps/program/signs.h"
 #include "apps/program/stats_json.h"
 #include "apps/program/stats_text.h"
 #include "apps/program/watch_stats.h"
@@ -70,6 +71,7 @@ int stats_command(const Arguments& arguments) {
   if (arguments.has("--json")) {
     Json json = {
         {"name", name}, {"pid", reader.pid()}, {"running", reader.is_running()}, {"audit", audit}};
+    json["signs"] = signs_json(snapshot.value());
     json.update(sets_json(sets, arguments.has("--describe")));
     print_json(json);
     return kExitGood;

@@ -22,6 +22,12 @@ namespace {
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
 
+std::vector<TopSection> all_sections(const TopAppliance& appliance) {
+  std::vector<TopSection> sections = top_sections(appliance.changes());
+  if (auto signs = signs_section(*appliance.now)) sections.insert(sections.begin(), *signs);
+  return sections;
+}
+
 // One JSON object for all, in a line of its own where many follow.
 void print_as_json(const TopWatch& watch, bool is_once) {
   Json list = Json::array();
@@ -35,7 +41,7 @@ void print_as_text(const TopWatch& watch) {
   for (const TopAppliance& appliance : watch.appliances()) {
     if (!appliance.now) continue;
     std::printf("%s\n", headline(appliance).c_str());
-    for (const TopSection& section : top_sections(appliance.changes())) {
+    for (const TopSection& section : all_sections(appliance)) {
       for (const std::string& line : section_lines(section, {}).lines) {
         std::printf("%s\n", line.c_str());
       }
@@ -48,7 +54,7 @@ std::vector<TopView> views_of(const TopWatch& watch) {
   for (const TopAppliance& appliance : watch.appliances()) {
     char text[1024];
     if (appliance.now) {
-      views.push_back({headline(appliance), top_sections(appliance.changes())});
+      views.push_back({headline(appliance), all_sections(appliance)});
     } else {
       views.push_back({format_error(appliance.error, text, sizeof text), {}});
     }

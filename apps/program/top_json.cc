@@ -1,6 +1,7 @@
 #include "apps/program/top_json.h"
 
 #include "apps/program/counter_text.h"
+#include "apps/program/signs.h"
 #include "apps/program/stats_json.h"
 
 namespace bedplate {
@@ -34,6 +35,7 @@ Json top_json(const TopAppliance& appliance) {
                {"pid", appliance.now->pid()},
                {"running", appliance.is_running},
                {"seconds", appliance.seconds()}};
+  json["signs"] = signs_json(*appliance.now);
   for (const SetChange& change : appliance.changes()) {
     Json& place = place_of(*change.set, &json);
     for (const auto& [label, value] : change.set->labels) place[label] = value;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/program/counter_text.h"
+#include "apps/program/signs.h"
 
 namespace bedplate {
 namespace {
@@ -131,6 +132,7 @@ class SectionBuilder {
     const auto tells = [](const CounterChange& one) {
       return one.now.read() != 0 && one.now.read() != kNoValue;
     };
+    if (counter.is(CounterKind::kText) && !is_any(counter.name, tells)) return {};  // an empty one
     if (!counter.read_words() && (!counter.is_number() || !is_any(counter.name, tells))) return {};
     return counter.is(CounterKind::kCounter) ? TopAspect::kTotal : TopAspect::kLevel;
   }
@@ -268,6 +270,14 @@ std::string amount_text(uint64_t value, std::string_view unit) {
     return value_text(value, unit, false);
   }
   return scaled_text(static_cast<double>(value));
+}
+
+std::optional<TopSection> signs_section(const CountersSnapshot& now) {
+  TopSection section;
+  section.title = "needs a look";
+  for (const SeenSign& sign : signs_of(now)) section.notes.push_back(sign.text());
+  if (section.notes.empty()) return {};
+  return section;
 }
 
 std::vector<TopSection> top_sections(const std::vector<SetChange>& changes) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,8 @@ struct TopSection {
   std::string title;  // "shard", "cache gets"
   std::vector<TopColumn> columns;
   std::vector<TopRow> rows;
-  size_t idle_row_count = 0;  // that are left out
+  size_t idle_row_count = 0;            // that are left out
+  std::vector<std::string> notes = {};  // instead of columns and rows: what needs a look
 
   // Of one instance without a name: shown as a list, not as a table.
   bool is_list() const noexcept { return rows.size() == 1 && rows[0].instance.empty(); }
@@ -51,6 +53,9 @@ struct TopSection {
 // In the order in which they are shown. A section whose counters are all 0 has no columns and is
 // not there.
 std::vector<TopSection> top_sections(const std::vector<SetChange>& changes);
+
+// What needs a look, as sentences, ahead of them; nothing: nothing does.
+std::optional<TopSection> signs_section(const CountersSnapshot& now);
 
 // "0.5/s", "1234/s", "12.3k/s", "1.5 MiB/s"; "12%", "0.3%"; "12.3M": few columns wide.
 std::string rate_text(double per_second, std::string_view unit);

@@ -20,7 +20,7 @@ bool has_word(std::string_view text, std::string_view word) {
 
 // What of a section a filter lets pass: all of it, rows or columns.
 TopSection filtered(const TopSection& section, const std::string& filter) {
-  if (filter.empty() || has_word(section.title, filter)) return section;
+  if (filter.empty() || !section.notes.empty() || has_word(section.title, filter)) return section;
   TopSection kept = section;
   std::erase_if(kept.rows, [&](const TopRow& row) { return !has_word(row.instance, filter); });
   if (!kept.rows.empty()) return kept;
@@ -154,7 +154,7 @@ std::vector<TopScreen::Arranged> TopScreen::arranged_sections() const {
   if (view_ >= views_.size()) return sections;
   for (const TopSection& section : views_[view_].sections) {
     TopSection kept = filtered(section, filter_);
-    if (kept.columns.empty() || kept.rows.empty()) continue;
+    if (kept.notes.empty() && (kept.columns.empty() || kept.rows.empty())) continue;
     const auto sorting = sortings_.find(kept.title);
     if (sorting != sortings_.end() && sorting->second.order != Order::kAsIs) {
       const auto column =

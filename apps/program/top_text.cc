@@ -147,6 +147,25 @@ void write_list(const TopSection& section, const TopTextOptions& options, TopLin
   }
 }
 
+// "! " and the words, in as many lines as they take.
+void write_note(const std::string& note, size_t columns, TopLines* to) {
+  std::string line = "! ";
+  size_t begin = 0;
+  while (begin < note.size()) {
+    const size_t end = std::min(note.find(' ', begin), note.size());
+    const std::string word = note.substr(begin, end - begin);
+    const bool is_first = line.ends_with(' ');
+    if (!is_first && line.size() + 1 + word.size() > columns) {
+      to->lines.push_back(cut_text(line, columns));
+      line = "  " + word;
+    } else {
+      line += (is_first ? "" : " ") + word;
+    }
+    begin = end + 1;
+  }
+  to->lines.push_back(cut_text(line, columns));
+}
+
 }  // namespace
 
 std::string headline(const TopAppliance& appliance) {
@@ -172,7 +191,9 @@ std::string cut_text(const std::string& text, size_t columns) {
 TopLines section_lines(const TopSection& section, const TopTextOptions& options) {
   TopLines text;
   text.lines.push_back(cut_text(section.title, options.columns));
-  if (section.is_list()) {
+  if (!section.notes.empty()) {
+    for (const std::string& note : section.notes) write_note(note, options.columns, &text);
+  } else if (section.is_list()) {
     write_list(section, options, &text);
   } else {
     TableText(section, options).write(&text);

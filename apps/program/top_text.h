@@ -33,7 +33,8 @@ struct TopLines {
 };
 
 // A table has a line of heads (two, where that makes columns narrower) and one for each row; a list
-// has "name value" in as many columns as fit. Title first. What is cut off ends in "~".
+// has "name value" in as many columns as fit; notes are broken between words. Title first. What is
+// cut off ends in "~".
 TopLines section_lines(const TopSection& section, const TopTextOptions& options);
 
 // `text`, or as much of it as fits, with "~" at its end. What is no printable ASCII is "?".

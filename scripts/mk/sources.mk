@@ -29,7 +29,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              self/self_provider $(addprefix shm/,$(SHM)) \
              single_copy single_copy/cma single_copy/cma_datapath single_copy/device \
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
-             single_copy/xpmem single_copy/xpmem_datapath socket_address stall_watch stream_server \
+             single_copy/xpmem single_copy/xpmem_datapath slow_sends socket_address stall_watch stream_server \
              stream_session_datapath stream_sockets timer_queue udp/udp_socket \
              udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
              uring/uring_sockets watch \
@@ -52,7 +52,7 @@ TLS := tls_credentials tls_library tls_session tls_stream
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
-        configuration_words connection_thread control_methods counters_file counters_reader \
+        configuration_words connection_thread control_methods counter_signs counters_file counters_reader \
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
         name_lock outsiders peers planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \
@@ -61,8 +61,9 @@ INIT := core_dump crash drill init kernel_command_line machine modules mounts ne
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
             explain_plan control_c fifo_question files_c group_parts init_part json_output \
-            judgement key_findings keys_command machine_findings mend perf_command plan_command program run_command service_c \
-            sockets_c stats_command stats_json stats_text top_command top_history top_json \
+            judgement key_findings keys_command machine_findings mend perf_command plan_command \
+            program run_command service_c signs sockets_c stats_command stats_json stats_text \
+            top_command top_history top_json \
             top_model top_screen top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings

@@ -71,6 +71,7 @@ Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
   }
   options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
   watches_.create(options.watch_count_max);
+  slow_sends_.create(*options.loop, *options.counters);
   return {};
 }
 
@@ -99,12 +100,15 @@ void EpollSockets::stop_listening(StreamListener& listener) noexcept {
 int EpollSockets::attach(StreamSocket& socket) noexcept {
   socket.can_receive = true;  // until an attempt says otherwise
   socket.can_send = true;
-  return watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-               reinterpret_cast<uint64_t>(&socket), Purpose::kSocket);
+  const int outcome = watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                            reinterpret_cast<uint64_t>(&socket), Purpose::kSocket);
+  if (outcome == 0) slow_sends_.attached(socket);
+  return outcome;
 }
 
 void EpollSockets::detach(StreamSocket& socket) noexcept {
   BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
+  slow_sends_.detached(socket);
   for (int i = 0; i < event_count_; ++i) {  // what ended a sleep is handled by the next poll
     if (events_[i].data.u64 == reinterpret_cast<uint64_t>(&socket)) {
       events_[i] = events_[--event_count_];
@@ -143,6 +147,7 @@ void EpollSockets::receive(StreamSocket& socket) noexcept {
 
 void EpollSockets::send(StreamSocket& socket) noexcept {
   begin_operation(socket.send, socket, true);
+  slow_sends_.began(socket);
   if (socket.can_send) append(socket.send);
 }
 

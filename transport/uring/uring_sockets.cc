@@ -64,9 +64,13 @@ class UringSockets final : public StreamSockets {
 
   void start_listening(StreamListener& listener) noexcept override;
   void stop_listening(StreamListener& listener) noexcept override;
-  int attach(StreamSocket&) noexcept override { return 0; }
+  int attach(StreamSocket& socket) noexcept override {
+    slow_sends_.attached(socket);
+    return 0;
+  }
   void detach(StreamSocket& socket) noexcept override {
     BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
+    slow_sends_.detached(socket);
   }
   int start_watching(Watch& watch) noexcept override;
   void stop_watching(Watch& watch) noexcept override;
@@ -135,6 +139,7 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   io_uring_register_ring_fd(&ring_);
   options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
   watches_.create(options.watch_count_max);
+  slow_sends_.create(*options.loop, *options.counters);
   arm_doorbell();
   return {};
 }
@@ -274,6 +279,7 @@ void UringSockets::receive(StreamSocket& socket) noexcept {
 
 void UringSockets::send(StreamSocket& socket) noexcept {
   begin_operation(socket.send, socket, true);
+  slow_sends_.began(socket);
   submit(socket.send);
 }
 

@@ -67,8 +67,9 @@ TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
   expect_status("421", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
   const std::string head = said("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK(head.ends_with("\r\n\r\n"));
-  STRCMP_CONTAINS(("Content-Length: " + std::to_string(kStatusPage.size())).c_str(), head.c_str());
-  CHECK(kStatusPage.find("://") == std::string_view::npos);  // nothing from elsewhere
+  const size_t bytes = kStatusPageBegin.size() + kStatusPageEnd.size();
+  STRCMP_CONTAINS(("Content-Length: " + std::to_string(bytes)).c_str(), head.c_str());
+  CHECK(kStatusPageEnd.find("://") == std::string_view::npos);  // nothing from elsewhere
 }
 
 TEST(HttpSession, MetricsInChunksAreThoseWithout) {

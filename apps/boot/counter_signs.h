@@ -1,0 +1,61 @@
+// Signs that something needs a look: counters that say so by what was planned with them
+// (CounterSign in counter_table.h).
+//
+// The appliance finds out which of them are there, on its control thread, and writes that into the
+// counters file, beside the counters. So `top`, the status page, /metrics and `doctor` have one
+// list, need no second look to see what grows, and know no service.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/boot/counters_file.h"
+#include "apps/boot/counters_view.h"
+#include "apps/boot/piece.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+// Why a counter of `set` cannot have this sign: a static text; nullptr: it can.
+const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept;
+
+class CounterSigns {
+ public:
+  // How long what grew is a sign.
+  static constexpr uint64_t kGrownNs = 60 * kNsPerSecond;
+  // From when on a state is, and what stands still.
+  static constexpr uint64_t kLastingNs = 5 * kNsPerSecond;
+
+  // Before the seal: it allocates. Requires: `file` was made for `sets`, and outlives this.
+  void create(CountersFile& file, std::span<const CounterSet> sets);
+  // Looks at all of them. Threads: one.
+  void look(uint64_t now_ns) noexcept;
+
+ private:
+  struct Watched {
+    CounterSign::Rule rule;
+    uint64_t limit;
+    const Counter* value;
+    const Counter* other;  // nullptr: the rule has none
+    CounterSignRecord* record;
+    uint64_t last_value = 0;
+    uint64_t changed_ns = 0;  // 0: it did not since the first look
+    uint64_t held_ns = 0;     // since when the condition holds; 0: it does not
+    bool is_seen = false;     // there was a first look
+  };
+  static bool holds(Watched& each, uint64_t now_ns) noexcept;
+
+  CountersFile* file_ = nullptr;
+  std::vector<Watched> watched_;
+};
+
+// Whether sign number `index` is there now.
+bool is_raised(const CountersView& counters, uint32_t index) noexcept;
+// Of what it is: "shard main", "cache tenants ann".
+void write_sign_subject(const CountersView& counters, uint32_t index, Piece* piece) noexcept;
+// What it says, with the values of now. Texts of a foreign file may have any bytes.
+void write_sign_text(const CountersView& counters, uint32_t index, Piece* piece) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,84 @@
+// Tested by tests/system/seen_at_a_glance_test.py.
+#include "apps/program/signs.h"
+
+#include "apps/boot/counter_signs.h"
+#include "apps/boot/counters_file.h"
+#include "apps/boot/counters_reader.h"
+
+namespace bedplate {
+namespace {
+
+std::string text_of(void (*write)(const CountersView&, uint32_t, Piece*), const CountersView& view,
+                    uint32_t index) {
+  char text[2048];
+  Piece piece(text);
+  write(view, index, &piece);
+  return {text, piece.bytes()};
+}
+
+// Texts of a foreign file must not steer a terminal, nor break JSON.
+std::string printable(std::string text) {
+  for (char& each : text) {
+    if (each < ' ' || each > '~') each = '?';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<SeenSign> signs_of(const CountersSnapshot& counters) {
+  const CountersView view = counters.view();
+  std::vector<SeenSign> signs;
+  for (uint32_t i = 0; i < view.sign_count(); ++i) {
+    if (!is_raised(view, i)) continue;
+    const CounterSignRecord& sign = view.sign(i);
+    const CounterRecord& counter = view.counter(view.set(sign.set), sign.counter);
+    signs.push_back({printable(text_of(&write_sign_subject, view, i)),
+                     printable(std::string(CountersView::text(counter.name))),
+                     printable(text_of(&write_sign_text, view, i))});
+  }
+  return signs;
+}
+
+Json signs_json(const CountersSnapshot& counters) {
+  Json json = Json::array();
+  for (const SeenSign& sign : signs_of(counters)) {
+    json.push_back({{"of", sign.of}, {"counter", sign.counter}, {"says", sign.says}});
+  }
+  return json;
+}
+
+std::vector<Finding> appliance_findings(const std::string& directory) {
+  std::vector<Finding> findings;
+  auto names = list_appliances(directory);
+  if (!names.ok()) return findings;
+  for (const std::string& name : names.value()) {
+    const std::string title = "appliance " + name;
+    auto reader = CountersReader::open_file(counters_path(directory, name));
+    if (!reader.ok()) {
+      findings.push_back({title, Verdict::kWarning, reader.error().answer, reader.error().cure});
+      continue;
+    }
+    if (!reader.value().is_running()) {
+      findings.push_back({title, Verdict::kWarning, "it has crashed: its log says how",
+                          "start it again; `bedplate stats` has its last counters"});
+      continue;
+    }
+    auto snapshot = reader.value().snapshot();
+    if (!snapshot.ok()) {
+      const Error& error = snapshot.error();
+      findings.push_back({title, Verdict::kWarning, error.answer, error.cure});
+      continue;
+    }
+    const std::vector<SeenSign> signs = signs_of(snapshot.value());
+    if (signs.empty()) {
+      findings.push_back({title, Verdict::kGood, "runs; nothing needs a look", ""});
+    }
+    for (const SeenSign& sign : signs) {
+      findings.push_back({title, Verdict::kWarning, sign.text(), ""});
+    }
+  }
+  return findings;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,184 @@
+// Counters that say when something needs a look: each rule, what is said, and what a reader sees.
+#include "apps/boot/counter_signs.h"
+
+#include <string>
+#include <utility>
+
+#include "tests/apps/boot/counters_file_fixture.h"
+
+using namespace bedplate;
+
+namespace {
+
+struct Watched {
+  Counter silent_ns;
+  Counter free_bytes;
+  Counter bytes;
+  Counter state;
+  Counter errors;
+  Counter rounds;
+  Counter asleep;
+  SharedText client;
+};
+void describe(CounterTable& table, Watched& c) {
+  table.gauge("silent_ns", c.silent_ns, "ns", "Silence.")
+      .sign_from(5 * kNsPerSecond, "{place} is silent for {silent_ns}, {client} waits");
+  table.gauge("free_bytes", c.free_bytes, "bytes", "Free.").sign_below(10, "bytes", "full");
+  table.gauge("bytes", c.bytes, "bytes", "All.");
+  table.state("state", c.state, "waiting|connected", "State.").sign_unless(1, "it is {state}");
+  table.counter("errors", c.errors, "errors", "Errors.").sign_as_it_grows("{errors} errors");
+  table.counter("rounds", c.rounds, "rounds", "Rounds.").sign_as_it_stands("asleep", "stuck");
+  table.boolean("asleep", c.asleep, "Sleeps.");
+  table.text("client", c.client, "Who.");
+}
+
+constexpr uint64_t kSecond = kNsPerSecond;
+
+}  // namespace
+
+TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
+  std::vector<CounterSet> sets = {
+      {"disks", "stores", "a", sizeof(Watched), described_counters<Watched>(), {{"place", "/a"}}},
+      {"disks", "stores", "b", sizeof(Watched), described_counters<Watched>(), {{"place", "/b"}}}};
+  std::unique_ptr<test::Running> running;
+  CounterSigns signs;
+  uint64_t now_ns = 1000 * kSecond;
+
+  void begin() {
+    running = std::make_unique<test::Running>(directory, "demo", sets);
+    running->publish();
+    signs.create(running->file, sets);
+    for (size_t i = 0; i < 2; ++i) {  // sound ones
+      of(i).free_bytes.set(50);
+      of(i).bytes.set(100);
+      of(i).state.set(1);
+      of(i).asleep.set(1);
+    }
+  }
+  void teardown() override {
+    running.reset();
+    CountersFileFixture::teardown();
+  }
+  Watched& of(size_t index) { return *static_cast<Watched*>(running->file.values(sets[index])); }
+  // What is seen after so many seconds of looks, one a second.
+  std::string seen_after(uint64_t seconds) {
+    for (uint64_t i = 0; i < seconds; ++i) signs.look(now_ns += kSecond);
+    std::string all;
+    const CountersView view = running->file.view();
+    for (uint32_t i = 0; i < view.sign_count(); ++i) {
+      if (!is_raised(view, i)) continue;
+      char text[512];
+      Piece piece(text);
+      write_sign_subject(view, i, &piece);
+      piece.text(": ");
+      write_sign_text(view, i, &piece);
+      all += (all.empty() ? "" : "; ") + std::string(text, piece.bytes());
+    }
+    return all;
+  }
+  void expect_seen(const char* expected, uint64_t seconds) {
+    STRCMP_EQUAL(expected, seen_after(seconds).c_str());
+  }
+};
+
+TEST(CounterSigns, WhatIsSoundIsNoSign) {
+  begin();
+  expect_seen("", 100);
+}
+
+TEST(CounterSigns, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
+  begin();
+  of(1).silent_ns.set(5 * kSecond - 1);
+  expect_seen("", 1);
+  of(1).silent_ns.set(72 * kSecond / 10);
+  of(1).client.set("10.0.0.7:4711");
+  expect_seen("disks stores b: /b is silent for 7.2 s, 10.0.0.7:4711 waits", 1);
+  of(1).silent_ns.set(kNoValue);
+  expect_seen("", 1);
+}
+
+TEST(CounterSigns, AGaugeBelowAPartOfAnother) {
+  begin();
+  of(0).free_bytes.set(10 * kMiB);
+  of(0).bytes.set(100 * kMiB);
+  expect_seen("", 1);
+  of(0).free_bytes.set(9 * kMiB);
+  expect_seen("disks stores a: full", 1);
+  of(0).bytes.set(kNoValue);
+  expect_seen("", 1);
+}
+
+TEST(CounterSigns, AStateThatLasts) {
+  begin();
+  of(0).state.set(0);
+  expect_seen("", 5);  // it may be just being made
+  expect_seen("disks stores a: it is waiting", 1);
+  of(0).state.set(1);
+  expect_seen("", 1);
+}
+
+TEST(CounterSigns, WhatGrewIsASignForAMinute) {
+  begin();
+  of(0).errors.set(7);  // long ago: before the first look
+  expect_seen("", 2);
+  of(0).errors.add(1);
+  expect_seen("disks stores a: 8 errors", 1);
+  expect_seen("disks stores a: 8 errors", 59);
+  expect_seen("", 1);
+}
+
+TEST(CounterSigns, WhatStandsThoughItIsNotAsleep) {
+  begin();
+  of(0).asleep.set(0);
+  expect_seen("", 5);
+  expect_seen("disks stores a: stuck", 2);
+  of(0).rounds.add(1);
+  expect_seen("", 1);
+}
+
+// A reader elsewhere sees the same, and a file whose signs lead out of it is none.
+TEST(CounterSigns, ReadersSeeThemAndForeignOnesAreJudged) {
+  begin();
+  of(1).errors.add(0);
+  signs.look(now_ns);
+  of(1).errors.add(3);
+  signs.look(now_ns + kSecond);
+  auto reader = CountersReader::open(directory, "demo");
+  CHECK(reader.ok());
+  const CountersSnapshot seen = test::snapshot_of(reader.value());
+  uint32_t raised = 0;
+  for (uint32_t i = 0; i < seen.view().sign_count(); ++i) raised += is_raised(seen.view(), i);
+  LONGS_EQUAL(1, raised);
+  running->file.sign(0).counter = 1000;
+  CHECK(!reader.value().snapshot().ok());
+  running->file.sign(0).counter = 0;
+  running->file.sign(0).set = 2;
+  CHECK(!reader.value().snapshot().ok());
+  running->file.sign(0).set = 0;
+  const uint32_t count = std::exchange(running->file.header().sign_count, 1 << 20);
+  CHECK(!reader.value().snapshot().ok());
+  running->file.header().sign_count = count;
+  running->file.header().sign_record_bytes -= 8;
+  CHECK(!reader.value().snapshot().ok());
+  running->file.header().sign_record_bytes = 0;  // an older build's has zeros there
+  running->file.header().sign_count = 0;
+  CHECK(reader.value().snapshot().ok());
+}
+
+TEST(CounterSigns, WhatAServicePlansIsJudged) {
+  const CounterSet& set = sets[0];
+  CounterSign sign = {CounterSign::Rule::kFrom, 1, "", "{nothing}"};
+  STRCMP_EQUAL("its sign names a counter that is not there", defect_of(sign, set));
+  sign.says = "";
+  CHECK(defect_of(sign, set) != nullptr);
+  sign.says = std::string(160, 'x');
+  CHECK(defect_of(sign, set) != nullptr);
+  sign.says = "open { and {place} and {errors}";
+  CHECK(defect_of(sign, set) != nullptr);  // " and {place" is no name
+  sign.says = "{place} and {errors} {";
+  POINTERS_EQUAL(nullptr, defect_of(sign, set));
+  sign.rule = CounterSign::Rule::kStands;
+  STRCMP_EQUAL("its sign is of a counter that is not there", defect_of(sign, set));
+  sign.of = "asleep";
+  POINTERS_EQUAL(nullptr, defect_of(sign, set));
+}

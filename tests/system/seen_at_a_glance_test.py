@@ -1,0 +1,154 @@
+"""Four things that go wrong, and where one looks: `top`, the status page without JavaScript,
+/metrics (what the rules of docs/prometheus/alerts.yml ask for), and `doctor`. Each says who it is."""
+
+import json
+import signal
+
+from harness import (BACKENDS, BOUND_SECONDS, KIB, MIB, expect, expect_in, expect_true,
+                     free_port, need_backend, test, wait_for)
+from fuse_file import FuseFile
+from http_test import get, sample
+import messages_test
+import raw_nbd as nbd
+from raw_nbd import connect
+
+SECONDS = 5  # that something must last
+
+
+class Places:
+    """All that say what needs a look in an appliance."""
+
+    def __init__(self, box, configuration):
+        self.box = box
+        self.port = free_port()
+        configuration["http"] = {"listen": [f"tcp:127.0.0.1:{self.port}"]}
+        self.appliance = box.appliance(configuration)
+
+    def named(self, *command):
+        return self.box.bedplate(*command, "--directory", self.appliance.runtime_directory).stdout
+
+    def top(self):
+        return " ".join(self.named("top", "--once", "--interval", "0.1").split())
+
+    def page(self):
+        return get(self.port, "/")[1].split("<script>")[0]
+
+    def metrics(self):
+        return get(self.port, "/metrics")[1]
+
+    def doctor(self):
+        return [line for line in self.named("doctor").splitlines() if " appliance " in line]
+
+    def expect_quiet(self):
+        """Nothing needs a look, and all say so."""
+        wait_for(lambda: "} 1\n" not in self.signs(), "no sign in /metrics")
+        expect_true("needs a look" not in self.top(), "nothing in top")
+        expect_true('What needs a look"></ul>' in self.page(), "nothing on the page")
+        name = self.appliance.configuration["appliance"]["name"]
+        expect([line.split() for line in self.doctor()],
+               [["good", "appliance", name, *"runs; nothing needs a look".split()]], "doctor")
+
+    def signs(self):
+        return "".join(line + "\n" for line in self.metrics().splitlines()
+                       if line.startswith("bedplate_sign{"))
+
+    def expect_seen(self, sign, *words):
+        """The sign is there, and the words wherever people look; they name the culprit."""
+        wait_for(lambda: f"bedplate_sign{{{sign}}} 1\n" in self.signs(), f"the sign of {sign}")
+        shown = {"top": self.top(), "the page": self.page(), "doctor": "\n".join(self.doctor()),
+                 "/signs": get(self.port, "/signs")[1]}
+        for place, text in shown.items():
+            for word in words:
+                expect_in(word, text, f"what {place} says")
+        said = json.loads(self.named("top", "--once", "--json", "--interval", "0.1"))
+        told = " ".join(f"{one['of']}: {one['says']}" for one in said["appliances"][0]["signs"])
+        for word in words:
+            expect_in(word, told, "what top --json says")
+        expect_true(all(line.startswith("warning") for line in self.doctor()), "doctor warns")
+
+
+@test(sockets=BACKENDS)
+def a_client_that_is_slow(box, sockets):
+    need_backend(sockets)
+    places = Places(box, box.configuration(sockets=sockets))
+    shard = places.appliance.configuration["shard"][0]["name"]
+    client = connect(box, places.appliance, "tcp", receive_buffer_bytes=16 * KIB)
+    client.verify("while it reads")
+    places.expect_quiet()
+    for _ in range(32):
+        client.request(nbd.READ, 0, MIB)
+    host, port = client.socket.getsockname()
+    places.expect_seen(f'of="shard {shard}",counter="slow_client_ns"', f"shard {shard}: ",
+                       f"the client {host}:{port} at {host}:", "has not taken its answer")
+    label = f'bedplate_shard_slow_client_seconds{{shard="{shard}"}}'
+    expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
+    for _ in range(32):
+        client.reply()
+    places.expect_quiet()
+    places.appliance.stop()
+
+
+@test()
+def a_heap_that_is_nearly_exhausted(box):
+    configuration = box.configuration()
+    del configuration["blockd"]
+    configuration["pool"] = {"bytes": "40 MiB", "pages": "4 KiB", "heap_min_bytes": "8 MiB"}
+    roomy = Places(box, configuration)
+    roomy.expect_quiet()
+    roomy.appliance.stop()
+    configuration["pool"]["bytes"] = "33 MiB"  # little more than its threads take
+    places = Places(box, configuration)
+    owners = places.appliance.stats()["heap_owner"]
+    owner = max(owners, key=lambda name: owners[name]["used_bytes"])
+    places.expect_seen('of="heap",counter="free_bytes"', "heap: it is nearly exhausted: ",
+                       f"are free, and {owner} (", "has the most")
+    text = places.metrics()
+    free = sample(text, "bedplate_heap_free_bytes{}")
+    expect_true(free < 0.1 * sample(text, 'bedplate_owner_bytes{owner="heap"}'), "the alert's value")
+    places.appliance.stop()
+
+
+@test()
+def a_peer_process_that_is_down(box):
+    places = Places(box, messages_test.two(box))
+
+    def start():
+        log = box.path("ann.log")
+        process = messages_test.start(box, places.appliance, "c++", "ann", "bob")
+        wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in places.metrics(),
+                 f"ann in /metrics; {log}")
+        return process
+
+    ann = start()
+    places.expect_quiet()
+    ann.send_signal(signal.SIGKILL)
+    ann.wait(BOUND_SECONDS)
+    places.expect_seen('of="process ann",counter="is_down"',
+                       f"process ann: its process {ann.pid} has died, and none has joined")
+    expect(sample(places.metrics(), 'bedplate_process_is_down{process="ann"}'), 1, "the alert's value")
+    start()
+    places.expect_quiet()
+
+
+@test(sockets=BACKENDS)
+def a_store_that_hangs(box, sockets):
+    need_backend(sockets)
+    with FuseFile(box, bytes(MIB)) as file:
+        configuration = box.configuration(sockets=sockets)
+        configuration["appliance"]["drain_timeout_ms"] = 1000
+        configuration["blockd"]["volume"].append({"name": "disk", "file": file.path})
+        places = Places(box, configuration)
+        client = connect(box, places.appliance, volume="disk")
+        expect(client.read(0, 512), bytes(512), "a read before that")
+        places.expect_quiet()
+        file.hang()
+        client.request(nbd.READ, 0, 4096)
+        places.expect_seen('of="blockd stores disk",counter="silent_ns"', "blockd stores disk: ",
+                           f"its store {file.path} has answered nothing for ", "(1 operations wait)")
+        label = 'bedplate_blockd_stores_silent_seconds{stores="disk"}'
+        expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
+        places.appliance.process.kill()
+        places.appliance.process.wait(BOUND_SECONDS)
+    crashed = places.doctor()
+    expect(len(crashed), 1, "lines of doctor")
+    expect_in("it has crashed", crashed[0], "what doctor says of the one that was killed")

@@ -1,0 +1,125 @@
+// Peers that do not read, as the counters name them, with both backends against the real kernel.
+// What is due a second later the tests call at once.
+#include "transport/slow_sends.h"
+
+#include <string>
+#include <vector>
+
+#include <sys/un.h>
+
+#include "tests/transport/stream_sockets_fixture.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr size_t kTooMuch = 16 << 20;  // for the buffers of a socket
+
+}  // namespace
+
+class SlowBodies : public SocketsFixture {
+ public:
+  std::vector<std::byte> much = std::vector<std::byte>(kTooMuch);
+
+  struct Pair {
+    Fd peer;
+    Fd own;
+    sockaddr_in address;
+  };
+  Pair pair() {
+    Pair made;
+    sockaddr_in address;
+    const Fd listener = listening_socket(&address);
+    made.peer = connect_to(address);
+    made.own = Fd(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    made.address = address;
+    CHECK(made.own.is_open());
+    return made;
+  }
+  void begin_sending(Ours& its, int fd) {
+    loop->look_at_clock();
+    its.socket.fd = fd;
+    LONGS_EQUAL(0, sockets->attach(its.socket));
+    its.send_pieces = {{much.data(), much.size()}};
+    its.socket.send.pieces = its.send_pieces.data();
+    its.socket.send.piece_count = 1;
+    sockets->send(its.socket);
+    for (int i = 0; i < 100; ++i) sockets->poll(64);
+    LONGS_EQUAL(0, its.send_count);
+  }
+  // Reads all that there is until the send is over.
+  void end_sending(Ours& its, const Fd& of) {
+    std::vector<std::byte> buffer(1 << 20);
+    CHECK(run_until([&] {
+      read_now(of.number(), buffer.data(), buffer.size());
+      return its.send_count == 1;
+    }));
+  }
+  bool look() {
+    const uint64_t due_ns = loop->timers().next_deadline_ns();
+    return due_ns != TimerQueue::kNever && loop->timers().expire(due_ns) > 0;
+  }
+  std::string told() {
+    struct Words {
+      const SharedText* text;
+      size_t size() const { return SharedText::kBytesMax / sizeof(Counter); }
+      const Counter& operator[](size_t i) const {
+        return reinterpret_cast<const Counter*>(text)[i];
+      }
+    };
+    return std::string(SharedText::read(Words{&counters.slow_client}).view());
+  }
+
+  void a_peer_that_does_not_read_is_named_until_it_does() {
+    Pair both = pair();
+    Ours slow;
+    begin_sending(slow, both.own.number());
+    CHECK(look());  // the first one only sees how far it is
+    LONGS_EQUAL(0, counters.slow_clients.read());
+    CHECK(look());
+    LONGS_EQUAL(1, counters.slow_clients.read());
+    sockaddr_in name = {};
+    socklen_t bytes = sizeof name;
+    getsockname(both.peer.number(), reinterpret_cast<sockaddr*>(&name), &bytes);
+    const std::string expected = "127.0.0.1:" + std::to_string(ntohs(name.sin_port)) +
+                                 " at 127.0.0.1:" + std::to_string(ntohs(both.address.sin_port));
+    STRCMP_EQUAL(expected.c_str(), told().c_str());
+    end_sending(slow, both.peer);
+    look();
+    LONGS_EQUAL(0, counters.slow_clients.read());
+    STRCMP_EQUAL("", told().c_str());
+    CHECK_FALSE(look());  // nothing is sent: nobody is woken
+    sockets->detach(slow.socket);
+  }
+  void who_has_taken_anything_is_not_slow_and_who_goes_is_forgotten() {
+    Pair both = pair(), other = pair();
+    Ours slow, gone;
+    begin_sending(gone, other.own.number());
+    begin_sending(slow, both.own.number());
+    CHECK(look());
+    CHECK(look());
+    LONGS_EQUAL(2, counters.slow_clients.read());
+    sockets->abort(gone.socket);
+    CHECK(run_until([&] { return gone.send_count == 1; }));
+    sockets->detach(gone.socket);
+    look();
+    LONGS_EQUAL(1, counters.slow_clients.read());
+    end_sending(slow, both.peer);
+    slow.send_count = 0;
+    slow.send_pieces = {{much.data(), much.size()}};
+    sockets->send(slow.socket);  // another answer: it has taken the first
+    CHECK(look());
+    LONGS_EQUAL(0, counters.slow_clients.read());
+    CHECK(look());
+    LONGS_EQUAL(1, counters.slow_clients.read());
+    end_sending(slow, both.peer);
+    sockets->detach(slow.socket);
+  }
+};
+
+BP_GROUPS_OF_BOTH_BACKENDS(SlowSends, SlowBodies);
+
+BP_BOTH_BACKENDS(SlowSends, APeerThatDoesNotReadIsNamedUntilItDoes,
+                 a_peer_that_does_not_read_is_named_until_it_does())
+BP_BOTH_BACKENDS(SlowSends, APeerThatHasTakenAnythingIsNotSlow,
+                 who_has_taken_anything_is_not_slow_and_who_goes_is_forgotten())

@@ -1,0 +1,52 @@
+// Which peers of a shard's sockets do not take what is sent to them: looked at once a second, while
+// anything is sent, and written into the counters with the peer's address.
+//
+// It decides nothing: a client that takes none of its answers waits for itself alone, and how long
+// it may, its service says. A shard that sends nothing is not woken.
+// Threads: the loop's.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/units.h"
+#include "transport/event_loop.h"
+#include "transport/timer_queue.h"
+
+namespace bedplate {
+
+struct StreamSocket;
+struct SocketCounters;
+
+class SlowSends {
+ public:
+  static constexpr uint64_t kPauseNs = kNsPerSecond;
+
+  SlowSends() noexcept = default;
+  SlowSends(const SlowSends&) = delete;
+  SlowSends& operator=(const SlowSends&) = delete;
+  ~SlowSends();
+
+  // Before the seal: the timer's room is allocated. Lifetime: both outlive this.
+  void create(EventLoop& loop, SocketCounters& counters);
+
+  void attached(StreamSocket& socket) noexcept;
+  void detached(StreamSocket& socket) noexcept;
+  // A send of `socket` has begun. Cost: a branch; once a second a timer.
+  void began(StreamSocket& socket) noexcept;
+
+ private:
+  void look() noexcept;
+
+  EventLoop* loop_ = nullptr;
+  SocketCounters* counters_ = nullptr;
+  StreamSocket* first_ = nullptr;       // of those that are attached
+  const StreamSocket* told_ = nullptr;  // whose address the counters have
+  uint64_t told_since_ns_ = 0;
+  Timer timer_;
+};
+
+// "127.0.0.1:4711 at 127.0.0.1:10809", "process 4711 at /run/sock": the peer of a connected
+// socket, and where it came to. Returns `text`. Cost: three system calls at most.
+const char* describe_connection(int fd, char* text, uint32_t text_bytes) noexcept;
+
+}  // namespace bedplate
