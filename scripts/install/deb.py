@@ -33,9 +33,7 @@ PACKAGES = {
         "overrides": {"statically-linked-binary":
                       "As first process of an image it has no libraries beside it.",
                       "embedded-library zlib [usr/bin/bedplate]":
-                          "Static, as all else in it: libelf, which AF_XDP's libraries take, does.",
-                      "embedded-library openssl [usr/bin/bedplate]":
-                          "Static, as all else in it: TLS of the block server."},
+                          "Static, as all else in it: libelf, which AF_XDP's libraries take, does."},
     },
     "libbedplate-dev": {
         "section": "libdevel",
