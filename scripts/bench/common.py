@@ -154,11 +154,12 @@ def stop(process):
 
 
 def bedplate_config(directory, name, shards, pool_bytes, volume_bytes, listen, sockets,
-                    enforce="kernel", **appliance):
+                    enforce="kernel", keys="", **appliance):
     """One of a block server. Requires: shards as [(name, cpu)], in the order connections,
-    volumes. `appliance`: further keys of [appliance], numbers."""
+    volumes. `keys`: more lines of [blockd]; `appliance`: further keys of [appliance], numbers."""
     return service_config(directory, name, shards, pool_bytes, sockets, f"""[blockd]
 listen = ["{listen}"]
+{keys}
 [[blockd.volume]]
 name = "ram0"
 bytes = {volume_bytes}

@@ -27,7 +27,7 @@ import sys
 
 import common
 from common import BEDPLATE, BUILD, MIB, BenchError
-from nbd_server import NbdServer, Place, free_port, listen_address
+from nbd_server import NbdServer, Place, free_port, keys_of, listen_address
 
 POOL_EXTRA_BYTES = 192 * MIB  # beside the volume: heap, connections, segment 0
 BARE_TARGET = 0.9             # over a Unix socket, in every row
@@ -36,10 +36,11 @@ BATCH_BARE_TARGET = 0.95      # of batches of small requests
 # ---- servers: each makes its command from a `Place` ----------------------------------------------
 
 def bedplate(place, sockets, shards, enforce="kernel", **appliance):
+    tls = (f'tls_shared_keys = "{keys_of(place)}"\nplain_text = "refused"'
+            if place.transport == "tls" else "")
     config = common.bedplate_config(place.directory, place.name, shards,
                                     place.volume_bytes + POOL_EXTRA_BYTES, place.volume_bytes,
-                                    listen_address(place), sockets, enforce,
-                                    **appliance)
+                                    listen_address(place), sockets, enforce, tls, **appliance)
     return [BEDPLATE, "run", config]
 
 
@@ -78,6 +79,8 @@ def nbdkit(place):
     # its default of 16 for each connection; with 1 it was no faster but for a tenth at depth 1.
     where = (["--unix", place.path] if place.transport == "unix"
              else ["--ipaddr", "127.0.0.1", "--port", str(place.port)])
+    if place.transport == "tls":
+        where += ["--tls=require", f"--tls-psk={keys_of(place)}"]
     return ["nbdkit", "--foreground", *where, "memory", f"size={place.volume_bytes}",
             "allocator=malloc"]
 
@@ -97,6 +100,9 @@ def qemu_nbd(place):
         mode = ["--cache=writeback", "--aio=io_uring"]
     where = (["--socket", place.path] if place.transport == "unix"
              else ["--bind", "127.0.0.1", "--port", str(place.port)])
+    if place.transport == "tls":
+        where += ["--object", "tls-creds-psk,id=tls,endpoint=server,dir="
+                  f"{os.path.dirname(keys_of(place))}", "--tls-creds=tls"]
     return ["qemu-nbd", "--format=raw", "--persistent", "--shared=0", *mode, *where, image]
 
 
@@ -139,7 +145,7 @@ CLIENTS = {"taskset": "util-linux", "fio": "fio", "nbdcopy": "libnbd-bin",
 
 Workload = collections.namedtuple(
     "Workload", "client mode block depth connections transports peer_target extra_servers")
-BOTH, UNIX = ("unix", "tcp"), ("unix",)
+BOTH, UNIX, ALL = ("unix", "tcp"), ("unix",), ("unix", "tcp", "tls")
 EPOLL = ("bedplate-epoll",)
 FILTERED = ("bedplate-epoll", "bedplate-seccomp", "epoll-seccomp")  # what [pool] enforce costs
 TWO = ("bedplate-2core",)
@@ -166,8 +172,8 @@ WORKLOADS = [
     Workload("fio", "randwrite", "4k", 32, 16, UNIX, None, TWO),
     Workload("fio", "read", "128k", 8, 1, BOTH, 1.4, EPOLL),
     Workload("fio", "write", "128k", 8, 1, BOTH, 1.4, EPOLL),
-    Workload("nbdcopy", "copy-out", None, None, None, BOTH, None, EPOLL),
-    Workload("nbdcopy", "copy-in", None, None, None, BOTH, None, EPOLL),
+    Workload("nbdcopy", "copy-out", None, None, None, ALL, None, EPOLL),
+    Workload("nbdcopy", "copy-in", None, None, None, ALL, None, EPOLL),
 ]
 
 
@@ -249,7 +255,8 @@ class Server(NbdServer):
 def servers_of(workload, transport, options):
     extra = workload.extra_servers if transport == "unix" else ()
     other_bare = "bare" if workload.client == "lean" else "bare-spin"
-    return [name for name in SERVERS if name in options.servers and name != other_bare
+    without = BARE if transport == "tls" else (other_bare,)
+    return [name for name in SERVERS if name in options.servers and name not in without
             and (name in extra or name not in CONFIGURATIONS[1:])]
 
 
@@ -283,6 +290,8 @@ def run_round(options, directory, image, round_index, transport, results):
 
 def targets_of(workload, transport, name):
     """Returns the targets (against the better peer, against the bare server), where there are."""
+    if transport == "tls" and name == "bedplate":
+        return 1.0, None
     if transport != "unix" or name != "bedplate":
         return None, None
     is_batch = workload.client == "lean" and workload.depth > 1
@@ -348,8 +357,8 @@ def parse_options():
                         "as in 'unix 4k randread depth 32 connections 1'")
     parser.add_argument("--servers", type=names(SERVERS), default=list(SERVERS),
                         metavar="A,B", help=f"of {','.join(SERVERS)}")
-    parser.add_argument("--transports", type=names(BOTH), default=list(BOTH), metavar="A,B",
-                        help=f"of {','.join(BOTH)}")
+    parser.add_argument("--transports", type=names(ALL), default=list(ALL), metavar="A,B",
+                        help=f"of {','.join(ALL)}")
     parser.add_argument("--volume-mib", type=int, default=512)
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)

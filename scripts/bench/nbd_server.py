@@ -13,6 +13,7 @@ GREETING_MAX_S = 60
 CLIENT_MAX_S = 120
 
 # Where a server listens, how large its volume is, and which cores it and its clients have.
+# transport: "unix", "tcp", or "tls", which is TCP with a shared key.
 Place = collections.namedtuple(
     "Place", "directory name transport path port volume_bytes server_cpu client_cpu")
 
@@ -20,6 +21,25 @@ Place = collections.namedtuple(
 def listen_address(place):
     """Of `place`, as Bedplate's configuration has it."""
     return f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}"
+
+
+def keys_of(place):
+    """The shared keys of server and client for TLS, in a folder of their own, as QEMU has it."""
+    folder = os.path.join(place.directory, "keys")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "keys.psk")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w",
+              encoding="ascii") as file:
+        file.write(f"alice:{'0123456789abcdef' * 4}\n")
+    return path
+
+
+def uri_of(place):
+    if place.transport == "unix":
+        return f"nbd+unix:///?socket={place.path}"
+    if place.transport == "tls":
+        return f"nbds://alice@127.0.0.1:{place.port}?tls-psk-file={keys_of(place)}"
+    return f"nbd://127.0.0.1:{place.port}"
 
 
 def free_port():
@@ -46,8 +66,7 @@ class NbdServer:
 
     def __init__(self, name, place, command, cores=1):
         self.name, self.place, self.command, self.cores = name, place, command, cores
-        self.uri = (f"nbd+unix:///?socket={place.path}" if place.transport == "unix"
-                    else f"nbd://127.0.0.1:{place.port}")
+        self.uri = uri_of(place)
         self.log = os.path.join(place.directory, f"{place.name}.log")
 
     def __enter__(self):
