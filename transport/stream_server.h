@@ -42,6 +42,7 @@ struct StreamServerOptions {
   StreamSockets* sockets = nullptr;  // the loop's
   StreamServerCounters* counters = nullptr;
   uint64_t silence_ns_max = 0;  // StreamListener
+  TraceWriter trace = {};       // of the loop's shard: StreamSession::trace_to
 };
 
 // Threads: one that sets it up before the loop runs; from start() on the shard's, but for
@@ -75,6 +76,7 @@ class StreamServer {
       auto* place = new (memory.data() + i * stride_bytes_) Place<Session>(arguments...);
       place->server = this;
       place->session = &place->own_session;
+      place->session->trace_to(options.trace);
       place->next_free = free_;
       free_ = place;
     }

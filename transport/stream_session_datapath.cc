@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <utility>
 
 #include "platform/assert.h"
 
@@ -21,6 +22,7 @@ bool StreamSession::is_valid() const noexcept {
 void StreamSession::reset() noexcept {
   left();
   is_over_ = true;  // nothing is left to be worked on
+  handed_bytes_ = 0;
   sent(0);
   is_over_ = false;
   for (Times& times : times_) times.count = 0;
@@ -125,10 +127,14 @@ std::span<iovec> StreamSession::replies() noexcept {
   return {pieces_, piece_count_};
 }
 
-void StreamSession::answered(Histogram& time_ns) noexcept {
+void StreamSession::answered(Histogram& time_ns, uint8_t kind) noexcept {
   for (Times& times : times_) {
-    if (times.time_ns == nullptr) times.time_ns = &time_ns;
+    if (times.time_ns == nullptr) {
+      times.time_ns = &time_ns;
+      times.kind = kind;
+    }
     if (times.time_ns != &time_ns) continue;
+    BP_DCHECK(times.kind == kind);
     ++times.count;
     return;
   }
@@ -139,12 +145,25 @@ void StreamSession::handed_over(uint64_t now_ns) noexcept {
   BP_DCHECK(is_sending_);
   for (Times& times : times_) {
     if (times.count > 0) times.time_ns->add(now_ns - received_ns_, times.count);
-    times.count = 0;
+  }
+  handed_bytes_ = reply_bytes_;
+  trace_.begin(received_ns_);
+  trace_.pass(1, now_ns);
+}
+
+void StreamSession::tell_trace(uint64_t now_ns) noexcept {
+  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(handed_bytes_, UINT32_MAX));
+  if (std::exchange(handed_bytes_, 0) == 0) return;
+  trace_.pass(2, now_ns);
+  for (Times& times : times_) {
+    const uint32_t count = std::exchange(times.count, 0);
+    if (count > 0) writer_.write(trace_, {count, bytes, 0, times.kind});
   }
 }
 
 void StreamSession::sent(uint64_t now_ns) noexcept {
   BP_DCHECK_SLOW(is_valid());
+  tell_trace(now_ns);
   while (loan_count_ > 0) released(loans_[--loan_count_]);
   text_bytes_ = piece_count_ = 0;
   reply_bytes_ = 0;

@@ -19,6 +19,7 @@
 
 #include "platform/assert.h"
 #include "platform/histogram.h"
+#include "platform/trace_ring.h"
 
 namespace bedplate {
 
@@ -32,11 +33,18 @@ class StreamSession {
   // Ownership: both outlive the session. Requires: `output` has at least 2 * kStepTextBytes.
   StreamSession(std::span<char> input, std::span<char> output) noexcept
       : input_(input), output_(output) {}
+  // The stations of what trace_to() tells: requests that one send answers pass them together.
+  // `sent`: the socket takes no more of them, since it has all, or since the peer has gone.
+  static constexpr const char* kTraceStations = "received|answered|sent";
+
   StreamSession(const StreamSession&) = delete;
   StreamSession& operator=(const StreamSession&) = delete;
 
   // ---- For the owner of the socket (StreamServer) ----
 
+  // What each send has answered goes to `writer`, a record for each kind of answered(): its
+  // handle says how many requests that were, its bytes those of the send. Before the first peer.
+  void trace_to(const TraceWriter& writer) noexcept { writer_ = writer; }
   // A new peer. What the last one left is given back (left(), released()).
   void reset() noexcept;
 
@@ -122,8 +130,9 @@ class StreamSession {
   // Requires: kStepLoans in a step at most.
   void lend(std::string_view text, void* loan) noexcept;
   // A request is answered: the time from its receipt until its reply is handed to the socket goes
-  // to `time_ns`, one of kTimesMax at most.
-  void answered(Histogram& time_ns) noexcept;
+  // to `time_ns`, one of kTimesMax at most. `kind`: what trace_to() calls those of `time_ns`, a
+  // number of the service's TraceDescription::kinds.
+  void answered(Histogram& time_ns, uint8_t kind = 0) noexcept;
   // No step comes any more.
   void end() noexcept { is_over_ = true; }
 
@@ -135,15 +144,20 @@ class StreamSession {
   struct Times {
     Histogram* time_ns = nullptr;
     uint32_t count = 0;
+    uint8_t kind = 0;
   };
 
   bool has_room() const noexcept;
   void run(uint64_t now_ns) noexcept;
+  void tell_trace(uint64_t now_ns) noexcept;
 
   const std::span<char> input_;
   const std::span<char> output_;
   uint64_t received_ns_ = 0;
   Times times_[kTimesMax];
+  TraceWriter writer_;
+  RequestTrace trace_;         // of those that were handed over
+  uint64_t handed_bytes_ = 0;  // 0: none was
   bool is_starved_ = true;  // whatever has come was worked on, but for the beginning of a request
   bool is_over_ = false;
   bool is_sending_ = false;

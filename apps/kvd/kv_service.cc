@@ -48,6 +48,7 @@ Result<void> KvService::plan(ServicePlan& plan) {
   plan.connections(shard_, max_connections_, "max_connections");
   plan.listen("listen", listen_, image_listen_);
   plan.counters<kvd::Counters>("kvd");
+  plan.trace({.kinds = kvd::kRequestKinds, .stations = StreamSession::kTraceStations});
   plan.messages(shard_);
   plan.message("get");
   plan.sources(shard_, 1);
@@ -69,6 +70,8 @@ Result<void> KvService::create(ServiceContext& context) {
   BP_TRY(messenger);
   auto get = context.message("get");
   BP_TRY(get);
+  auto trace = context.trace(shard_);
+  BP_TRY(trace);
 
   uint64_t seed = monotonic_ns();
   (void)getrandom(&seed, sizeof seed, GRND_NONBLOCK);
@@ -86,7 +89,8 @@ Result<void> KvService::create(ServiceContext& context) {
   server_.create<kvd::Session>({.loop = &context.loop(shard_),
                                 .sockets = &context.sockets(shard_),
                                 .counters = &counters.value()->clients,
-                                .silence_ns_max = client_timeout_s_ * kNsPerSecond},
+                                .silence_ns_max = client_timeout_s_ * kNsPerSecond,
+                                .trace = trace.value()},
                                connections.value(), environment_);
   for (const Fd& socket : listening.value()) server_.add_listener(socket.number());
   message_gets_.create({.messenger = messenger.value(),

@@ -140,7 +140,7 @@ bool Session::work_on_line() noexcept {
       return false;
     }
     take(line_bytes);
-    if (!has_value) answered(environment_.counters->other_ns);
+    if (!has_value) answered(environment_.counters->other_ns, kKindOther);
     BP_DCHECK(form_->execute != nullptr);
     (this->*form_->execute)();
   }
@@ -169,7 +169,7 @@ void Session::answer_key() noexcept {
   keys_end_bytes_ = 0;
   if (is_too_long) return;
   say("END\r\n");
-  answered(environment_.counters->get_ns);
+  answered(environment_.counters->get_ns, kKindGet);
 }
 
 void Session::answer_item(CacheItem& item) noexcept {
@@ -281,7 +281,7 @@ void Session::end_storing() noexcept {
   const bool is_whole = item.text().ends_with(kLineEnd);
   if (is_whole) environment_.counters->sets.add(1);
   answer(is_whole ? store(item) : kBadData);
-  answered(environment_.counters->set_ns);
+  answered(environment_.counters->set_ns, kKindSet);
   cache_.release(item);
 }
 

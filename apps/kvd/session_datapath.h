@@ -12,6 +12,10 @@
 
 namespace bedplate::kvd {
 
+// What `bedplate trace` calls commands, by the histogram that they are counted in.
+enum RequestKind : uint8_t { kKindGet, kKindSet, kKindOther };
+inline constexpr const char* kRequestKinds = "get|set|other";
+
 inline constexpr uint32_t kKeyBytesMax = 250;
 inline constexpr std::string_view kLineEnd = "\r\n";
 inline constexpr std::string_view kValueWord = "VALUE ";  // of an item's head; the key follows

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "apps/tsrelay/packet_table_datapath.h"
+#include "platform/trace_ring.h"
 
 namespace bedplate::relay {
 
@@ -34,13 +35,30 @@ class RingTap {
   uint64_t next_ = 0;
 };
 
+// Where a packet of the media has been, for `bedplate trace`. What FEC makes has no station.
+enum PacketStation : uint32_t {
+  kArrived,
+  kOrdered,  // it is in its place: what it waited for has come, or is given up
+  kDue,      // of what is paced
+  kTaken,    // by all outputs; one that was taken from an output has not been there
+};
+inline constexpr const char* kPacketStations = "arrived|ordered|due|taken";
+inline constexpr const char* kPacketKinds = "received|recovered";  // the latter: from FEC
+
+struct PacketTrace {
+  TraceWriter writer;  // of the shard's ring
+  uint16_t stream = 0;
+};
+
 class PacketRing {
  public:
   // Before the seal: it allocates. Requires: a power of two of places, which outlive this.
-  void create(PacketTable& table, std::span<uint32_t> places, uint32_t tap_count_max) {
+  void create(PacketTable& table, std::span<uint32_t> places, uint32_t tap_count_max,
+              const PacketTrace& trace = {}) {
     BP_ASSERT(table_ == nullptr && std::has_single_bit(places.size()));
     table_ = &table;
     places_ = places;
+    trace_ = trace;
     taps_.reserve(tap_count_max);
   }
   // It gets what comes from now on. Requires: there is room.
@@ -55,6 +73,7 @@ class PacketRing {
     if (end_ - begin_ == places_.size()) make_room(now_ns);
     BP_ASSERT(end_ - begin_ < places_.size());
     places_[end_ & (places_.size() - 1)] = index;
+    (*table_)[index].ordered_ns = now_ns;
     ++end_;
     BP_DCHECK_SLOW(is_valid());
   }
@@ -98,14 +117,28 @@ class PacketRing {
   uint32_t pump_taps(uint64_t now_ns) noexcept {
     uint32_t count = 0;
     for (RingTap* tap : taps_) count += tap->pump(now_ns);
-    trim();
+    trim(now_ns, true);
     return count;
   }
-  void trim() noexcept {
+  void tell_trace(const Packet& packet, uint64_t now_ns, bool is_taken) noexcept {
+    if (packet.kind != PacketKind::kMedia) return;
+    RequestTrace trace;
+    trace.begin(packet.arrived_ns);
+    trace.pass(kOrdered, packet.ordered_ns);
+    // One that went early, for want of room, was never due.
+    if (packet.due_ns != 0 && packet.due_ns <= now_ns) trace.pass(kDue, packet.due_ns);
+    if (is_taken) trace.pass(kTaken, now_ns);
+    trace_.writer.write(trace, {packet.rtp.sequence, packet.byte_count, trace_.stream,
+                                static_cast<uint8_t>(packet.socket == nullptr ? 1 : 0)});
+  }
+  void trim(uint64_t now_ns, bool are_taken) noexcept {
     uint64_t passed = ready_end_;
     for (const RingTap* tap : taps_) passed = std::min(passed, tap->next_);
     BP_DCHECK(passed >= begin_ && "a tap has gone back");
-    for (; begin_ < passed; ++begin_) table_->let_go(index_at(begin_));
+    for (; begin_ < passed; ++begin_) {
+      tell_trace(at(begin_), now_ns, are_taken);
+      table_->let_go(index_at(begin_));
+    }
   }
   // What waits for its time alone goes early rather than not at all.
   void make_room(uint64_t now_ns) noexcept {
@@ -120,11 +153,12 @@ class PacketRing {
       tap->missed(oldest);
       tap->next_ = begin_ + 1;
     }
-    trim();
+    trim(now_ns, false);
   }
 
   PacketTable* table_ = nullptr;
   std::span<uint32_t> places_;
+  PacketTrace trace_;
   uint64_t begin_ = 0;
   uint64_t ready_end_ = 0;
   uint64_t end_ = 0;

@@ -35,6 +35,7 @@ struct Packet {
   uint32_t next_free = 0;
   uint64_t arrived_ns = 0;   // of the loop's clock
   uint64_t received_ns = 0;  // as the socket tells it; 0: unknown
+  uint64_t ordered_ns = 0;   // when it was put into the ring
   uint64_t due_ns = 0;
   DatagramAddress from;
   uint8_t leg = 0;

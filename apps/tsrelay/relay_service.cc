@@ -70,6 +70,9 @@ uint64_t heap_bytes(const RelayStreamSettings& stream) {
 Result<void> RelayService::plan(ServicePlan& plan) {
   BP_TRY(check(settings_));
   std::vector<CarvePlan> carves;
+  TraceDescription traced = {kPacketKinds, kPacketStations};
+  for (const auto& stream : settings_.streams) traced.subjects.push_back(stream.name);
+  plan.trace(std::move(traced));
   for (uint32_t i = 0; i < settings_.streams.size(); ++i) {
     BP_TRY(plan_stream(plan, i));
     const RelayStreamSettings& stream = settings_.streams[i];
@@ -179,6 +182,9 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   options.ring_places = settings.ring_places();
   options.tap_count = static_cast<uint32_t>(2 * settings.outputs.size() +
                                             settings.recordings.size() + settings.readers);
+  auto trace = context.trace(settings.shard);
+  BP_TRY(trace);
+  options.trace = {trace.value(), static_cast<uint16_t>(index)};
   options.buffer_bytes = settings.buffer_bytes;
   options.counters = instance.counters;
   options.loop = instance.loop;

@@ -55,6 +55,7 @@ struct StreamOptions {
   uint32_t packet_count = 0;  // in all buffers together
   uint32_t ring_places = 1;   // a power of two
   uint32_t tap_count = 0;
+  PacketTrace trace;
   BufferPool* pool = nullptr;  // the stream's own buffers; nullptr: there is no FEC
   uint32_t buffer_bytes = 0;   // of each
   StreamCounters* counters = nullptr;

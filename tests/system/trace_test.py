@@ -5,9 +5,12 @@ import os
 import re
 import shutil
 import signal
+import socket
 import time
 
+import kvd_test
 import raw_nbd
+import relay_rig
 from fuse_file import FSYNC, READ, FuseFile
 from harness import (BACKENDS, BEDPLATE, LAYOUTS, MIB, expect, expect_in, expect_true, need_tools,
                      read_text, test, wait_for)
@@ -153,6 +156,57 @@ def a_slow_upload_is_seen(box):
     expect(client.reply().error, 0, "the answer")
     wait_for(lambda: len(traced(box, appliance)) == 1, "it was sent")
     expect_slow(traced(box, appliance)[0], "queued")
+
+
+@test(sockets=BACKENDS)
+def a_slow_client_of_kvd_is_seen(box, sockets):
+    """One that does not take what it got; what it asked for at once is one record."""
+    appliance = kvd_test.start(box, sockets)
+    client = kvd_test.Client(box, appliance, "unix", receive_buffer_bytes=4096)
+    expect(client.store(b"long", bytes(1 * MIB)), b"STORED\r\n", "a set")
+    client.send(b"get long\r\n" * 8)
+    wait_for(lambda: appliance.counter("hits") > 0, "the first get")
+    time.sleep(HELD_NS / 1e9)
+    for _ in range(8):
+        head = client.line().split()
+        client.input.read(int(head[3]) + 2)
+        expect(client.line(), b"END\r\n", "the end of a get")
+    wait_for(lambda: sum(one["handle"] for one in traced(box, appliance, "--service", "kvd")
+                         if one["kind"] == "get") == 8, "all were sent")
+    seen = traced(box, appliance)
+    expect([one["kind"] for one in seen[:2]], ["set", "get"], "the first two")
+    expect({tuple(one["stations"]) for one in seen}, {("received", "answered", "sent")}, "stations")
+    expect_slow(seen[1], "sent")
+
+
+@test()
+def a_packet_that_waits_for_another_is_seen(box):
+    """Two that come behind a gap are slow on the way from arrived to ordered; what fills the gap
+    is not."""
+    out = box.closing.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    out.bind(("127.0.0.1", 0))
+    receiver = relay_rig.Receiver(box)
+    port = relay_rig.free_ports(1)
+    relay = relay_rig.start(box, [{"address": f"127.0.0.1:{port}"}], [relay_rig.output(receiver)])
+    payloads = relay_rig.payloads_of(relay_rig.generate(box, 1))
+
+    def send(number):
+        out.sendto(relay_rig.rtp(number, payloads[number]), ("127.0.0.1", port))
+    send(0)
+    receiver.wait_for(1)
+    send(2)
+    send(3)
+    wait_for(lambda: relay.stream("held") == 2, "those that wait")
+    time.sleep(HELD_NS / 1e9)
+    send(1)
+    receiver.wait_for(4)
+    wait_for(lambda: len(traced(box, relay)) == 4, "all were taken")
+    seen = traced(box, relay, "--service", "tsrelay")
+    expect([(one["handle"], one["subject"], one["kind"]) for one in seen],
+           [(number, "news", "received") for number in range(4)], "the packets")
+    expect({tuple(one["stations"]) for one in seen}, {("arrived", "ordered", "taken")}, "stations")
+    for one in seen[2:]:
+        expect_slow(one, "ordered")
 
 
 @test()

@@ -61,7 +61,7 @@ class Lines final : public StreamSession {
     } else {
       say(line);
     }
-    answered(times);
+    answered(times, 1);
     return true;
   }
   void released(void* loan) noexcept override { back.push_back(loan); }
@@ -224,4 +224,34 @@ TEST(StreamSession, TimesRequestsUntilTheirReplyIsHandedOver) {
   session.handed_over(8000);
   LONGS_EQUAL(3, session.times.count());
   CHECK(session.times.percentile(1) >= 2000);
+}
+
+// Requests that one send answers pass their stations together: one record says how many they were.
+TEST(StreamSession, WhatASendAnswersIsTraced) {
+  TraceRecord records[2];
+  TraceRing ring;
+  ring.create(records);
+  session.trace_to(TraceWriter(&ring, 3));
+  std::string_view text = "a\nb\n";
+  give(&text, ~size_t{0}, 1000);
+  CHECK(!session.replies().empty());
+  session.handed_over(1640);
+  CHECK_EQUAL(0, records[0].number);
+  session.sent(7400);
+  CHECK_EQUAL(1, records[0].number);
+  LONGS_EQUAL(3, records[0].source);
+  LONGS_EQUAL(1, records[0].kind);
+  CHECK_EQUAL(2, records[0].handle);
+  CHECK_EQUAL(4, records[0].bytes);
+  CHECK_EQUAL(1000, records[0].begin_ns);
+  CHECK_EQUAL(10, records[0].passed[0]);
+  CHECK_EQUAL(100, records[0].passed[1]);
+  CHECK_EQUAL(kTraceNotPassed, records[0].passed[2]);
+  CHECK_EQUAL(2, session.times.count());
+  // What was not handed over when the peer went has passed nothing.
+  text = "c\n";
+  give(&text);
+  CHECK(!session.replies().empty());
+  session.reset();
+  CHECK_EQUAL(0, records[1].number);
 }

@@ -121,6 +121,53 @@ TEST(PacketRing, AFullRingHurriesBeforeItDrops) {
   LONGS_EQUAL(0, fast.missing.size() + slow.missing.size());
 }
 
+// Once all outputs have had it; of one that an output has missed it is told that not all had it.
+TEST(PacketRing, ThePacketsStationsAreToldWhenItGoes) {
+  TraceRecord records[8];
+  TraceRing traces;
+  traces.create(records);
+  PacketRing traced;
+  traced.create(table, places, 1, {TraceWriter(&traces, 2), 5});
+  Tap tap;
+  tap.ring = &traced;
+  traced.add_tap(tap);
+  const auto push_to = [&](uint32_t number, uint64_t due_ns, PacketKind kind) {
+    const uint32_t index = table.take();
+    table[index].bytes = socket.memory.data() + number % 16 * FakeSocket::kBufferBytes;
+    socket.is_kept[number % 16] = true;
+    table[index].byte_count = number;
+    table[index].rtp.sequence = static_cast<uint16_t>(number);
+    table[index].socket = &socket;
+    table[index].arrived_ns = 64;
+    table[index].due_ns = due_ns;
+    table[index].kind = kind;
+    traced.push(index, 128);
+  };
+  tap.most = 0;
+  push_to(7, 192, PacketKind::kMedia);
+  push_to(8, 0, PacketKind::kColumn);
+  push_to(9, 0, PacketKind::kMedia);
+  traced.pump(256);
+  CHECK_EQUAL(0, records[0].number);
+  tap.most = 3;
+  traced.pump(640);
+  CHECK_EQUAL(7, records[0].handle);
+  CHECK_EQUAL(7, records[0].bytes);
+  LONGS_EQUAL(5, records[0].subject);
+  LONGS_EQUAL(0, records[0].kind);
+  CHECK_EQUAL(64, records[0].begin_ns);
+  CHECK_EQUAL(1, records[0].passed[kOrdered - 1]);
+  CHECK_EQUAL(2, records[0].passed[kDue - 1]);
+  CHECK_EQUAL(9, records[0].passed[kTaken - 1]);
+  CHECK_EQUAL(9, records[1].handle);
+  CHECK_EQUAL(kTraceNotPassed, records[1].passed[kDue - 1]);
+  tap.most = 0;
+  for (uint32_t i = 0; i < 9; ++i) push_to(20 + i, 0, PacketKind::kMedia);
+  CHECK_EQUAL(20, records[2].handle);
+  CHECK_EQUAL(kTraceNotPassed, records[2].passed[kTaken - 1]);
+  CHECK_EQUAL(0, records[3].number);
+}
+
 TEST(PacketRing, AHeldPacketOutlivesTheRing) {
   push(1);
   const uint32_t index = ring.index_at(0);
