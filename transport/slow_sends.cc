@@ -40,7 +40,9 @@ void print_address(const Address& address, socklen_t bytes, char* text,
     inet_ntop(AF_INET6, &address.ip6.sin6_addr, host, sizeof host);
     std::snprintf(text, text_bytes, "[%s]:%u", host, ntohs(address.ip6.sin6_port));
   } else if (address.any.sa_family == AF_UNIX && bytes > offsetof(sockaddr_un, sun_path)) {
-    const size_t path_bytes = bytes - offsetof(sockaddr_un, sun_path);
+    // The kernel tells of a path without its end, too.
+    const size_t path_bytes =
+        std::min(bytes - offsetof(sockaddr_un, sun_path), sizeof address.local.sun_path);
     std::snprintf(text, text_bytes, "%.*s", static_cast<int>(path_bytes), address.local.sun_path);
   }
 }

@@ -167,7 +167,7 @@ void Messaging::count_processes(const Configuration& configuration, CountersFile
 void Messaging::count(const JoinEvent& event) noexcept {
   using Kind = JoinEvent::Kind;
   const bool has_joined = event.kind == Kind::kJoined;
-  const bool has_died = event.kind == Kind::kDied || event.kind == Kind::kFailed;
+  const bool has_died = event.kind == Kind::kDied;
   if (!has_joined && !has_died && event.kind != Kind::kLeft) return;
   for (const CountedProcess& each : processes_) {
     if (std::string_view(each.name.text) != event.process.text) continue;

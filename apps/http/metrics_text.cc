@@ -192,7 +192,8 @@ bool MetricsText::write_sample(Place* place, Piece* piece) const noexcept {
   if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
     return write_words(place, piece);
   }
-  if (is_kind(counter, CounterKind::kText)) return write_text(place, piece);
+  // Each value of a text would be a series of its own.
+  if (is_kind(counter, CounterKind::kText)) return false;
   const uint64_t value = counters_.values(set, counter)[0].read();
   const bool is_counter = is_kind(counter, CounterKind::kCounter);
   if (place->line > 0 || (!is_counter && value == kNoValue)) return false;
@@ -217,18 +218,6 @@ bool MetricsText::write_labels(Place* place, Piece* piece) const noexcept {
   }
   piece->text("} 1\n");
   ++place->line;
-  return true;
-}
-
-// As a state of which there is but one word; an empty one has no line.
-bool MetricsText::write_text(Place* place, Piece* piece) const noexcept {
-  const CounterSetRecord& set = counters_.set(place->member);
-  const CounterRecord& counter = counters_.counter(set, place->counter);
-  const SharedText::Copy text = SharedText::read(counters_.values(set, counter));
-  if (place->line > 0 || text.view().empty()) return false;
-  ++place->line;
-  if (begin_sample(place, "", piece)) piece->text(",");
-  piece->text("is=\"").escaped(text.view(), "\\\"").text("\"} 1\n");
   return true;
 }
 

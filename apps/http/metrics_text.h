@@ -60,7 +60,6 @@ class MetricsText {
   bool write_labels(Place* place, Piece* piece) const noexcept;
   bool write_histogram(Place* place, Piece* piece) const noexcept;
   bool write_words(Place* place, Piece* piece) const noexcept;
-  bool write_text(Place* place, Piece* piece) const noexcept;
   bool write_sign(Place* place, Piece* piece) const noexcept;
   void write_name(const Place& place, Piece* piece) const noexcept;
   bool begin_sample(Place* place, const char* suffix, Piece* piece) const noexcept;

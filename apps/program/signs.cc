@@ -75,7 +75,7 @@ std::vector<Finding> appliance_findings(const std::string& directory) {
       findings.push_back({title, Verdict::kGood, "runs; nothing needs a look", ""});
     }
     for (const SeenSign& sign : signs) {
-      findings.push_back({title, Verdict::kWarning, sign.text(), ""});
+      findings.push_back({title, Verdict::kWarning, sign.text(), "`bedplate top` shows it live"});
     }
   }
   return findings;

@@ -81,7 +81,8 @@ ifdef SANITIZED
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
   # What nothing refers to is left out; the lists of what was counted look so.
-  LDFLAGS := -static -Wl,--build-id $(if $(CLANG),,-Wl$(comma)--gc-sections) \
+  LDFLAGS := -static -Wl,--build-id \
+             $(if $(CLANG),,-Wl$(comma)--gc-sections$(comma)-T$(comma)scripts/mk/driver_texts.ld) \
              $(filter -fprofile%,$(CXXFLAGS))
 endif
 

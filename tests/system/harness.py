@@ -475,6 +475,10 @@ class Appliance:
     def blockd(self, counter):
         return self.stats()["services"]["blockd"][counter]
 
+    def granted(self):
+        """How many writes have got a place, of all volumes."""
+        return sum(volume["grants"] for volume in self.blockd("volumes").values())
+
     def open_files(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 

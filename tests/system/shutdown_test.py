@@ -64,7 +64,7 @@ def begun_write_is_finished(box, layout, sockets):
     client = connect(box, appliance)
     stuck, _ = stuck_client(box, appliance)  # keeps the drain going
     client.send(nbd.request_bytes(nbd.WRITE, 4 * MIB, MIB, cookie=5) + bytes(MIB // 2))
-    wait_for(lambda: appliance.blockd("grants") == 2, "the grant of the half-sent write")
+    wait_for(lambda: appliance.granted() == 2, "the grant of the half-sent write")
     begin_drain(appliance)
     client.send(bytes(MIB // 2))
     expect(client.reply(), nbd.Reply(5, 0, b"", 0), "the acknowledgement")

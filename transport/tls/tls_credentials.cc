@@ -24,6 +24,8 @@ namespace bedplate {
 namespace {
 
 constexpr size_t kFileMaxBytes = 256 * 1024;
+// Of a client's; it is taken in before anybody knows whose it is.
+constexpr long kCertificatesMaxBytes = 32 * 1024;
 
 // Certificates before shared keys: a client that has both means them. No exchange over a prime
 // (DHE), which takes the shard many times as long as one over a curve.
@@ -206,6 +208,7 @@ bool TlsCredentials::prepare() noexcept {
                                     (has_aes_instructions() ? 0 : SSL_OP_PRIORITIZE_CHACHA));
   SSL_CTX_set_mode(context_, SSL_MODE_NO_AUTO_CHAIN);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_max_cert_list(context_, kCertificatesMaxBytes);
   constexpr unsigned char kSessions[] = "bedplate";
   return SSL_CTX_set_min_proto_version(context_, TLS1_2_VERSION) == 1 &&
          SSL_CTX_set_num_tickets(context_, 0) == 1 &&

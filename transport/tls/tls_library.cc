@@ -30,6 +30,7 @@ constexpr size_t kSpareBytes = 40;
 constexpr size_t kSpareCountMax = 4;
 thread_local void* spares[kSpareCountMax];
 thread_local size_t spare_count = 0;
+thread_local size_t session_count = 0;
 
 void* allocate(size_t bytes, const char* /*file*/, int /*line*/) {
   if (bytes == kSpareBytes && spare_count > 0) return spares[--spare_count];
@@ -41,7 +42,8 @@ void wipe_and_free(void* block, const char* /*file*/, int /*line*/) {
   const size_t bytes = malloc_usable_size(block);
   OPENSSL_cleanse(block, bytes);
   // malloc rounds up to 16 bytes.
-  if (bytes >= kSpareBytes && bytes < kSpareBytes + 16 && spare_count < kSpareCountMax) {
+  if (bytes >= kSpareBytes && bytes < kSpareBytes + 16 && spare_count < kSpareCountMax &&
+      session_count > 0) {
     spares[spare_count++] = block;
   } else {
     std::free(block);
@@ -110,8 +112,12 @@ const char* tls_error_text(unsigned long error) noexcept {
   return text != nullptr ? text : "the library does not say why";
 }
 
-void free_spare_tls_blocks() noexcept {
-  while (spare_count > 0) std::free(spares[--spare_count]);
+void begin_tls_session() noexcept { ++session_count; }
+
+// A session may end on another thread than the one that began it, where nothing else runs any more.
+void end_tls_session() noexcept {
+  if (session_count > 0) --session_count;
+  while (session_count == 0 && spare_count > 0) std::free(spares[--spare_count]);
 }
 
 bool take_tls_refusal() noexcept { return std::exchange(was_refused, false); }

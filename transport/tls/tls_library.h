@@ -33,8 +33,9 @@ using TlsPointer = std::unique_ptr<Object, TlsDelete<kFree>>;
 unsigned long take_tls_error() noexcept;
 const char* tls_error_text(unsigned long error) noexcept;
 
-// A thread keeps some small blocks of the library's for the next record: frees them.
-void free_spare_tls_blocks() noexcept;
+// While it has sessions a thread keeps some small blocks of the library's for the next record.
+void begin_tls_session() noexcept;
+void end_tls_session() noexcept;
 
 // Whether malloc has refused the library anything on this thread since this was last asked.
 bool take_tls_refusal() noexcept;

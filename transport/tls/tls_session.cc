@@ -63,6 +63,7 @@ void TlsSession::begin(const TlsCredentials& credentials, std::span<std::byte> i
   read_bytes_ = key_change_count_ = 0;
   failure_ = TlsFailure::kNone;
   failure_text_ = nullptr;
+  begin_tls_session();
   const HeapOwnerScope scope(credentials.owner());
   BIO* const transport = BIO_new(credentials.transport());
   session_ = SSL_new(credentials.context());
@@ -81,7 +82,7 @@ void TlsSession::begin(const TlsCredentials& credentials, std::span<std::byte> i
 
 void TlsSession::end() noexcept {
   SSL_free(session_);
-  free_spare_tls_blocks();
+  if (is_begun()) end_tls_session();
   session_ = nullptr;
   credentials_ = nullptr;
 }
@@ -181,7 +182,8 @@ TlsSession::Outcome TlsSession::fail_as_told() noexcept {
   if (error == 0 && stop_text_ != nullptr) return fail(TlsFailure::kProtocol, stop_text_);
   if (has_met_end_) return fail(TlsFailure::kGone, "the connection has ended");
   const char* text = tls_error_text(error);
-  if (ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+  if (ERR_GET_LIB(error) == ERR_LIB_SSL &&
+      ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
     text = X509_verify_cert_error_string(SSL_get_verify_result(session_));
   }
   return fail(cause_of(error, is_established_), text);

@@ -36,8 +36,9 @@ const char* text_of(TlsFailure failure) noexcept;
 class TlsSession {
  public:
   static constexpr size_t kTextMaxBytes = 16 * 1024;  // of one record
-  // A record at its longest, with what the cipher adds and what may have to be said before it.
-  static constexpr size_t kRecordMaxBytes = kTextMaxBytes + 512;
+  // What so much text becomes: with what the cipher adds, to each of 32 records where the peer asks
+  // for short ones (RFC 6066), and what may have to be said before it.
+  static constexpr size_t kRecordMaxBytes = kTextMaxBytes + 1536;
   static constexpr size_t kBufferMinBytes = 2 * kRecordMaxBytes;
   // How often a peer may change its keys: so often, and once more for so many bytes of its data.
   // Libraries do after some millions of records.
