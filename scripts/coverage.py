@@ -24,7 +24,8 @@ COUNTED = BUILD / "counted"
 PYTHON = "/usr/bin/python3"
 LEFT_OUT = ["-xsn", "ParentsTrafficIsWholeThroughoutManyForks"]  # a minute for no line more
 SYSTEM = ["command_line.", "plan.", "configuration.", "environment.", "service_c.", "relay_c.",
-          "kvd.", "tsrelay.", "user.", "places.", "perf.", "top.", "http.", "control."]
+          "kvd.", "tsrelay.", "user.", "places.", "perf.", "top.", "http.", "control.", "trace.",
+          "seen_at_a_glance."]
 GUEST = ["verbs_over_soft_roce", "perf_over_soft_roce"]
 
 # What the unit tests and the others say of one that failed.

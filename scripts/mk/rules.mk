@@ -313,8 +313,8 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 	  $(filter %.cc,$^)
 
 build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc http_session.cc \
-                   metrics_text.cc status_page.cc) $(FUZZ_PLATFORM) $(wildcard apps/http/*.h) \
-                 tests/apps/boot/conversation.h $(BUILD_FILES)
+                   metrics_text.cc status_page.cc) apps/boot/counter_signs.cc $(FUZZ_PLATFORM) \
+                 $(wildcard apps/http/*.h) tests/apps/boot/conversation.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)

@@ -160,7 +160,7 @@ configure a "required = %s
 remote = \"read\"
 $A"
 sed -i 's|^name = "a"|name = "a"\nruntime_directory = "/tmp/run"|' /tmp/a.toml
-export BEDPLATE_BOOT_BYTES=8MiB
+export BEDPLATE_BOOT_BYTES=10MiB
 ulimit -l 106496
 su user -c '/bedplate check /tmp/a.toml'; echo == check $?
 su user -c '/bedplate run /tmp/a.toml > /tmp/a.log 2>&1 &

@@ -2,6 +2,7 @@
 #include "apps/blockd/block_server.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <random>
 #include <set>
@@ -26,23 +27,26 @@ constexpr uint32_t kEnospc = 28;
 
 namespace {
 
-// Tells the volume on its shard.
-void hold(BlockServer& server, size_t volume) {
-  struct Call {
-    BlockServer& server;
-    size_t volume;
-    LoopCall call = {.function = &Call::run, .context = this};
-    static void run(void* self) noexcept {
-      auto& told = *static_cast<Call*>(self);
-      told.server.set_held(told.volume, true);
-    }
-  } told = {server, volume};
-  server.volume_loop(volume).submit(told.call);
-  CHECK(eventually([&] { return server.is_held(volume); }));
-}
+// Tells a volume on its shard; lives as long as that.
+struct Hold {
+  Hold(BlockServer& its_server, size_t its_volume) : server(its_server), volume(its_volume) {
+    server.volume_loop(volume).submit(call);
+    CHECK(eventually([&] { return server.is_held(volume); }));
+  }
+  static void run(void* self) noexcept {
+    auto& told = *static_cast<Hold*>(self);
+    told.server.set_held(told.volume, true);
+  }
+
+  BlockServer& server;
+  const size_t volume;
+  LoopCall call = {.function = &Hold::run, .context = this};
+};
 
 class BlockServerTest : public BlockServerFixture {
  public:
+  std::deque<Hold> holds;
+
   // Each of two shards has one.
   void volumes_of_each_are_served() {
     CHECK(&rig->server.volume_loop(0) == &rig->volumes.loop);
@@ -63,7 +67,7 @@ class BlockServerTest : public BlockServerFixture {
   void what_is_held_goes_on_at_a_drain() {
     NbdPeer peers[] = {negotiated(false, "ram0"), negotiated(false, "ram1")};
     for (size_t i = 0; i < 2; ++i) {
-      hold(rig->server, i);
+      holds.emplace_back(rig->server, i);
       peers[i].ask(kRead, 0, 512);
       CHECK(peers[i].flush() && peers[i].is_taken());
     }
