@@ -6,6 +6,7 @@
 // Tested by tests/apps/blockd/block_server_test.cc.
 #pragma once
 
+#include "apps/blockd/nbd_wire.h"
 #include "apps/boot/counter_table.h"
 #include "platform/cache_line.h"
 #include "platform/counter.h"
@@ -43,6 +44,19 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Histogram write_zeroes_ns;
   Histogram block_status_ns;
 };
+
+// How long a request of this kind took; one that was refused may be of none.
+inline void count_time(ConnectionCounters& counters, nbd::Command command, uint64_t ns) noexcept {
+  switch (command) {
+    case nbd::Command::kRead: return counters.read_ns.add(ns);
+    case nbd::Command::kWrite: return counters.write_ns.add(ns);
+    case nbd::Command::kFlush: return counters.flush_ns.add(ns);
+    case nbd::Command::kTrim: return counters.trim_ns.add(ns);
+    case nbd::Command::kWriteZeroes: return counters.write_zeroes_ns.add(ns);
+    case nbd::Command::kBlockStatus: return counters.block_status_ns.add(ns);
+    default: return;
+  }
+}
 
 // Of one volume; written by its shard.
 struct alignas(kCacheLineBytes) VolumeCounters {

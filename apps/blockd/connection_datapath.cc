@@ -461,24 +461,6 @@ std::byte* Connection::append_reply(const BlockRequest& request, std::byte* plac
   return place + header_bytes;
 }
 
-void Connection::count_time(const BlockRequest& request) noexcept {
-  ConnectionCounters& counters = *environment_.counters;
-  const uint64_t ns = environment_.loop->now_ns() - request.trace.begin_ns();
-  switch (request.wire.command) {
-    case nbd::Command::kRead: return counters.read_ns.add(ns);
-    case nbd::Command::kWrite: return counters.write_ns.add(ns);
-    case nbd::Command::kFlush: return counters.flush_ns.add(ns);
-    case nbd::Command::kTrim: return counters.trim_ns.add(ns);
-    case nbd::Command::kWriteZeroes: return counters.write_zeroes_ns.add(ns);
-    case nbd::Command::kBlockStatus: return counters.block_status_ns.add(ns);
-    default: return;  // refused: it is none of these
-  }
-}
-
-void Connection::pass(BlockRequest& request, RequestStation station) const noexcept {
-  request.trace.pass(station, environment_.loop->now_ns());
-}
-
 void Connection::tell_trace(const BlockRequest& request) noexcept {
   const auto volume = static_cast<uint16_t>(volume_ - environment_.volumes.data());
   // A command that there is not was refused.
@@ -502,7 +484,8 @@ void Connection::flush() noexcept {
       last = first_reply_;
       first_reply_ = last->next;
       header = append_reply(*last, header);
-      count_time(*last);
+      count_time(*environment_.counters, last->wire.command,
+                 environment_.loop->now_ns() - last->trace.begin_ns());
       BP_USDT(request_answered, last->wire.cookie, last->error);
       pass(*last, kAnswered);
     }

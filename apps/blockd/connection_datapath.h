@@ -154,8 +154,9 @@ class Connection {
   void start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept;
   void start_send() noexcept;
   bool is_secure() const noexcept;
-  void count_time(const BlockRequest& request) noexcept;
-  void pass(BlockRequest& request, RequestStation station) const noexcept;
+  void pass(BlockRequest& request, RequestStation station) const noexcept {
+    request.trace.pass(station, environment_.loop->now_ns());
+  }
   void tell_trace(const BlockRequest& request) noexcept;
   void append(std::byte* bytes, size_t count) noexcept;
   std::byte* append_reply(const BlockRequest& request, std::byte* place) noexcept;

@@ -14,6 +14,7 @@
 
 namespace bedplate {
 
+class CountersReader;
 struct AppliancePlan;
 struct Configuration;
 
@@ -74,6 +75,10 @@ int top_command(const Arguments& arguments);
 int trace_command(const Arguments& arguments);
 int perf_command(const Arguments& arguments);
 int ctl_command(const Arguments& arguments);
+
+// The counters that the command line names: --from FILE, or an appliance's in --directory. Errors:
+// those of CountersReader.
+Result<CountersReader> open_counters(const Arguments& arguments);
 
 // What `plan --json` prints, in one line.
 std::string plan_text(const AppliancePlan& plan, const Configuration& configuration);

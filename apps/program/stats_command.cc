@@ -55,11 +55,14 @@ std::string audit_text(const CountersReader& reader, const std::vector<SeenSet>&
 
 }  // namespace
 
+Result<CountersReader> open_counters(const Arguments& arguments) {
+  if (arguments.has("--from")) return CountersReader::open_file(arguments.value("--from"));
+  return CountersReader::open(arguments.value("--directory", "/run/bedplate"),
+                              arguments.operands.empty() ? "" : arguments.operands[0]);
+}
+
 int stats_command(const Arguments& arguments) {
-  auto opened = arguments.has("--from")
-                    ? CountersReader::open_file(arguments.value("--from"))
-                    : CountersReader::open(arguments.value("--directory", "/run/bedplate"),
-                                           arguments.operands.empty() ? "" : arguments.operands[0]);
+  auto opened = open_counters(arguments);
   if (!opened.ok()) return fail(opened.error());
   const CountersReader& reader = opened.value();
   if (arguments.has("--watch")) return watch_stats(reader, arguments.has("--json"));

@@ -128,10 +128,7 @@ int trace_command(const Arguments& arguments) {
                          "trace");
   }
   wish.slower_than_ns = *slower_than_ns;
-  auto opened = arguments.has("--from")
-                    ? CountersReader::open_file(arguments.value("--from"))
-                    : CountersReader::open(arguments.value("--directory", "/run/bedplate"),
-                                           arguments.operands.empty() ? "" : arguments.operands[0]);
+  auto opened = open_counters(arguments);
   if (!opened.ok()) return fail(opened.error());
   const CountersReader& reader = opened.value();
   ToldRequests told;

@@ -39,20 +39,20 @@ TEST(Numa, EveryCoreHasANodeThatExists) {
 
 TEST(Numa, ADeviceIsWhereItOrTheNearestAboveItSays) {
   test::FakeRoot sysfs;
-  sysfs.write("/root/numa_node", "1\n");
-  sysfs.write("/root/bridge/numa_node", "3\n");
-  sysfs.write("/root/bridge/drive/numa_node", "-1\n");
-  sysfs.write("/root/bridge/drive/namespace/size", "7\n");
+  sysfs.write("/host/numa_node", "1\n");
+  sysfs.write("/host/bridge/numa_node", "3\n");
+  sysfs.write("/host/bridge/drive/numa_node", "-1\n");
+  sysfs.write("/host/bridge/drive/namespace/size", "7\n");
   const auto node_of = [&](const char* name) {
     return node_of_device((sysfs.path() + name).c_str());
   };
-  LONGS_EQUAL(3, node_of("/root/bridge"));
-  LONGS_EQUAL(3, node_of("/root/bridge/drive/namespace"));
-  LONGS_EQUAL(1, node_of("/root"));
+  LONGS_EQUAL(3, node_of("/host/bridge"));
+  LONGS_EQUAL(3, node_of("/host/bridge/drive/namespace"));
+  LONGS_EQUAL(1, node_of("/host"));
   LONGS_EQUAL(kAnyNode, node_of(""));
-  LONGS_EQUAL(kAnyNode, node_of("/root/none"));
-  sysfs.write("/root/bridge/drive/numa_node", "99999999999\n");
-  LONGS_EQUAL(3, node_of("/root/bridge/drive"));
+  LONGS_EQUAL(kAnyNode, node_of("/host/none"));
+  sysfs.write("/host/bridge/drive/numa_node", "99999999999\n");
+  LONGS_EQUAL(3, node_of("/host/bridge/drive"));
 }
 
 TEST(Numa, ABlockDeviceThatThereIsNotIsAtAnyNode) {
