@@ -94,6 +94,18 @@ def wait_for(probe, what, seconds=BOUND_SECONDS):
     return value
 
 
+def wait_for_all(count, total, what):
+    """Until count() is at least total. However slow the machine: in vain is only a count that has
+    stood still for BOUND_SECONDS."""
+    seen, end = count(), time.monotonic() + BOUND_SECONDS
+    while seen < total:
+        if time.monotonic() > end:
+            raise Failure(f"waited {BOUND_SECONDS} s in vain after {seen} of {total} {what}")
+        time.sleep(0.005)
+        if (now := count()) > seen:
+            seen, end = now, time.monotonic() + BOUND_SECONDS
+
+
 # ---- The machine ----
 
 

@@ -14,7 +14,7 @@ import socket
 import struct
 
 from harness import (BEDPLATE, BOUND_SECONDS, MIB, Appliance, Skip, expect, expect_true,
-                     need_backend, need_tools, read_text, wait_for)
+                     need_backend, need_tools, read_text, wait_for, wait_for_all)
 
 EXAMPLES = os.path.join(os.path.dirname(BEDPLATE), "examples")
 TSGEN, TSREADER = (os.path.join(EXAMPLES, name) for name in ("tsgen", "tsreader"))
@@ -255,8 +255,9 @@ def finish(process):
 
 
 def wait_for_file(box, name, size):
-    wait_for(lambda: os.path.exists(box.path(name)) and os.path.getsize(box.path(name)) >= size,
-             f"{size} bytes in {name}")
+    path = box.path(name)
+    wait_for_all(lambda: os.path.getsize(path) if os.path.exists(path) else 0, size,
+                 f"bytes in {name}")
 
 
 def expect_same(box, name, content):
