@@ -244,8 +244,11 @@ void describe(CounterTable& table, FileCounters& counters) {
   table.counter("file_read_bytes", counters.read_bytes, "bytes", "Bytes read from the file.");
   table.counter("file_written_bytes", counters.written_bytes, "bytes",
                 "Bytes written to the file.");
-  table.counter("file_errors", counters.errors, "operations",
-                "Operations on the file that ended with an error.");
+  table
+      .counter("file_errors", counters.errors, "operations",
+               "Operations on the file that ended with an error.")
+      .sign_as_it_grows("operations on it fail, {file_errors} by now: look whether its file system "
+                        "is full, and what the kernel's log says of its drive");
 }
 
 std::string file_name(const std::string& service, const FilePlan& plan) {

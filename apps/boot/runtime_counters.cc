@@ -219,8 +219,11 @@ void describe(CounterTable& table, PeersCounters& c) {
                 "Of these, and of datagrams, those that no handler was set for.");
   table.counter("resent", c.verbs.resent, "messages",
                 "After a loss, to the same instance, which had not got them.");
-  table.counter("lost", c.verbs.lost, "messages",
-                "Accepted, and not consumed by an instance that is no more.");
+  table
+      .counter("lost", c.verbs.lost, "messages",
+               "Accepted, and not consumed by an instance that is no more.")
+      .sign_as_it_grows("a peer has ended before it had all, and {lost} messages are lost by now: "
+                        "its log says why it did, those who sent them must do so again");
   table.counter("connected", c.verbs.connected, "connections", "Connections that were made.");
   table.counter("broken", c.verbs.broken, "connections", "Connections that broke.");
   table.counter("cut_off", c.verbs.cut_off, "peers", "Peers that broke the rules.");

@@ -19,14 +19,23 @@ void describe(CounterTable& table, PortCounters& c) {
   table.counter("link_ups", c.link_ups, "times", "The link came up.");
   table.flags("offloads", c.offloads, kPortOffloadWords,
               "What the device does; the rest is done in software.");
-  table.counter("missed_frames", c.missed_frames, "frames",
-                "Came, and the device had no room: the shard was too slow.");
-  table.counter("receive_errors", c.receive_errors, "frames", "Came damaged, as the device says.");
-  table.counter("send_errors", c.send_errors, "frames", "The device could not send them.");
+  table
+      .counter("missed_frames", c.missed_frames, "frames",
+               "Came, and the device had no room: the shard was too slow.")
+      .sign_as_it_grows("its shards are too slow, and {missed_frames} frames are lost by now: give "
+                        "each a core of its own, longer queues, or more of them");
+  table.counter("receive_errors", c.receive_errors, "frames", "Came damaged, as the device says.")
+      .sign_as_it_grows("frames come damaged, {receive_errors} by now: look at the cable, the "
+                        "module and the other end of the link");
+  table.counter("send_errors", c.send_errors, "frames", "The device could not send them.")
+      .sign_as_it_grows("the device fails to send, {send_errors} frames by now: look at its link, "
+                        "and at what its driver logs");
   table
       .counter("no_buffer_frames", c.no_buffer_frames, "frames",
                "Came, and all buffers were in use, as the device says.")
-      .refusals_of("buffers");
+      .refusals_of("buffers")
+      .sign_as_it_grows("frames find no buffer, and {no_buffer_frames} are lost by now: give the "
+                        "port more buffers");
   table.gauge("free_buffers", c.free_buffers, "buffers", "Buffers that nobody has.");
   table
       .gauge("used_peak_buffers", c.used_peak_buffers, "buffers",

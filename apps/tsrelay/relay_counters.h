@@ -47,7 +47,9 @@ struct alignas(kCacheLineBytes) StreamCounters {
 inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("packets", c.packets, "packets", "Datagrams that went on to the outputs.");
   table.counter("bytes", c.bytes, "bytes", "Of transport stream in them.");
-  table.counter("lost", c.lost, "packets", "Missing on all legs, and not brought back in time.");
+  table.counter("lost", c.lost, "packets", "Missing on all legs, and not brought back in time.")
+      .sign_as_it_grows("packets are lost on the way here, {lost} by now: look at the sender and the "
+                        "network; a second leg or FEC would bring them back");
   table.counter("duplicates", c.duplicates, "packets", "Came once more, as by the other leg.");
   table.counter("late", c.late, "packets", "Came after they had been given up.");
   table.counter("restarts", c.restarts, "restarts", "A sender began its numbers anew.");
@@ -133,8 +135,12 @@ struct alignas(kCacheLineBytes) OutputCounters {
 inline void describe(CounterTable& table, OutputCounters& c) {
   table.counter("packets", c.packets, "packets", "Handed to the network, FEC included.");
   table.counter("bytes", c.bytes, "bytes", "In them.");
-  table.counter("dropped", c.dropped, "packets", "Oldest first, since it did not take them.");
-  table.counter("refused", c.refused, "packets", "That the system would not send.");
+  table.counter("dropped", c.dropped, "packets", "Oldest first, since it did not take them.")
+      .sign_as_it_grows("the network does not take its packets, and {dropped} are dropped by now: "
+                        "look at the interface, and at what else sends by it");
+  table.counter("refused", c.refused, "packets", "That the system would not send.")
+      .sign_as_it_grows("the system refuses to send, {refused} packets by now: look at the route, "
+                        "the MTU and the firewall");
   table.counter("unreachable", c.unreachable, "errors", "Told by the network afterwards (ICMP).");
   table.boolean("is_aside", c.is_aside,
                 "Whether it is sent to by a socket of its own kind: nobody answered for it.");
@@ -154,8 +160,12 @@ struct alignas(kCacheLineBytes) RecordingCounters {
 inline void describe(CounterTable& table, RecordingCounters& c) {
   table.counter("packets", c.packets, "packets", "Written.");
   table.counter("bytes", c.bytes, "bytes", "Written.");
-  table.counter("dropped", c.dropped, "packets", "Oldest first, since the disk did not follow.");
-  table.counter("errors", c.errors, "packets", "That could not be written.");
+  table.counter("dropped", c.dropped, "packets", "Oldest first, since the disk did not follow.")
+      .sign_as_it_grows("the disk is too slow, and {dropped} packets are missing in it: look at the "
+                        "drive, and at what else writes to it");
+  table.counter("errors", c.errors, "packets", "That could not be written.")
+      .sign_as_it_grows("packets cannot be written, {errors} by now: look whether the disk is full, "
+                        "and what the kernel's log says of it");
   table.counter("files", c.files, "files", "That were begun.");
   table.gauge("file", c.file, "number", "Of the file that is written now.");
   table.boolean("is_next_ready", c.is_next_ready,
@@ -171,7 +181,9 @@ struct alignas(kCacheLineBytes) ReaderCounters {
 
 inline void describe(CounterTable& table, ReaderCounters& c) {
   table.counter("packets", c.packets, "packets", "Lent to processes.");
-  table.counter("dropped", c.dropped, "packets", "Oldest first, since their reader kept too many.");
+  table.counter("dropped", c.dropped, "packets", "Oldest first, since their reader kept too many.")
+      .sign_as_it_grows("a reader is too slow, and {dropped} packets are dropped by now: it must "
+                        "give back what is lent to it sooner");
   table.gauge("lent", c.lent, "packets", "That readers have now.");
   table.counter("gone", c.gone, "processes", "That have left, died, or may not read the buffers.");
 }

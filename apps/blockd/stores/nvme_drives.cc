@@ -67,16 +67,21 @@ void describe(CounterTable& table, NvmeCounters& c) {
   table.state("state", c.state, NvmeController::kStateWords, "What the drive is doing.");
   table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
   table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Of them, under way.");
-  table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.");
+  table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.")
+      .sign_as_it_grows("it fails commands, {errors} by now ({timeouts} without an answer): the log "
+                        "says which; if it goes on, replace the drive");
   table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.");
   table.counter("aborts", c.aborts, "commands", "Of these, aborted by the drive.");
   table.counter("resets", c.resets, "resets", "How often the drive was reset.");
   table.counter("bad_completions", c.bad_completions, "completions",
                 "For no command that was under way: a defect of the drive.");
   table.counter("interrupts", c.interrupts, "interrupts", "That woke the shard.");
-  table.gauge("critical_warnings", c.warnings, "bits",
-              "Of the drive's health log, as are all that follow: spare low (1), temperature (2), "
-              "unreliable (4), read only (8), backup failed (16).");
+  table
+      .gauge("critical_warnings", c.warnings, "bits",
+             "Of the drive's health log, as are all that follow: spare low (1), temperature (2), "
+             "unreliable (4), read only (8), backup failed (16).")
+      .sign_from(1, "it warns of itself ({critical_warnings}: spare 1, temperature 2, unreliable 4, "
+                    "read only 8, backup 16): cool it for a 2, else replace it");
   table.gauge("temperature_kelvin", c.temperature_kelvin, "kelvin", "The drive's temperature.");
   table.gauge("spare_percent", c.spare_percent, "percent", "Spare capacity that is left.");
   table.gauge("used_percent", c.used_percent, "percent", "Of its life, as its maker estimates.");
@@ -86,7 +91,11 @@ void describe(CounterTable& table, NvmeCounters& c) {
   table.counter("power_on_hours", c.power_on_hours, "hours", "How long it was on.");
   table.counter("unsafe_shutdowns", c.unsafe_shutdowns, "times",
                 "Power was lost without a shutdown.");
-  table.counter("media_errors", c.media_errors, "errors", "Data that it could not read back.");
+  // Of all its life: known from the first look at its log on, so a drive that has ever had any is
+  // a sign for the first minute, too.
+  table.counter("media_errors", c.media_errors, "errors", "Data that it could not read back.")
+      .sign_as_it_grows("it has lost data, {media_errors} times ever: copy its volumes elsewhere, "
+                        "and replace the drive");
 }
 
 NvmeOptions NvmeDrives::Drive::options() const {

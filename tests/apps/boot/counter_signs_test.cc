@@ -1,9 +1,16 @@
 // Counters that say when something needs a look: each rule, what is said, and what a reader sees.
 #include "apps/boot/counter_signs.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/stores/nvme_drives.h"
+#include "apps/boot/planned_files.h"
+#include "apps/boot/runtime_counters.h"
+#include "apps/ports/port_counters_table.h"
+#include "apps/tsrelay/relay_counters.h"
 #include "tests/apps/boot/counters_file_fixture.h"
 
 using namespace bedplate;
@@ -181,4 +188,108 @@ TEST(CounterSigns, WhatAServicePlansIsJudged) {
   STRCMP_EQUAL("its sign is of a counter that is not there", defect_of(sign, set));
   sign.of = "asleep";
   POINTERS_EQUAL(nullptr, defect_of(sign, set));
+}
+
+// What fails, is lost or dropped in what this tree has is a sign as it grows; each says what to do.
+namespace {
+
+class Grown {
+ public:
+  template <typename Counters>
+  static void expect(const std::string& directory, const char* counter, const char* expected) {
+    const std::vector<CounterSet> sets = {
+        {"some", "set", "one", sizeof(Counters), described_counters<Counters>()}};
+    const auto found = std::find_if(sets[0].counters.begin(), sets[0].counters.end(),
+                                    [&](const auto& each) { return each.name == counter; });
+    CHECK_TEXT(found != sets[0].counters.end(), counter);
+    STRCMP_EQUAL(nullptr, defect_of(found->sign, sets[0]));
+    test::Running running(directory, "grown", sets);
+    running.publish();
+    CounterSigns signs;
+    signs.create(running.file, sets);
+    auto* values = static_cast<std::byte*>(running.file.values(sets[0]));
+    signs.look(kSecond);
+    STRCMP_EQUAL("", raised(running.file.view()).c_str());
+    reinterpret_cast<Counter*>(values + found->offset)->add(3);
+    signs.look(2 * kSecond);
+    STRCMP_EQUAL(expected, raised(running.file.view()).c_str());
+  }
+
+ private:
+  static std::string raised(const CountersView& view) {
+    std::string all;
+    for (uint32_t i = 0; i < view.sign_count(); ++i) {
+      if (!is_raised(view, i)) continue;
+      char text[512];
+      Piece piece(text);
+      write_sign_text(view, i, &piece);
+      all += std::string(text, piece.bytes()) + "\n";
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST(CounterSigns, WhatADriveOrAFileFails) {
+  Grown::expect<NvmeCounters>(directory, "errors",
+                              "it fails commands, 3 by now (0 without an answer): the log says "
+                              "which; if it goes on, replace the drive\n");
+  Grown::expect<NvmeCounters>(directory, "critical_warnings",
+                              "it warns of itself (3: spare 1, temperature 2, unreliable 4, read "
+                              "only 8, backup 16): cool it for a 2, else replace it\n");
+  Grown::expect<NvmeCounters>(directory, "media_errors",
+                              "it has lost data, 3 times ever: copy its volumes elsewhere, and "
+                              "replace the drive\n");
+  Grown::expect<FileCounters>(directory, "file_errors",
+                              "operations on it fail, 3 by now: look whether its file system is "
+                              "full, and what the kernel's log says of its drive\n");
+}
+
+TEST(CounterSigns, WhatAPortLoses) {
+  Grown::expect<PortCounters>(directory, "missed_frames",
+                              "its shards are too slow, and 3 frames are lost by now: give each a "
+                              "core of its own, longer queues, or more of them\n");
+  Grown::expect<PortCounters>(directory, "receive_errors",
+                              "frames come damaged, 3 by now: look at the cable, the module and "
+                              "the other end of the link\n");
+  Grown::expect<PortCounters>(directory, "send_errors",
+                              "the device fails to send, 3 frames by now: look at its link, and at "
+                              "what its driver logs\n");
+  Grown::expect<PortCounters>(directory, "no_buffer_frames",
+                              "frames find no buffer, and 3 are lost by now: give the port more "
+                              "buffers\n");
+}
+
+TEST(CounterSigns, WhatTheRelayLosesOrDrops) {
+  Grown::expect<relay::StreamCounters>(directory, "lost",
+                                       "packets are lost on the way here, 3 by now: look at the "
+                                       "sender and the network; a second leg or FEC would bring "
+                                       "them back\n");
+  Grown::expect<relay::OutputCounters>(directory, "dropped",
+                                       "the network does not take its packets, and 3 are dropped "
+                                       "by now: look at the interface, and at what else sends by "
+                                       "it\n");
+  Grown::expect<relay::OutputCounters>(directory, "refused",
+                                       "the system refuses to send, 3 packets by now: look at the "
+                                       "route, the MTU and the firewall\n");
+  Grown::expect<relay::RecordingCounters>(directory, "dropped",
+                                          "the disk is too slow, and 3 packets are missing in it: "
+                                          "look at the drive, and at what else writes to it\n");
+  Grown::expect<relay::RecordingCounters>(directory, "errors",
+                                          "packets cannot be written, 3 by now: look whether the "
+                                          "disk is full, and what the kernel's log says of it\n");
+  Grown::expect<relay::ReaderCounters>(directory, "dropped",
+                                       "a reader is too slow, and 3 packets are dropped by now: it "
+                                       "must give back what is lent to it sooner\n");
+}
+
+TEST(CounterSigns, WhoIsSentAwayAndWhatAPeerLoses) {
+  Grown::expect<ConnectionCounters>(directory, "connections_refused",
+                                    "clients are sent away, 3 by now: end those that are not "
+                                    "needed, or raise max_connections\n");
+  Grown::expect<PeersCounters>(directory, "lost",
+                               "a peer has ended before it had all, and 3 messages are lost by "
+                               "now: its log says why it did, those who sent them must do so "
+                               "again\n");
 }
