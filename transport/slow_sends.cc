@@ -4,9 +4,13 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>  // glibc's has no tcpi_bytes_acked
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -16,9 +20,21 @@
 namespace bedplate {
 namespace {
 
-// How far the sends of a socket are: a number that stands while its peer takes nothing.
+// How far the sends of a socket are, as far as the backend knows: io_uring tells only at the end of
+// one, since the kernel goes on by itself.
 uint64_t progress_of(const StreamSocket& socket) noexcept {
   return (uint64_t{socket.sends} << 40) + socket.send.moved_bytes;
+}
+
+// The kernel's word for it: what the peer's has acknowledged or, of a socket that is none of TCP's,
+// what it has not taken yet. It stands while the peer takes nothing.
+uint64_t taken_by_peer(int fd) noexcept {
+  tcp_info info = {};
+  socklen_t bytes = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) return info.tcpi_bytes_acked;
+  int left_bytes = 0;
+  ioctl(fd, SIOCOUTQ, &left_bytes);
+  return static_cast<uint64_t>(left_bytes);
 }
 
 union Address {
@@ -86,6 +102,7 @@ void SlowSends::create(EventLoop& loop, SocketCounters& counters) {
 void SlowSends::attached(StreamSocket& socket) noexcept {
   socket.sends = 0;
   socket.seen_progress = 0;
+  socket.seen_taken = kNothingSeen;
   socket.seen_since_ns = 0;
   socket.previous_attached = nullptr;
   socket.next_attached = first_;
@@ -106,6 +123,13 @@ void SlowSends::began(StreamSocket& socket) noexcept {
   if (!timer_.is_armed()) loop_->timers().arm(timer_, loop_->now_ns() + kPauseNs);
 }
 
+bool SlowSends::has_moved(StreamSocket& socket) noexcept {
+  const uint64_t progress = progress_of(socket);
+  const bool has_ended_one = std::exchange(socket.seen_progress, progress) != progress;
+  const uint64_t taken = has_ended_one ? kNothingSeen : taken_by_peer(socket.fd);
+  return std::exchange(socket.seen_taken, taken) != taken || has_ended_one;
+}
+
 void SlowSends::look() noexcept {
   const uint64_t now_ns = loop_->now_ns();
   uint64_t slow_count = 0;
@@ -115,9 +139,7 @@ void SlowSends::look() noexcept {
   for (StreamSocket* each = first_; each != nullptr; each = each->next_attached) {
     if (!each->send.is_in_flight) continue;
     is_any_sending = true;
-    const uint64_t progress = progress_of(*each);
-    if (progress != each->seen_progress) {
-      each->seen_progress = progress;
+    if (has_moved(*each)) {
       each->seen_since_ns = now_ns;
       continue;
     }

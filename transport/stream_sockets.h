@@ -54,9 +54,11 @@ struct StreamSocket {
   SocketOperation send;
   bool can_receive = false;  // epoll's view of readiness
   bool can_send = false;
-  // Of SlowSends: what of it is sent, how far it was at the last look, and since when it is there.
+  // Of SlowSends: how many it has sent, how far these were at the last look, how far the kernel had
+  // come with the last one, and since when all that is so.
   uint32_t sends = 0;
   uint64_t seen_progress = 0;
+  uint64_t seen_taken = 0;
   uint64_t seen_since_ns = 0;
   StreamSocket* next_attached = nullptr;
   StreamSocket* previous_attached = nullptr;
@@ -89,7 +91,7 @@ struct SocketCounters {
   Counter sent_datagrams;
   Counter dropped_datagrams;  // by the system, which held as many as it may
   Counter truncated_datagrams;
-  // Peers that have not taken all that is sent to them for a second or more, as of the last look.
+  // Peers that have taken nothing of what is sent to them for a second or more, as of the last look.
   Counter slow_clients;
   Counter slow_client_ns;    // the slowest: since when
   SharedText slow_client;    // its address, and that which it is connected to

@@ -167,12 +167,12 @@ void describe(CounterTable& table, ShardCounters& c) {
                 "Of the sockets: io_uring_enter, recvmmsg and the like.");
   table.counter("accepts", c.sockets.accepts, "connections", "Connections taken.");
   table.gauge("slow_clients", c.sockets.slow_clients, "connections",
-              "Those that have not taken all of an answer for a second or more.");
+              "Those that have taken nothing of an answer for a second or more.");
   table
       .gauge("slow_client_ns", c.sockets.slow_client_ns, "ns",
              "For how long the slowest of these has not; 0: there is none.")
       .sign_from(5 * kNsPerSecond,
-                 "the client {slow_client} has not taken its answer for {slow_client_ns} "
+                 "the client {slow_client} has taken nothing of its answer for {slow_client_ns} "
                  "({slow_clients} in all)");
   table.text("slow_client", c.sockets.slow_client, "Which one that is.");
   table.counter("received_bytes", c.sockets.received_bytes, "bytes", "Received from sockets.");

@@ -79,7 +79,7 @@ def a_client_that_is_slow(box, sockets):
         client.request(nbd.READ, 0, MIB)
     host, port = client.socket.getsockname()
     places.expect_seen(f'of="shard {shard}",counter="slow_client_ns"', f"shard {shard}: ",
-                       f"the client {host}:{port} at {host}:", "has not taken its answer")
+                       f"the client {host}:{port} at {host}:", "has taken nothing of its answer")
     label = f'bedplate_shard_slow_client_seconds{{shard="{shard}"}}'
     expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
     for _ in range(32):

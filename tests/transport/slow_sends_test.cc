@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <linux/tcp.h>
 #include <sys/un.h>
 
 #include "tests/transport/stream_sockets_fixture.h"
@@ -74,7 +75,8 @@ class SlowBodies : public SocketsFixture {
     Pair both = pair();
     Ours slow;
     begin_sending(slow, both.own.number());
-    CHECK(look());  // the first one only sees how far it is
+    CHECK(look());  // the first one only sees how far it is, the second how far the kernel is
+    CHECK(look());
     LONGS_EQUAL(0, counters.slow_clients.read());
     CHECK(look());
     LONGS_EQUAL(1, counters.slow_clients.read());
@@ -96,8 +98,7 @@ class SlowBodies : public SocketsFixture {
     Ours slow, gone;
     begin_sending(gone, other.own.number());
     begin_sending(slow, both.own.number());
-    CHECK(look());
-    CHECK(look());
+    for (int i = 0; i < 3; ++i) CHECK(look());
     LONGS_EQUAL(2, counters.slow_clients.read());
     sockets->abort(gone.socket);
     CHECK(run_until([&] { return gone.send_count == 1; }));
@@ -109,11 +110,41 @@ class SlowBodies : public SocketsFixture {
     slow.send_pieces = {{much.data(), much.size()}};
     sockets->send(slow.socket);  // another answer: it has taken the first
     CHECK(look());
+    CHECK(look());
     LONGS_EQUAL(0, counters.slow_clients.read());
     CHECK(look());
     LONGS_EQUAL(1, counters.slow_clients.read());
     end_sending(slow, both.peer);
     sockets->detach(slow.socket);
+  }
+  // One send that lasts and lasts, of which io_uring tells nothing until it is over.
+  void a_peer_that_reads_slowly_but_steadily_is_not_slow() {
+    Pair both = pair();
+    Ours its;
+    begin_sending(its, both.own.number());
+    CHECK(look());
+    std::vector<std::byte> buffer(64 << 10);
+    for (int i = 0; i < 6; ++i) {
+      const uint64_t before = acknowledged_bytes(both.own);
+      CHECK(run_until([&] {
+        if (acknowledged_bytes(both.own) != before) return true;
+        read_now(both.peer.number(), buffer.data(), buffer.size());
+        return false;
+      }));
+      LONGS_EQUAL(0, its.send_count);
+      CHECK(look());
+      LONGS_EQUAL(0, counters.slow_clients.read());
+    }
+    CHECK(look());
+    LONGS_EQUAL(1, counters.slow_clients.read());
+    end_sending(its, both.peer);
+    sockets->detach(its.socket);
+  }
+  static uint64_t acknowledged_bytes(const Fd& socket) {
+    tcp_info info = {};
+    socklen_t bytes = sizeof info;
+    LONGS_EQUAL(0, getsockopt(socket.number(), IPPROTO_TCP, TCP_INFO, &info, &bytes));
+    return info.tcpi_bytes_acked;
   }
 };
 
@@ -123,3 +154,5 @@ BP_BOTH_BACKENDS(SlowSends, APeerThatDoesNotReadIsNamedUntilItDoes,
                  a_peer_that_does_not_read_is_named_until_it_does())
 BP_BOTH_BACKENDS(SlowSends, APeerThatHasTakenAnythingIsNotSlow,
                  who_has_taken_anything_is_not_slow_and_who_goes_is_forgotten())
+BP_BOTH_BACKENDS(SlowSends, APeerThatReadsSlowlyButSteadilyIsNotSlow,
+                 a_peer_that_reads_slowly_but_steadily_is_not_slow())
