@@ -160,6 +160,7 @@ void Messaging::count_processes(const Configuration& configuration, CountersFile
     processes_.push_back(
         {MemberName(process.name), &counters.runtime<ProcessCounters>("process", process.name)});
     processes_.back().counters->pid.set(kNoValue);
+    processes_.back().counters->dead_pid.set(kNoValue);
   }
 }
 
@@ -169,7 +170,7 @@ void Messaging::count(const JoinEvent& event) noexcept {
   const bool has_joined = event.kind == Kind::kJoined;
   const bool has_died = event.kind == Kind::kDied;
   if (!has_joined && !has_died && event.kind != Kind::kLeft) return;
-  for (const CountedProcess& each : processes_) {
+  for (CountedProcess& each : processes_) {
     if (std::string_view(each.name.text) != event.process.text) continue;
     ProcessCounters& counters = *each.counters;
     const ProcessState state = has_joined ? ProcessState::kThere
@@ -177,9 +178,14 @@ void Messaging::count(const JoinEvent& event) noexcept {
                                           : ProcessState::kLeft;
     counters.state.set(static_cast<uint64_t>(state));
     counters.pid.set(static_cast<uint64_t>(event.pid));
-    counters.is_down.set(has_died ? 1 : 0);
+    // Each that joins stands in for one of the dead, one that leaves for nobody.
+    if (has_joined && each.down > 0) --each.down;
+    if (has_died) ++each.down;
+    counters.is_down.set(each.down > 0 ? 1 : 0);
     if (has_joined) counters.joined.add(1);
-    if (has_died) counters.died.add(1);
+    if (!has_died) continue;
+    counters.died.add(1);
+    counters.dead_pid.set(static_cast<uint64_t>(event.pid));
   }
 }
 

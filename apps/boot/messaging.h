@@ -109,6 +109,7 @@ class Messaging {
   struct CountedProcess {
     MemberName name;
     ProcessCounters* counters;
+    uint32_t down = 0;  // have died, and none has joined in their place
   };
   std::vector<CountedProcess> processes_;  // of each [[process]]
   BellWatch watch_;

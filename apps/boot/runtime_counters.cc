@@ -247,8 +247,9 @@ void describe(CounterTable& table, ProcessCounters& c) {
   table.gauge("pid", c.pid, "process", "Its number; none: none has joined.");
   table.counter("joined", c.joined, "times", "How often one has joined.");
   table.counter("died", c.died, "times", "How often one has ended without a word, or was cut off.");
-  table.boolean("is_down", c.is_down, "Whether the last one has died, and none has joined since.")
-      .sign_from(1, "its process {pid} has died, and none has joined in its place");
+  table.boolean("is_down", c.is_down, "Whether more have died than have joined since.")
+      .sign_from(1, "its process {dead_pid} has died, and none has joined in its place");
+  table.gauge("dead_pid", c.dead_pid, "process", "That of the last that died; none: none has.");
 }
 
 void describe(CounterTable& table, VfioCounters& c) {

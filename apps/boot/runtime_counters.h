@@ -114,6 +114,7 @@ struct ProcessCounters {
   Counter joined;  // how often
   Counter died;
   Counter is_down;
+  Counter dead_pid;  // of the last that died
 };
 enum class ProcessState : uint8_t { kAwaited, kThere, kLeft, kDied };
 inline constexpr char kProcessStates[] = "awaited|there|left|died";

@@ -130,6 +130,37 @@ def a_peer_process_that_is_down(box):
     places.expect_quiet()
 
 
+@test()
+def a_process_that_leaves_hides_no_death(box):
+    """Of a [[process]] that there may be two of, one dies, and the other one leaves after it."""
+    configuration = messages_test.two(box)
+    configuration["pool"]["bytes"] = "128 MiB"
+    configuration["group"][0]["members"] = 4
+    configuration["process"][0]["max_count"] = 2
+    places = Places(box, configuration)
+
+    def start(name, peer, count):
+        process = messages_test.start(box, places.appliance, "c++", name, peer, f"{name}.{count}")
+        wait_for(lambda: sample(places.metrics(), f'bedplate_process_joined_total{{process="{name}"}}')
+                 == count, f"{count} times {name}")
+        return process
+
+    dies = start("ann", "bob", 1)
+    leaves = start("ann", "bob", 2)
+    places.expect_quiet()
+    dies.kill()
+    dies.wait(BOUND_SECONDS)
+    said = f"process ann: its process {dies.pid} has died, and none has joined"
+    places.expect_seen('of="process ann",counter="is_down"', said)
+    start("bob", "ann", 1)
+    expect(leaves.wait(BOUND_SECONDS), 0, "the exit code of the one that leaves")
+    wait_for(lambda: 'bedplate_process_state{process="ann",is="left"} 1' in places.metrics(),
+             "the end of the other one")
+    places.expect_seen('of="process ann",counter="is_down"', said)
+    start("ann", "bob", 3)
+    places.expect_quiet()
+
+
 @test(sockets=BACKENDS)
 def a_store_that_hangs(box, sockets):
     need_backend(sockets)
