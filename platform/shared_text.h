@@ -15,16 +15,27 @@
 
 namespace bedplate {
 
+// `text`, or as many of its bytes as are no more than `bytes_max` and do not end within a character
+// of UTF-8. A text that is none of UTF-8 may lose up to three bytes more.
+constexpr std::string_view cut_text(std::string_view text, size_t bytes_max) noexcept {
+  if (text.size() <= bytes_max) return text;
+  const auto goes_on = [&](size_t at) { return (static_cast<unsigned char>(text[at]) >> 6) == 2; };
+  size_t bytes = bytes_max;
+  while (bytes > 0 && bytes_max - bytes < 3 && goes_on(bytes)) --bytes;
+  return text.substr(0, bytes);
+}
+
 // It is for people: read while it is written, it may be a part of each. Zeroed memory is an empty
 // one.
 class SharedText {
  public:
   static constexpr size_t kBytesMax = 96;
 
-  // What does not fit is cut off. Threads: the one writer.
+  // What does not fit is cut off, behind a whole character. Threads: the one writer.
   void set(std::string_view text) noexcept {
     char padded[kBytesMax] = {};
-    if (!text.empty()) std::memcpy(padded, text.data(), std::min(text.size(), kBytesMax));
+    const std::string_view fits = cut_text(text, kBytesMax);
+    if (!fits.empty()) std::memcpy(padded, fits.data(), fits.size());
     for (size_t i = 0; i < std::size(words_); ++i) {
       uint64_t word;
       std::memcpy(&word, padded + i * sizeof word, sizeof word);

@@ -37,6 +37,8 @@ uint64_t taken_by_peer(int fd) noexcept {
   return static_cast<uint64_t>(left_bytes);
 }
 
+constexpr size_t kAddressBytesMax = sizeof(sockaddr_un::sun_path) + 1;
+
 union Address {
   sockaddr any;
   sockaddr_in ip4;
@@ -66,8 +68,8 @@ void print_address(const Address& address, socklen_t bytes, char* text,
 }  // namespace
 
 const char* describe_connection(int fd, char* text, uint32_t text_bytes) noexcept {
-  char peer[64] = "";
-  char own[108] = "";
+  char peer[kAddressBytesMax] = "";
+  char own[kAddressBytesMax] = "";
   Address address = {};
   socklen_t bytes = sizeof address;
   if (getpeername(fd, &address.any, &bytes) == 0) {
@@ -153,7 +155,7 @@ void SlowSends::look() noexcept {
   // The same socket may have been another connection since.
   const uint64_t since_ns = slowest == nullptr ? 0 : slowest->seen_since_ns;
   if (slowest != told_ || since_ns != told_since_ns_) {
-    char text[SharedText::kBytesMax + 1] = "";
+    char text[256] = "";  // the longest: what is cut off of it, SharedText knows
     if (slowest != nullptr) describe_connection(slowest->fd, text, sizeof text);
     counters_->slow_client.set(text);
     told_ = slowest;

@@ -97,7 +97,8 @@ struct Layout {
 
 template <size_t kBytes>
 void set_text(char (&to)[kBytes], std::string_view text) noexcept {
-  std::snprintf(to, kBytes, "%.*s", static_cast<int>(text.size()), text.data());
+  const std::string_view fits = cut_text(text, kBytes - 1);
+  std::snprintf(to, kBytes, "%.*s", static_cast<int>(fits.size()), fits.data());
 }
 
 void write_description(const CounterDescription& counter, CounterRecord* record) noexcept {

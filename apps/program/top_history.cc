@@ -72,7 +72,7 @@ std::vector<std::string> TopHistory::graph(const TopKey& key, uint64_t now_ns, s
     foot += std::string(width - begin.size() - end.size(), ' ') + end;
   }
   lines.push_back(std::move(foot));
-  for (std::string& line : lines) line = cut_text(line, columns);
+  for (std::string& line : lines) line = fit_columns(line, columns);
   return lines;
 }
 

@@ -232,13 +232,13 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   if (views_.size() > 1) {
     head = std::to_string(view_ + 1) + "/" + std::to_string(views_.size()) + " " + head;
   }
-  picture.lines.push_back(cut_text(error_.empty() ? head : error_, columns));
+  picture.lines.push_back(fit_columns(error_.empty() ? head : error_, columns));
   for (size_t i = 0; i < body_rows_ && picture.lines.size() < rows; ++i) {
     const size_t line = top_line_ + i;
     picture.lines.push_back(line < line_count ? laid_out_.lines[line] : "");
   }
   for (std::string& line : graph) picture.lines.push_back(std::move(line));
-  if (picture.lines.size() < rows) picture.lines.push_back(cut_text(keys_line(), columns));
+  if (picture.lines.size() < rows) picture.lines.push_back(fit_columns(keys_line(), columns));
   if (marked < laid_out_.spans.size()) {
     const TopSpan& span = laid_out_.spans[marked];
     const size_t line = 1 + span.line - top_line_;

@@ -87,7 +87,7 @@ class TableText {
 
   void add(std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
-    to_->lines.push_back(cut_text(line, options_.columns));
+    to_->lines.push_back(fit_columns(line, options_.columns));
   }
 
   void add_band(size_t begin, size_t end) {
@@ -104,7 +104,7 @@ class TableText {
     for (size_t k = 0; k < section_.rows.size(); ++k) {
       const TopRow& row = section_.rows[k];
       std::string line(kIndent, ' ');
-      line += padded_right(cut_text(row.instance, instance_width_), instance_width_);
+      line += padded_right(fit_columns(row.instance, instance_width_), instance_width_);
       for (size_t i = begin; i < end; ++i) {
         const size_t at = line.size() + kGap;
         line += cell(i, row.values[i].text);
@@ -143,7 +143,7 @@ void write_list(const TopSection& section, const TopTextOptions& options, TopLin
       line += std::string(kGap, ' ') + padded_left(section.rows[0].values[i].text, value_width);
       to->spans.push_back({to->lines.size(), at, line.size(), 0, i});
     }
-    to->lines.push_back(cut_text(line, options.columns));
+    to->lines.push_back(fit_columns(line, options.columns));
   }
 }
 
@@ -156,14 +156,14 @@ void write_note(const std::string& note, size_t columns, TopLines* to) {
     const std::string word = note.substr(begin, end - begin);
     const bool is_first = line.ends_with(' ');
     if (!is_first && line.size() + 1 + word.size() > columns) {
-      to->lines.push_back(cut_text(line, columns));
+      to->lines.push_back(fit_columns(line, columns));
       line = "  " + word;
     } else {
       line += (is_first ? "" : " ") + word;
     }
     begin = end + 1;
   }
-  to->lines.push_back(cut_text(line, columns));
+  to->lines.push_back(fit_columns(line, columns));
 }
 
 }  // namespace
@@ -172,15 +172,15 @@ std::string headline(const TopAppliance& appliance) {
   std::string line = std::string(appliance.now->appliance()) + ": pid " +
                      std::to_string(appliance.now->pid()) + ", " +
                      (appliance.is_running ? "running" : "NOT running: its last counters");
-  if (appliance.seconds() <= 0) return cut_text(line, line.size());
+  if (appliance.seconds() <= 0) return fit_columns(line, line.size());
   char text[32];
   std::snprintf(text, sizeof text, ", the last %.1f s", appliance.seconds());
   line += text;
-  return cut_text(line, line.size());
+  return fit_columns(line, line.size());
 }
 
 // Names of a foreign file must not steer the terminal.
-std::string cut_text(const std::string& text, size_t columns) {
+std::string fit_columns(const std::string& text, size_t columns) {
   std::string cut = text.substr(0, columns);
   const auto is_strange = [](char letter) { return letter < ' ' || letter > '~'; };
   std::replace_if(cut.begin(), cut.end(), is_strange, '?');
@@ -190,7 +190,7 @@ std::string cut_text(const std::string& text, size_t columns) {
 
 TopLines section_lines(const TopSection& section, const TopTextOptions& options) {
   TopLines text;
-  text.lines.push_back(cut_text(section.title, options.columns));
+  text.lines.push_back(fit_columns(section.title, options.columns));
   if (!section.notes.empty()) {
     for (const std::string& note : section.notes) write_note(note, options.columns, &text);
   } else if (section.is_list()) {
@@ -200,7 +200,7 @@ TopLines section_lines(const TopSection& section, const TopTextOptions& options)
   }
   if (section.idle_row_count > 0) {
     const std::string more = "  " + std::to_string(section.idle_row_count) + " more: all 0";
-    text.lines.push_back(cut_text(more, options.columns));
+    text.lines.push_back(fit_columns(more, options.columns));
   }
   return text;
 }

@@ -38,6 +38,6 @@ struct TopLines {
 TopLines section_lines(const TopSection& section, const TopTextOptions& options);
 
 // `text`, or as much of it as fits, with "~" at its end. What is no printable ASCII is "?".
-std::string cut_text(const std::string& text, size_t columns);
+std::string fit_columns(const std::string& text, size_t columns);
 
 }  // namespace bedplate

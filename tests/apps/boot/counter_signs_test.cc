@@ -2,6 +2,8 @@
 #include "apps/boot/counter_signs.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -83,6 +85,10 @@ TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
     }
     return all;
   }
+  static std::string text_of(const SharedText& text) {
+    const auto* words = reinterpret_cast<const Counter*>(&text);
+    return std::string(SharedText::read(std::span(words, sizeof text / sizeof *words)).view());
+  }
   void expect_seen(const char* expected, uint64_t seconds) {
     STRCMP_EQUAL(expected, seen_after(seconds).c_str());
   }
@@ -102,6 +108,32 @@ TEST(CounterSigns, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
   expect_seen("disks stores b: /b is silent for 7.2 s, 10.0.0.7:4711 waits", 1);
   of(1).silent_ns.set(kNoValue);
   expect_seen("", 1);
+}
+
+// What is too long for its place ends with a whole character: a page that is none of UTF-8, or
+// metrics that are not, would be worth nothing.
+TEST(CounterSigns, NoCharacterIsCutInTwo) {
+  for (const char* const character : {"\u00e9", "\u20ac", "\U0001f40c"}) {
+    const size_t bytes = std::strlen(character);
+    for (size_t before = 90; before <= 100; ++before) {
+      const std::string text = std::string(before, 'x') + character + character;
+      SharedText shared;
+      shared.set(text);
+      const size_t whole = before >= SharedText::kBytesMax
+                               ? SharedText::kBytesMax
+                               : before + (SharedText::kBytesMax - before) / bytes * bytes;
+      const size_t expected = std::min(whole, text.size());
+      STRCMP_EQUAL(text.substr(0, expected).c_str(), text_of(shared).c_str());
+    }
+    sets[0].labels[0].value = std::string(160 - bytes, 'x') + character;
+    begin();
+    of(0).silent_ns.set(6 * kSecond);
+    expect_seen(("disks stores a: " + std::string(160 - bytes, 'x') + " is silent for 6.0 s,  waits")
+                    .c_str(),
+                1);
+    running.reset();
+    signs = {};
+  }
 }
 
 TEST(CounterSigns, AGaugeBelowAPartOfAnother) {

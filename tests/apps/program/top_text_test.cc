@@ -79,6 +79,6 @@ TEST(TopText, NoLineIsLongerThanTheTerminal) {
   section.title = std::string(100, 't');
   section.rows[0].instance = std::string(63, 'i');
   for (size_t columns = 1; columns < 120; ++columns) text_of(section, {.columns = columns});
-  STRCMP_EQUAL("abc~", cut_text("abcdef", 4).c_str());
-  STRCMP_EQUAL("", cut_text("abcdef", 0).c_str());
+  STRCMP_EQUAL("abc~", fit_columns("abcdef", 4).c_str());
+  STRCMP_EQUAL("", fit_columns("abcdef", 0).c_str());
 }
