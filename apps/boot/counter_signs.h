@@ -51,6 +51,9 @@ class CounterSigns {
   std::vector<Watched> watched_;
 };
 
+// What is written of one is no longer.
+inline constexpr size_t kSignTextBytesMax = 2048;
+
 // Whether sign number `index` is there now.
 bool is_raised(const CountersView& counters, uint32_t index) noexcept;
 // Of what it is: "shard main", "cache tenants ann".

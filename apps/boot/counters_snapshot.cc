@@ -59,23 +59,52 @@ bool SeenCounter::is_histogram() const noexcept {
   return is(CounterKind::kHistogram) && step_bits == Histogram::kStepBits;
 }
 
+SeenCounter SeenCounter::of(const CountersView& counters, const CounterSetRecord& set,
+                            uint32_t index) noexcept {
+  const CounterRecord& one = counters.counter(set, index);
+  return {CountersView::text(one.name),
+          CountersView::text(one.kind),
+          CountersView::text(one.unit),
+          CountersView::text(one.help),
+          CountersView::text(one.words),
+          counters.values(set, one),
+          one.step_bits};
+}
+
 std::optional<std::string> SeenCounter::read_words() const {
-  if (is(CounterKind::kText)) return std::string(SharedText::read(values).view());
+  char text[kWordsBytesMax];
+  Piece piece(text);
+  if (!write_words(&piece)) return {};
+  return std::string(text, piece.bytes());
+}
+
+bool SeenCounter::write_words(Piece* piece) const noexcept {
+  if (is(CounterKind::kText)) {
+    piece->text(SharedText::read(values).view());
+    return true;
+  }
   const bool is_state = is(CounterKind::kState);
-  if (!is_state && !is(CounterKind::kFlags)) return {};
+  if (!is_state && !is(CounterKind::kFlags)) return false;
   uint64_t value = read();
-  std::string text;
+  const char* separator = "";
   std::string_view rest = words;
   for (uint64_t i = 0; i < 64 && !rest.empty(); ++i) {
     const std::string_view word = take_choice(&rest);
-    if (is_state && i == value) return std::string(word);
+    if (is_state && i == value) {
+      piece->text(word);
+      return true;
+    }
     if (is_state || (value >> i & 1) == 0) continue;
-    text += (text.empty() ? "" : " ") + std::string(word);
+    piece->text(separator).text(word);
+    separator = " ";
     value &= ~(uint64_t{1} << i);
   }
-  if (is_state) return std::to_string(value);
-  if (value != 0) text += (text.empty() ? "" : " ") + std::to_string(value);  // without a word
-  return text.empty() ? "none" : text;
+  if (is_state || value != 0) {
+    piece->text(separator).number(value);  // without a word
+  } else if (*separator == '\0') {
+    piece->text("none");
+  }
+  return true;
 }
 
 const SeenCounter* SeenSet::find(std::string_view counter) const noexcept {
@@ -145,11 +174,7 @@ void CountersSnapshot::read_sets() {
       seen.labels.emplace_back(CountersView::text(label.name), CountersView::text(label.value));
     }
     for (uint32_t k = 0; k < set.count; ++k) {
-      const CounterRecord& one = view.counter(set, k);
-      seen.counters.push_back({CountersView::text(one.name), CountersView::text(one.kind),
-                               CountersView::text(one.unit), CountersView::text(one.help),
-                               CountersView::text(one.words), view.values(set, one),
-                               one.step_bits});
+      seen.counters.push_back(SeenCounter::of(view, set, k));
     }
   }
 }

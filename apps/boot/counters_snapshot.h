@@ -23,6 +23,7 @@
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_format.h"
 #include "apps/boot/counters_view.h"
+#include "apps/boot/piece.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -35,8 +36,14 @@ ssize_t read_at(int fd, void* to, size_t bytes, uint64_t offset) noexcept;
 // least: what this build reads of one.
 bool lie_in_file(const CounterRecords& records, size_t known_bytes, uint64_t file_bytes) noexcept;
 
-// One counter; texts and values lie in the snapshot.
+// One counter; texts and values lie in the file, or in the copy of it.
 struct SeenCounter {
+  // What write_words() writes fits into it.
+  static constexpr size_t kWordsBytesMax = 256;
+  // Number `index` of `set`.
+  static SeenCounter of(const CountersView& counters, const CounterSetRecord& set,
+                        uint32_t index) noexcept;
+
   std::string_view name;
   std::string_view kind;
   std::string_view unit;
@@ -53,6 +60,8 @@ struct SeenCounter {
   // Of a state its word, of flags those that are set ("none": none is); of a value that has no word
   // its number; of a text that. Nothing: the kind has no words.
   std::optional<std::string> read_words() const;
+  // The same; returns whether it has words.
+  bool write_words(Piece* piece) const noexcept;
 };
 
 // A struct of counters.

@@ -23,6 +23,9 @@ class CountersView {
   CountersView() noexcept = default;  // of nothing: use it for no call
   explicit CountersView(const CountersHeader* header) noexcept : header_(header) {}
 
+  std::string_view appliance() const noexcept { return text(header_->appliance.text); }
+  int pid() const noexcept { return header_->pid; }
+
   // Requires, here and below: indexes are below the counts.
   uint32_t set_count() const noexcept { return header_->sets.count; }
   const CounterSetRecord& set(uint32_t index) const noexcept {

@@ -25,28 +25,42 @@ size_t character_bytes(std::string_view text) noexcept {
 }  // namespace
 
 void JsonText::separate() noexcept {
-  if (needs_comma_) piece_.text(",");
+  if (!has_key_) {
+    if (needs_comma_) piece_.text(",");
+    if (depth_ > 0) begin_line();
+  }
+  has_key_ = false;
   needs_comma_ = true;
+}
+
+void JsonText::begin_line() noexcept {
+  if (layout_ == JsonLayout::kOneLine) return;
+  piece_.text("\n");
+  for (uint32_t i = 0; i < depth_; ++i) piece_.text("  ");
 }
 
 JsonText& JsonText::begin(std::string_view bracket) noexcept {
   separate();
   piece_.text(bracket);
+  ++depth_;
   needs_comma_ = false;
   return *this;
 }
 
 JsonText& JsonText::end(std::string_view bracket) noexcept {
+  --depth_;
+  if (needs_comma_) begin_line();
   piece_.text(bracket);
   needs_comma_ = true;
+  has_key_ = false;
   return *this;
 }
 
 JsonText& JsonText::key(std::string_view key) noexcept {
   separate();
   quote(key);
-  piece_.text(":");
-  needs_comma_ = false;
+  piece_.text(layout_ == JsonLayout::kOneLine ? ":" : ": ");
+  has_key_ = true;
   return *this;
 }
 

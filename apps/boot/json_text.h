@@ -1,4 +1,4 @@
-// JSON that is written into a span of a known length, in one line, and says when it did not fit.
+// JSON that is written into a span of a known length, and says when it did not fit.
 //
 // Values follow one another, in an object each behind its key; what separates them this writes.
 // That brackets match is the caller's. A copy is what was written until then: it is how to take
@@ -14,10 +14,14 @@
 
 namespace bedplate {
 
+// kLines: for people, a line for each value, those within others two spaces further in.
+enum class JsonLayout : uint8_t { kOneLine, kLines };
+
 class JsonText {
  public:
   JsonText() noexcept : JsonText(std::span<char>()) {}
-  explicit JsonText(std::span<char> to) noexcept : piece_(to) {}
+  explicit JsonText(std::span<char> to, JsonLayout layout = JsonLayout::kOneLine) noexcept
+      : piece_(to), layout_(layout) {}
 
   JsonText& begin_object() noexcept { return begin("{"); }
   JsonText& end_object() noexcept { return end("}"); }
@@ -43,10 +47,14 @@ class JsonText {
   JsonText& begin(std::string_view bracket) noexcept;
   JsonText& end(std::string_view bracket) noexcept;
   void separate() noexcept;
+  void begin_line() noexcept;
   void quote(std::string_view text) noexcept;
 
   Piece piece_;
-  bool needs_comma_ = false;
+  JsonLayout layout_;
+  uint32_t depth_ = 0;        // brackets that are open
+  bool needs_comma_ = false;  // something is before it between the same brackets
+  bool has_key_ = false;      // the value of a key comes next
 };
 
 }  // namespace bedplate

@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view kPlain = "text/plain; charset=utf-8";
 constexpr std::string_view kHtml = "text/html; charset=utf-8";
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
+constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kOpenMetrics =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";
 // A chunk's length in four digits, and the ends of its two lines.
@@ -37,7 +38,7 @@ size_t write_signs(const CountersView& counters, std::span<char> to, SignsFormat
   size_t bytes = 0;
   for (uint32_t i = 0; i < counters.sign_count(); ++i) {
     if (!is_raised(counters, i)) continue;
-    char text[2048];
+    char text[kSignTextBytesMax];
     Piece line(text);
     write_sign_subject(counters, i, &line);
     line.text(": ");
@@ -109,7 +110,8 @@ void describe(CounterTable& table, HttpCounters& counters) {
 }
 
 void HttpSession::open(int /*fd*/) noexcept {
-  is_last_ = is_answering_ = is_chunked_ = false;
+  is_last_ = is_chunked_ = false;
+  making_ = Making::kNothing;
   received_ = made_ = sent_ = 0;
 }
 
@@ -129,11 +131,7 @@ void HttpSession::sent(size_t bytes) noexcept {
   sent_ += bytes;
   if (!output().empty()) return;
   made_ = sent_ = 0;
-  if (is_answering_) {
-    make_more();
-  } else {
-    go_on();
-  }
+  making_ == Making::kNothing ? go_on() : make_more();
 }
 
 // Answers the next request, when it is complete.
@@ -194,13 +192,11 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
     const bool is_open = request.wants_openmetrics;
     metrics_ = MetricsText(site_->view,
                            is_open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus);
-    is_chunked_ = !request.is_http_10;
-    is_answering_ = !request.is_head;
-    Piece piece({out_, sizeof out_});
-    write_head(200, is_open ? kOpenMetrics : kPrometheus, "Vary: Accept\r\n", is_last_, &piece);
-    if (is_chunked_ && is_answering_) piece.text("Transfer-Encoding: chunked\r\n");
-    piece.text("\r\n");
-    made_ = piece.bytes();
+    say_long(Making::kMetrics, is_open ? kOpenMetrics : kPrometheus, "Vary: Accept\r\n", request);
+    return;
+  } else if (request.path == "/stats.json") {
+    stats_ = StatsJson(site_->view, audit_of(site_->view, true), {});
+    say_long(Making::kStats, kJson, "", request);
     return;
   } else {
     status = 404;
@@ -255,19 +251,36 @@ void HttpSession::say(int status, std::string_view type, std::string_view body,
   made_ += body.size();
 }
 
-// The next piece of the metrics, as a chunk where the client knows chunks.
+// An answer that is made in pieces, as the client takes them. HEAD is answered by its head.
+void HttpSession::say_long(Making what, std::string_view type, std::string_view more,
+                           const HttpRequest& request) noexcept {
+  is_chunked_ = !request.is_http_10;
+  making_ = request.is_head ? Making::kNothing : what;
+  Piece piece({out_, sizeof out_});
+  write_head(200, type, more, is_last_, &piece);
+  if (is_chunked_ && !request.is_head) piece.text("Transfer-Encoding: chunked\r\n");
+  piece.text("\r\n");
+  made_ = piece.bytes();
+}
+
+// Returns how many bytes it has; 0: all was made.
+size_t HttpSession::make_piece(std::span<char> to) noexcept {
+  return making_ == Making::kMetrics ? metrics_.write(to) : stats_.write(to);
+}
+
+// The next piece, as a chunk where the client knows chunks.
 void HttpSession::make_more() noexcept {
   const size_t head = is_chunked_ ? kChunkHeadBytes : 0;
   const size_t tail = kChunkEnd.size() + kLastChunk.size();
-  const size_t bytes = metrics_.write({out_ + head, sizeof out_ - head - tail});
-  is_answering_ = bytes > 0;
+  const size_t bytes = make_piece({out_ + head, sizeof out_ - head - tail});
+  if (bytes == 0) making_ = Making::kNothing;
   made_ = head + bytes;
   if (!is_chunked_) {
     made_ = bytes;
-    if (!is_answering_) go_on();
+    if (bytes == 0) go_on();
     return;
   }
-  if (!is_answering_) {
+  if (bytes == 0) {
     std::memcpy(out_, kLastChunk.data(), kLastChunk.size());
     made_ = kLastChunk.size();
     return;

@@ -15,6 +15,7 @@
 #include "apps/boot/connection_session.h"
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_view.h"
+#include "apps/boot/stats_json.h"
 #include "apps/http/http_request.h"
 #include "apps/http/metrics_text.h"
 
@@ -47,11 +48,14 @@ class HttpSession final : public ConnectionSession {
   void received(size_t bytes) noexcept override;
   std::string_view output() const noexcept override { return {out_ + sent_, made_ - sent_}; }
   void sent(size_t bytes) noexcept override;
-  bool is_over() const noexcept override { return is_last_ && !is_answering_; }
+  bool is_over() const noexcept override { return is_last_ && making_ == Making::kNothing; }
   bool is_in_request() const noexcept override { return received_ > 0 && output().empty(); }
   void time_out() noexcept override { refuse(408); }
 
  private:
+  // What more is to come of, once output() was sent.
+  enum class Making : uint8_t { kNothing, kMetrics, kStats };
+
   static constexpr size_t kRequestBytesMax = 8 * 1024;
   static constexpr size_t kHeadBytesMax = 1024;
   static constexpr size_t kOutBytes = MetricsText::kPieceBytesMin + kHeadBytesMax;
@@ -64,18 +68,22 @@ class HttpSession final : public ConnectionSession {
   void say_signs(bool is_head) noexcept;
   void say(int status, std::string_view type, std::string_view body, std::string_view more,
            bool is_head) noexcept;
+  void say_long(Making what, std::string_view type, std::string_view more,
+                const HttpRequest& request) noexcept;
   void make_more() noexcept;
+  size_t make_piece(std::span<char> to) noexcept;
   // Where a body is made before its head.
   std::span<char> body() noexcept { return std::span(out_).subspan(kHeadBytesMax); }
 
   const HttpSite* site_;
-  bool is_last_ = false;       // no request is read any more
-  bool is_answering_ = false;  // more of `metrics_` is to come
+  bool is_last_ = false;  // no request is read any more
+  Making making_ = Making::kNothing;
   bool is_chunked_ = false;
   size_t received_ = 0;
   size_t made_ = 0;
   size_t sent_ = 0;
   MetricsText metrics_;
+  StatsJson stats_;
   char in_[kRequestBytesMax] = {};
   char out_[kOutBytes] = {};
 };

@@ -5,13 +5,11 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "apps/boot/stats_json.h"
 #include "platform/units.h"
 
 namespace bedplate {
 namespace {
-
-constexpr HistogramShare kShares[] = {
-    {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}};
 
 struct Scale {
   uint64_t one;
@@ -40,7 +38,7 @@ std::string scaled(uint64_t value, std::span<const Scale> scales, const char* sm
 
 std::string histogram_text(const SeenCounter& counter) {
   std::string text;
-  for (const HistogramShare& share : kShares) {
+  for (const HistogramShare& share : histogram_shares()) {
     const uint64_t value = Histogram::percentile_of(counter.values, share.share);
     const std::string name = std::string(share.name) == "p999" ? "p99.9" : share.name;
     text += name + " " + value_text(value, counter.unit, true) + ", ";
@@ -49,8 +47,6 @@ std::string histogram_text(const SeenCounter& counter) {
 }
 
 }  // namespace
-
-std::span<const HistogramShare> histogram_shares() noexcept { return kShares; }
 
 std::string value_text(uint64_t value, std::string_view unit, bool with_unit) {
   if (unit == "bytes") return scaled(value, kByteScales, "B");
@@ -87,7 +83,7 @@ std::string counter_text(const SeenCounter& counter, bool with_unit) {
 Json counter_json(const SeenCounter& counter) {
   if (counter.is_histogram()) {
     Json json = {{"count", Histogram::count_of(counter.values)}};
-    for (const HistogramShare& share : kShares) {
+    for (const HistogramShare& share : histogram_shares()) {
       json[share.name] = Histogram::percentile_of(counter.values, share.share);
     }
     return json;

@@ -12,13 +12,6 @@
 
 namespace bedplate {
 
-// The shares of a histogram that are told.
-struct HistogramShare {
-  const char* name;
-  double share;
-};
-std::span<const HistogramShare> histogram_shares() noexcept;
-
 // "174 MiB", "12.5 us", "yes", "0x10000000", "17 requests"; "17" where the unit is not to be named.
 std::string value_text(uint64_t value, std::string_view unit, bool with_unit);
 

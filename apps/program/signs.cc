@@ -10,7 +10,7 @@ namespace {
 
 std::string text_of(void (*write)(const CountersView&, uint32_t, Piece*), const CountersView& view,
                     uint32_t index) {
-  char text[2048];
+  char text[kSignTextBytesMax];
   Piece piece(text);
   write(view, index, &piece);
   return {text, piece.bytes()};

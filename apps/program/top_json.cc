@@ -2,13 +2,20 @@
 
 #include "apps/program/counter_text.h"
 #include "apps/program/signs.h"
-#include "apps/program/stats_json.h"
 
 namespace bedplate {
 namespace {
 
 // Without a look before this one nothing is known of rates: null.
 Json real_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+// Where a set's counters stand in `json`, which is made there if need be: as `stats --json` has it.
+Json& place_of(const SeenSet& set, Json* json) {
+  // A service's own counters are one, however many sets it has made of them.
+  Json& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
+  Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
+  return set.instance.empty() ? of_set : of_set[set.instance];
+}
 
 Json change_json(const CounterChange& change) {
   if (change.now.is(CounterKind::kCounter)) {

@@ -313,7 +313,9 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 	  $(filter %.cc,$^)
 
 build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc http_session.cc \
-                   metrics_text.cc status_page.cc) apps/boot/counter_signs.cc $(FUZZ_PLATFORM) \
+                   metrics_text.cc status_page.cc) $(addprefix apps/boot/,counter_signs.cc \
+                   counters_snapshot.cc json_text.cc stats_json.cc) pinned_pool/audit.cc platform/units.cc \
+                   $(FUZZ_PLATFORM) \
                  $(wildcard apps/http/*.h) tests/apps/boot/conversation.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")

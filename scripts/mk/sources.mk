@@ -56,13 +56,13 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
         name_lock outsiders peers planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \
-        shard_group shard_messenger toml_reader trace_snapshot
+        shard_group shard_messenger stats_json toml_reader trace_snapshot
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
             explain_plan control_c fifo_question files_c group_parts init_part json_output \
             judgement key_findings keys_command machine_findings mend perf_command plan_command \
-            program run_command service_c signs sockets_c stats_command stats_json stats_text \
+            program run_command service_c signs sockets_c stats_command stats_text \
             top_command top_history top_json \
             top_model top_screen top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report

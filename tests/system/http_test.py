@@ -65,6 +65,36 @@ def metrics_are_those_of_stats(box):
     box.run(prometheus_tool("promtool"), "check", "metrics", input=text)
 
 
+def still(told):
+    """The paths of all that stands still in an appliance which nobody asks anything."""
+    found = {}
+
+    def walk(path, value):
+        if isinstance(value, dict):
+            for key, part in value.items():
+                walk((*path, key), part)
+        else:
+            found[path] = value
+    walk((), told)
+    moving = {"shard", "runtime", "http"}
+    return {path: value for path, value in found.items() if not moving & set(path)
+            and "used_bytes" not in path[-1] and not path[-1].endswith("_ns")}
+
+
+@test()
+def stats_json_is_what_stats_prints(box):
+    """The same objects in the same places; what stands still has the same values."""
+    appliance, port = start(box)
+    reply, body = get(port, "/stats.json")
+    expect(reply.getheader("Content-Type"), "application/json", "its type")
+    told, printed = json.loads(body), appliance.stats()
+    expect(told["audit"], "ok", "what the audit from within says")
+    expect(set(told["services"]["http"]), set(printed["services"]["http"]), "counters of http")
+    expect(still(told), still(printed), "all that stands still")
+    expect_true(len(still(told)) > 100, "there is much of it")
+    expect(get(port, "/stats.json", method="HEAD")[1], "", "HEAD")
+
+
 def in_browser(box, port):
     """What stands before the page's program in Chromium, after some of its seconds."""
     need_tools("chromium")

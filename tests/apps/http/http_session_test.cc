@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "apps/http/status_page.h"
 #include "tests/apps/boot/conversation.h"
@@ -32,6 +33,20 @@ TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
     for (const size_t step : {SIZE_MAX, size_t{1}}) {
       STRNCMP_EQUAL((std::string("HTTP/1.1 ") + status).c_str(), said(text, step).c_str(), 12);
     }
+  }
+  // The body of an answer in chunks, which nothing follows.
+  static std::string joined(const std::string& answer) {
+    std::string rest = answer.substr(answer.find("\r\n\r\n") + 4), body;
+    for (;;) {
+      const size_t bytes = std::stoul(rest.substr(0, rest.find("\r\n")), nullptr, 16);
+      rest = rest.substr(rest.find("\r\n") + 2);
+      body += rest.substr(0, bytes);
+      STRCMP_EQUAL("\r\n", rest.substr(bytes, 2).c_str());
+      rest = rest.substr(bytes + 2);
+      if (bytes == 0) break;
+    }
+    STRCMP_EQUAL("", rest.c_str());
+    return body;
   }
   static size_t count_of(const std::string& text, const std::string& part) {
     size_t count = 0;
@@ -72,27 +87,22 @@ TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
   CHECK(kStatusPageEnd.find("://") == std::string_view::npos);  // nothing from elsewhere
 }
 
-TEST(HttpSession, MetricsInChunksAreThoseWithout) {
+TEST(HttpSession, LongAnswersInChunksAreThoseWithout) {
   test::Running running(directory, "a");
   site.view = running.file.view();
-  const std::string plain = said("GET /metrics HTTP/1.0\r\n\r\n");
-  CHECK(session->is_over());
-  const std::string body = plain.substr(plain.find("\r\n\r\n") + 4);
-  STRCMP_CONTAINS("bedplate_cache_hits_total{} 0\n", body.c_str());
-  const std::string chunked = said(get("/metrics"), 7);
-  CHECK_FALSE(session->is_over());
-  STRCMP_CONTAINS("Transfer-Encoding: chunked\r\n", chunked.c_str());
-  std::string rest = chunked.substr(chunked.find("\r\n\r\n") + 4), joined;
-  for (;;) {
-    const size_t bytes = std::stoul(rest.substr(0, rest.find("\r\n")), nullptr, 16);
-    rest = rest.substr(rest.find("\r\n") + 2);
-    joined += rest.substr(0, bytes);
-    STRCMP_EQUAL("\r\n", rest.substr(bytes, 2).c_str());
-    rest = rest.substr(bytes + 2);
-    if (bytes == 0) break;
+  const std::pair<std::string, std::string> kAll[] = {
+      {"/metrics", "bedplate_cache_hits_total{} 0\n"},
+      {"/stats.json", "\"services\":{\"cache\":{\"hits\":0,\"held_bytes\":0},"}};
+  for (const auto& [path, line] : kAll) {
+    const std::string plain = said("GET " + path + " HTTP/1.0\r\n\r\n");
+    CHECK(session->is_over());
+    const std::string body = plain.substr(plain.find("\r\n\r\n") + 4);
+    STRCMP_CONTAINS(line.c_str(), body.c_str());
+    const std::string chunked = said(get(path), 7);
+    CHECK_FALSE(session->is_over());
+    STRCMP_CONTAINS("Transfer-Encoding: chunked\r\n", chunked.c_str());
+    STRCMP_EQUAL(body.c_str(), joined(chunked).c_str());
   }
-  STRCMP_EQUAL("", rest.c_str());
-  STRCMP_EQUAL(body.c_str(), joined.c_str());
 }
 
 TEST(HttpSession, PipelinedRequestsAreAnsweredInTheirOrder) {

@@ -1,0 +1,76 @@
+// The counters of an appliance as JSON (docs/counters.md): what `bedplate stats --json` prints and
+// /stats.json answers. It is made from what the counters file says of itself, so it names no
+// counter.
+//
+// Sets of the runtime stand by their names, those of services below "services" and the service's;
+// of what there are several, by instance. Before them: whose counters they are, what the audit of
+// its pool found, and what needs a look. The text is made in pieces, so it takes no memory but the
+// piece's. Threads: any, each object one at a time. Nothing is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "apps/boot/counters_snapshot.h"
+#include "apps/boot/counters_view.h"
+#include "apps/boot/json_text.h"
+#include "pinned_pool/audit.h"
+
+namespace bedplate {
+
+// The shares of a histogram that are told.
+struct HistogramShare {
+  const char* name;
+  double share;
+};
+std::span<const HistogramShare> histogram_shares() noexcept;
+
+// Compares the maps of the appliance whose counters these are with its pool, as far as they tell
+// of it: "ok", or what is wrong. `is_running`: false where it cannot be asked any more.
+AuditReport audit_of(const CountersView& counters, bool is_running) noexcept;
+
+class StatsJson {
+ public:
+  struct Options {
+    bool is_running = true;
+    bool is_described = false;  // each counter with its kind, unit and help
+    JsonLayout layout = JsonLayout::kOneLine;
+  };
+  // What belongs together takes no more.
+  static constexpr size_t kPieceBytesMin = 12 * 1024;
+
+  StatsJson() noexcept = default;  // of nothing: not to be written
+  StatsJson(CountersView counters, const AuditReport& audit, const Options& options) noexcept;
+
+  // Writes the next piece into `to`, as much as fits, and returns how many bytes that are; 0: all
+  // was written. Requires: to.size() >= kPieceBytesMin.
+  size_t write(std::span<char> to) noexcept;
+
+ private:
+  enum class Stage : uint8_t { kHead, kSigns, kNextSet, kLabels, kCounters, kValues, kEnd };
+  struct Place {
+    Stage stage = Stage::kHead;
+    uint32_t set = 0;
+    uint32_t index = 0;  // of the sign, the label, or the counter
+    uint32_t value = 0;  // of a counter that this build does not know
+    bool is_in_set = false;
+  };
+
+  void step(Place* place, JsonText* json) const noexcept;
+  void write_head(JsonText* json) const noexcept;
+  void write_sign(uint32_t index, JsonText* json) const noexcept;
+  void next_set(Place* place, JsonText* json) const noexcept;
+  void write_counter(Place* place, JsonText* json) const noexcept;
+  void write_values(Place* place, JsonText* json) const noexcept;
+  void end_counter(const SeenCounter& counter, Place* place, JsonText* json) const noexcept;
+
+  CountersView counters_;
+  AuditReport audit_;
+  Options options_;
+  Place place_;
+  JsonText json_;
+};
+
+}  // namespace bedplate
