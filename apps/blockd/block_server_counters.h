@@ -90,8 +90,9 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
       .counter("connections_refused", c.connections_refused, "connections",
                "Closed at once: there were max_connections.")
       .refusals_of("max_connections")
-      .sign_as_it_grows("clients are sent away, {connections_refused} by now: end those that are not "
-                        "needed, or raise max_connections");
+      .sign_as_it_grows(
+          "clients are sent away, {connections_refused} by now: end those that are not "
+          "needed, or raise max_connections");
   table.counter("connections_turned_away", c.connections_turned_away, "connections",
                 "Closed at once: no new clients are taken (blockd.listen, a drain), or the system "
                 "took no more.");

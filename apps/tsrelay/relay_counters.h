@@ -48,8 +48,9 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("packets", c.packets, "packets", "Datagrams that went on to the outputs.");
   table.counter("bytes", c.bytes, "bytes", "Of transport stream in them.");
   table.counter("lost", c.lost, "packets", "Missing on all legs, and not brought back in time.")
-      .sign_as_it_grows("packets are lost on the way here, {lost} by now: look at the sender and the "
-                        "network; a second leg or FEC would bring them back");
+      .sign_as_it_grows(
+          "packets are lost on the way here, {lost} by now: look at the sender and the "
+          "network; a second leg or FEC would bring them back");
   table.counter("duplicates", c.duplicates, "packets", "Came once more, as by the other leg.");
   table.counter("late", c.late, "packets", "Came after they had been given up.");
   table.counter("restarts", c.restarts, "restarts", "A sender began its numbers anew.");
@@ -161,11 +162,13 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
   table.counter("packets", c.packets, "packets", "Written.");
   table.counter("bytes", c.bytes, "bytes", "Written.");
   table.counter("dropped", c.dropped, "packets", "Oldest first, since the disk did not follow.")
-      .sign_as_it_grows("the disk is too slow, and {dropped} packets are missing in it: look at the "
-                        "drive, and at what else writes to it");
+      .sign_as_it_grows(
+          "the disk is too slow, and {dropped} packets are missing in it: look at the "
+          "drive, and at what else writes to it");
   table.counter("errors", c.errors, "packets", "That could not be written.")
-      .sign_as_it_grows("packets cannot be written, {errors} by now: look whether the disk is full, "
-                        "and what the kernel's log says of it");
+      .sign_as_it_grows(
+          "packets cannot be written, {errors} by now: look whether the disk is full, "
+          "and what the kernel's log says of it");
   table.counter("files", c.files, "files", "That were begun.");
   table.gauge("file", c.file, "number", "Of the file that is written now.");
   table.boolean("is_next_ready", c.is_next_ready,

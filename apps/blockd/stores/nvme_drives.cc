@@ -68,8 +68,9 @@ void describe(CounterTable& table, NvmeCounters& c) {
   table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
   table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Of them, under way.");
   table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.")
-      .sign_as_it_grows("it fails commands, {errors} by now ({timeouts} without an answer): the log "
-                        "says which; if it goes on, replace the drive");
+      .sign_as_it_grows(
+          "it fails commands, {errors} by now ({timeouts} without an answer): the log "
+          "says which; if it goes on, replace the drive");
   table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.");
   table.counter("aborts", c.aborts, "commands", "Of these, aborted by the drive.");
   table.counter("resets", c.resets, "resets", "How often the drive was reset.");
@@ -80,8 +81,9 @@ void describe(CounterTable& table, NvmeCounters& c) {
       .gauge("critical_warnings", c.warnings, "bits",
              "Of the drive's health log, as are all that follow: spare low (1), temperature (2), "
              "unreliable (4), read only (8), backup failed (16).")
-      .sign_from(1, "it warns of itself ({critical_warnings}: spare 1, temperature 2, unreliable 4, "
-                    "read only 8, backup 16): cool it for a 2, else replace it");
+      .sign_from(1,
+                 "it warns of itself ({critical_warnings}: spare 1, temperature 2, unreliable 4, "
+                 "read only 8, backup 16): cool it for a 2, else replace it");
   table.gauge("temperature_kelvin", c.temperature_kelvin, "kelvin", "The drive's temperature.");
   table.gauge("spare_percent", c.spare_percent, "percent", "Spare capacity that is left.");
   table.gauge("used_percent", c.used_percent, "percent", "Of its life, as its maker estimates.");

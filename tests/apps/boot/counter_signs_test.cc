@@ -128,9 +128,10 @@ TEST(CounterSigns, NoCharacterIsCutInTwo) {
     sets[0].labels[0].value = std::string(160 - bytes, 'x') + character;
     begin();
     of(0).silent_ns.set(6 * kSecond);
-    expect_seen(("disks stores a: " + std::string(160 - bytes, 'x') + " is silent for 6.0 s,  waits")
-                    .c_str(),
-                1);
+    expect_seen(
+        ("disks stores a: " + std::string(160 - bytes, 'x') + " is silent for 6.0 s,  waits")
+            .c_str(),
+        1);
     running.reset();
     signs = {};
   }
