@@ -209,6 +209,7 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
 // those alone that have the token, so that it is there without JavaScript, too.
 void HttpSession::say_page(const HttpRequest& request) noexcept {
   const std::span<char> to = body();
+  BP_ASSERT(kStatusPageBegin.size() + kStatusPageEnd.size() <= to.size());
   size_t bytes = kStatusPageBegin.copy(to.data(), to.size());
   if (is_allowed(request)) {
     const size_t room = to.size() - bytes - kStatusPageEnd.size();
