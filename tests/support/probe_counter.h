@@ -22,6 +22,8 @@
 
 namespace bedplate::test {
 
+// A member of the test's group, in a std::optional: a test that fails leaves its body without
+// destroying what lies there, and the breakpoints would stay.
 // Threads: the test's alone comes to the probe. One at a time.
 class ProbeCounter {
  public:

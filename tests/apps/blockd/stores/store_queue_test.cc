@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -20,6 +21,7 @@ using nbd::ErrorCode;
 
 TEST_GROUP_BASE(StoreQueue, StoreQueueFixture) {
   std::vector<std::byte> expected;
+  std::optional<test::ProbeCounter> counter;
 
   void remember() { expected = store->seen; }
   void expect_filled(uint64_t offset, uint64_t length, std::byte with) {
@@ -87,7 +89,7 @@ TEST(StoreQueue, ProbesTellOfWhatBeginsAndEndsAtOnce) {
   const Volume own = volume;
   const Volume of_other = add_volume(other, 1);
   for (const char* name : {"request_begun", "request_done"}) {
-    test::ProbeCounter probe(name);
+    test::ProbeCounter& probe = counter.emplace(name);
     BlockRequest write = request(Command::kWrite, 0, 4096);
     push(write);
     POINTERS_EQUAL(&write, reply());
