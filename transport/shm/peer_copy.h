@@ -19,7 +19,8 @@ class PeerCopy {
  public:
   // Forgets the former peer, and tries to open the memory of the one that is `peer` now. Allocates
   // once, and takes a descriptor while the peer's memory is open. Cost: some system calls.
-  // Errors: SingleCopy::attach's, or no memory; then the target copies.
+  // Errors: SingleCopy::attach's, no memory, or no descriptor of its process; then the target
+  // copies.
   Result<void> open(const ShmPlace& place, SingleCopy& single_copy, uint32_t peer) noexcept;
   void close() noexcept;
 

@@ -94,7 +94,7 @@ class GroupRig {
   // Lets member `index` join, and all who are there notice.
   Member& join(uint32_t index, bool is_threaded = false,
                const SegmentRights& rights = SegmentRights::all()) {
-    members_->begin_join(index, 1000 + index, MemberName("member"), rights);
+    members_->begin_join(index, pid, MemberName("member"), rights);
     members_->set_state(index, MemberState::kAlive);
     return attach(index, is_threaded);
   }
@@ -171,6 +171,7 @@ class GroupRig {
   }
 
   static constexpr uint32_t kHandledAmCount = 200;
+  uint32_t pid = 1000;                // of those that join from now on
   SingleCopy* single_copy = nullptr;  // of those that are attached from now on
 
  private:

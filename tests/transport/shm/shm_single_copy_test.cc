@@ -1,5 +1,6 @@
 // Single copy between members: a peer's private memory is opened with its endpoint, and what stands
 // against that is said once. The mechanism is a stand-in that copies within this process.
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -70,8 +71,12 @@ TEST_GROUP(ShmSingleCopy) {
   Member* b = nullptr;                   // the target
   alignas(8) std::byte target[64] = {};  // no segment of the pool
 
-  void start() {
+  void make_rig() {
     rig = std::make_unique<GroupRig>(shape_of(GroupKind::kLazy, 3), &*pool);
+    rig->pid = static_cast<uint32_t>(getpid());  // it is watched
+  }
+  void start() {
+    make_rig();
     b = &rig->join(1);
     rig->single_copy = &mechanism;
     a = &rig->join(0);
@@ -144,12 +149,28 @@ TEST(ShmSingleCopy, WhatCannotBeOpenedIsSaidOnceAtThePollsEndAndTheTargetCopies)
   MEMCMP_EQUAL(text.data(), target, text.size());
 }
 
+// Nothing would tell that it has ended, and its number become another's.
+TEST(ShmSingleCopy, AProcessThatCannotBeWatchedIsNotCopiedFrom) {
+  start();
+  rig->pid = INT_MAX;  // more than there can be
+  rig->join(2);
+  StderrCapture log;
+  a->to(2);
+  rig->poll();
+  const std::string said = log.finish();
+  STRCMP_CONTAINS("opening the process 2147483647 of member 2, to see when it ends: No such "
+                  "process",
+                  said.c_str());
+  STRCMP_CONTAINS("copied through the pool instead", said.c_str());
+  LONGS_EQUAL(0, mechanism.opened_count);
+}
+
 // The owner of a heap may write it, others read it: so it is with most of the pool.
 TEST(ShmSingleCopy, PutsWhereTheSenderMayOnlyReadThePoolAreDoneAtOnce) {
   const std::span<std::byte> block = pool.memory(4 * kMiB);
   SegmentRights to_read;
   to_read.add(pool->segment(0).number, false);
-  rig = std::make_unique<GroupRig>(shape_of(GroupKind::kLazy, 3), &*pool);
+  make_rig();
   rig->single_copy = &mechanism;
   b = &rig->join(1);
   a = &rig->join(0, false, to_read);
@@ -171,7 +192,7 @@ TEST(ShmSingleCopy, PutsWhereTheSenderMayOnlyReadThePoolAreDoneAtOnce) {
 }
 
 TEST(ShmSingleCopy, WhatAPeerMayWriteItselfTakesNone) {
-  rig = std::make_unique<GroupRig>(shape_of(GroupKind::kLazy, 3), &*pool);
+  make_rig();
   rig->single_copy = &mechanism;
   b = &rig->join(1);
   a = &rig->join(0);
