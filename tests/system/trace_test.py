@@ -12,8 +12,8 @@ import kvd_test
 import raw_nbd
 import relay_rig
 from fuse_file import FSYNC, READ, FuseFile
-from harness import (BACKENDS, BEDPLATE, LAYOUTS, MIB, expect, expect_in, expect_true, need_tools,
-                     read_text, test, wait_for)
+from harness import (BACKENDS, BEDPLATE, KIB, LAYOUTS, MIB, expect, expect_in, expect_true,
+                     need_tools, read_text, test, wait_for)
 from raw_nbd import connect
 
 REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -207,6 +207,43 @@ def a_packet_that_waits_for_another_is_seen(box):
     expect({tuple(one["stations"]) for one in seen}, {("arrived", "ordered", "taken")}, "stations")
     for one in seen[2:]:
         expect_slow(one, "ordered")
+
+
+@test()
+def only_what_is_asked_for_is_told(box):
+    """Requests of one service, and those that took longer than that."""
+    configuration = box.configuration()
+    configuration["kvd"] = {"listen": [f"unix:{box.path('kvd.sock')}"], "cache_bytes": "16 MiB"}
+    appliance = box.appliance(configuration)
+    connect(box, appliance).read(0, 512)
+    other = box.closing.enter_context(socket.socket(socket.AF_UNIX))
+    other.connect(box.path("kvd.sock"))
+    other.sendall(b"get nothing\r\n")
+    expect(other.recv(100), b"END\r\n", "a get")
+    wait_for(lambda: len(traced(box, appliance)) == 2, "both were sent")
+    for service, kind in (("blockd", "read"), ("kvd", "get")):
+        seen = traced(box, appliance, "--service", service)
+        expect([(one["service"], one["kind"]) for one in seen], [(service, kind)], service)
+    # More than a record can say.
+    expect(traced(box, appliance, "--slower-than", "300s"), [], "those slower than five minutes")
+    expect(len(traced(box, appliance, "--slower-than", "0s")), 2, "those that took any time")
+
+
+@test(layout=list(LAYOUTS))
+def a_client_that_goes_leaves_what_was_answered(box, layout):
+    """What waits behind an answer that is not taken is told as far as it came."""
+    appliance = start(box, layout)
+    client = connect(box, appliance, receive_buffer_bytes=16 * KIB)
+    client.request(raw_nbd.READ, 0, 16 * MIB)
+    wait_for(lambda: appliance.blockd("read_ns")["count"] == 1, "the first answer")
+    client.request(raw_nbd.READ, 0, 512)
+    wait_for(lambda: appliance.blockd("requests_read") == 2, "the second request")
+    connect(box, appliance).read(0, 1024)  # goes the same way, behind it
+    client.close()
+    wait_for(lambda: len(traced(box, appliance)) == 3, "all three")
+    usual = [name for name in STATIONS if name != "granted"]
+    expect({one["bytes"]: list(one["stations"]) for one in traced(box, appliance)},
+           {1024: usual, 16 * MIB: usual[:-1], 512: usual[:-2]}, "their stations")
 
 
 @test()

@@ -254,4 +254,10 @@ TEST(StreamSession, WhatASendAnswersIsTraced) {
   CHECK(!session.replies().empty());
   session.reset();
   CHECK_EQUAL(0, records[1].number);
+  // Nor has what was, and was never sent: whether the peer got it nobody knows.
+  text = "d\n";
+  give(&text);
+  session.handed_over(2000);
+  session.reset();
+  CHECK_EQUAL(0, records[1].number);
 }
