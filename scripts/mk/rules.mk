@@ -2,6 +2,14 @@
 
 BUILD_FILES := Makefile $(wildcard scripts/mk/*.mk)
 
+# What a recipe has begun to write before it failed is no result.
+.DELETE_ON_ERROR:
+
+# `products` and the like install and fetch nothing. Looked at before anything is compiled.
+FETCHED := $(MIMALLOC)/include/mimalloc.h
+$(FETCHED):
+	$(error $@ is missing: run `make all` once, which fetches it and what else is missing)
+
 LIBRARY := $(BUILD)/libbedplate.a
 MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
 VERBS_LIBRARY := $(BUILD)/libbedplate-verbs.a
@@ -56,10 +64,10 @@ $(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++-header $* -o $@
 endif
 
-$(BUILD)/%.o: %.cc $(BUILD_FILES) | $(PRELUDES)
+$(BUILD)/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
 	$(compile)
 ifeq ($(MODE),hardened)
-build/release/%.o: %.cc $(BUILD_FILES) | $(PRELUDES)
+build/release/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
 	$(compile)
 endif
 
@@ -89,7 +97,7 @@ endef
 .PHONY: FORCE
 FORCE:
 # Tests of the same name in two sources are no mistake.
-$(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(PRELUDES)
+$(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
 	$(subst -Wshadow,-Wno-shadow,$(compile))
 else
 compiled = $(call objects,$(2))
