@@ -14,7 +14,6 @@
 // Invariants, which is_valid() looks at: 1. A place has at most kLoansMax loans, and says how many.
 // 2. It waits for loans only while some are out, and for room only while somebody has it.
 // 3. Numbers of packets count from where it was begun.
-// Tested by tests/system/tsrelay_test.py.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,142 @@
+// What a process gets of a stream, lent: this messenger stands for the process, and keeps or gives
+// back what it gets.
+#include "apps/tsrelay/local_reader_datapath.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/apps/tsrelay/relay_rig.h"
+#include "transport/self/self_provider.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::relay;
+
+namespace {
+
+constexpr AmId kPacket = 1;
+constexpr AmId kOther = 2;
+constexpr uint32_t kPacketCount = 128;
+
+}  // namespace
+
+TEST_GROUP(LocalReader) {
+  std::vector<Packet> packets{kPacketCount};
+  std::vector<uint32_t> places = std::vector<uint32_t>(32);
+  PacketTable table;
+  PacketRing ring;
+  FakeSocket socket{kPacketCount};
+  ReaderCounters counters;
+  Messenger messenger;
+  SelfProvider provider{0, messenger.dispatcher()};
+  Endpoint* self = nullptr;
+  LocalReader reader;
+  std::vector<Loan> loans;  // that its process has
+  uint32_t pushed = 0;
+
+  void setup() override {
+    table.create(packets, nullptr);
+    ring.create(table, places, 1);
+    messenger.add_provider(provider);
+    const auto keep = [](void* its, const Message& message) noexcept {
+      static_cast<std::vector<Loan>*>(its)->push_back(message.loan);
+    };
+    loans.reserve(kPacketCount);
+    messenger.set_handler(kPacket, {keep, &loans});
+    messenger.set_handler(kOther, {[](void*, const Message&) noexcept {}, nullptr});
+    self = messenger.connect({0}).value();
+    reader.create(ring, &messenger, counters);
+  }
+  void teardown() override {
+    reader.end();
+    give_back();
+    CHECK_EQUAL(0, reader.lent_count());
+    CHECK(reader.is_free());
+    CHECK(reader.is_valid());
+  }
+  void push() {
+    const uint32_t index = table.take();
+    table[index].bytes = socket.memory.data() + pushed % kPacketCount * FakeSocket::kBufferBytes;
+    table[index].byte_count = 100;
+    table[index].socket = &socket;
+    socket.is_kept[pushed++ % kPacketCount] = true;
+    ring.push(index, 0);
+    ring.pump(0);
+    CHECK(reader.is_valid());
+  }
+  void poll() {
+    while (messenger.poll(64) > 0) CHECK(reader.is_valid());
+  }
+  void give_back() {
+    poll();
+    for (const Loan& loan : loans) messenger.release(loan);
+    loans.clear();
+    poll();
+    CHECK(reader.is_valid());
+  }
+  void fill_queue() {
+    while (self->am_send(kOther, {}) == SendStatus::kDone) {
+    }
+    CHECK_FALSE(self->has_room());
+  }
+};
+
+TEST(LocalReader, APacketIsLentUntilItComesBack) {
+  push();  // nobody has asked
+  reader.begin(*self, kPacket);
+  push();
+  push();
+  poll();
+  LONGS_EQUAL(2, loans.size());
+  LONGS_EQUAL(2, reader.lent_count());
+  CHECK_EQUAL(2, counters.packets.read());
+  CHECK_EQUAL(2, counters.lent.read());
+  LONGS_EQUAL(2, table.used_count());
+  give_back();
+  LONGS_EQUAL(0, table.used_count());
+  CHECK_EQUAL(0, counters.lent.read());
+}
+
+TEST(LocalReader, OneThatKeepsAllLosesTheOldest) {
+  reader.begin(*self, kPacket);
+  const uint32_t lent_max = LocalReader::kLoansMax;
+  for (uint32_t i = 0; i < lent_max + places.size(); ++i) {
+    push();
+    poll();
+  }
+  LONGS_EQUAL(lent_max, loans.size());
+  CHECK_EQUAL(0, counters.dropped.read());
+  push();
+  CHECK_EQUAL(1, counters.dropped.read());
+  give_back();
+  ring.pump(0);
+  poll();
+  CHECK_EQUAL(2 * lent_max, counters.packets.read());
+}
+
+// What waits for room in the queue of one that has gone must not be told of it.
+TEST(LocalReader, OneThatGoesWhileItWaitsForRoomWaitsNoMore) {
+  reader.begin(*self, kPacket);
+  fill_queue();
+  push();
+  LONGS_EQUAL(0, reader.lent_count());
+  reader.end();
+  CHECK(reader.is_valid());
+  reader.begin(*self, kPacket);
+  poll();
+  push();
+  poll();
+  LONGS_EQUAL(1, loans.size());
+}
+
+TEST(LocalReader, WhatWaitsForRoomIsLentWhenThereIsSome) {
+  reader.begin(*self, kPacket);
+  fill_queue();
+  push();
+  LONGS_EQUAL(0, reader.lent_count());
+  poll();
+  ring.pump(0);
+  poll();
+  LONGS_EQUAL(1, loans.size());
+}
