@@ -5,7 +5,9 @@
 #include "apps/boot/configuration.h"
 #include "apps/boot/configuration_checks.h"
 #include "apps/boot/configuration_table.h"
+#include "apps/boot/trace_snapshot.h"
 #include "pinned_pool/layout.h"
+#include "platform/trace_ring.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/verbs/verbs_wire.h"
 
@@ -18,6 +20,10 @@ using Type = ConfigurationKey::Type;
 constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 // What one process of [[process]] may be; a join names each of its members.
 constexpr uint64_t kProcessMembersMax = 64;
+// Readers take the rings of any appliance, and what lies beside them.
+constexpr uint64_t kTraceRequestsMax = 65536;
+static_assert(2 * kShardCountMax * kTraceRequestsMax * sizeof(TraceRecord) <=
+              TraceSnapshot::kBytesMax);
 // IFNAMSIZ, without its NUL.
 constexpr uint64_t kInterfaceNameMax = 15;
 // IB_DEVICE_NAME_MAX, without its NUL.
@@ -66,7 +72,7 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
   table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
       .help("How long SIGTERM or SIGINT waits for requests in flight before it closes "
             "connections; then as long again, but a second at least, for operations on files.");
-  table.integer("trace_requests", &settings.trace_requests, 0, 65536)
+  table.integer("trace_requests", &settings.trace_requests, 0, kTraceRequestsMax)
       .help("How many of the last requests each shard keeps for `bedplate trace` "
             "([trace.md](trace.md)), 64 bytes each in `NAME.stats`; 0: none.");
   table.text("user", &settings.user, 1, 32)
