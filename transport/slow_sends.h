@@ -1,8 +1,8 @@
 // Which peers of a shard's sockets do not take what is sent to them: looked at once a second, while
 // anything is sent, and written into the counters with the peer's address.
 //
-// A peer that takes an answer slowly but steadily is none of them, nor is one whose kernel does; the
-// kernel says how far it is of each send that did not end between two looks.
+// A peer that takes an answer slowly but steadily is none of them: the kernel says how far it is
+// with each send that did not end between two looks.
 //
 // It decides nothing: a client that takes none of its answers waits for itself alone, and how long
 // it may, its service says. A shard that sends nothing is not woken.

@@ -91,7 +91,7 @@ struct SocketCounters {
   Counter sent_datagrams;
   Counter dropped_datagrams;  // by the system, which held as many as it may
   Counter truncated_datagrams;
-  // Peers that have taken nothing of what is sent to them for a second or more, as of the last look.
+  // Peers that have taken nothing of what is sent to them for a second, as of the last look.
   Counter slow_clients;
   Counter slow_client_ns;    // the slowest: since when
   SharedText slow_client;    // its address, and that which it is connected to
