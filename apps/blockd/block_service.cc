@@ -114,6 +114,17 @@ int node_of(const VolumeSettings& volume) {
   return node_of_block_device(S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev);
 }
 
+// Says of each volume which number its shard has among all that have volumes, and returns these.
+std::vector<uint32_t> number_shards(const std::vector<uint32_t>& shards,
+                                    std::vector<BlockVolumeOptions>& volumes) {
+  std::vector<uint32_t> distinct = distinct_shards(shards);
+  for (size_t i = 0; i < volumes.size(); ++i) {
+    const auto number = std::lower_bound(distinct.begin(), distinct.end(), shards[i]);
+    volumes[i].shard = static_cast<uint32_t>(number - distinct.begin());
+  }
+  return distinct;
+}
+
 // Its name among the files of the service.
 std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
 
@@ -156,8 +167,8 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
   table.integer("nvme_namespace", &settings.nvme.space, 1, 0xffff'fffe)
       .help("The drive's namespace.");
   table.integer("nvme_queue_depth", &settings.nvme.queue_depth, 3, NvmeQueue::kEntryCountMax - 1)
-      .help("How many commands the drive is given at once; all its volumes say the same, here and "
-            "below.");
+      .help("How many commands the drive is given at once, by each shard that has volumes on it; "
+            "all its volumes say the same, here and below.");
   table.integer("nvme_timeout_ms", &settings.nvme.timeout_ms, 100, 600'000)
       .help("After how long a command is aborted; after twice as long the drive is reset.");
   table.choice("nvme_write_cache", &settings.nvme.has_write_cache, kCacheChoices)
@@ -182,7 +193,7 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .help("The NUMA node that the volume, or its buffers, lie on.");
   table.shard("shard", &settings.shard)
       .otherwise("one of `volumes_shards`")
-      .help("The shard that it lives on. All volumes of an NVMe drive live on one.");
+      .help("The shard that it lives on.");
   table.check([&settings](ReadTable& read) { check_volume(read, settings); });
 }
 
@@ -266,7 +277,7 @@ std::vector<uint32_t> BlockService::volume_shards(ServicePlan& plan) const {
   for (const uint32_t shard : shards) choices.push_back({shard, plan.placement(shard).node});
   std::vector<VolumeWish> volumes;
   for (const VolumeSettings& volume : settings_.volumes) {
-    volumes.push_back({volume.shard, node_of(volume), volume.nvme.address});
+    volumes.push_back({volume.shard, node_of(volume)});
   }
   return choose_volume_shards(volumes, choices);
 }
@@ -275,7 +286,6 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
   BlockServerOptions options;
   options.placement = plan.placement(settings_.connections_shard);
   const std::vector<uint32_t> shards = volume_shards(plan);
-  const std::vector<uint32_t> distinct = distinct_shards(shards);
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
     const VolumeSettings& volume = settings_.volumes[i];
     Placement placement = plan.placement(shards[i]);
@@ -284,9 +294,8 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
     placement.is_own_wish = volume.pages.has_value();
     options.volumes.push_back({volume.name, volume.bytes, volume.read_only, placement});
     if (!volume.is_memory()) options.volumes.back().queue = volume.queue;
-    const auto number = std::lower_bound(distinct.begin(), distinct.end(), shards[i]);
-    options.volumes.back().shard = static_cast<uint32_t>(number - distinct.begin());
   }
+  number_shards(shards, options.volumes);
   options.max_connections = settings_.max_connections;
   options.requests_per_connection = settings_.requests_per_connection;
   options.handshake_timeout_ns = settings_.handshake_timeout_ms * kNsPerMs;
@@ -316,14 +325,20 @@ FilePlan BlockService::file_plan(size_t volume_index) {
   return file;
 }
 
+// The shard of each volume, by its index in the configuration.
+void BlockService::place_volumes(const Configuration& configuration,
+                                 const std::vector<uint32_t>& shards) {
+  volume_shards_ = number_shards(shards, options_.volumes);
+  shard_names_.clear();
+  for (const uint32_t each : volume_shards_) {
+    shard_names_.push_back(configuration.shards[each].name);
+  }
+}
+
 Result<void> BlockService::plan(ServicePlan& plan) {
   options_ = options(plan);
   const std::vector<uint32_t> shards = volume_shards(plan);
-  volume_shards_ = distinct_shards(shards);
-  shard_names_.clear();
-  for (const uint32_t each : volume_shards_) {
-    shard_names_.push_back(plan.configuration().shards[each].name);
-  }
+  place_volumes(plan.configuration(), shards);
   for (const SegmentRequest& request : plan_block_server(options_)) {
     plan.segment(request.owner, request.carves, request.placement);
   }
@@ -483,6 +498,13 @@ Result<void> BlockService::create(ServiceContext& context) {
   auto connection_counters = context.counters<ConnectionCounters>("connections");
   BP_TRY(connection_counters);
   BP_TRY(drives_.create(context));
+  std::vector<uint32_t> shards;
+  for (size_t i = 0; i < settings_.volumes.size(); ++i) {
+    const VolumeSettings& volume = settings_.volumes[i];
+    shards.push_back(volume.is_nvme() ? drives_.shard_of(volume.name)
+                                      : volume_shards_[options_.volumes[i].shard]);
+  }
+  place_volumes(context.configuration(), shards);
   BlockServerWiring wiring = {.connections_loop = &context.loop(connections),
                               .sockets = &context.sockets(connections),
                               .connection_counters = connection_counters.value()};

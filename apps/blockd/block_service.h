@@ -94,6 +94,7 @@ class BlockService final : public Service {
 
  private:
   void plan_trace(ServicePlan& plan) const;
+  void place_volumes(const Configuration& configuration, const std::vector<uint32_t>& shards);
 
   BlockdSettings settings_;
   // A volume that is not memory.
@@ -117,7 +118,7 @@ class BlockService final : public Service {
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
   BlockServerOptions options_;            // of the last plan
-  std::vector<uint32_t> volume_shards_;   // likewise: each once, ascending
+  std::vector<uint32_t> volume_shards_;   // likewise: those that have volumes, ascending
   std::vector<std::string> shard_names_;  // theirs
   NvmeDrives drives_;                     // likewise
   RbdBus rbd_bus_;

@@ -25,13 +25,10 @@ uint32_t choose(const VolumeWish& volume, std::span<const VolumeShardChoice> cho
 std::vector<uint32_t> choose_volume_shards(std::span<const VolumeWish> volumes,
                                            std::span<const VolumeShardChoice> choices) {
   BP_ASSERT(!choices.empty());
-  std::map<uint32_t, uint32_t> counts;           // of volumes
-  std::map<std::string, uint32_t> drive_shards;  // of drives that have one
+  std::map<uint32_t, uint32_t> counts;  // of volumes
   for (const VolumeShardChoice& choice : choices) counts[choice.shard] = 0;
   for (const VolumeWish& volume : volumes) {
-    if (!volume.shard.has_value()) continue;
-    ++counts[*volume.shard];
-    if (!volume.drive.empty()) drive_shards.emplace(volume.drive, *volume.shard);
+    if (volume.shard.has_value()) ++counts[*volume.shard];
   }
   std::vector<uint32_t> chosen;
   for (const VolumeWish& volume : volumes) {
@@ -39,10 +36,8 @@ std::vector<uint32_t> choose_volume_shards(std::span<const VolumeWish> volumes,
       chosen.push_back(*volume.shard);
       continue;
     }
-    const auto known = drive_shards.find(volume.drive);
-    chosen.push_back(known != drive_shards.end() ? known->second : choose(volume, choices, counts));
+    chosen.push_back(choose(volume, choices, counts));
     ++counts[chosen.back()];
-    if (!volume.drive.empty()) drive_shards.emplace(volume.drive, chosen.back());
   }
   return chosen;
 }

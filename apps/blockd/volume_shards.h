@@ -1,15 +1,14 @@
 // Which shard each volume of a block service lives on.
 //
-// A volume that names its shard lives there, and so does all that shares its drive. Of the others
-// each goes to a shard on the NUMA node that it is at, where there is one among those that may have
-// volumes, else to any of them; and of these to the one with the fewest, so that volumes spread.
+// A volume that names its shard lives there. Of the others each goes to a shard on the NUMA node
+// that it is at, where there is one among those that may have volumes, else to any of them; and of
+// these to the one with the fewest, so that volumes spread.
 // Threads: any. It allocates: for the plan.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "platform/numa.h"
@@ -20,7 +19,6 @@ namespace bedplate {
 struct VolumeWish {
   std::optional<uint32_t> shard = {};  // that it names
   int node = kAnyNode;                 // of its drive
-  std::string drive = {};              // that has one queue, for all volumes on it; empty: none
 };
 
 // A shard that may have volumes: its index, and the node of its core.

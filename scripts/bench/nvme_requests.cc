@@ -71,17 +71,20 @@ class Ours final : public Side {
   explicit Ours(const char* address) {
     const std::string group = look_up_pci_device(address).take().group;
     NvmeOptions options;
-    const uint64_t bytes = NvmeController::bytes_for(options);
-    std::byte* queues = memory(bytes);
+    const uint64_t bytes = NvmeController::bytes_for();
+    const uint64_t queue_bytes = NvmeQueuePair::bytes_for(options.queue_entries);
+    std::byte* queues = memory(bytes + queue_bytes);
+    const NvmeQueuePlace place = {{queues + bytes, queue_bytes}, &queue_counters_};
     check(container_.open());
     check(container_.open_group(group));
-    check(container_.map(queues, bytes));
+    check(container_.map(queues, bytes + queue_bytes));
     check(container_.map(data_, kDepthMax * kReadBytes));
     auto device = container_.open_device(group, address);
     if (!device.ok()) fail(device.error().doing, device.error().answer);
-    check(device_.open(device.take(), address));
-    controller_.create(device_, {queues, bytes}, options, counters_, monotonic_ns());
+    check(device_.open(device.take(), address, 1));
+    controller_.create(device_, {queues, bytes}, {&place, 1}, options, counters_, monotonic_ns());
     check(wait_until_ready(controller_, address));
+    pair_ = &controller_.queue_pair(0);
     for (uint32_t i = 0; i < kDepthMax; ++i) {
       operations_[i].space = &controller_.space(0);
       operations_[i].memory = data_ + i * kReadBytes;
@@ -96,13 +99,13 @@ class Ours final : public Side {
   void read(uint32_t index, uint64_t offset) override {
     NvmeOperation& operation = operations_[index];
     operation.first_block = offset >> operation.space->block_log2;
-    controller_.io().begin(operation, now_ns_);
+    pair_->io().begin(operation, now_ns_);
   }
-  void submit() override { controller_.poll(0, now_ns_); }
+  void submit() override { pair_->poll(0, now_ns_); }
   uint32_t reap() override {
     ended_ = 0;
     now_ns_ = monotonic_ns();  // a loop's time of this turn
-    controller_.poll(kDepthMax, now_ns_);
+    pair_->poll(kDepthMax, now_ns_);
     return ended_;
   }
 
@@ -110,7 +113,9 @@ class Ours final : public Side {
   VfioContainer container_;
   NvmeDevice device_;
   NvmeCounters counters_;
+  NvmeQueueCounters queue_counters_;
   NvmeController controller_;
+  NvmeQueuePair* pair_ = nullptr;
   NvmeOperation operations_[kDepthMax];
   uint64_t now_ns_ = monotonic_ns();
   uint32_t ended_ = 0;

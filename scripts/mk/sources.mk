@@ -33,8 +33,8 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              stream_session_datapath stream_sockets timer_queue udp/udp_socket \
              udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
              uring/uring_sockets watch \
-             $(addprefix nvme/,nvme_controller nvme_device nvme_drive nvme_io_datapath nvme_problem \
-               nvme_queue_datapath) \
+             $(addprefix nvme/,nvme_controller nvme_device nvme_drive nvme_drive_queue \
+               nvme_io_datapath nvme_problem nvme_queue_datapath nvme_queue_pair_datapath) \
              $(addprefix vfio/,pci_device vfio_container vfio_device vfio_pool vfio_preflight) \
              $(addprefix verbs/,$(VERBS))
 DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \

@@ -5,10 +5,11 @@
 
 Patterns and the last line are those of guest_test.py. In one machine, an image, clients of this
 one use drives of both formats, one that fails some requests, one that answers later than its time
-limit, and one that is unplugged. Another machine looks at what is said before anything is taken,
-and at what is counted.
+limit, and one that is unplugged. In another, drives have volumes on two shards. One more looks at
+what is said before anything is taken, and at what is counted.
 """
 
+import concurrent.futures
 import json
 import os
 import re
@@ -218,8 +219,7 @@ def drives_in_an_image():
                 raise Failure("it did not drain")
 
 
-FAR, NEAR = "0000:81:00.0", "0000:00:05.0"
-TWO_NODES = smallest("a", pool="256 MiB", sockets="io_uring", in_pool='pages = "2 MiB"', more="""
+TWO_SHARDS = """
 [[shard]]
 name = "other"
 cpu = 1
@@ -228,15 +228,26 @@ cpu = 1
 listen = ["tcp:127.0.0.1:10809"]
 image_listen = ["tcp:10.0.2.15:10809"]
 plain_text = "allowed"
-max_connections = 4
+max_connections = 16
 volumes_shards = ["main", "other"]
-""" + VOLUME.format(name="far", at=FAR, more="") + VOLUME.format(name="near", at=NEAR, more="") + """
+{volumes}
 [[network]]
 interface = "eth0"
 driver = "virtio_net"
 address = "10.0.2.15/24"
 gateway = "10.0.2.2"
-""")
+"""
+
+
+def on_two_shards(pool, *volumes):
+    """An appliance with `volumes`: a name, the address of a drive, more keys."""
+    text = "".join(VOLUME.format(name=name, at=at, more=more) for name, at, more in volumes)
+    return smallest("a", pool=pool, sockets="io_uring", in_pool='pages = "2 MiB"',
+                    more=TWO_SHARDS.format(volumes=text))
+
+
+FAR, NEAR = "0000:81:00.0", "0000:00:05.0"
+TWO_NODES = on_two_shards("256 MiB", ("far", FAR, ""), ("near", NEAR, ""))
 
 
 def a_volume_lives_on_the_node_of_its_drive():
@@ -268,6 +279,105 @@ def a_volume_lives_on_the_node_of_its_drive():
             for name in ("far", "near"):
                 copies_and_odd_requests(machine, name, work,
                                         lambda path=os.path.join(work, name): content(path))
+            machine.press_ctrl_alt_delete()
+            machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
+            if any("not drained" in line for line in machine.lines):
+                raise Failure("it did not drain")
+
+
+# Drives with two namespaces each, and what volumes on them want.
+SHARED = {"pair": "0000:00:05.0", "few": "0000:00:06.0", "gone": "0000:01:00.0"}
+SHARDS = ("main", "other")
+PAIRS = on_two_shards("448 MiB", *(
+    (f"{name}{number}", at, f'nvme_namespace = {number}\nshard = "{shard}"\n'
+     + ("nvme_timeout_ms = 500" if name == "pair" else ""))
+    for name, at in SHARED.items() for number, shard in enumerate(SHARDS, 1)))
+
+
+def shared_drives(work):
+    """QEMU's options for all of SHARED: of "few" one queue pair for all, of "pair" as slow as told."""
+    options = f"{IOMMU.format(bits=48)} -device pcie-root-port,id=plug,addr=9,chassis=1".split()
+    options += ["-object", "throttle-group,id=limits"]
+    for name, at in SHARED.items():
+        place = "bus=plug" if name == "gone" else f"addr={at[8:10]}"
+        few = ",max_ioqpairs=1,msix_qsize=2" if name == "few" else ""
+        options += ["-device", f"nvme,id={name},serial={name},{place}{few}"]
+        for number in (1, 2):
+            volume = f"{name}{number}"
+            path = os.path.join(work, volume)
+            with open(path, "wb") as file:
+                file.truncate(SIZE)
+            options += ["-blockdev", json.dumps({
+                "driver": "throttle", "throttle-group": "limits", "node-name": volume,
+                "file": {"driver": "file", "filename": path}} if name == "pair" else {
+                "driver": "raw", "node-name": volume,
+                "file": {"driver": "file", "filename": path}}),
+                        "-device", f"nvme-ns,bus={name},drive={volume},nsid={number}"]
+    return options
+
+
+def copies_at_once(machine, name, work):
+    """The clients of both volumes of a drive, each on its shard, together."""
+    with concurrent.futures.ThreadPoolExecutor(2) as both:
+        for done in [both.submit(copies_and_odd_requests, machine, volume, work,
+                                 lambda path=os.path.join(work, volume): content(path))
+                     for volume in (f"{name}1", f"{name}2")]:
+            done.result()
+
+
+def a_reset_with_requests_of_two_shards(machine):
+    """One drive is late with the commands of both: it is reset, and each request ends once."""
+    with client_of(machine, "pair1") as first, client_of(machine, "pair2") as second, \
+            client_of(machine, "few2") as other:
+        both = (first, second)
+        for client in both:
+            client.verify("before")
+        limit_slow(machine, 1)
+        seen = len(machine.lines)
+        cookies = [{client.request(nbd.READ, 4096 * i, 512) for i in range(20)} for client in both]
+        machine.expect(rf"the NVMe drive {SHARED['pair']} does not answer a command, nor abort it: "
+                       r"it is reset, ", after=seen)
+        other.verify("meanwhile")
+        for client, wanted in zip(both, cookies):
+            replies = [client.reply() for _ in wanted]
+            if {reply.cookie for reply in replies} != wanted:
+                raise Failure("a request was answered twice, or not at all")
+            if not {reply.error for reply in replies} <= {0, nbd.EIO}:
+                raise Failure(f"the errors of requests are {[reply.error for reply in replies]}")
+        limit_slow(machine, 0)
+        machine.expect(rf"the NVMe drive {SHARED['pair']} is ready again$", after=seen)
+        for client in both:
+            client.verify("after")
+            expect_error(client, 0, nbd.FLUSH)
+
+
+def volumes_of_one_drive_on_two_shards():
+    """A queue pair for each shard; a drive that grants fewer; a reset and an unplugging of both."""
+    with tempfile.TemporaryDirectory() as work:
+        config = os.path.join(work, "a.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(PAIRS)
+        with Image(config, options=("--level", "1")) as image, \
+                Machine(image.path, *shared_drives(work), KERNEL=VMLINUX, APPEND="intel_iommu=on",
+                        MEMORY_MIB="1024") as machine:
+            machine.expect_ready()
+            machine.expect(rf"the NVMe drive {SHARED['few']} grants queues for 1 of 2 shards: its "
+                           r"volumes live on main$")
+            if any("grants" in line and SHARED["few"] not in line for line in machine.lines):
+                raise Failure("another drive is said to grant fewer")
+            for name in SHARED:
+                copies_at_once(machine, name, work)
+            a_reset_with_requests_of_two_shards(machine)
+            with client_of(machine, "gone1") as first, client_of(machine, "gone2") as second:
+                first.verify("before")
+                machine.command("device_del", id="gone")
+                machine.expect(rf"the NVMe drive {SHARED['gone']} was taken back by the kernel: its "
+                               r"volumes answer EIO$")
+                for client in (first, second):
+                    expect_error(client, nbd.EIO, nbd.READ, 0, 4096)
+                    expect_error(client, nbd.EIO, nbd.WRITE, 0, payload=bytes(4096))
+                wait_for(lambda: machine.has_event("DEVICE_DELETED"), "end of the device in QEMU")
+                expect_error(second, nbd.EIO, nbd.READ, 0, 4096)
             machine.press_ctrl_alt_delete()
             machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
             if any("not drained" in line for line in machine.lines):
@@ -361,13 +471,15 @@ kill -TERM $bedplate; wait $bedplate; echo == ended $?; cat /tmp/log
         raise Failure(f"{before} mappings are left before the load, {after} after it")
     counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))
     drive = counters["services"]["blockd"]["nvme"][SECOND]
-    seen = {key: drive[key] for key in ("state", "errors", "timeouts", "resets", "bad_completions",
-                                        "commands_outstanding", "media_errors")}
+    queue = counters["services"]["blockd"]["nvme_queues"][f"{SECOND}/1"]
+    seen = {key: drive[key] for key in ("state", "resets", "media_errors")}
+    seen |= {key: queue[key] for key in ("errors", "timeouts", "bad_completions",
+                                         "commands_outstanding")}
     if seen != {"state": "ready", "errors": 0, "timeouts": 0, "resets": 0, "bad_completions": 0,
                 "commands_outstanding": 0, "media_errors": 0}:
         raise Failure(f"the counters say {seen}\n{guest.output}")
-    if drive["commands"] < 16 or not 250 < drive["temperature_kelvin"] < 400:
-        raise Failure(f"the counters say {drive}")
+    if queue["commands"] < 16 or not 250 < drive["temperature_kelvin"] < 400:
+        raise Failure(f"the counters say {drive} and {queue}")
     if counters["pool"]["registrations_after_seal"] != 0:
         raise Failure("something was registered after the seal")
     guest.expect(rf"nvme:{SECOND}")
@@ -376,6 +488,7 @@ kill -TERM $bedplate; wait $bedplate; echo == ended $?; cat /tmp/log
 
 
 TESTS = [drives_in_an_image, a_volume_lives_on_the_node_of_its_drive,
+         volumes_of_one_drive_on_two_shards,
          what_is_wrong_is_said_and_what_is_done_is_counted]
 
 

@@ -25,9 +25,8 @@ uint64_t wide_field(const std::byte* answer, size_t offset) noexcept {
 
 }  // namespace
 
-uint64_t NvmeController::bytes_for(const NvmeOptions& options) noexcept {
-  return kNvmePageBytes + NvmeQueue::bytes_for(kAdminEntries, false) +
-         NvmeQueue::bytes_for(options.queue_entries, true);
+uint64_t NvmeController::bytes_for() noexcept {
+  return kNvmePageBytes + NvmeQueue::bytes_for(kAdminEntries, false);
 }
 
 // ---- Registers ----------------------------------------------------------------------------------
@@ -52,9 +51,11 @@ void NvmeController::write64(size_t offset, uint64_t value) noexcept {
 
 // ---- States -------------------------------------------------------------------------------------
 
-void NvmeController::create(NvmePort& port, std::span<std::byte> memory, const NvmeOptions& options,
+void NvmeController::create(NvmePort& port, std::span<std::byte> memory,
+                            std::span<const NvmeQueuePlace> queues, const NvmeOptions& options,
                             NvmeCounters& counters, uint64_t now_ns) {
-  BP_ASSERT(memory.size() >= bytes_for(options) && !options.namespaces.empty());
+  BP_ASSERT(memory.size() >= bytes_for() && !options.namespaces.empty());
+  BP_ASSERT(!queues.empty() || options.is_only_identified);
   port_ = &port;
   options_ = options;
   counters_ = &counters;
@@ -70,19 +71,38 @@ void NvmeController::create(NvmePort& port, std::span<std::byte> memory, const N
   const uint32_t doorbell_bytes = nvme::doorbell_bytes(cap);
   const uint32_t io_entries = std::min(options.queue_entries, nvme::entry_count_max(cap));
   data_ = memory.data();
-  std::span<std::byte> rest = memory.subspan(kNvmePageBytes);
-  admin_.create(0, kAdminEntries, false, rest, port.registers, doorbell_bytes);
-  rest = rest.subspan(NvmeQueue::bytes_for(kAdminEntries, false));
-  io_.queue().create(1, std::max(io_entries, NvmeQueue::kEntryCountMin), true, rest, port.registers,
-                     doorbell_bytes);
-  if (read32(nvme::kStatus) == nvme::kAllOnes) return fail(NvmeProblem::kGone, now_ns);
-  if (!nvme::has_nvm_commands(cap)) return fail(NvmeProblem::kNotNvm, now_ns);
-  if (nvme::page_bytes_min(cap) > kNvmePageBytes) return fail(NvmeProblem::kPageBytes, now_ns);
-  if (io_entries < NvmeQueue::kEntryCountMin ||
-      nvme::kDoorbells + uint64_t{4} * doorbell_bytes > port.registers_bytes) {
-    return fail(NvmeProblem::kNoQueue, now_ns);
+  admin_.create(0, kAdminEntries, false, memory.subspan(kNvmePageBytes), port.registers,
+                doorbell_bytes);
+  // Each pair has two doorbells, the admin queues first.
+  const uint64_t doorbells = (port.registers_bytes - nvme::kDoorbells) / doorbell_bytes;
+  queue_count_ = static_cast<uint32_t>(std::min<uint64_t>(
+      {queues.size(), port.interrupt_count, std::max<uint64_t>(doorbells / 2, 1) - 1}));
+  pairs_ = std::make_unique<NvmeQueuePair[]>(queue_count_);
+  for (uint32_t i = 0; i < queue_count_; ++i) {
+    pairs_[i].create({.id = static_cast<uint16_t>(i + 1),
+                      .entry_count = std::max(io_entries, NvmeQueue::kEntryCountMin),
+                      .doorbell_bytes = doorbell_bytes,
+                      .timeout_ns = options.timeout_ns},
+                     queues[i].memory, port.registers, *queues[i].counters);
   }
-  begin_reset(now_ns);
+  if (read32(nvme::kStatus) == nvme::kAllOnes) return fail(NvmeProblem::kGone);
+  if (!nvme::has_nvm_commands(cap)) return fail(NvmeProblem::kNotNvm);
+  if (nvme::page_bytes_min(cap) > kNvmePageBytes) return fail(NvmeProblem::kPageBytes);
+  if (io_entries < NvmeQueue::kEntryCountMin || (queue_count_ == 0 && !queues.empty())) {
+    return fail(NvmeProblem::kNoQueue);
+  }
+  begin_reset();
+}
+
+void NvmeController::want(NvmeQueuePair::Phase phase) noexcept {
+  phase_ = phase;
+  for (NvmeQueuePair& pair : pairs()) pair.want(phase);
+}
+
+bool NvmeController::have_followed() const noexcept {
+  const std::span<NvmeQueuePair> all = pairs();
+  return std::all_of(all.begin(), all.end(),
+                     [](const NvmeQueuePair& pair) { return pair.has_followed(); });
 }
 
 void NvmeController::enter(State state) noexcept {
@@ -90,187 +110,196 @@ void NvmeController::enter(State state) noexcept {
   counters_->state.set(static_cast<uint64_t>(state));
 }
 
-void NvmeController::begin_reset(uint64_t now_ns) noexcept {
-  io_.close();
-  write32(nvme::kConfiguration, nvme::kSettings);
-  deadline_ns_ = now_ns + ready_ns_;
+void NvmeController::note_problem(NvmeProblem problem) noexcept {
+  problem_ = problem;
+  counters_->problem.set(static_cast<uint64_t>(problem));
+}
+
+void NvmeController::begin_reset() noexcept {
+  if (phase_ == NvmeQueuePair::Phase::kOpen) want(NvmeQueuePair::Phase::kClosed);
+  is_stopping_ = false;
   enter(State::kDisabling);
 }
 
-// Requires: the controller is disabled.
-void NvmeController::enable(uint64_t now_ns) noexcept {
-  end_outstanding();
+// Requires: no shard submits any more.
+void NvmeController::stop(uint32_t configuration, uint64_t within_ns) noexcept {
+  write32(nvme::kConfiguration, configuration);
+  deadline_ns_ = now_ns_ + within_ns;
+  is_stopping_ = true;
+}
+
+// Once it has stopped, all end what they had; once all have, it starts anew.
+void NvmeController::look_at_stop(uint32_t status, bool is_late) noexcept {
+  if (!have_followed()) return;
+  if (!is_stopping_) return stop(nvme::kSettings, ready_ns_);
+  if ((status & nvme::kReady) == 0) {
+    if (phase_ != NvmeQueuePair::Phase::kEnded) want(NvmeQueuePair::Phase::kEnded);
+    if (have_followed()) enable();
+  } else if (is_late) {
+    fail(NvmeProblem::kNotDisabled);
+  }
+}
+
+// Requires: the controller is disabled, and nothing is outstanding with any shard.
+void NvmeController::enable() noexcept {
+  end_admin();
   admin_.clear();
-  io_.queue().clear();
   port_->allow_dma(true);  // what it was to write, it has forgotten
   write32(nvme::kAdminSizes, (kAdminEntries - 1) | (kAdminEntries - 1) << 16);
   write64(nvme::kAdminSubmission, reinterpret_cast<uintptr_t>(admin_.submissions()));
   write64(nvme::kAdminCompletion, reinterpret_cast<uintptr_t>(admin_.completions()));
   write32(nvme::kConfiguration, nvme::kSettings | nvme::kEnable);
-  deadline_ns_ = now_ns + ready_ns_;
+  deadline_ns_ = now_ns_ + ready_ns_;
   enter(State::kEnabling);
 }
 
-void NvmeController::end_outstanding() noexcept {
+void NvmeController::end_admin() noexcept {
   step_ = Step::kNone;
-  is_aborting_ = false;
   admin_.fail_all();
-  io_.queue().fail_all();
+  aborting_ = nullptr;
 }
 
 // It is kept from memory, so what it had can be given back.
-void NvmeController::fail(NvmeProblem problem, uint64_t now_ns, uint32_t detail) noexcept {
-  problem_ = problem;
+void NvmeController::fail(NvmeProblem problem, uint32_t detail) noexcept {
+  note_problem(problem);
   problem_detail_ = detail;
-  counters_->problem.set(static_cast<uint64_t>(problem));
-  io_.close();
   port_->allow_dma(false);
-  end_outstanding();
-  deadline_ns_ = now_ns + options_.timeout_ns;
+  want(NvmeQueuePair::Phase::kEnded);
+  end_admin();
+  deadline_ns_ = now_ns_ + options_.timeout_ns;
   enter(State::kFailed);
 }
 
 void NvmeController::give_up(NvmeProblem problem) noexcept {
-  fail(problem, now_ns_);
+  fail(problem);
+  enter(State::kClosed);
+}
+
+void NvmeController::close() noexcept {
+  port_->allow_dma(false);
+  want(NvmeQueuePair::Phase::kEnded);
+  end_admin();
   enter(State::kClosed);
 }
 
 void NvmeController::shut_down(uint64_t now_ns) noexcept {
+  now_ns_ = now_ns;
   if (state_ == State::kShuttingDown || state_ == State::kClosed) return;
-  io_.close();
-  if (state_ != State::kReady || read32(nvme::kStatus) == nvme::kAllOnes) {
-    port_->allow_dma(false);
-    end_outstanding();
-    return enter(State::kClosed);
-  }
-  write32(nvme::kConfiguration, nvme::kSettings | nvme::kEnable | nvme::kShutdown);
-  deadline_ns_ = now_ns + options_.timeout_ns;
+  if (state_ != State::kReady || read32(nvme::kStatus) == nvme::kAllOnes) return close();
+  want(NvmeQueuePair::Phase::kClosed);
+  is_stopping_ = false;
   enter(State::kShuttingDown);
 }
 
 uint64_t NvmeController::look(uint64_t now_ns) noexcept {
   now_ns_ = now_ns;
-  if (state_ == State::kClosed) return kNever;
+  if (state_ == State::kClosed) return have_followed() ? kNever : now_ns + kStepNs;
   if (state_ == State::kFailed) {
     if (now_ns < deadline_ns_) return deadline_ns_;
     if (read32(nvme::kStatus) == nvme::kAllOnes) {
       return deadline_ns_ = now_ns + options_.timeout_ns;
     }
     counters_->resets.add(1);
-    begin_reset(now_ns);
+    begin_reset();
   }
   const uint32_t status = read32(nvme::kStatus);
   const bool is_late = now_ns >= deadline_ns_;
   if (status == nvme::kAllOnes) {
-    fail(NvmeProblem::kGone, now_ns);
+    fail(NvmeProblem::kGone);
     return deadline_ns_;
   }
   switch (state_) {
-    case State::kDisabling:
-      if ((status & nvme::kReady) == 0) {
-        enable(now_ns);
-      } else if (is_late) {
-        fail(NvmeProblem::kNotDisabled, now_ns);
-      }
-      break;
+    case State::kDisabling: look_at_stop(status, is_late); break;
     case State::kEnabling:
       if ((status & nvme::kFatal) != 0) {
-        fail(NvmeProblem::kFatal, now_ns);
+        fail(NvmeProblem::kFatal);
       } else if ((status & nvme::kReady) != 0) {
         enter(State::kSettingUp);
         begin_step(Step::kController);
       } else if (is_late) {
-        fail(NvmeProblem::kNotReady, now_ns);
+        fail(NvmeProblem::kNotReady);
       }
       break;
     case State::kSettingUp:
-      poll(kAdminEntries, now_ns);
+      poll_admin();
       if (state_ == State::kSettingUp &&
           admin_.find_overdue(now_ns - std::min(now_ns, options_.timeout_ns)) != NvmeQueue::kNone) {
-        fail(NvmeProblem::kSilent, now_ns);
+        fail(NvmeProblem::kSilent);
       }
       break;
-    case State::kReady: return watch(now_ns);
+    case State::kReady: return watch(status);
     case State::kShuttingDown:
-      if ((status & nvme::kShutdownMask) != nvme::kShutdownDone && !is_late) break;
-      port_->allow_dma(false);
-      end_outstanding();
-      enter(State::kClosed);
-      return kNever;
+      if (!have_followed()) break;
+      if (!is_stopping_) {
+        stop(nvme::kSettings | nvme::kEnable | nvme::kShutdown, options_.timeout_ns);
+      } else if ((status & nvme::kShutdownMask) == nvme::kShutdownDone || is_late) {
+        close();
+      }
+      break;
     default: break;
   }
   return now_ns + kStepNs;
 }
 
-uint32_t NvmeController::poll(uint32_t budget, uint64_t now_ns) noexcept {
-  now_ns_ = now_ns;
-  uint32_t count = io_.poll(budget, now_ns);
-  if (admin_.outstanding() > 0) {
-    count += admin_.poll(kAdminEntries);
-    admin_.ring();
-  }
-  if (count > 0) publish();
-  return count;
-}
-
-void NvmeController::publish() noexcept {
-  counters_->commands.set(io_.command_count());
-  counters_->commands_outstanding.set(io_.queue().outstanding());
-  counters_->errors.set(io_.error_count());
-  counters_->bad_completions.set(io_.queue().bad_completions() + admin_.bad_completions());
+void NvmeController::poll_admin() noexcept {
+  admin_.poll(kAdminEntries);
+  admin_.ring();
+  counters_->bad_completions.set(admin_.bad_completions());
 }
 
 // ---- While it is ready --------------------------------------------------------------------------
 
-uint64_t NvmeController::watch(uint64_t now_ns) noexcept {
-  if ((read32(nvme::kStatus) & (nvme::kFatal | nvme::kReady)) != nvme::kReady) {
-    problem_ = NvmeProblem::kFatal;
-    counters_->problem.set(static_cast<uint64_t>(problem_));
+uint64_t NvmeController::watch(uint32_t status) noexcept {
+  poll_admin();
+  if (state_ != State::kReady) return now_ns_ + kStepNs;
+  const bool is_good = (status & (nvme::kFatal | nvme::kReady)) == nvme::kReady;
+  const NvmeProblem problem = is_good ? what_is_late() : NvmeProblem::kFatal;
+  if (problem != NvmeProblem::kNone) {
+    note_problem(problem);
     counters_->resets.add(1);
-    begin_reset(now_ns);
-    return now_ns + kStepNs;
+    begin_reset();
+    return now_ns_ + kStepNs;
   }
-  look_at_late(now_ns);
-  if (state_ != State::kReady) return now_ns + kStepNs;
-  if (now_ns >= health_ns_ && step_ == Step::kNone && !options_.is_only_identified) {
-    health_ns_ = now_ns + kHealthIntervalNs;
+  abort_late();
+  if (now_ns_ >= health_ns_ && step_ == Step::kNone && !options_.is_only_identified) {
+    health_ns_ = now_ns_ + kHealthIntervalNs;
     begin_step(Step::kHealth);
   }
-  publish();
+  // Admin commands are looked for, and ring nobody.
+  if (admin_.outstanding() > 0) return now_ns_ + kStepNs;
   const uint64_t interval_ns = std::min(options_.timeout_ns / 4, kWatchIntervalNsMax);
-  return now_ns + std::max(interval_ns, kStepNs);
+  return now_ns_ + std::max(interval_ns, kStepNs);
 }
 
-void NvmeController::look_at_late(uint64_t now_ns) noexcept {
-  if (now_ns < options_.timeout_ns) return;
-  const uint64_t before_ns = now_ns - options_.timeout_ns;
-  NvmeProblem problem = NvmeProblem::kNone;
-  if (admin_.find_overdue(before_ns) != NvmeQueue::kNone) problem = NvmeProblem::kSilent;
-  const uint32_t late = io_.queue().find_overdue(before_ns);
-  if (late != NvmeQueue::kNone && io_.queue().is_marked(late)) problem = NvmeProblem::kLate;
-  if (problem != NvmeProblem::kNone) {
-    problem_ = problem;
-    counters_->problem.set(static_cast<uint64_t>(problem));
-    counters_->resets.add(1);
-    return begin_reset(now_ns);
+NvmeProblem NvmeController::what_is_late() const noexcept {
+  const uint64_t before_ns = now_ns_ - std::min(now_ns_, options_.timeout_ns);
+  if (admin_.find_overdue(before_ns) != NvmeQueue::kNone) return NvmeProblem::kSilent;
+  const std::span<NvmeQueuePair> all = pairs();
+  const bool is_stuck = std::any_of(all.begin(), all.end(),
+                                    [](const NvmeQueuePair& pair) { return pair.is_stuck(); });
+  return is_stuck ? NvmeProblem::kLate : NvmeProblem::kNone;
+}
+
+// One at a time, of all shards: every controller takes that.
+void NvmeController::abort_late() noexcept {
+  if (aborting_ != nullptr) return;
+  for (NvmeQueuePair& pair : pairs()) {
+    const uint32_t late_id = pair.late_id();
+    if (late_id == NvmeQueuePair::kNone) continue;
+    nvme::Command* command = begin_admin(abort_call_);
+    BP_ASSERT(command != nullptr);  // a step and an abort are all there is
+    aborting_ = &pair;
+    command->opcode = nvme::kAbort;
+    command->word10 = pair.queue().id() | late_id << 16;
+    return admin_.ring();
   }
-  // One at a time: every controller takes that. Others that are late get their second chance
-  // later, and so are not forgotten.
-  if (late == NvmeQueue::kNone || is_aborting_) return;
-  counters_->timeouts.add(1);
-  io_.queue().mark(late, now_ns);
-  nvme::Command* command = begin_admin(abort_call_);
-  if (command == nullptr) return;
-  is_aborting_ = true;
-  command->opcode = nvme::kAbort;
-  command->word10 = io_.queue().id() | late << 16;
-  admin_.ring();
 }
 
 // Result, bit 0: it was not aborted.
 void NvmeController::abort_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept {
   NvmeController& self = *static_cast<AdminCall&>(call).controller;
-  self.is_aborting_ = false;
+  self.aborting_->forget_late();
+  self.aborting_ = nullptr;
   if (status == nvme::kSuccess && (result & 1) == 0) self.counters_->aborts.add(1);
 }
 
@@ -285,8 +314,6 @@ void NvmeController::begin_step(Step step) noexcept {
   BP_ASSERT(command != nullptr);  // a step and an abort are all there is
   step_ = step;
   const auto data = reinterpret_cast<uintptr_t>(data_);
-  const NvmeQueue& queue = io_.queue();
-  const uint32_t queue_words = queue.id() | (queue.entry_count() - 1) << 16;
   switch (step) {
     case Step::kController:
       command->opcode = nvme::kIdentify;
@@ -305,21 +332,18 @@ void NvmeController::begin_step(Step step) noexcept {
       command->word10 = nvme::kFeatureWriteCache;
       command->word11 = *options_.has_write_cache ? 1 : 0;
       break;
-    case Step::kQueueCount:  // one of each, less one
+    case Step::kQueueCount:  // so many of each, less one
       command->opcode = nvme::kSetFeatures;
       command->word10 = nvme::kFeatureQueueCount;
+      command->word11 = (queue_count_ - 1) | (queue_count_ - 1) << 16;
       break;
     case Step::kCompletionQueue:
-      command->opcode = nvme::kCreateCompletion;
-      command->prp1 = reinterpret_cast<uintptr_t>(queue.completions());
-      command->word10 = queue_words;
-      command->word11 = nvme::kContiguous | nvme::kInterrupts;  // by the first vector
+      describe_queue(*command, nvme::kCreateCompletion);
+      command->word11 = nvme::kContiguous | nvme::kInterrupts | queue_index_ << 16;
       break;
     case Step::kSubmissionQueue:
-      command->opcode = nvme::kCreateSubmission;
-      command->prp1 = reinterpret_cast<uintptr_t>(queue.submissions());
-      command->word10 = queue_words;
-      command->word11 = nvme::kContiguous | uint32_t{queue.id()} << 16;
+      describe_queue(*command, nvme::kCreateSubmission);
+      command->word11 = nvme::kContiguous | command->word10 << 16;  // for the one of its number
       break;
     case Step::kHealth:
       command->opcode = nvme::kGetLogPage;
@@ -332,11 +356,20 @@ void NvmeController::begin_step(Step step) noexcept {
   admin_.ring();
 }
 
+void NvmeController::describe_queue(nvme::Command& command,
+                                    nvme::AdminOpcode opcode) const noexcept {
+  const NvmeQueue& queue = pairs_[queue_index_].queue();
+  command.opcode = opcode;
+  command.prp1 = reinterpret_cast<uintptr_t>(
+      opcode == nvme::kCreateCompletion ? queue.completions() : queue.submissions());
+  command.word10 = queue.id() | (queue.entry_count() - 1) << 16;
+}
+
 void NvmeController::step_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept {
   static_cast<AdminCall&>(call).controller->step_ended(status, result);
 }
 
-void NvmeController::step_ended(uint16_t status, uint32_t) noexcept {
+void NvmeController::step_ended(uint16_t status, uint32_t result) noexcept {
   // It is being reset, or kept from memory.
   if (status == nvme::kNoAnswer || (state_ != State::kSettingUp && state_ != State::kReady)) return;
   const Step step = step_;
@@ -354,13 +387,13 @@ void NvmeController::step_ended(uint16_t status, uint32_t) noexcept {
   }
   const bool is_unknown = step == Step::kNamespace && code == nvme::kInvalidNamespace;
   if (code != nvme::kSuccess && !is_unknown) {
-    return fail(NvmeProblem::kRefused, now_ns_, code);
+    return fail(NvmeProblem::kRefused, code);
   }
   switch (step) {
     case Step::kController:
       know_controller();
       if (options_.has_write_cache.value_or(false) && !has_cache_) {
-        return fail(NvmeProblem::kNoWriteCache, now_ns_);
+        return fail(NvmeProblem::kNoWriteCache);
       }
       space_index_ = 0;
       return begin_step(Step::kNamespace);
@@ -368,14 +401,20 @@ void NvmeController::step_ended(uint16_t status, uint32_t) noexcept {
       const NvmeProblem problem =
           is_unknown ? NvmeProblem::kMissingNamespace : know_namespace(true);
       if (problem != NvmeProblem::kNone) {
-        return fail(problem, now_ns_, spaces_[space_index_].id);
+        return fail(problem, spaces_[space_index_].id);
       }
       if (++space_index_ < options_.namespaces.size()) return begin_step(Step::kNamespace);
       return after_namespace();
     }
     case Step::kWriteCache: return begin_step(Step::kQueueCount);
-    case Step::kQueueCount: return begin_step(Step::kCompletionQueue);
+    case Step::kQueueCount:
+      if (!know_queue_count(result)) return fail(NvmeProblem::kFewerQueues);
+      queue_index_ = 0;
+      return begin_step(Step::kCompletionQueue);
     case Step::kCompletionQueue: return begin_step(Step::kSubmissionQueue);
+    case Step::kSubmissionQueue:
+      if (++queue_index_ < queue_count_) return begin_step(Step::kCompletionQueue);
+      return become_ready();
     default: return become_ready();
   }
 }
@@ -386,10 +425,20 @@ void NvmeController::after_namespace() noexcept {
   begin_step(is_set ? Step::kWriteCache : Step::kQueueCount);
 }
 
+// Low half: submission queues that there may be, less one; high half: completion queues. Returns
+// whether they are enough for those that are in use.
+bool NvmeController::know_queue_count(uint32_t result) noexcept {
+  const uint32_t granted = std::min(result & 0xffff, result >> 16) + 1;
+  if (was_ready_) return granted >= queue_count_;
+  queue_count_ = std::min(queue_count_, granted);
+  counters_->queue_pairs.set(queue_count_);
+  return true;
+}
+
 void NvmeController::become_ready() noexcept {
   was_ready_ = true;
   health_ns_ = now_ns_;
-  if (!options_.is_only_identified) io_.open();
+  if (!options_.is_only_identified) want(NvmeQueuePair::Phase::kOpen);
   enter(State::kReady);
 }
 
@@ -421,7 +470,8 @@ NvmeProblem NvmeController::know_namespace(bool is_first) noexcept {
   }
   space.block_count.store(block_count, std::memory_order_relaxed);
   if (!is_first) return NvmeProblem::kNone;
-  space.block_log2 = block_log2;
+  // Later it is the same, and shards look at it while the controller starts anew.
+  if (!was_ready_) space.block_log2 = block_log2;
   const uint64_t blocks = std::min(transfer_bytes_max_ >> block_log2, nvme::kBlocksPerCommandMax);
   space.transfer_blocks_max = static_cast<uint32_t>(blocks);
   // The limit of transfers is none of these by the letter; some controllers keep it all the same.

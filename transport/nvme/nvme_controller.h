@@ -1,5 +1,9 @@
 // An NVMe controller: from its registers to open queues, and back there when it has failed.
 //
+// This is the control of a drive: its registers and its admin queue, on one thread. Operations go
+// by the pairs of I/O queues, each on a shard of its own (nvme_queue_pair_datapath.h, which says
+// how the two work together).
+//
 // A machine of states that never waits: look() goes one step where there is one to go, and says
 // when it wants to be called again. So boot, which may wait, and a shard, which may not, drive it
 // alike, and a reset is a start. What is outstanding ends only when the controller is disabled, or
@@ -10,7 +14,7 @@
 // back, and then it is tried again after a while.
 //
 // Nothing of VFIO is known here: a controller that a test plays is a page of memory.
-// Threads: one at a time; after the start the shard's.
+// Threads: one at a time; after the start the shard's that has the control.
 #pragma once
 
 #include <cstddef>
@@ -23,23 +27,19 @@
 #include "platform/cache_line.h"
 #include "platform/counter.h"
 #include "platform/units.h"
-#include "transport/nvme/nvme_io_datapath.h"
 #include "transport/nvme/nvme_problem.h"
+#include "transport/nvme/nvme_queue_pair_datapath.h"
 
 namespace bedplate {
 
-// Written by the shard.
+// Written by the control's shard.
 struct alignas(kCacheLineBytes) NvmeCounters {
-  Counter state;    // NvmeController::State
-  Counter problem;  // NvmeProblem: the last one
-  Counter commands;
-  Counter commands_outstanding;
-  Counter errors;  // commands that the controller has failed, or that no answer came for
-  Counter timeouts;
-  Counter aborts;  // that the controller has carried out
+  Counter state;        // NvmeController::State
+  Counter problem;      // NvmeProblem: the last one
+  Counter queue_pairs;  // that it has granted
+  Counter aborts;       // that the controller has carried out
   Counter resets;
-  Counter bad_completions;
-  Counter interrupts;
+  Counter bad_completions;  // of admin commands
   // Of its health log; 0 before it was read first.
   Counter warnings;
   Counter temperature_kelvin;
@@ -62,14 +62,22 @@ class NvmePort {
 
   volatile std::byte* registers = nullptr;
   uint64_t registers_bytes = 0;
+  uint32_t interrupt_count = 1;  // queue pair N has interrupt N
 };
 
 struct NvmeOptions {
-  uint32_t queue_entries = 128;  // of the I/O queue, if the controller takes so many
+  uint32_t queue_entries = 128;  // of each I/O queue, if the controller takes so many
   uint64_t timeout_ns = 10 * kNsPerSecond;
   std::optional<bool> has_write_cache = {};  // nothing: as the drive has it
   std::vector<uint32_t> namespaces = {1};
   bool is_only_identified = false;  // it is ready once it is known; it has no I/O queue
+};
+
+// What a queue pair takes: NvmeQueuePair::bytes_for(NvmeOptions::queue_entries), zeroed, aligned to
+// a page.
+struct NvmeQueuePlace {
+  std::span<std::byte> memory;
+  NvmeQueueCounters* counters = nullptr;
 };
 
 class NvmeController {
@@ -89,31 +97,32 @@ class NvmeController {
   static constexpr uint64_t kNever = ~uint64_t{0};
   static constexpr uint64_t kHealthIntervalNs = 60 * kNsPerSecond;
 
-  // What it takes of the pool.
-  static uint64_t bytes_for(const NvmeOptions& options) noexcept;
+  // What it takes of the pool beside its queue pairs.
+  static uint64_t bytes_for() noexcept;
 
-  // Begins to start it. Requires: `memory` has bytes_for(), zeroed, aligned to a page; `port`
-  // reaches beyond the doorbells' beginning. All outlive this. Before the seal.
-  void create(NvmePort& port, std::span<std::byte> memory, const NvmeOptions& options,
-              NvmeCounters& counters, uint64_t now_ns);
+  // Begins to start it, with a queue pair for each of `queues`, or for as many as the controller
+  // grants. Requires: `memory` has bytes_for(), zeroed, aligned to a page; there are queues, unless
+  // it is identified only; `port` reaches beyond the doorbells' beginning. All outlive this. Before
+  // the seal.
+  void create(NvmePort& port, std::span<std::byte> memory, std::span<const NvmeQueuePlace> queues,
+              const NvmeOptions& options, NvmeCounters& counters, uint64_t now_ns);
 
   // Goes on. Returns when it is to be called again at the latest.
   uint64_t look(uint64_t now_ns) noexcept;
-  // Ends what has completed; returns how much there was.
-  uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
 
   // Ends what is outstanding, tells the drive to put its things in order, and is closed then.
   void shut_down(uint64_t now_ns) noexcept;
   // It is closed at once, and its registers are not looked at any more.
   void give_up(NvmeProblem problem) noexcept;
 
-  NvmeIo& io() noexcept { return io_; }
+  // Right once it was ready; from then on it does not change.
+  uint32_t queue_count() const noexcept { return queue_count_; }
+  NvmeQueuePair& queue_pair(size_t index) noexcept { return pairs_[index]; }
   State state() const noexcept { return state_; }
   NvmeProblem problem() const noexcept { return problem_; }
   uint32_t problem_detail() const noexcept { return problem_detail_; }
-  bool has_outstanding() const noexcept {
-    return admin_.outstanding() + io_.queue().outstanding() > 0;
-  }
+  // Closed, and no shard uses a register any more.
+  bool is_let_go_of() const noexcept { return state_ == State::kClosed && have_followed(); }
   // In the order of the options. Its numbers are right once it was ready.
   const NvmeNamespace& space(size_t index) const noexcept { return spaces_[index]; }
 
@@ -139,26 +148,37 @@ class NvmeController {
   void write32(size_t offset, uint32_t value) noexcept;
   void write64(size_t offset, uint64_t value) noexcept;
 
+  std::span<NvmeQueuePair> pairs() const noexcept { return {pairs_.get(), queue_count_}; }
+  void want(NvmeQueuePair::Phase phase) noexcept;
+  bool have_followed() const noexcept;
+
   void enter(State state) noexcept;
-  void begin_reset(uint64_t now_ns) noexcept;
-  void enable(uint64_t now_ns) noexcept;
-  void fail(NvmeProblem problem, uint64_t now_ns, uint32_t detail = 0) noexcept;
-  void end_outstanding() noexcept;
+  void note_problem(NvmeProblem problem) noexcept;
+  void begin_reset() noexcept;
+  void stop(uint32_t configuration, uint64_t within_ns) noexcept;
+  void look_at_stop(uint32_t status, bool is_late) noexcept;
+  void enable() noexcept;
+  void fail(NvmeProblem problem, uint32_t detail = 0) noexcept;
+  void end_admin() noexcept;
+  void close() noexcept;
+  void poll_admin() noexcept;
 
   nvme::Command* begin_admin(AdminCall& call) noexcept;
   void begin_step(Step step) noexcept;
+  void describe_queue(nvme::Command& command, nvme::AdminOpcode opcode) const noexcept;
   static void step_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
   void step_ended(uint16_t status, uint32_t result) noexcept;
   void after_namespace() noexcept;
+  bool know_queue_count(uint32_t result) noexcept;
   void become_ready() noexcept;
   void know_controller() noexcept;
   NvmeProblem know_namespace(bool is_first) noexcept;
   void know_health() noexcept;
 
-  uint64_t watch(uint64_t now_ns) noexcept;
-  void look_at_late(uint64_t now_ns) noexcept;
+  uint64_t watch(uint32_t status) noexcept;
+  NvmeProblem what_is_late() const noexcept;
+  void abort_late() noexcept;
   static void abort_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
-  void publish() noexcept;
 
   NvmePort* port_ = nullptr;
   NvmeOptions options_;
@@ -167,16 +187,20 @@ class NvmeController {
   Step step_ = Step::kNone;
   NvmeProblem problem_ = NvmeProblem::kNone;
   uint32_t problem_detail_ = 0;
-  uint64_t now_ns_ = 0;       // of the last look or poll
+  uint64_t now_ns_ = 0;       // of the last look
   uint64_t ready_ns_ = 0;     // how long a change of state may take
   uint64_t deadline_ns_ = 0;  // of this state
   uint64_t health_ns_ = 0;    // when the next look at its health is due
+  bool is_stopping_ = false;  // it was told to stop, or to shut down
   NvmeQueue admin_;
-  NvmeIo io_;
-  std::byte* data_ = nullptr;  // a page, of the step's command
+  std::unique_ptr<NvmeQueuePair[]> pairs_;
+  uint32_t queue_count_ = 0;
+  uint32_t queue_index_ = 0;                                   // of the step
+  NvmeQueuePair::Phase phase_ = NvmeQueuePair::Phase::kEnded;  // that is wanted of them
+  std::byte* data_ = nullptr;                                  // a page, of the step's command
   AdminCall step_call_;
   AdminCall abort_call_;
-  bool is_aborting_ = false;
+  NvmeQueuePair* aborting_ = nullptr;  // whose command is being aborted
   uint64_t transfer_bytes_max_ = 0;
   uint16_t optionals_ = 0;
   bool has_cache_ = false;

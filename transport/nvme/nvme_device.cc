@@ -1,6 +1,7 @@
 // Tested by tests/guest/nvme_test.py.
 #include "transport/nvme/nvme_device.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -12,6 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -20,6 +23,7 @@ constexpr uint64_t kRegistersBytesMin = 2 * 4096;  // with the first doorbells
 constexpr int kCapabilityCountMax = 48;
 // Of an entry of the MSI-X table.
 constexpr uint64_t kVectorControl = 12;
+constexpr uint32_t kEntryWords = 4;
 constexpr uint32_t kMasked = 1;
 
 // False: the system's refusal, as errno says.
@@ -32,7 +36,8 @@ bool region_of(int device, uint32_t index, vfio_region_info* info) noexcept {
 
 }  // namespace
 
-Result<void> NvmeDevice::open(Fd device, const std::string& address) {
+Result<void> NvmeDevice::open(Fd device, const std::string& address,
+                              uint32_t interrupt_count_wanted) {
   device_ = std::move(device);
   vfio_region_info config;
   uint32_t class_word = 0;
@@ -46,28 +51,26 @@ Result<void> NvmeDevice::open(Fd device, const std::string& address) {
     close();
     return error.set_cure("name one (lspci -D says which: Non-Volatile memory controller)");
   }
-  interrupt_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   request_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  is_good = is_good && interrupt_.is_open() && request_.is_open() &&
-            map_bar(VFIO_PCI_BAR0_REGION_INDEX, &registers_mapping_);
+  is_good =
+      is_good && request_.is_open() && map_bar(VFIO_PCI_BAR0_REGION_INDEX, &registers_mapping_);
   if (is_good && registers_mapping_.bytes < kRegistersBytesMin) {
     errno = ENXIO;
     is_good = false;
   }
-  is_good =
-      is_good && set_event(VFIO_PCI_MSIX_IRQ_INDEX, interrupt_.number()) && find_interrupt_table();
+  is_good = is_good && make_interrupts(interrupt_count_wanted) && find_interrupt_table();
   if (!is_good) {
     const Error error = error_from_errno("mapping the registers of the NVMe drive %s, and its "
-                                         "interrupt",
+                                         "interrupts",
                                          address.c_str());
     close();
     return Error(error).set_cure("the kernel's own messages may say more");
   }
   // Kernels before 4.0 never ask.
-  (void)set_event(VFIO_PCI_REQ_IRQ_INDEX, request_.number());
+  (void)set_events(VFIO_PCI_REQ_IRQ_INDEX, {request_.number()});
   registers = static_cast<volatile std::byte*>(registers_mapping_.address);
   registers_bytes = registers_mapping_.bytes;
-  allow_interrupts(false);
+  for (uint32_t i = 0; i < interrupt_count; ++i) allow_interrupt(i, false);
   return {};
 }
 
@@ -110,26 +113,47 @@ bool NvmeDevice::find_interrupt_table() noexcept {
       if (!map_bar(VFIO_PCI_BAR0_REGION_INDEX + bar, &table_mapping_)) return false;
       mapping = &table_mapping_;
     }
-    const uint64_t control = (table & PCI_MSIX_TABLE_OFFSET) + kVectorControl;
-    if (control + sizeof(uint32_t) > mapping->bytes) break;
-    vector_control_ =
-        reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(mapping->address) + control);
+    const uint64_t first = table & PCI_MSIX_TABLE_OFFSET;
+    if (first + interrupt_count * kEntryWords * sizeof(uint32_t) > mapping->bytes) break;
+    vector_controls_ = reinterpret_cast<volatile uint32_t*>(
+        static_cast<std::byte*>(mapping->address) + first + kVectorControl);
     return true;
   }
   errno = ENXIO;
   return false;
 }
 
-bool NvmeDevice::set_event(uint32_t index, int fd) noexcept {
-  alignas(vfio_irq_set) std::byte memory[sizeof(vfio_irq_set) + sizeof fd] = {};
+// All at once: the kernel gives a device no more of them later.
+bool NvmeDevice::make_interrupts(uint32_t count_wanted) {
+  vfio_irq_info info = {};
+  info.argsz = sizeof info;
+  info.index = VFIO_PCI_MSIX_IRQ_INDEX;
+  if (ioctl(device_.number(), VFIO_DEVICE_GET_IRQ_INFO, &info) != 0) return false;
+  interrupt_count = std::min(count_wanted, info.count);
+  if (interrupt_count == 0) {
+    errno = ENXIO;
+    return false;
+  }
+  std::vector<int> numbers;
+  for (uint32_t i = 0; i < interrupt_count; ++i) {
+    interrupts_.push_back(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+    if (!interrupts_.back().is_open()) return false;
+    numbers.push_back(interrupts_.back().number());
+  }
+  return set_events(VFIO_PCI_MSIX_IRQ_INDEX, numbers);
+}
+
+bool NvmeDevice::set_events(uint32_t index, const std::vector<int>& fds) {
+  const size_t fds_bytes = fds.size() * sizeof fds[0];
   vfio_irq_set set = {};
-  set.argsz = sizeof memory;
+  set.argsz = static_cast<uint32_t>(sizeof set + fds_bytes);
   set.flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
   set.index = index;
-  set.count = 1;
-  std::memcpy(memory, &set, sizeof set);
-  std::memcpy(memory + sizeof set, &fd, sizeof fd);
-  return ioctl(device_.number(), VFIO_DEVICE_SET_IRQS, memory) == 0;
+  set.count = static_cast<uint32_t>(fds.size());
+  std::vector<std::byte> memory(set.argsz);
+  std::memcpy(memory.data(), &set, sizeof set);
+  std::memcpy(memory.data() + sizeof set, fds.data(), fds_bytes);
+  return ioctl(device_.number(), VFIO_DEVICE_SET_IRQS, memory.data()) == 0;
 }
 
 void NvmeDevice::allow_dma(bool is_allowed) noexcept {
@@ -140,12 +164,13 @@ void NvmeDevice::allow_dma(bool is_allowed) noexcept {
                 static_cast<off_t>(config_offset_) + PCI_COMMAND);
 }
 
-void NvmeDevice::allow_interrupts(bool is_allowed) noexcept {
-  if (vector_control_ != nullptr) *vector_control_ = is_allowed ? 0 : kMasked;
+void NvmeDevice::allow_interrupt(uint32_t index, bool is_allowed) noexcept {
+  BP_DCHECK(index < interrupt_count);
+  vector_controls_[index * kEntryWords] = is_allowed ? 0 : kMasked;
 }
 
 void NvmeDevice::close() noexcept {
-  vector_control_ = nullptr;
+  vector_controls_ = nullptr;
   registers = nullptr;
   for (Mapping* mapping : {&registers_mapping_, &table_mapping_}) {
     if (mapping->address != nullptr) munmap(mapping->address, mapping->bytes);

@@ -1,20 +1,18 @@
-// An NVMe drive on a shard: polled while there is work, and woken by its interrupt when there is
-// none.
+// An NVMe drive of an appliance: its control on one shard, and a queue pair on each shard that has
+// volumes on it.
 //
-// Before each sleep of its loop with commands under way the interrupt is let through, and masked
-// when the loop is awake. A timer looks after the controller (NvmeController::look). A drive that
-// the kernel wants back, because it is to be unplugged, is let go of: all that is asked of it from
-// then on answers EIO, and the service goes on.
+// A timer of the control's shard looks after the controller (NvmeController::look). A drive that
+// the kernel wants back, because it is to be unplugged, is let go of, once no shard uses it any
+// more: all that is asked of it from then on answers EIO, and the service goes on.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 
-#include "transport/event_loop.h"
-#include "transport/nvme/nvme_device.h"
-#include "transport/stream_sockets.h"
+#include "transport/nvme/nvme_drive_queue.h"
 
 namespace bedplate {
 
@@ -22,33 +20,37 @@ namespace bedplate {
 // at `address`. For boot.
 Result<void> wait_until_ready(NvmeController& controller, const std::string& address);
 
-// What is planned on its shard for each drive.
-inline constexpr uint32_t kNvmeTimerCount = 1;
-inline constexpr uint32_t kNvmeWatchCount = 2;
-inline constexpr uint32_t kNvmeDescriptorCount = 3;
+// What is planned for each drive on the shard of its control, and for each of its queues on theirs.
+struct NvmeNeeds {
+  uint32_t timers = 1;
+  uint32_t watches = 1;
+  uint32_t sources = 0;
+  uint32_t descriptors = 1;
+};
+inline constexpr NvmeNeeds kNvmeControlNeeds = {.descriptors = 2};
+inline constexpr NvmeNeeds kNvmeQueueNeeds = {.sources = 1};
 
-class NvmeDrive final : public PollSource {
+class NvmeDrive {
  public:
   static constexpr uint32_t kBudget = 64;
 
-  // Starts it. Requires: `device` was opened in a container that has the pool; `memory` as
-  // NvmeController::create. `counters` outlive this. Before the seal. Errors: NvmeDevice::open's;
-  // what is wrong with the drive.
+  // Starts it. Requires: `device` was opened in a container that has the pool; `memory` and
+  // `queues` as NvmeController::create. Counters outlive this. Before the seal. Errors:
+  // NvmeDevice::open's; what is wrong with the drive.
   Result<void> create(Fd device, const std::string& address, std::span<std::byte> memory,
-                      const NvmeOptions& options, NvmeCounters& counters);
-  // Begins to be looked after. The caller has added it to the loop of `sockets`, which has room for
-  // what is said above. Threads, from here on but for what says otherwise: the loop's.
+                      std::span<const NvmeQueuePlace> queues, const NvmeOptions& options,
+                      NvmeCounters& counters);
+  // How many of the queues it has: the drive may grant fewer.
+  uint32_t queue_count() const noexcept { return controller_.queue_count(); }
+  // Gives the control to a loop, and each of its queues to one of queue_count() loops. The caller
+  // adds queue(N) to the N-th. Before the loops run.
+  void attach(EventLoop& control, std::span<EventLoop* const> loops);
+  // It is there from create() on, for its own loop.
+  NvmeDriveQueue& queue(size_t index) noexcept { return queues_[index]; }
+  // Begins to be looked after. Threads: the control's.
   void start(StreamSockets& sockets) noexcept;
 
   const NvmeNamespace& space(size_t index) const noexcept { return controller_.space(index); }
-  // Requires: the range is the namespace's.
-  void begin(NvmeOperation& operation) noexcept {
-    controller_.io().begin(operation, loop_->now_ns());
-  }
-
-  uint32_t poll(uint32_t budget) noexcept override;
-  void announce_sleep() noexcept override;
-  void announce_awake() noexcept override;
 
   // Closes what the kernel has asked for, now and then. Threads: the control thread.
   void tick() noexcept;
@@ -58,20 +60,19 @@ class NvmeDrive final : public PollSource {
 
  private:
   void look() noexcept;
-  static void interrupted(void* self, uint32_t events) noexcept;
   static void asked_for(void* self, uint32_t events) noexcept;
   static void shut_down(void* self) noexcept;
 
   NvmeDevice device_;
   NvmeController controller_;
-  NvmeCounters* counters_ = nullptr;
-  EventLoop* loop_ = nullptr;
+  std::deque<NvmeDriveQueue> queues_;
+  EventLoop* loop_ = nullptr;  // of the control, as is what follows
   StreamSockets* sockets_ = nullptr;
   Timer timer_;
-  Watch interrupt_watch_;
   Watch request_watch_;
+  LoopCall look_call_;
   LoopCall shut_down_call_ = {.function = &NvmeDrive::shut_down, .context = this};
-  bool has_interrupts_ = false;
+  bool is_taken_back_ = false;
   std::atomic<bool> must_close_{false};
   std::atomic<bool> is_shut_down_{false};
 };

@@ -29,6 +29,7 @@ constexpr Words kWords[] = {
     {"has no commands for blocks", kOther},
     {"takes no pages of 4 KiB", kOther},
     {"gives no I/O queue", kOther},
+    {"grants fewer I/O queues than before", "start the appliance again"},
     {"has no volatile write cache", "leave nvme_write_cache out"},
     {"has no such namespace", "name one that it has in nvme_namespace (nvme list-ns, while the "
                               "kernel's driver has the drive)"},

@@ -21,6 +21,7 @@ enum class NvmeProblem : uint32_t {
   kNotNvm,            // it has other commands than those for blocks
   kPageBytes,         // it takes no pages of 4 KiB
   kNoQueue,           // it gives no I/O queue
+  kFewerQueues,       // than it had granted before
   kNoWriteCache,      // that could be turned on
   kMissingNamespace,  // `detail`: its number; so in what follows
   kMetadata,          // the namespace is formatted with metadata

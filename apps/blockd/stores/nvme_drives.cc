@@ -19,8 +19,16 @@ namespace {
 using State = NvmeController::State;
 
 constexpr char kCounters[] = "nvme";
+constexpr char kQueueCounters[] = "nvme_queues";
 
 OwnerName owner_of(const std::string& address) { return {"nvme", address}; }
+
+std::string name_of_queue(const std::string& address, size_t index) {
+  return address + "/" + std::to_string(index + 1);
+}
+OwnerName owner_of_queue(const std::string& address, size_t index) {
+  return {"nvme-queue", name_of_queue(address, index)};
+}
 
 // Of the drives of one shard.
 OwnerName segment_of(uint32_t shard) { return {"nvme", "shard-" + std::to_string(shard)}; }
@@ -65,18 +73,11 @@ Error disagreement(const std::string& name, const std::string& address, const st
 
 void describe(CounterTable& table, NvmeCounters& c) {
   table.state("state", c.state, NvmeController::kStateWords, "What the drive is doing.");
-  table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
-  table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Of them, under way.");
-  table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.")
-      .sign_as_it_grows(
-          "it fails commands, {errors} by now ({timeouts} without an answer): the log "
-          "says which; if it goes on, replace the drive");
-  table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.");
-  table.counter("aborts", c.aborts, "commands", "Of these, aborted by the drive.");
+  table.gauge("queue_pairs", c.queue_pairs, "pairs", "Of I/O queues, each on a shard.");
+  table.counter("aborts", c.aborts, "commands", "Late ones that the drive has aborted.");
   table.counter("resets", c.resets, "resets", "How often the drive was reset.");
   table.counter("bad_completions", c.bad_completions, "completions",
-                "For no command that was under way: a defect of the drive.");
-  table.counter("interrupts", c.interrupts, "interrupts", "That woke the shard.");
+                "For no admin command that was under way: a defect of the drive.");
   table
       .gauge("critical_warnings", c.warnings, "bits",
              "Of the drive's health log, as are all that follow: spare low (1), temperature (2), "
@@ -100,6 +101,19 @@ void describe(CounterTable& table, NvmeCounters& c) {
                         "and replace the drive");
 }
 
+void describe(CounterTable& table, NvmeQueueCounters& c) {
+  table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
+  table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Of them, under way.");
+  table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.")
+      .sign_as_it_grows(
+          "it fails commands, {errors} by now ({timeouts} without an answer): the log "
+          "says which; if it goes on, replace the drive");
+  table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.");
+  table.counter("bad_completions", c.bad_completions, "completions",
+                "For no command that was under way: a defect of the drive.");
+  table.counter("interrupts", c.interrupts, "interrupts", "That woke the shard.");
+}
+
 NvmeOptions NvmeDrives::Drive::options() const {
   NvmeOptions options;
   options.queue_entries = settings.queue_depth + 1;  // one entry of a queue stays empty
@@ -120,7 +134,6 @@ Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settin
     drives_.emplace_back();
     found = drives_.end() - 1;
     found->settings = settings;
-    found->shard = shard;
   }
   const NvmeSettings& first = found->settings;
   if (first.queue_depth != settings.queue_depth || first.timeout_ms != settings.timeout_ms ||
@@ -129,31 +142,38 @@ Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settin
                         "volume %s drives it in another way",
                         "say the same nvme_queue_depth, nvme_timeout_ms and nvme_write_cache");
   }
-  if (found->shard != shard) {
-    return disagreement(name, settings.address, found->spaces.front().name,
-                        "volume %s lives on another shard, and a drive has one queue",
-                        "name the same shard");
-  }
   for (const Space& space : found->spaces) {
     if (space.number != settings.space) continue;
     return disagreement(name, settings.address, space.name, "volume %s has its namespace",
                         "name another nvme_namespace");
   }
-  found->spaces.push_back({name, settings.space, bytes});
+  std::vector<uint32_t>& shards = found->shards;
+  const auto known = std::find(shards.begin(), shards.end(), shard);
+  found->spaces.push_back(
+      {name, settings.space, bytes, static_cast<size_t>(known - shards.begin())});
+  if (known == shards.end()) shards.push_back(shard);
   return {};
 }
 
 void NvmeDrives::plan(ServicePlan& plan) const {
   std::map<uint32_t, std::vector<CarvePlan>> carves;
+  const auto add = [&](uint32_t shard, const NvmeNeeds& needs, CarvePlan carve) {
+    plan.timers(shard, needs.timers);
+    plan.watches(shard, needs.watches);
+    plan.sources(shard, needs.sources);
+    plan.descriptors(needs.descriptors, nullptr);
+    carves[shard].push_back(carve);
+  };
   for (const Drive& each : drives_) {
     const std::string& address = each.settings.address;
     plan.vfio_device(address);
-    carves[each.shard].push_back({owner_of(address), NvmeController::bytes_for(each.options())});
-    plan.timers(each.shard, kNvmeTimerCount);
-    plan.watches(each.shard, kNvmeWatchCount);
-    plan.sources(each.shard, 1);
-    plan.descriptors(kNvmeDescriptorCount, nullptr);
     plan.counters<NvmeCounters>(kCounters, address);
+    add(each.shards[0], kNvmeControlNeeds, {owner_of(address), NvmeController::bytes_for()});
+    const uint64_t queue_bytes = NvmeQueuePair::bytes_for(each.options().queue_entries);
+    for (size_t i = 0; i < each.shards.size(); ++i) {
+      add(each.shards[i], kNvmeQueueNeeds, {owner_of_queue(address, i), queue_bytes});
+      plan.counters<NvmeQueueCounters>(kQueueCounters, name_of_queue(address, i));
+    }
   }
   for (const auto& [shard, of_shard] : carves) {
     plan.segment(segment_of(shard), of_shard, plan.placement(shard));
@@ -184,19 +204,18 @@ Result<void> NvmeDrives::probe(const Drive& drive) {
   const std::string& address = drive.settings.address;
   const std::string group = look_up_pci_device(address).take().group;
   NvmeOptions options = drive.options();
-  options.queue_entries = NvmeQueue::kEntryCountMin;
   options.is_only_identified = true;
   VfioContainer container;
   if (!container.open().ok() || !container.open_group(group).ok()) return {};
-  PassingMemory memory(NvmeController::bytes_for(options));
+  PassingMemory memory(NvmeController::bytes_for());
   if (!memory.map(container).ok()) return {};  // where this is out of reach, the pool is, too
   auto opened = container.open_device(group, address);
   BP_TRY(opened);
   NvmeDevice device;
-  BP_TRY(device.open(opened.take(), address));
+  BP_TRY(device.open(opened.take(), address, 1));
   NvmeCounters counters;
   NvmeController controller;
-  controller.create(device, memory.span(), options, counters, monotonic_ns());
+  controller.create(device, memory.span(), {}, options, counters, monotonic_ns());
   BP_TRY(wait_until_ready(controller, address));
   for (size_t i = 0; i < drive.spaces.size(); ++i) {
     BP_TRY(check_bytes(drive, i, controller.space(i)));
@@ -207,45 +226,89 @@ Result<void> NvmeDrives::probe(const Drive& drive) {
 // ---- Their life ---------------------------------------------------------------------------------
 
 Result<void> NvmeDrives::create(ServiceContext& context) {
-  for (Drive& each : drives_) {
-    const std::string& address = each.settings.address;
-    auto memory = context.carve(owner_of(address));
-    BP_TRY(memory);
-    auto counters = context.counters<NvmeCounters>(kCounters, address);
-    BP_TRY(counters);
-    each.counters = counters.value();
-    auto device = context.vfio().open_device(address);
-    BP_TRY(device);
-    BP_TRY(
-        each.drive.create(device.take(), address, memory.value(), each.options(), *each.counters));
-    for (size_t i = 0; i < each.spaces.size(); ++i) {
-      BP_TRY(check_bytes(each, i, each.drive.space(i)));
-    }
-  }
+  for (Drive& each : drives_) BP_TRY(create(each, context));
   return {};
+}
+
+Result<void> NvmeDrives::create(Drive& drive, ServiceContext& context) {
+  const std::string& address = drive.settings.address;
+  auto memory = context.carve(owner_of(address));
+  BP_TRY(memory);
+  auto counters = context.counters<NvmeCounters>(kCounters, address);
+  BP_TRY(counters);
+  drive.counters = counters.value();
+  std::vector<NvmeQueuePlace> queues;
+  for (size_t i = 0; i < drive.shards.size(); ++i) {
+    auto queue_memory = context.carve(owner_of_queue(address, i));
+    BP_TRY(queue_memory);
+    auto queue_counters =
+        context.counters<NvmeQueueCounters>(kQueueCounters, name_of_queue(address, i));
+    BP_TRY(queue_counters);
+    queues.push_back({queue_memory.value(), queue_counters.value()});
+  }
+  auto device = context.vfio().open_device(address);
+  BP_TRY(device);
+  BP_TRY(drive.drive.create(device.take(), address, memory.value(), queues, drive.options(),
+                            *drive.counters));
+  for (size_t i = 0; i < drive.spaces.size(); ++i) {
+    BP_TRY(check_bytes(drive, i, drive.drive.space(i)));
+  }
+  if (drive.drive.queue_count() < drive.shards.size()) tell_grant(drive, context);
+  return {};
+}
+
+void NvmeDrives::tell_grant(const Drive& drive, const ServiceContext& context) {
+  std::string names;
+  for (size_t i = 0; i < drive.drive.queue_count(); ++i) {
+    names += (i == 0 ? "" : ", ") + context.configuration().shards[drive.shards[i]].name;
+  }
+  BP_LOG_WARNING("the NVMe drive %s grants queues for %u of %zu shards: its volumes live on %s",
+                 drive.settings.address.c_str(), drive.drive.queue_count(), drive.shards.size(),
+                 names.c_str());
 }
 
 Result<void> NvmeDrives::add_sources(ServiceContext& context) {
   for (Drive& each : drives_) {
-    BP_TRY(context.add_source(each.shard, each.drive, NvmeDrive::kBudget));
+    std::vector<EventLoop*> loops;
+    for (size_t i = 0; i < each.drive.queue_count(); ++i) {
+      loops.push_back(&context.loop(each.shards[i]));
+    }
+    each.drive.attach(*loops[0], loops);
+    for (size_t i = 0; i < loops.size(); ++i) {
+      BP_TRY(context.add_source(each.shards[i], each.drive.queue(i), NvmeDrive::kBudget));
+    }
   }
   return {};
 }
 
-std::unique_ptr<VolumeStore> NvmeDrives::make_store(const std::string& name) {
+NvmeDrives::Place NvmeDrives::find(const std::string& name) {
   for (Drive& each : drives_) {
     for (size_t i = 0; i < each.spaces.size(); ++i) {
-      if (each.spaces[i].name != name) continue;
-      return std::make_unique<NvmeStore>(each.drive, i, each.spaces[i].bytes);
+      if (each.spaces[i].name == name) return {&each, i};
     }
   }
   BP_ASSERT(!"the volume was added");
-  return nullptr;
+  return {};
+}
+
+uint32_t NvmeDrives::shard_of(const std::string& name) {
+  const auto [drive, space] = find(name);
+  return drive->shards[drive->queue_of(drive->spaces[space])];
+}
+
+std::unique_ptr<VolumeStore> NvmeDrives::make_store(const std::string& name) {
+  const auto [drive, index] = find(name);
+  const Space& space = drive->spaces[index];
+  return std::make_unique<NvmeStore>(drive->drive.queue(drive->queue_of(space)),
+                                     drive->drive.space(index), space.bytes);
 }
 
 void NvmeDrives::start(uint32_t shard, StreamSockets& sockets) noexcept {
   for (Drive& each : drives_) {
-    if (each.shard == shard) each.drive.start(sockets);
+    for (size_t i = 0; i < each.drive.queue_count(); ++i) {
+      if (each.shards[i] == shard) each.drive.queue(i).start(sockets);
+    }
+    if (each.shards[0] == shard) each.drive.start(sockets);
   }
 }
 

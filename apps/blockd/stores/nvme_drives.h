@@ -1,8 +1,10 @@
 // The NVMe drives of a block service: which volumes lie on which, what each takes, and their life.
 //
-// A drive has one queue, for all volumes on it, which so live on one shard. Before anything is
-// taken it can be asked what it is: for that it is started with memory of the moment, and stopped
-// again.
+// A drive has a queue pair for each shard that has volumes on it, and its control on the first of
+// these. One that grants fewer is known only once it was started, which is after the plan: then its
+// volumes live on as many shards as there are pairs, and what was planned for the others lies idle.
+// Before anything is taken it can be asked what it is: for that it is started with memory of the
+// moment, and stopped again.
 // Threads: the main thread, and the control thread where nothing else is said.
 #pragma once
 
@@ -29,6 +31,7 @@ struct NvmeSettings {
 };
 
 void describe(CounterTable& table, NvmeCounters& counters);
+void describe(CounterTable& table, NvmeQueueCounters& counters);
 
 class NvmeDrives {
  public:
@@ -44,8 +47,10 @@ class NvmeDrives {
   void preflight(std::vector<Error>* problems) const;
 
   Result<void> create(ServiceContext& context);
-  // Has each polled by the loop of its shard.
+  // Has each queue polled by the loop of its shard.
   Result<void> add_sources(ServiceContext& context);
+  // Where the volume that was added as `name` lives. Requires: they were created.
+  uint32_t shard_of(const std::string& name);
   // Of the volume that was added as `name`. Requires: they were created.
   std::unique_ptr<VolumeStore> make_store(const std::string& name);
 
@@ -63,10 +68,11 @@ class NvmeDrives {
     std::string name;  // of the volume
     uint32_t number = 0;
     uint64_t bytes = 0;
+    size_t queue = 0;  // its index, of those that were planned
   };
   struct Drive {
     NvmeSettings settings;
-    uint32_t shard = 0;
+    std::vector<uint32_t> shards;  // of each queue that was planned
     std::vector<Space> spaces;
     NvmeDrive drive;
     NvmeCounters* counters = nullptr;
@@ -74,7 +80,15 @@ class NvmeDrives {
     uint64_t told_resets = 0;
 
     NvmeOptions options() const;
+    size_t queue_of(const Space& space) const noexcept { return space.queue % drive.queue_count(); }
   };
+  struct Place {
+    Drive* drive = nullptr;
+    size_t space = 0;
+  };
+  Place find(const std::string& name);
+  static Result<void> create(Drive& drive, ServiceContext& context);
+  static void tell_grant(const Drive& drive, const ServiceContext& context);
   static Result<void> probe(const Drive& drive);
   static Result<void> check_bytes(const Drive& drive, size_t index, const NvmeNamespace& found);
 

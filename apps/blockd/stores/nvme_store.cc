@@ -20,13 +20,11 @@ NvmeAction action_of(StoreAction action) noexcept {
 }  // namespace
 
 // Zeros that the drive writes by itself are no transfer.
-NvmeStore::NvmeStore(NvmeDrive& drive, size_t space_index, uint64_t bytes) noexcept
-    : VolumeStore(
-          nullptr, bytes != 0 ? bytes : bytes_of(drive.space(space_index)),
-          1U << drive.space(space_index).block_log2,
-          {.has_extents = false, .zeroes_fast = drive.space(space_index).zero_blocks_max != 0}),
-      drive_(drive),
-      space_(drive.space(space_index)),
+NvmeStore::NvmeStore(NvmeDriveQueue& queue, const NvmeNamespace& space, uint64_t bytes) noexcept
+    : VolumeStore(nullptr, bytes != 0 ? bytes : bytes_of(space), 1U << space.block_log2,
+                  {.has_extents = false, .zeroes_fast = space.zero_blocks_max != 0}),
+      queue_(queue),
+      space_(space),
       may_grow_(bytes == 0) {
   BP_ASSERT(this->bytes() <= bytes_of(space_));
 }
@@ -42,7 +40,7 @@ void NvmeStore::begin(StoreOperation& operation) noexcept {
   asked.block_count = operation.bytes >> space_.block_log2;
   asked.done = &NvmeStore::ended;
   asked.context = &operation;
-  drive_.begin(asked);
+  queue_.begin(asked);
 }
 
 void NvmeStore::ended(void* context, int error) noexcept {

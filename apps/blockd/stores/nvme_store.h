@@ -1,4 +1,5 @@
-// A volume on a namespace of an NVMe drive that no kernel drives (transport/nvme/).
+// A volume on a namespace of an NVMe drive that no kernel drives (transport/nvme/), by the drive's
+// queue pair on the volume's shard.
 //
 // The volume's byte N is the namespace's byte N. What survives a power cut is what the drive's
 // Flush and Force Unit Access promise.
@@ -11,9 +12,9 @@ namespace bedplate {
 
 class NvmeStore final : public VolumeStore {
  public:
-  // The first `bytes` of the namespace; 0: all that there is, also once it grows. `drive`, which is
-  // ready and outlives this, has it as number `space_index`. Requires: it is as long as that.
-  NvmeStore(NvmeDrive& drive, size_t space_index, uint64_t bytes) noexcept;
+  // The first `bytes` of the namespace; 0: all that there is, also once it grows. The queue and the
+  // namespace are of one drive, which is ready and outlives this. Requires: it is as long as that.
+  NvmeStore(NvmeDriveQueue& queue, const NvmeNamespace& space, uint64_t bytes) noexcept;
 
   static uint64_t bytes_of(const NvmeNamespace& space) noexcept {
     return space.block_count.load(std::memory_order_relaxed) << space.block_log2;
@@ -25,7 +26,7 @@ class NvmeStore final : public VolumeStore {
  private:
   static void ended(void* context, int error) noexcept;
 
-  NvmeDrive& drive_;
+  NvmeDriveQueue& queue_;
   const NvmeNamespace& space_;
   const bool may_grow_;
 };

@@ -1,4 +1,4 @@
-// Which shard a volume lives on: that it names, that of its drive, one that is near, the emptiest.
+// Which shard a volume lives on: that it names, one that is near its drive, the emptiest.
 #include "apps/blockd/volume_shards.h"
 
 #include "CppUTest/TestHarness.h"
@@ -35,19 +35,6 @@ TEST(VolumeShards, WhereNoShardIsNearAnyWillDo) {
 
 TEST(VolumeShards, OneThatNamesItsShardLivesThereAndIsCounted) {
   CHECK(chosen({{}, {.shard = 1}, {.shard = 9, .node = 0}, {}}) == Shards({2, 1, 9, 3}));
-}
-
-TEST(VolumeShards, AllOfADriveLiveOnOne) {
-  const VolumeWish first = {.node = 1, .drive = "0000:01:00.0"};
-  const VolumeWish second = {.node = 1, .drive = "0000:02:00.0"};
-  CHECK(chosen({first, second, first, first, second}) == Shards({3, 4, 3, 3, 4}));
-}
-
-TEST(VolumeShards, OneThatNamesItsShardTakesTheWholeDriveThere) {
-  const VolumeWish first = {.node = 1, .drive = "0000:01:00.0"};
-  VolumeWish named = first;
-  named.shard = 2;
-  CHECK(chosen({first, named}) == Shards({2, 2}));
 }
 
 TEST(VolumeShards, DistinctOnesAreSorted) {

@@ -101,8 +101,9 @@ TEST(AppliancePlan, AVolumeOnAFileHasBuffersAndAThread) {
   LONGS_EQUAL(2, plan().stacks.count);
 }
 
-// One queue for both volumes of a drive, beside their buffers.
-TEST(AppliancePlan, ADriveHasItsQueueOnce) {
+// One queue pair for both volumes of a drive on one shard, beside their buffers; one for each where
+// they live on two.
+TEST(AppliancePlan, ADriveHasAQueuePairForEachShard) {
   const auto on_drive = [this](const char* name, uint32_t space) {
     VolumeSettings disk = {.name = name};
     disk.nvme = {.address = "0000:01:00.0", .space = space, .queue_depth = 31};
@@ -116,10 +117,23 @@ TEST(AppliancePlan, ADriveHasItsQueueOnce) {
   CHECK(find(made, "volume:disk") != nullptr && find(made, "volume:other") != nullptr);
   const SegmentPlan* drives = find(made, "nvme:shard-1");
   CHECK(drives != nullptr);
-  LONGS_EQUAL(1, drives->carves.size());
+  const uint64_t queue_bytes = NvmeQueuePair::bytes_for(32);
+  LONGS_EQUAL(2, drives->carves.size());
   STRCMP_EQUAL("nvme:0000:01:00.0", drives->carves[0].owner.text);
-  CHECK_EQUAL(NvmeController::bytes_for({.queue_entries = 32}), drives->carves[0].bytes);
+  CHECK_EQUAL(NvmeController::bytes_for(), drives->carves[0].bytes);
+  STRCMP_EQUAL("nvme-queue:0000:01:00.0/1", drives->carves[1].owner.text);
+  CHECK_EQUAL(queue_bytes, drives->carves[1].bytes);
   LONGS_EQUAL(1, made.vfio_devices().size());
+
+  blockd.settings().volumes.back().shard = 0;
+  const AppliancePlan apart = plan();
+  LONGS_EQUAL(2, find(apart, "nvme:shard-1")->carves.size());
+  const SegmentPlan* others = find(apart, "nvme:shard-0");
+  CHECK(others != nullptr);
+  LONGS_EQUAL(1, others->carves.size());
+  STRCMP_EQUAL("nvme-queue:0000:01:00.0/2", others->carves[0].owner.text);
+  CHECK_EQUAL(queue_bytes, others->carves[0].bytes);
+  LONGS_EQUAL(1, apart.vfio_devices().size());
 }
 
 TEST(AppliancePlan, VolumesOfADriveDriveItInOneWay) {
@@ -133,14 +147,6 @@ TEST(AppliancePlan, VolumesOfADriveDriveItInOneWay) {
   STRCMP_EQUAL("volume disk has its namespace", same.error().answer);
   blockd.settings().volumes[1].nvme.space = 2;
   CHECK(plan_appliance(configuration).ok());
-  blockd.settings().volumes[0].shard = 0;
-  CHECK(plan_appliance(configuration).ok());  // the other follows
-  blockd.settings().volumes[1].shard = 1;
-  Result<AppliancePlan> apart = plan_appliance(configuration);
-  CHECK(!apart.ok());
-  STRCMP_EQUAL("volume disk lives on another shard, and a drive has one queue",
-               apart.error().answer);
-  blockd.settings().volumes[1].shard = 0;
   blockd.settings().volumes[1].nvme.timeout_ms = 1;
   Result<AppliancePlan> other = plan_appliance(configuration);
   CHECK(!other.ok());

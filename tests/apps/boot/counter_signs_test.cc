@@ -265,9 +265,10 @@ class Grown {
 }  // namespace
 
 TEST(CounterSigns, WhatADriveOrAFileFails) {
-  Grown::expect<NvmeCounters>(directory, "errors",
-                              "it fails commands, 3 by now (0 without an answer): the log says "
-                              "which; if it goes on, replace the drive\n");
+  Grown::expect<NvmeQueueCounters>(
+      directory, "errors",
+      "it fails commands, 3 by now (0 without an answer): the log says "
+      "which; if it goes on, replace the drive\n");
   Grown::expect<NvmeCounters>(directory, "critical_warnings",
                               "it warns of itself (3: spare 1, temperature 2, unreliable 4, read "
                               "only 8, backup 16): cool it for a 2, else replace it\n");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -17,6 +18,7 @@ namespace bedplate::test {
 class FakeNvme final : public NvmePort {
  public:
   static constexpr uint64_t kRegistersBytes = 8192;
+  static constexpr uint16_t kQueueCountMax = 8;  // with the admin queue
 
   // What it says of itself.
   uint32_t entry_count_max = 64;
@@ -26,6 +28,8 @@ class FakeNvme final : public NvmePort {
   uint8_t transfer_log2 = 0;
   uint16_t optionals = nvme::kHasWriteZeroes | nvme::kHasDeallocate;
   bool has_cache = true;
+  uint32_t queue_grant = 64;  // for I/O
+  uint32_t completion_grant = 64;
   struct Space {
     uint64_t block_count;
     uint8_t block_log2;
@@ -50,13 +54,16 @@ class FakeNvme final : public NvmePort {
   std::vector<uint32_t> features[16];
   uint32_t start_count = 0;
   bool may_use_memory = false;
-  uint32_t trespass_count = 0;  // DMA that was not allowed
+  uint32_t trespass_count = 0;               // DMA that was not allowed
+  uint32_t stray_count = 0;                  // doorbells of queues that there are not
+  uint32_t interrupts[kQueueCountMax] = {};  // of each queue
   bool was_shut_down = false;
   std::vector<std::byte> disk;
 
   FakeNvme() {
     registers = static_cast<volatile std::byte*>(std::aligned_alloc(4096, kRegistersBytes));
     registers_bytes = kRegistersBytes;
+    interrupt_count = kQueueCountMax;
     power_on();
   }
   ~FakeNvme() override { std::free(const_cast<std::byte*>(registers)); }
@@ -85,7 +92,7 @@ class FakeNvme final : public NvmePort {
       at<uint32_t>(nvme::kStatus) = 0;
       was_enabled_ = false;
       held_.clear();
-      queues_[1] = {};
+      for (Queue& queue : queues_) queue = {};
     }
     if (is_enabled && !was_enabled_ && !is_never_ready) {
       const uint32_t sizes = at<uint32_t>(nvme::kAdminSizes);
@@ -102,7 +109,7 @@ class FakeNvme final : public NvmePort {
       at<uint32_t>(nvme::kStatus) = nvme::kReady | nvme::kShutdownDone;
       was_shut_down = true;
     }
-    for (uint16_t id = 0; id < 2; ++id) take_commands(id);
+    for (uint16_t id = 0; id < kQueueCountMax; ++id) take_commands(id);
   }
 
   // Carries out what it holds, the last one first.
@@ -153,8 +160,13 @@ class FakeNvme final : public NvmePort {
 
   void take_commands(uint16_t id) {
     Queue& queue = queues_[id];
-    if (queue.entry_count == 0) return;
-    const uint32_t tail = at<uint32_t>(nvme::kDoorbells + 2U * id * (size_t{4} << doorbell_log2));
+    const size_t doorbell = nvme::kDoorbells + 2U * id * (size_t{4} << doorbell_log2);
+    if (doorbell >= kRegistersBytes) return;
+    const uint32_t tail = at<uint32_t>(doorbell);
+    if (queue.entry_count == 0) {
+      if (tail != 0) ++stray_count;
+      return;
+    }
     while (queue.head != tail) {
       if (!may_use_memory) ++trespass_count;
       const auto* entries = reinterpret_cast<const nvme::Command*>(queue.submissions);
@@ -178,7 +190,7 @@ class FakeNvme final : public NvmePort {
       statuses.pop_front();
     }
     if (status == 0) status = do_io(command);
-    complete(1, command.id, status);
+    complete(held.queue_id, command.id, status);
   }
 
   // The memory of a transfer, as its pages say.
@@ -236,11 +248,22 @@ class FakeNvme final : public NvmePort {
     if (status == 0) {
       switch (command.opcode) {
         case nvme::kIdentify: status = identify(command, data); break;
-        case nvme::kSetFeatures: features[command.word10 & 0xf].push_back(command.word11); break;
-        case nvme::kCreateCompletion: queues_[1].completions = command.prp1; break;
-        case nvme::kCreateSubmission:
-          queues_[1] = {command.prp1, queues_[1].completions, (command.word10 >> 16) + 1};
+        case nvme::kSetFeatures:
+          features[command.word10 & 0xf].push_back(command.word11);
+          if (command.word10 == nvme::kFeatureQueueCount) {
+            result = (queue_grant - 1) | (completion_grant - 1) << 16;
+          }
           break;
+        case nvme::kCreateCompletion:
+          completions_.at(command.word10 & 0xffff) = command.prp1;
+          interrupts[command.word10 & 0xffff] = command.word11 >> 16;
+          break;
+        case nvme::kCreateSubmission: {
+          const uint32_t id = command.word10 & 0xffff;
+          queues_[id] = {command.prp1, completions_.at(command.word11 >> 16),
+                         (command.word10 >> 16) + 1};
+          break;
+        }
         case nvme::kAbort: result = abort(command.word10) ? 0 : 1; break;
         case nvme::kGetLogPage:
           std::memset(data, 0, nvme::kHealthBytes);
@@ -278,15 +301,18 @@ class FakeNvme final : public NvmePort {
   bool abort(uint32_t word) {
     if (!aborts) return false;
     const auto id = static_cast<uint16_t>(word >> 16);
-    const auto found = std::find_if(held_.begin(), held_.end(),
-                                    [id](const Held& held) { return held.command.id == id; });
+    const uint32_t queue_id = word & 0xffff;
+    const auto found = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
+      return held.queue_id == queue_id && held.command.id == id;
+    });
     if (found == held_.end()) return false;
     held_.erase(found);
-    complete(1, id, 0x007);  // abort requested
+    complete(static_cast<uint16_t>(queue_id), id, 0x007);  // abort requested
     return true;
   }
 
-  Queue queues_[2];
+  Queue queues_[kQueueCountMax];
+  std::array<uint64_t, kQueueCountMax> completions_ = {};
   std::vector<Held> held_;
   bool was_enabled_ = false;
 };

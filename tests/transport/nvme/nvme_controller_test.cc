@@ -62,7 +62,7 @@ TEST(NvmeController, AnyDistanceOfDoorbellsAndFewerEntriesThanAsked) {
   rig.drive.entry_count_max = 5;
   rig.options.queue_entries = 64;
   CHECK(rig.start());
-  LONGS_EQUAL(5, rig.controller.io().queue().entry_count());
+  LONGS_EQUAL(5, rig.pair().io().queue().entry_count());
   for (int i = 0; i < 20; ++i) expect_served();
 }
 
@@ -190,11 +190,11 @@ TEST(NvmeController, WhatIsLateIsAborted) {
   rig.begin(asked, NvmeAction::kRead, 0, 1);
   rig.turn(999);
   LONGS_EQUAL(0, asked.done_count);
-  LONGS_EQUAL(0, rig.counters.timeouts.read());
+  LONGS_EQUAL(0, rig.queue_counters[0].timeouts.read());
   rig.turn(5);
   CHECK(asked.is_done());
   LONGS_EQUAL(EIO, asked.outcome);
-  LONGS_EQUAL(1, rig.counters.timeouts.read());
+  LONGS_EQUAL(1, rig.queue_counters[0].timeouts.read());
   LONGS_EQUAL(1, rig.counters.aborts.read());
   LONGS_EQUAL(0, rig.counters.resets.read());
   rig.drive.holds_io = false;
@@ -321,7 +321,7 @@ TEST(NvmeController, GivenUpItTouchesNothingAnyMore) {
   volatile std::byte* const registers = rig.drive.registers;
   rig.drive.registers = nullptr;  // as they are unmapped
   LONGS_EQUAL(NvmeController::kNever, rig.controller.look(rig.now_ns));
-  rig.controller.poll(64, rig.now_ns);
+  rig.poll(64);
   rig.controller.shut_down(rig.now_ns);
   rig.drive.registers = registers;
 }

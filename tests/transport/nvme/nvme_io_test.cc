@@ -56,7 +56,7 @@ TEST(NvmeIo, ALongOneIsSeveralCommandsOfUnalignedMemory) {
   MEMCMP_EQUAL(rig.data + 516, &rig.drive.disk[512], blocks * 512);
   LONGS_EQUAL(0, ask(NvmeAction::kRead, 1, blocks, (2 << 20) + 512));
   MEMCMP_EQUAL(rig.data + 516, rig.data + (2 << 20) + 512, blocks * 512);
-  LONGS_EQUAL(0, rig.controller.io().queue().outstanding());
+  LONGS_EQUAL(0, rig.pair().io().queue().outstanding());
 }
 
 TEST(NvmeIo, WithoutALimitOfTheControllerTheListIsOne) {
@@ -111,7 +111,7 @@ TEST(NvmeIo, WhatTheControllerCannotIsSaidAtOnce) {
 TEST(NvmeIo, IsNotValidWithAnOperationInAListWhereItDoesNotBelong) {
   rig.drive.optionals = 0;
   CHECK(rig.start());
-  const NvmeIo& io = rig.controller.io();
+  const NvmeIo& io = rig.pair().io();
   const auto check_spoiled_by = [&](uint64_t& number, uint64_t by) {
     CHECK(io.is_valid());
     const uint64_t before = std::exchange(number, by);
@@ -145,7 +145,7 @@ TEST(NvmeIo, AStatusBecomesAnErrorOfThatRequestAlone) {
     LONGS_EQUAL(each.error, ask(NvmeAction::kRead, 0, 1));
     LONGS_EQUAL(0, ask(NvmeAction::kRead, 0, 1));
   }
-  LONGS_EQUAL(std::size(cases), rig.counters.errors.read());
+  LONGS_EQUAL(std::size(cases), rig.queue_counters[0].errors.read());
   CHECK(rig.controller.state() == NvmeRig::State::kReady);
 }
 
@@ -193,11 +193,10 @@ TEST(NvmeIo, AnyMixOfRequestsIsAsAModelSays) {
     }
     const auto is_done = [](const NvmeAsked& each) { return each.is_done(); };
     while (!std::all_of(asked, asked + kCount, is_done)) {
-      rig.controller.poll(1 + random() % 4, rig.now_ns);
+      rig.poll(1 + random() % 4);
       rig.drive.step();
       if (random() % 2 == 0) rig.drive.release();
-      CHECK_TEXT(rig.controller.io().is_valid() && rig.controller.io().queue().is_valid(),
-                 seed.text());
+      CHECK_TEXT(rig.pair().io().is_valid() && rig.pair().io().queue().is_valid(), seed.text());
     }
     for (const NvmeAsked& each : asked) {
       LONGS_EQUAL_TEXT(0, each.outcome, seed.text());
@@ -219,13 +218,13 @@ TEST(NvmeIo, KeepsTheLaw) {
   const uint32_t breaches = breaches_in([&] {
     rig.begin(asked[0], NvmeAction::kWrite, 0, 16 * 20);  // some of it waits
     rig.begin(asked[1], NvmeAction::kFlush, 0, 0);
-    rig.controller.poll(64, rig.now_ns);
+    rig.poll(64);
   });
   LONGS_EQUAL(0, breaches);
   uint32_t more = 0;
   for (int i = 0; i < 10; ++i) {
     rig.drive.step();  // the test's, which may allocate
-    more += breaches_in([&] { rig.controller.poll(64, rig.now_ns); });
+    more += breaches_in([&] { rig.poll(64); });
   }
   LONGS_EQUAL(0, more);
   CHECK(asked[0].is_done() && asked[1].is_done());

@@ -1,9 +1,11 @@
-// A controller's driver and the controller that a test plays, with a clock that the test turns.
+// A controller's driver and the controller that a test plays, with a clock that the test turns. One
+// thread plays all shards.
 #pragma once
 
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "tests/transport/nvme/fake_nvme.h"
 
@@ -31,10 +33,12 @@ struct NvmeRig {
   static constexpr uint64_t kDataBytes = 5 << 20;
 
   FakeNvme drive;
+  uint32_t queue_count = 1;  // that are asked for
   NvmeOptions options = {.queue_entries = 8, .timeout_ns = kNsPerSecond};
   NvmeCounters counters;
+  NvmeQueueCounters queue_counters[FakeNvme::kQueueCountMax];
   NvmeController controller;
-  std::byte* memory = nullptr;
+  std::vector<std::byte*> taken;
   std::byte* data = static_cast<std::byte*>(std::aligned_alloc(4096, kDataBytes));
   uint64_t now_ns = 1000 * kNsPerSecond;
 
@@ -42,23 +46,35 @@ struct NvmeRig {
   NvmeRig(const NvmeRig&) = delete;
   NvmeRig& operator=(const NvmeRig&) = delete;
   ~NvmeRig() {
-    std::free(memory);
+    for (std::byte* each : taken) std::free(each);
     std::free(data);
   }
 
   void create() {
-    const uint64_t bytes = NvmeController::bytes_for(options);
-    memory = static_cast<std::byte*>(std::aligned_alloc(4096, bytes));
-    std::memset(memory, 0, bytes);
+    const std::span<std::byte> memory = take(NvmeController::bytes_for());
+    std::vector<NvmeQueuePlace> queues;
+    for (uint32_t i = 0; i < queue_count; ++i) {
+      queues.push_back({take(NvmeQueuePair::bytes_for(options.queue_entries)), &queue_counters[i]});
+    }
     drive.power_on();
-    controller.create(drive, {memory, bytes}, options, counters, now_ns);
+    controller.create(drive, memory, queues, options, counters, now_ns);
+  }
+  std::span<std::byte> take(uint64_t bytes) {
+    taken.push_back(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
+    std::memset(taken.back(), 0, bytes);
+    return {taken.back(), bytes};
   }
   void round() {
     now_ns += kNsPerMs;
     controller.look(now_ns);
+    for (uint32_t i = 0; i < controller.queue_count(); ++i) pair(i).look(now_ns);
     drive.step();
-    controller.poll(64, now_ns);
+    poll();
   }
+  void poll(uint32_t budget = 64) {
+    for (uint32_t i = 0; i < controller.queue_count(); ++i) pair(i).poll(budget, now_ns);
+  }
+  NvmeQueuePair& pair(size_t index = 0) { return controller.queue_pair(index); }
   void turn(uint64_t ms) {
     for (uint64_t i = 0; i < ms; ++i) round();
   }
@@ -73,13 +89,13 @@ struct NvmeRig {
   }
 
   void begin(NvmeAsked& asked, NvmeAction action, uint64_t first, uint64_t count,
-             uint64_t data_offset = 0) {
+             uint64_t data_offset = 0, size_t queue = 0) {
     asked.action = action;
     asked.space = &controller.space(0);
     asked.memory = data + data_offset;
     asked.first_block = first;
     asked.block_count = count;
-    controller.io().begin(asked, now_ns);
+    pair(queue).io().begin(asked, now_ns);
   }
 };
 

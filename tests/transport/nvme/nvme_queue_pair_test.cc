@@ -1,0 +1,357 @@
+// Queue pairs of several shards, and what the control of their drive has them do. One thread plays
+// all shards, each as late as the test wants.
+#include "transport/nvme/nvme_queue_pair_datapath.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <vector>
+
+#include "tests/support/seed.h"
+#include "tests/transport/nvme/nvme_rig.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+using State = NvmeController::State;
+
+TEST_GROUP(NvmeQueuePair) {
+  NvmeRig rig;
+  int told[FakeNvme::kQueueCountMax] = {};  // to follow, and have not
+  int asked_to_look = 0;
+
+  void setup() override { rig.queue_count = 2; }
+
+  // From now on shards follow when the test has them.
+  void slow_down() {
+    for (uint32_t i = 0; i < rig.controller.queue_count(); ++i) {
+      rig.pair(i).set_calls({.follow = [](void* count) noexcept { ++*static_cast<int*>(count); },
+                             .follow_context = &told[i],
+                             .look = [](void* count) noexcept { ++*static_cast<int*>(count); },
+                             .look_context = &asked_to_look});
+    }
+  }
+  void follow(size_t shard) {
+    told[shard] = 0;
+    rig.pair(shard).follow();
+  }
+  bool is_enabled() {
+    return (*reinterpret_cast<volatile uint32_t*>(rig.drive.registers + nvme::kConfiguration) &
+            nvme::kEnable) != 0;
+  }
+  void say_fatal() {
+    *reinterpret_cast<volatile uint32_t*>(rig.drive.registers + nvme::kStatus) =
+        nvme::kReady | nvme::kFatal;
+  }
+  void expect_served(size_t shard) {
+    NvmeAsked asked;
+    rig.begin(asked, NvmeAction::kRead, 0, 1, 0, shard);
+    rig.turn(2);
+    CHECK(asked.is_done());
+    LONGS_EQUAL(0, asked.outcome);
+  }
+  void expect_eio(const NvmeAsked& asked) {
+    LONGS_EQUAL(1, asked.done_count);
+    LONGS_EQUAL(EIO, asked.outcome);
+  }
+  void expect_no_harm() {
+    LONGS_EQUAL(0, rig.drive.trespass_count);
+    LONGS_EQUAL(0, rig.drive.stray_count);
+  }
+};
+
+// ---- As many as there may be ----
+
+TEST(NvmeQueuePair, EachShardHasOneWithAnInterruptOfItsOwn) {
+  rig.queue_count = 3;
+  CHECK(rig.start());
+  LONGS_EQUAL(3, rig.controller.queue_count());
+  LONGS_EQUAL(3, rig.counters.queue_pairs.read());
+  LONGS_EQUAL(2 | 2 << 16, rig.drive.features[nvme::kFeatureQueueCount].at(0));
+  for (uint32_t i = 0; i < 3; ++i) {
+    LONGS_EQUAL(i, rig.drive.interrupts[i + 1]);
+    for (uint32_t n = 0; n <= i; ++n) expect_served(i);
+    LONGS_EQUAL(i + 1, rig.queue_counters[i].commands.read());
+  }
+  expect_no_harm();
+}
+
+TEST(NvmeQueuePair, TheDriveMayGrantFewer) {
+  rig.queue_count = 5;
+  rig.drive.queue_grant = 4;
+  rig.drive.completion_grant = 2;
+  CHECK(rig.start());
+  LONGS_EQUAL(2, rig.controller.queue_count());
+  LONGS_EQUAL(2, rig.counters.queue_pairs.read());
+  for (const size_t shard : {0, 1}) expect_served(shard);
+  say_fatal();
+  rig.turn(1);
+  CHECK(rig.reaches(State::kReady));
+  for (const size_t shard : {0, 1}) expect_served(shard);
+  expect_no_harm();
+}
+
+TEST(NvmeQueuePair, ThereAreNoMoreThanInterrupts) {
+  rig.drive.interrupt_count = 1;
+  CHECK(rig.start());
+  LONGS_EQUAL(1, rig.controller.queue_count());
+  expect_served(0);
+}
+
+TEST(NvmeQueuePair, ThereAreNoMoreThanDoorbells) {
+  rig.drive.doorbell_log2 = 7;  // 8 of them
+  rig.queue_count = 6;
+  CHECK(rig.start());
+  LONGS_EQUAL(3, rig.controller.queue_count());
+  for (const size_t shard : {0, 1, 2}) expect_served(shard);
+}
+
+TEST(NvmeQueuePair, ADriveThatGrantsFewerThanBeforeIsRefused) {
+  CHECK(rig.start());
+  rig.drive.queue_grant = 1;
+  say_fatal();
+  CHECK(rig.reaches(State::kFailed));
+  CHECK(rig.controller.problem() == NvmeProblem::kFewerQueues);
+}
+
+// ---- Late commands ----
+
+TEST(NvmeQueuePair, LateCommandsOfTwoShardsAreAbortedOneAfterTheOther) {
+  CHECK(rig.start());
+  rig.turn(10);
+  rig.drive.holds_io = rig.drive.aborts = true;
+  NvmeAsked asked[2];
+  for (const size_t shard : {0, 1}) rig.begin(asked[shard], NvmeAction::kRead, 0, 1, 0, shard);
+  rig.turn(1020);
+  for (const size_t shard : {0, 1}) {
+    expect_eio(asked[shard]);
+    LONGS_EQUAL(1, rig.queue_counters[shard].timeouts.read());
+    LONGS_EQUAL(1, rig.queue_counters[shard].errors.read());
+  }
+  LONGS_EQUAL(2, rig.counters.aborts.read());
+  LONGS_EQUAL(0, rig.counters.resets.read());
+  rig.drive.holds_io = false;
+  for (const size_t shard : {0, 1}) expect_served(shard);
+}
+
+TEST(NvmeQueuePair, TheControlIsAskedToLookAtWhatIsLate) {
+  CHECK(rig.start());
+  rig.turn(10);
+  slow_down();
+  rig.drive.holds_io = true;
+  NvmeAsked asked;
+  rig.begin(asked, NvmeAction::kRead, 0, 1, 0, 1);
+  rig.turn(1005);
+  LONGS_EQUAL(1, asked_to_look);
+  rig.turn(1005);
+  CHECK(asked_to_look > 1);
+  CHECK(told[0] == 1 && told[1] == 1);
+  follow(0);
+  follow(1);
+  rig.drive.release();
+  rig.turn(1);
+  LONGS_EQUAL(1, asked.done_count);
+}
+
+// ---- Resets ----
+
+TEST(NvmeQueuePair, AResetEndsWhatEveryShardHasOutstanding) {
+  CHECK(rig.start());
+  rig.drive.holds_io = rig.drive.stays_ready = true;
+  NvmeAsked asked[2][20];  // more than there are slots
+  for (const size_t shard : {0, 1}) {
+    for (NvmeAsked& each : asked[shard]) rig.begin(each, NvmeAction::kRead, 0, 1, 0, shard);
+  }
+  rig.turn(2030);
+  CHECK(rig.controller.state() == State::kDisabling);
+  LONGS_EQUAL(1, rig.counters.resets.read());
+  for (const size_t shard : {0, 1}) {
+    LONGS_EQUAL(0, asked[shard][0].done_count);  // it may still write there
+    expect_eio(asked[shard][19]);
+  }
+  rig.drive.stays_ready = false;
+  CHECK(rig.reaches(State::kReady));
+  rig.drive.holds_io = false;
+  for (const size_t shard : {0, 1}) {
+    for (const NvmeAsked& each : asked[shard]) expect_eio(each);
+    expect_served(shard);
+  }
+  LONGS_EQUAL(2, rig.drive.start_count);
+  expect_no_harm();
+}
+
+TEST(NvmeQueuePair, AResetWaitsUntilNoShardSubmits) {
+  CHECK(rig.start());
+  slow_down();
+  say_fatal();
+  rig.turn(1);
+  CHECK(told[0] == 1 && told[1] == 1);
+  follow(0);
+  NvmeAsked refused;
+  rig.begin(refused, NvmeAction::kRead, 0, 1, 0, 0);
+  rig.drive.holds_io = true;
+  NvmeAsked late;  // of a shard that does not know yet
+  rig.begin(late, NvmeAction::kRead, 0, 1, 0, 1);
+  rig.turn(5000);
+  expect_eio(refused);
+  CHECK(is_enabled() && late.done_count == 0);
+  follow(1);
+  rig.turn(5);
+  CHECK(!is_enabled());
+  // It has stopped; now each ends what it has, and not before.
+  CHECK(told[0] == 1 && told[1] == 1);
+  LONGS_EQUAL(0, late.done_count);
+  follow(0);
+  rig.turn(5000);
+  CHECK(!is_enabled());
+  follow(1);
+  expect_eio(late);
+  CHECK(rig.reaches(State::kReady));
+  // Each serves again once it has heard of it.
+  NvmeAsked early;
+  rig.begin(early, NvmeAction::kRead, 0, 1, 0, 1);
+  rig.turn(1);
+  expect_eio(early);
+  rig.drive.holds_io = false;
+  follow(1);
+  expect_served(1);
+  follow(0);
+  expect_served(0);
+  expect_no_harm();
+}
+
+// One that has not heard that it is open is ended all the same, and not taken for ended before.
+TEST(NvmeQueuePair, AnAnswerToAnEarlierWishCountsNoMore) {
+  CHECK(rig.start());
+  slow_down();
+  NvmeQueuePair& pair = rig.pair(1);
+  pair.want(NvmeQueuePair::Phase::kEnded);
+  CHECK(!pair.has_followed());
+  pair.follow();
+  CHECK(pair.has_followed());
+  pair.want(NvmeQueuePair::Phase::kOpen);
+  pair.want(NvmeQueuePair::Phase::kEnded);
+  CHECK(!pair.has_followed());
+  pair.follow();
+  CHECK(pair.has_followed() && !pair.io().is_open());
+}
+
+// ---- Ends ----
+
+TEST(NvmeQueuePair, OneThatVanishesIsLetGoOfOnceNoShardUsesIt) {
+  CHECK(rig.start());
+  slow_down();
+  rig.drive.holds_io = true;
+  NvmeAsked asked[2];
+  for (const size_t shard : {0, 1}) rig.begin(asked[shard], NvmeAction::kWrite, 0, 1, 0, shard);
+  rig.turn(1);
+  rig.controller.give_up(NvmeProblem::kTakenBack);
+  CHECK(!rig.controller.is_let_go_of() && !rig.drive.may_use_memory);
+  follow(0);
+  expect_eio(asked[0]);
+  LONGS_EQUAL(0, asked[1].done_count);
+  CHECK(!rig.controller.is_let_go_of());
+  CHECK(rig.controller.look(rig.now_ns) != NvmeController::kNever);
+  follow(1);
+  expect_eio(asked[1]);
+  CHECK(rig.controller.is_let_go_of());
+  LONGS_EQUAL(NvmeController::kNever, rig.controller.look(rig.now_ns));
+  volatile std::byte* const registers = rig.drive.registers;
+  std::memset(const_cast<std::byte*>(registers), 0, FakeNvme::kRegistersBytes);
+  for (const size_t shard : {0, 1}) rig.begin(asked[shard], NvmeAction::kFlush, 0, 1, 0, shard);
+  rig.poll();
+  for (const NvmeAsked& each : asked) LONGS_EQUAL(2, each.done_count);
+  CHECK(std::all_of(registers, registers + FakeNvme::kRegistersBytes,
+                    [](std::byte byte) { return byte == std::byte{0}; }));
+}
+
+TEST(NvmeQueuePair, AShutdownWaitsUntilNoShardSubmits) {
+  CHECK(rig.start());
+  slow_down();
+  rig.controller.shut_down(rig.now_ns);
+  follow(0);
+  rig.turn(5000);
+  CHECK(!rig.drive.was_shut_down);
+  expect_served(1);
+  follow(1);
+  rig.turn(5);
+  CHECK(rig.drive.was_shut_down && !rig.controller.is_let_go_of());
+  follow(0);
+  follow(1);
+  CHECK(rig.controller.is_let_go_of());
+  expect_no_harm();
+}
+
+// ---- Any order ----
+
+// Shards, control and drive take turns at random, and the drive fails at random. Every operation
+// ends once, the drive writes into no memory that was given back, and no doorbell of a queue rings
+// that there is not.
+TEST(NvmeQueuePair, AnyOrderOfShardsControlAndFailures) {
+  const Seed seed;
+  std::mt19937_64 random(seed.value());
+  constexpr size_t kShards = 3;
+  constexpr size_t kEach = 12;
+  rig.queue_count = kShards;
+  CHECK(rig.start());
+  slow_down();
+  struct Own {
+    NvmeAsked asked;
+    int begun_count = 0;
+    bool is_busy() const { return begun_count != asked.done_count; }
+  };
+  std::vector<std::vector<Own>> own(kShards);
+  for (auto& of_shard : own) of_shard = std::vector<Own>(kEach);
+  uint64_t served = 0;
+  uint64_t failed = 0;
+  const auto act = [&](size_t shard) {
+    switch (random() % 4) {
+      case 0: follow(shard); break;
+      case 1: rig.pair(shard).poll(1 + random() % 8, rig.now_ns); break;
+      case 2: rig.pair(shard).look(rig.now_ns); break;
+      default: {
+        const size_t index = random() % kEach;
+        Own& each = own[shard][index];
+        if (each.is_busy()) {
+          CHECK_TEXT(each.begun_count == each.asked.done_count + 1, seed.text());
+          break;
+        }
+        if (each.begun_count > 0) ++(each.asked.outcome == 0 ? served : failed);
+        ++each.begun_count;
+        const auto action = random() % 2 == 0 ? NvmeAction::kRead : NvmeAction::kWrite;
+        rig.begin(each.asked, action, random() % 1000, 1 + random() % 32,
+                  (shard * kEach + index) * 65536, shard);
+      }
+    }
+  };
+  for (int turn = 0; turn < 60'000; ++turn) {
+    rig.now_ns += random() % kNsPerMs;
+    const uint64_t what = random() % 16;
+    if (what < 10) act(random() % kShards);
+    else if (what < 13) rig.drive.step();
+    else rig.controller.look(rig.now_ns);
+    if (random() % 200 == 0) rig.drive.release();
+    if (random() % 500 == 0) rig.drive.holds_io = random() % 4 == 0;
+    if (random() % 500 == 0) rig.drive.aborts = random() % 2 == 0;
+    if (random() % 900 == 0) rig.drive.stays_ready = random() % 2 == 0;
+    if (random() % 3000 == 0 && rig.controller.state() == State::kReady) say_fatal();
+    for (size_t i = 0; i < kShards; ++i) {
+      CHECK_TEXT(rig.pair(i).io().is_valid() && rig.pair(i).queue().is_valid(), seed.text());
+    }
+  }
+  // Well again: all ends, and all serve.
+  rig.drive.holds_io = rig.drive.stays_ready = false;
+  for (int turn = 0; turn < 10'000; ++turn) {
+    rig.round();
+    rig.drive.release();
+    for (size_t i = 0; i < kShards; ++i) follow(i);
+  }
+  CHECK_TEXT(rig.controller.state() == State::kReady, seed.text());
+  for (const auto& of_shard : own) {
+    for (const Own& each : of_shard) CHECK_TEXT(!each.is_busy(), seed.text());
+  }
+  for (size_t i = 0; i < kShards; ++i) expect_served(i);
+  CHECK_TEXT(served > 100 && failed > 10 && rig.counters.resets.read() > 0, seed.text());
+  LONGS_EQUAL_TEXT(0, rig.drive.stray_count, seed.text());
+}

@@ -1,0 +1,73 @@
+// Tested by tests/guest/nvme_test.py.
+#include "transport/nvme/nvme_drive_queue.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+namespace bedplate {
+
+void NvmeDriveQueue::attach(NvmeDevice& device, NvmeQueuePair& pair, uint32_t index,
+                            EventLoop& loop, EventLoop& control, LoopCall& look_call) noexcept {
+  device_ = &device;
+  pair_ = &pair;
+  index_ = index;
+  loop_ = &loop;
+  control_ = &control;
+  look_call_ = &look_call;
+  const auto tell = [](void* self) noexcept {
+    auto& queue = *static_cast<NvmeDriveQueue*>(self);
+    queue.loop_->submit(queue.follow_call_);
+  };
+  const auto ask = [](void* self) noexcept {
+    auto& queue = *static_cast<NvmeDriveQueue*>(self);
+    queue.control_->submit(*queue.look_call_);
+  };
+  pair.set_calls({.follow = tell, .follow_context = this, .look = ask, .look_context = this});
+}
+
+void NvmeDriveQueue::start(StreamSockets& sockets) noexcept {
+  timer_.expired = [](void* self) noexcept { static_cast<NvmeDriveQueue*>(self)->look(); };
+  timer_.context = this;
+  watch_.fd = device_->interrupt_fd(index_);
+  watch_.events = POLLIN;
+  watch_.ready = &NvmeDriveQueue::interrupted;
+  watch_.context = this;
+  const int refused = sockets.start_watching(watch_);
+  BP_ASSERT(refused == 0);  // there is room by the plan
+  look();
+}
+
+void NvmeDriveQueue::look() noexcept { loop_->timers().arm(timer_, pair_->look(loop_->now_ns())); }
+
+// Once it is ended the device may go, with the registers that mask the interrupt.
+void NvmeDriveQueue::follow(void* self) noexcept {
+  auto& queue = *static_cast<NvmeDriveQueue*>(self);
+  queue.announce_awake();
+  queue.pair_->follow();
+}
+
+uint32_t NvmeDriveQueue::poll(uint32_t budget) noexcept {
+  return pair_->poll(budget, loop_->now_ns());
+}
+
+void NvmeDriveQueue::announce_sleep() noexcept {
+  if (!pair_->has_outstanding()) return;
+  has_interrupt_ = true;
+  device_->allow_interrupt(index_, true);
+}
+
+void NvmeDriveQueue::announce_awake() noexcept {
+  if (!has_interrupt_) return;
+  has_interrupt_ = false;
+  device_->allow_interrupt(index_, false);
+}
+
+// What has completed, poll() finds.
+void NvmeDriveQueue::interrupted(void* self, uint32_t) noexcept {
+  auto& queue = *static_cast<NvmeDriveQueue*>(self);
+  uint64_t count = 0;
+  (void)!read(queue.watch_.fd, &count, sizeof count);
+  queue.counters_.interrupts.add(1);
+}
+
+}  // namespace bedplate

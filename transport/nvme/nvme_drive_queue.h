@@ -1,0 +1,50 @@
+// A queue pair of an NVMe drive on its shard: polled while there is work, and woken by an interrupt
+// of its own when there is none.
+//
+// Before each sleep of its loop with commands under way the interrupt is let through, and masked
+// when the loop is awake. What the drive's control wants of the pair is a call of the loop.
+// Threads: the loop's, where nothing else is said.
+#pragma once
+
+#include "transport/event_loop.h"
+#include "transport/nvme/nvme_device.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+
+class NvmeDriveQueue final : public PollSource {
+ public:
+  explicit NvmeDriveQueue(NvmeQueueCounters& counters) noexcept : counters_(counters) {}
+  // Its pair is the controller's number `index`, as is its interrupt; `control` is told by
+  // `look_call`. All outlive this. Before the loops run. Threads: the main thread.
+  void attach(NvmeDevice& device, NvmeQueuePair& pair, uint32_t index, EventLoop& loop,
+              EventLoop& control, LoopCall& look_call) noexcept;
+  // Requires: the sockets are of its loop, which has room for a timer and a watch.
+  void start(StreamSockets& sockets) noexcept;
+
+  // Requires: the range is the namespace's.
+  void begin(NvmeOperation& operation) noexcept { pair_->io().begin(operation, loop_->now_ns()); }
+
+  uint32_t poll(uint32_t budget) noexcept override;
+  void announce_sleep() noexcept override;
+  void announce_awake() noexcept override;
+
+ private:
+  void look() noexcept;
+  static void follow(void* self) noexcept;
+  static void interrupted(void* self, uint32_t events) noexcept;
+
+  NvmeDevice* device_ = nullptr;
+  NvmeQueuePair* pair_ = nullptr;
+  NvmeQueueCounters& counters_;
+  EventLoop* loop_ = nullptr;
+  EventLoop* control_ = nullptr;
+  LoopCall* look_call_ = nullptr;
+  uint32_t index_ = 0;
+  bool has_interrupt_ = false;
+  Timer timer_;
+  Watch watch_;
+  LoopCall follow_call_ = {.function = &NvmeDriveQueue::follow, .context = this};
+};
+
+}  // namespace bedplate

@@ -1,0 +1,92 @@
+#include "transport/nvme/nvme_queue_pair_datapath.h"
+
+#include <algorithm>
+
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kLookIntervalNsMin = kNsPerMs;
+constexpr uint64_t kLookIntervalNsMax = kNsPerSecond;
+
+}  // namespace
+
+void NvmeQueuePair::create(const Options& options, std::span<std::byte> memory,
+                           volatile std::byte* registers, NvmeQueueCounters& counters) noexcept {
+  timeout_ns_ = options.timeout_ns;
+  counters_ = &counters;
+  io_.queue().create(options.id, options.entry_count, true, memory, registers,
+                     options.doorbell_bytes);
+}
+
+// ---- The control's ------------------------------------------------------------------------------
+
+void NvmeQueuePair::want(Phase phase) noexcept {
+  const uint32_t number = (wanted_.load(std::memory_order_relaxed) >> kPhaseBits) + 1;
+  // Pairs with follow(): the shard sees what the control has done before.
+  wanted_.store(number << kPhaseBits | static_cast<uint32_t>(phase), std::memory_order_release);
+  if (calls_.follow == nullptr) return follow();
+  calls_.follow(calls_.follow_context);
+}
+
+// ---- The shard's --------------------------------------------------------------------------------
+
+void NvmeQueuePair::follow() noexcept {
+  const uint32_t wanted = wanted_.load(std::memory_order_acquire);
+  if (wanted == reached_.load(std::memory_order_relaxed)) return;
+  switch (static_cast<Phase>(wanted & ((1U << kPhaseBits) - 1))) {
+    case Phase::kOpen: io_.open(); break;
+    case Phase::kClosed: io_.close(); break;
+    case Phase::kEnded:
+      io_.close();
+      io_.queue().fail_all();
+      io_.queue().clear();
+      late_id_.store(kNone, std::memory_order_relaxed);
+      is_stuck_.store(false, std::memory_order_relaxed);
+      break;
+  }
+  publish();
+  reached_.store(wanted, std::memory_order_release);
+}
+
+uint32_t NvmeQueuePair::poll(uint32_t budget, uint64_t now_ns) noexcept {
+  const uint32_t count = io_.poll(budget, now_ns);
+  if (count > 0) publish();
+  return count;
+}
+
+uint64_t NvmeQueuePair::look(uint64_t now_ns) noexcept {
+  publish();
+  const uint64_t next_ns =
+      now_ns + std::clamp(timeout_ns_ / 4, kLookIntervalNsMin, kLookIntervalNsMax);
+  if (!io_.is_open() || now_ns < timeout_ns_) return next_ns;
+  NvmeQueue& queue = io_.queue();
+  const uint32_t late = queue.find_overdue(now_ns - timeout_ns_);
+  if (late == kNone) return next_ns;
+  if (queue.is_marked(late)) {
+    is_stuck_.store(true, std::memory_order_release);
+    tell_control();
+    return next_ns;
+  }
+  // One at a time. Others that are late get their second chance later, and so are not forgotten.
+  if (late_id() != kNone) return next_ns;
+  counters_->timeouts.add(1);
+  queue.mark(late, now_ns);
+  late_id_.store(late, std::memory_order_release);
+  tell_control();
+  return next_ns;
+}
+
+void NvmeQueuePair::tell_control() noexcept {
+  if (calls_.look != nullptr) calls_.look(calls_.look_context);
+}
+
+void NvmeQueuePair::publish() noexcept {
+  counters_->commands.set(io_.command_count());
+  counters_->commands_outstanding.set(io_.queue().outstanding());
+  counters_->errors.set(io_.error_count());
+  counters_->bad_completions.set(io_.queue().bad_completions());
+}
+
+}  // namespace bedplate
