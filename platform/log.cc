@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/recent_lines.h"
 #include "platform/standard_error.h"
 
 namespace bedplate {
@@ -21,28 +22,6 @@ const char* prefix_of(LogLevel level) noexcept {
     case LogLevel::kInfo: break;
   }
   return "bedplate: ";
-}
-
-constexpr uint64_t kRecentCount = 32;
-constexpr uint32_t kBeingWritten = ~uint32_t{0};
-
-struct RecentLine {
-  std::atomic<uint32_t> line_bytes{0};
-  char text[256];
-};
-constinit RecentLine recent_lines[kRecentCount] = {};
-constinit std::atomic<uint64_t> line_count{0};
-
-void remember(const char* line, size_t line_bytes) noexcept {
-  RecentLine& recent =
-      recent_lines[line_count.fetch_add(1, std::memory_order_relaxed) % kRecentCount];
-  // Of two that come to one place at once, kRecentCount lines apart, one is forgotten.
-  const uint32_t was = recent.line_bytes.exchange(kBeingWritten, std::memory_order_acquire);
-  if (was == kBeingWritten) return;
-  const size_t kept_bytes = std::min(line_bytes, sizeof recent.text);
-  std::memcpy(recent.text, line, kept_bytes);
-  recent.text[kept_bytes - 1] = '\n';
-  recent.line_bytes.store(static_cast<uint32_t>(kept_bytes), std::memory_order_release);
 }
 
 constexpr uint64_t kTerminalPatienceNs = kNsPerSecond / 2;
@@ -78,7 +57,7 @@ bool write_within(const char* line, size_t line_bytes, uint64_t patience_ns) noe
 // Leaves errno alone: a log line is often about a call that has just failed.
 void write_line(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
   const int errno_before = errno;
-  remember(line, line_bytes);
+  remember_line(line, line_bytes);
   const bool may_follow = tell_dropped_lines() || patience_ns > 0;
   const bool is_written = may_follow && write_within(line, line_bytes, patience_ns);
   is_stalled.store(!is_written, std::memory_order_relaxed);
@@ -123,18 +102,6 @@ bool tell_dropped_lines() noexcept {
   untold_lines.fetch_add(count, std::memory_order_relaxed);
   if (begins_anew) is_cut_off.store(true, std::memory_order_relaxed);
   return false;
-}
-
-uint64_t for_each_recent_line(uint64_t first,
-                              void (*see)(const char* line, size_t line_bytes, void* context),
-                              void* context) noexcept {
-  const uint64_t end = line_count.load(std::memory_order_relaxed);
-  for (uint64_t i = std::max(first, end - std::min(end, kRecentCount)); i < end; ++i) {
-    const RecentLine& recent = recent_lines[i % kRecentCount];
-    const uint32_t line_bytes = recent.line_bytes.load(std::memory_order_acquire);
-    if (line_bytes != 0 && line_bytes != kBeingWritten) see(recent.text, line_bytes, context);
-  }
-  return end;
 }
 
 void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept {

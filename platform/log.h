@@ -42,14 +42,6 @@ uint64_t dropped_line_count() noexcept;
 // Returns whether nothing is left to be told.
 bool tell_dropped_lines() noexcept;
 
-// Calls `see` for each of the last lines that were logged, from number `first` on (0: all of them),
-// oldest first, each with its newline; of a long one it sees the beginning. For a record of a
-// crash: what another thread logs meanwhile may come torn. Fit for signal handlers.
-// Returns the number of the next line, to go on from.
-uint64_t for_each_recent_line(uint64_t first,
-                              void (*see)(const char* line, size_t line_bytes, void* context),
-                              void* context) noexcept;
-
 // Writes `error` and ends the process with the exit code of its kind: for what happens before main,
 // where there is nobody to report to. Nothing is flushed and no destructor runs.
 [[noreturn]] void stop_with(const Error& error) noexcept;

@@ -15,6 +15,7 @@ constexpr uint64_t kConnectionsMax = 1024;
 constexpr size_t kTokenBytesMin = 16;
 constexpr size_t kTokenBytesMax = 256;
 constexpr uint16_t kPort = 9464;
+constexpr size_t kLogLines = 128;
 constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
     "Connection: close\r\n\r\n";
@@ -32,6 +33,10 @@ HttpService::HttpService() {
   address.host = "127.0.0.1";
   address.port = kPort;
   listen_.push_back(address);
+}
+
+HttpService::~HttpService() {
+  if (log_) keep_few_lines();
 }
 
 void HttpService::describe(ConfigurationTable& table) {
@@ -69,7 +74,8 @@ Result<void> HttpService::plan(ServicePlan& plan) {
   plan.counters<HttpCounters>("http");
   plan.threads(1);
   plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount, "max_connections");
-  plan.heap(max_connections_ * (ConnectionThread::bytes_each() + sizeof(HttpSession)));
+  plan.heap(max_connections_ * (ConnectionThread::bytes_each() + sizeof(HttpSession)) +
+            kLogLines * sizeof(LineSlot));
   return {};
 }
 
@@ -99,6 +105,8 @@ Result<void> HttpService::create(ServiceContext& context) {
   BP_TRY(counters);
   auto listening = context.listeners("listen");
   BP_TRY(listening);
+  log_ = std::make_unique<LineSlot[]>(kLogLines);
+  keep_lines_in({log_.get(), kLogLines});
   site_.counters = counters.value();
   site_.view = context.all_counters();
   std::vector<ConnectionSession*> sessions;

@@ -12,12 +12,14 @@
 #include "apps/boot/connection_thread.h"
 #include "apps/boot/service.h"
 #include "apps/http/http_session.h"
+#include "platform/recent_lines.h"
 
 namespace bedplate {
 
 class HttpService final : public Service {
  public:
   HttpService();
+  ~HttpService() override;
 
   const char* name() const noexcept override { return "http"; }
   void describe(ConfigurationTable& table) override;
@@ -36,6 +38,7 @@ class HttpService final : public Service {
   uint32_t max_connections_ = 8;
 
   HttpSite site_;
+  std::unique_ptr<LineSlot[]> log_;  // where lines of the log lie, as long as this lives
   std::vector<std::unique_ptr<HttpSession>> sessions_;
   ConnectionThread thread_;
 };

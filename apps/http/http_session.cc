@@ -1,10 +1,9 @@
 #include "apps/http/http_session.h"
 
 #include <cstring>
+#include <type_traits>
 
-#include "apps/boot/counter_signs.h"
 #include "apps/boot/piece.h"
-#include "apps/http/status_page.h"
 #include "platform/assert.h"
 
 namespace bedplate {
@@ -20,42 +19,6 @@ constexpr std::string_view kOpenMetrics =
 constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-
-enum class SignsFormat : uint8_t { kLines, kListItems };
-
-void write_html(std::string_view text, Piece* piece) noexcept {
-  for (const char& each : text) {
-    switch (each) {
-      case '<': piece->text("&lt;"); break;
-      case '&': piece->text("&amp;"); break;
-      default: piece->text({&each, 1});
-    }
-  }
-}
-
-// What needs a look, as many as there is room for. Returns how many bytes that are.
-size_t write_signs(const CountersView& counters, std::span<char> to, SignsFormat format) noexcept {
-  size_t bytes = 0;
-  for (uint32_t i = 0; i < counters.sign_count(); ++i) {
-    if (!is_raised(counters, i)) continue;
-    char text[kSignTextBytesMax];
-    Piece line(text);
-    write_sign_subject(counters, i, &line);
-    line.text(": ");
-    write_sign_text(counters, i, &line);
-    Piece piece(to.subspan(bytes));
-    if (format == SignsFormat::kListItems) {
-      piece.text("<li class=\"bad\">");
-      write_html({text, line.bytes()}, &piece);
-      piece.text("</li>");
-    } else {
-      piece.text({text, line.bytes()}).text("\n");
-    }
-    if (piece.is_full()) break;
-    bytes += piece.bytes();
-  }
-  return bytes;
-}
 
 std::string_view reason_of(int status) noexcept {
   switch (status) {
@@ -111,7 +74,7 @@ void describe(CounterTable& table, HttpCounters& counters) {
 
 void HttpSession::open(int /*fd*/) noexcept {
   is_last_ = is_chunked_ = false;
-  making_ = Making::kNothing;
+  making_ = {};
   received_ = made_ = sent_ = 0;
 }
 
@@ -131,7 +94,7 @@ void HttpSession::sent(size_t bytes) noexcept {
   sent_ += bytes;
   if (!output().empty()) return;
   made_ = sent_ = 0;
-  making_ == Making::kNothing ? go_on() : make_more();
+  is_making() ? make_more() : go_on();
 }
 
 // Answers the next request, when it is complete.
@@ -171,7 +134,8 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   if (!is_known && !is_own_host(request.host)) {
     status = 421;
   } else if (request.path == "/") {
-    say_page(request);
+    // For all: where nothing is told it has no number in it, and what asks for them has the token.
+    say_long(StatusPage(site_->view, is_allowed(request)), kHtml, kStatusPageHeaders, request);
     return;
   } else if (!is_allowed(request)) {
     status = 401;
@@ -186,44 +150,25 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
       return;
     }
   } else if (request.path == "/signs") {
-    say_signs(request.is_head);
+    say_long(SignLines(site_->view, LineFormat::kText), kPlain, "", request);
+    return;
+  } else if (request.path == "/log") {
+    say_long(LogLines(LineFormat::kText), kPlain, "", request);
     return;
   } else if (request.path == "/metrics") {
     const bool is_open = request.wants_openmetrics;
-    metrics_ = MetricsText(site_->view,
-                           is_open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus);
-    say_long(Making::kMetrics, is_open ? kOpenMetrics : kPrometheus, "Vary: Accept\r\n", request);
+    const MetricsText metrics(site_->view,
+                              is_open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus);
+    say_long(metrics, is_open ? kOpenMetrics : kPrometheus, "Vary: Accept\r\n", request);
     return;
   } else if (request.path == "/stats.json") {
-    stats_ = StatsJson(site_->view, audit_of(site_->view, true), {});
-    say_long(Making::kStats, kJson, "", request);
+    say_long(StatsJson(site_->view, audit_of(site_->view, true), {}), kJson, "", request);
     return;
   } else {
     status = 404;
   }
   site_->counters->refused.add(1);
   say(status, kPlain, "", more_of(status), request.is_head);
-}
-
-// For all: it has no number in it, what asks for them has the token. What needs a look is in it for
-// those alone that have the token, so that it is there without JavaScript, too.
-void HttpSession::say_page(const HttpRequest& request) noexcept {
-  const std::span<char> to = body();
-  BP_ASSERT(kStatusPageBegin.size() + kStatusPageEnd.size() <= to.size());
-  size_t bytes = kStatusPageBegin.copy(to.data(), to.size());
-  if (is_allowed(request)) {
-    const size_t room = to.size() - bytes - kStatusPageEnd.size();
-    bytes += write_signs(site_->view, to.subspan(bytes, room), SignsFormat::kListItems);
-  }
-  bytes += kStatusPageEnd.copy(to.data() + bytes, to.size() - bytes);
-  say(200, kHtml, {to.data(), bytes}, kStatusPageHeaders, request.is_head);
-}
-
-// A line each; empty: nothing needs a look.
-void HttpSession::say_signs(bool is_head) noexcept {
-  const std::span<char> to = body();
-  const size_t bytes = write_signs(site_->view, to, SignsFormat::kLines);
-  say(200, kPlain, bytes == 0 ? "\n" : std::string_view(to.data(), bytes), "", is_head);
 }
 
 // What follows in the connection cannot be told apart, so it is the last answer.
@@ -248,15 +193,15 @@ void HttpSession::say(int status, std::string_view type, std::string_view body,
   made_ = piece.bytes();
   if (is_head) return;
   BP_ASSERT(made_ <= kHeadBytesMax && body.size() <= sizeof out_ - made_);
-  if (!body.empty()) std::memmove(out_ + made_, body.data(), body.size());  // it may lie in `out_`
+  if (!body.empty()) std::memcpy(out_ + made_, body.data(), body.size());
   made_ += body.size();
 }
 
 // An answer that is made in pieces, as the client takes them. HEAD is answered by its head.
-void HttpSession::say_long(Making what, std::string_view type, std::string_view more,
+void HttpSession::say_long(const Making& what, std::string_view type, std::string_view more,
                            const HttpRequest& request) noexcept {
   is_chunked_ = !request.is_http_10;
-  making_ = request.is_head ? Making::kNothing : what;
+  making_ = request.is_head ? Making() : what;
   Piece piece({out_, sizeof out_});
   write_head(200, type, more, is_last_, &piece);
   if (is_chunked_ && !request.is_head) piece.text("Transfer-Encoding: chunked\r\n");
@@ -266,7 +211,16 @@ void HttpSession::say_long(Making what, std::string_view type, std::string_view 
 
 // Returns how many bytes it has; 0: all was made.
 size_t HttpSession::make_piece(std::span<char> to) noexcept {
-  return making_ == Making::kMetrics ? metrics_.write(to) : stats_.write(to);
+  return std::visit(
+      [to]<typename Text>(Text& text) noexcept -> size_t {
+        if constexpr (std::is_same_v<Text, std::monostate>) {
+          return 0;
+        } else {
+          static_assert(Text::kPieceBytesMin <= MetricsText::kPieceBytesMin);
+          return text.write(to);
+        }
+      },
+      making_);
 }
 
 // The next piece, as a chunk where the client knows chunks.
@@ -274,7 +228,7 @@ void HttpSession::make_more() noexcept {
   const size_t head = is_chunked_ ? kChunkHeadBytes : 0;
   const size_t tail = kChunkEnd.size() + kLastChunk.size();
   const size_t bytes = make_piece({out_ + head, sizeof out_ - head - tail});
-  if (bytes == 0) making_ = Making::kNothing;
+  if (bytes == 0) making_ = {};
   made_ = head + bytes;
   if (!is_chunked_) {
     made_ = bytes;

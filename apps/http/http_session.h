@@ -11,13 +11,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "apps/boot/connection_session.h"
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_view.h"
 #include "apps/boot/stats_json.h"
 #include "apps/http/http_request.h"
+#include "apps/http/lines.h"
 #include "apps/http/metrics_text.h"
+#include "apps/http/status_page.h"
 
 namespace bedplate {
 
@@ -48,42 +51,37 @@ class HttpSession final : public ConnectionSession {
   void received(size_t bytes) noexcept override;
   std::string_view output() const noexcept override { return {out_ + sent_, made_ - sent_}; }
   void sent(size_t bytes) noexcept override;
-  bool is_over() const noexcept override { return is_last_ && making_ == Making::kNothing; }
+  bool is_over() const noexcept override { return is_last_ && !is_making(); }
   bool is_in_request() const noexcept override { return received_ > 0 && output().empty(); }
   void time_out() noexcept override { refuse(408); }
 
  private:
-  // What more is to come of, once output() was sent.
-  enum class Making : uint8_t { kNothing, kMetrics, kStats };
-
   static constexpr size_t kRequestBytesMax = 8 * 1024;
   static constexpr size_t kHeadBytesMax = 1024;
   static constexpr size_t kOutBytes = MetricsText::kPieceBytesMin + kHeadBytesMax;
+  // An answer that is made in pieces.
+  using Making =
+      std::variant<std::monostate, MetricsText, StatsJson, SignLines, LogLines, StatusPage>;
 
   void go_on() noexcept;
   void answer(const HttpRequest& request) noexcept;
   bool is_allowed(const HttpRequest& request) const noexcept;
   void refuse(int status) noexcept;
-  void say_page(const HttpRequest& request) noexcept;
-  void say_signs(bool is_head) noexcept;
   void say(int status, std::string_view type, std::string_view body, std::string_view more,
            bool is_head) noexcept;
-  void say_long(Making what, std::string_view type, std::string_view more,
+  void say_long(const Making& what, std::string_view type, std::string_view more,
                 const HttpRequest& request) noexcept;
   void make_more() noexcept;
   size_t make_piece(std::span<char> to) noexcept;
-  // Where a body is made before its head.
-  std::span<char> body() noexcept { return std::span(out_).subspan(kHeadBytesMax); }
+  bool is_making() const noexcept { return !std::holds_alternative<std::monostate>(making_); }
 
   const HttpSite* site_;
   bool is_last_ = false;  // no request is read any more
-  Making making_ = Making::kNothing;
+  Making making_;         // what more is to come of, once output() was sent
   bool is_chunked_ = false;
   size_t received_ = 0;
   size_t made_ = 0;
   size_t sent_ = 0;
-  MetricsText metrics_;
-  StatsJson stats_;
   char in_[kRequestBytesMax] = {};
   char out_[kOutBytes] = {};
 };

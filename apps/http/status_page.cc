@@ -1,14 +1,24 @@
 // Tested by tests/system/http_test.py.
 #include "apps/http/status_page.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "platform/assert.h"
+
 namespace bedplate {
 
+// tests/system/http_test.py says what they must be.
 const std::string_view kStatusPageHeaders =
-    "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; "
-    "style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
+    "Content-Security-Policy: default-src 'none'; "
+    "script-src 'sha256-fEv7zn49eHtIHIIW4kzS0MVPGxaY41nmOuCE7T+6Jws='; "
+    "style-src 'sha256-BWdB+iP3b0qQHv/yF7zAHgVuSIk6klzNEyh6o6Ia38g='; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "Referrer-Policy: no-referrer\r\n";
 
-const std::string_view kStatusPageBegin = R"html(<!doctype html>
+namespace {
+
+constexpr std::string_view kBegin = R"html(<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -37,6 +47,9 @@ thead th { color: GrayText; }
 #state { font-weight: bold; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 #signs { padding-left: 1.2rem; margin: .3rem 0; }
+#log { max-height: 22rem; overflow: auto; border: 1px solid var(--line); padding: .4rem .5rem;
+       font-size: .85em; margin: 0; }
+#log:empty::before { content: "nothing"; color: GrayText; }
 summary { cursor: pointer; padding: .2rem 0; }
 input, button { font: inherit; }
 @media (max-width: 40rem) {
@@ -53,10 +66,10 @@ input, button { font: inherit; }
 <form id="ask" hidden><label>Token <input id="token" type="password" autocomplete="off"></label>
 <button>Show</button></form>
 <noscript><p>Without JavaScript: <a href="/metrics">all numbers as text</a>,
-<a href="/signs">what needs a look</a>.</p></noscript>
+<a href="/signs">what needs a look</a>, <a href="/log">the log</a>.</p></noscript>
 <ul id="signs" aria-label="What needs a look">)html";
 
-const std::string_view kStatusPageEnd = R"html(</ul>
+constexpr std::string_view kMiddle = R"html(</ul>
 <main id="all" hidden>
 <h2>Pool</h2>
 <div id="map" role="img" aria-label="The pool by owner; the table has the numbers"></div>
@@ -68,6 +81,10 @@ const std::string_view kStatusPageEnd = R"html(</ul>
 <a href="/metrics">as text</a></p>
 <div id="rest"></div>
 </main>
+<h2 id="log-title">Log</h2>
+<pre id="log" tabindex="0" aria-labelledby="log-title">)html";
+
+constexpr std::string_view kEnd = R"html(</pre>
 <script>
 "use strict";
 const by = id => document.getElementById(id);
@@ -256,6 +273,12 @@ function show(signs) {
     text => element("li", text, {className: "bad"})));
   by("all").hidden = false;
 }
+// Its end stays in sight for those that look at its end.
+function showLog(text) {
+  const log = by("log"), isAtEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+  if (text !== log.textContent) log.textContent = text;
+  if (isAtEnd) log.scrollTop = log.scrollHeight;
+}
 function tell(text, isGood) {
   by("state").textContent = text;
   by("state").className = isGood ? "good" : "bad";
@@ -263,8 +286,8 @@ function tell(text, isGood) {
 async function look() {
   const headers = token ? {Authorization: "Bearer " + token} : {};
   try {
-    const [numbers, ready, signs] = await Promise.all(
-      ["/metrics", "/readyz", "/signs"].map(path => fetch(path, {headers, cache: "no-store"})));
+    const [numbers, ready, signs, log] = await Promise.all(["/metrics", "/readyz", "/signs", "/log"]
+      .map(path => fetch(path, {headers, cache: "no-store"})));
     by("ask").hidden = numbers.status !== 401;
     if (!numbers.ok) {
       tell(numbers.status === 401 ? "A token is needed" : `Answers ${numbers.status}`, false);
@@ -274,6 +297,7 @@ async function look() {
       now = parse(text);
       tell(ready.ok ? "Ready" : "Draining, or not ready yet", ready.ok);
       show(await signs.text());
+      showLog(await log.text());
     }
     by("age").textContent = "";
   } catch (error) {
@@ -297,5 +321,31 @@ look();
 setInterval(() => { if (!held && !document.hidden) look(); }, 1000);
 </script>
 )html";
+static_assert(kBegin.size() + kMiddle.size() <= StatusPage::kPieceBytesMin &&
+              kEnd.size() <= StatusPage::kPieceBytesMin);
+
+}  // namespace
+
+size_t StatusPage::write(std::span<char> to) noexcept {
+  BP_ASSERT(to.size() >= kPieceBytesMin);
+  constexpr size_t kRoomBytes = std::max(SignLines::kPieceBytesMin, LogLines::kPieceBytesMin);
+  constexpr std::string_view kTexts[] = {kBegin, {}, kMiddle, {}, kEnd};
+  size_t bytes = 0;
+  while (part_ < std::size(kTexts)) {
+    const std::span<char> rest = to.subspan(bytes);
+    const std::string_view text = kTexts[part_];
+    size_t more = 0;
+    if (!text.empty()) {
+      if (text.size() > rest.size()) break;
+      bytes += text.copy(rest.data(), rest.size());
+    } else if (tells_) {
+      if (rest.size() < kRoomBytes) break;
+      more = part_ == 1 ? signs_.write(rest) : log_.write(rest);
+      bytes += more;
+    }
+    if (more == 0) ++part_;  // of lines, once there are no more
+  }
+  return bytes;
+}
 
 }  // namespace bedplate

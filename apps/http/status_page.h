@@ -1,19 +1,43 @@
-// The page that a browser gets: what needs a look, and what /metrics says, each second, as tables
-// and bars.
+// The page that a browser gets: what needs a look, what /metrics says, as tables and bars, and the
+// last lines of the log, each second.
 //
 // It is one text without any other resource. It knows the pool, its owners and the shards; whatever
-// else has counters is shown by their names. Threads: any.
+// else has counters is shown by their names. The text is made in pieces. Threads: any, each object
+// one at a time. Nothing is allocated.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
+
+#include "apps/boot/counters_view.h"
+#include "apps/http/lines.h"
 
 namespace bedplate {
 
-// Before and behind the list of what needs a look. Smaller than a piece of metrics, so that a
-// connection has room for it and some of those.
-extern const std::string_view kStatusPageBegin;
-extern const std::string_view kStatusPageEnd;
-// Headers: nothing is loaded, sent elsewhere or put into another page's frame.
+// Headers: nothing is loaded, sent elsewhere or put into another page's frame, and no program and
+// no style but the page's own are taken: their hashes are here.
 extern const std::string_view kStatusPageHeaders;
+
+class StatusPage {
+ public:
+  static constexpr size_t kPieceBytesMin = 20 * 1024;
+
+  // `tells`: what needs a look and the log are in it, for a browser that has no JavaScript. Without
+  // it the page has nothing of the appliance in it.
+  StatusPage(CountersView counters, bool tells) noexcept
+      : tells_(tells), signs_(counters, LineFormat::kListItem), log_(LineFormat::kPreformatted) {}
+
+  // Writes the next piece into `to` and returns how many bytes that are; 0: all was written.
+  // Requires: to.size() >= kPieceBytesMin.
+  size_t write(std::span<char> to) noexcept;
+
+ private:
+  bool tells_;
+  uint32_t part_ = 0;
+  SignLines signs_;
+  LogLines log_;
+};
 
 }  // namespace bedplate

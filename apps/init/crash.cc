@@ -24,6 +24,7 @@
 #include "platform/call_stack.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/recent_lines.h"
 #include "platform/units.h"
 
 namespace bedplate {

@@ -294,8 +294,8 @@ hostile-peer: $(STRAIN)
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
-FUZZ_PLATFORM := $(addprefix platform/,assert.cc file.cc log.cc log_component.cc result.cc \
-                 standard_error.cc)
+FUZZ_PLATFORM := $(addprefix platform/,assert.cc file.cc log.cc log_component.cc recent_lines.cc \
+                 result.cc standard_error.cc)
 build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc $(FUZZ_PLATFORM) \
                 $(wildcard apps/blockd/nbd_*.h) $(BUILD_FILES)
 	@mkdir -p $(@D)
@@ -320,8 +320,8 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -DBP_DEBUG=1 -I. -o $@ \
 	  $(filter %.cc,$^)
 
-build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc http_session.cc \
-                   metrics_text.cc status_page.cc) $(addprefix apps/boot/,counter_signs.cc \
+build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc \
+                   http_session.cc lines.cc metrics_text.cc status_page.cc) $(addprefix apps/boot/,counter_signs.cc \
                    counters_snapshot.cc json_text.cc stats_json.cc) pinned_pool/audit.cc platform/units.cc \
                    $(FUZZ_PLATFORM) \
                  $(wildcard apps/http/*.h) tests/apps/boot/conversation.h $(BUILD_FILES)

@@ -1,5 +1,8 @@
 """[http]: what Prometheus scrapes, and everything else that such a socket is sent."""
 
+import base64
+import hashlib
+import html
 import http.client
 import json
 import os
@@ -93,6 +96,31 @@ def stats_json_is_what_stats_prints(box):
     expect(still(told), still(printed), "all that stands still")
     expect_true(len(still(told)) > 100, "there is much of it")
     expect(get(port, "/stats.json", method="HEAD")[1], "", "HEAD")
+
+
+@test()
+def the_page_takes_no_program_but_its_own(box):
+    """What the browser is told to take are the hashes of what is there."""
+    _, port = start(box)
+    reply, page = get(port, "/")
+    policy = reply.getheader("Content-Security-Policy")
+    expect_true("unsafe" not in policy, f"nothing unsafe is allowed: {policy}")
+    for tag in ("script", "style"):
+        text = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        expect_in(f"{tag}-src 'sha256-{digest}';", policy, "kStatusPageHeaders")
+
+
+@test()
+def the_log_is_there(box):
+    """As standard error has it, also without JavaScript; what a service logs, too."""
+    appliance, port = start(box)
+    log = get(port, "/log")[1]
+    written = [line for line in appliance.log_text().splitlines() if line.startswith("bedplate: ")]
+    expect_true(len(written) > 3, f"lines of the log: {written}")
+    expect(log.splitlines()[:len(written)], written, "/log")
+    tail = re.search('<pre id="log"[^>]*>(.*?)</pre>', get(port, "/")[1], re.DOTALL)[1]
+    expect(html.unescape(tail).splitlines()[:len(written)], written, "the page")
 
 
 def in_browser(box, port):

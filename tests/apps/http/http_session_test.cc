@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "apps/http/status_page.h"
+#include "platform/recent_lines.h"
 #include "tests/apps/boot/conversation.h"
 #include "tests/apps/boot/counters_file_fixture.h"
 
@@ -48,6 +48,9 @@ TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
     STRCMP_EQUAL("", rest.c_str());
     return body;
   }
+  static void remember(const std::string& line) {
+    remember_line((line + "\n").data(), line.size() + 1);
+  }
   static size_t count_of(const std::string& text, const std::string& part) {
     size_t count = 0;
     for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
@@ -71,20 +74,37 @@ TEST(HttpSession, HealthAndReadiness) {
   CHECK(head.ends_with("\r\n\r\n"));
 }
 
-// The page has no number in it: it asks for them, with the token.
+// Without the token the page has nothing of the appliance in it: it asks for that.
 TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
   site.token = "secret";
+  remember("a secret line");
   const std::string page = said(get("/"));
   STRNCMP_EQUAL("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n", page.c_str(), 55);
   STRCMP_CONTAINS("Content-Security-Policy: default-src 'none'; ", page.c_str());
-  CHECK(page.ends_with("</script>\n"));
+  const std::string body = joined(page);
+  CHECK(body.ends_with("</script>\n"));
+  CHECK(body.find("secret line") == std::string::npos);
+  CHECK(body.find("://") == std::string::npos);  // nothing from elsewhere
   expect_status("401", get("/metrics"));
+  expect_status("401", get("/log"));
+  expect_status("401", get("/stats.json"));
   expect_status("421", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-  const std::string head = said("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  CHECK(head.ends_with("\r\n\r\n"));
-  const size_t bytes = kStatusPageBegin.size() + kStatusPageEnd.size();
-  STRCMP_CONTAINS(("Content-Length: " + std::to_string(bytes)).c_str(), head.c_str());
-  CHECK(kStatusPageEnd.find("://") == std::string_view::npos);  // nothing from elsewhere
+  CHECK(said("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").ends_with("\r\n\r\n"));
+}
+
+// What is logged is no HTML, steers no terminal, and one line stays one.
+TEST(HttpSession, TheLogIsText) {
+  test::Running running(directory, "a");
+  site.view = running.file.view();
+  for (int i = 0; i < 30; ++i) remember(std::string(300, '&'));
+  remember("</pre><script>alert(1)</script>\n\x1b[2J\xc3\xa9");
+  const std::string log = said("GET /log HTTP/1.0\r\n\r\n");
+  CHECK(log.ends_with("\n</pre><script>alert(1)</script>  [2J\xc3\xa9\n"));
+  CHECK(count_of(log, std::string(300, '&') + "\n") >= 30);
+  const std::string page = joined(said(get("/"), 1000));
+  STRCMP_CONTAINS("\n&lt;/pre>&lt;script>alert(1)&lt;/script>  [2J\xc3\xa9\n</pre>\n<script>",
+                  page.c_str());
+  LONGS_EQUAL(1, count_of(page, "</pre>"));
 }
 
 TEST(HttpSession, LongAnswersInChunksAreThoseWithout) {

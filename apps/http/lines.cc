@@ -1,0 +1,76 @@
+// Tested by tests/apps/http/http_session_test.cc.
+#include "apps/http/lines.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "apps/boot/counter_signs.h"
+#include "apps/boot/piece.h"
+#include "platform/assert.h"
+#include "platform/recent_lines.h"
+
+namespace bedplate {
+namespace {
+
+void write_character(char each, bool is_html, Piece* piece) noexcept {
+  if (is_html && each == '<') {
+    piece->text("&lt;");
+  } else if (is_html && each == '&') {
+    piece->text("&amp;");
+  } else {
+    // A line stays one, and steers no terminal.
+    const bool is_control = static_cast<unsigned char>(each) < ' ' || each == '\x7f';
+    const char shown = is_control ? ' ' : each;
+    piece->text({&shown, 1});
+  }
+}
+
+void write_line(std::string_view line, LineFormat format, Piece* piece) noexcept {
+  const bool is_item = format == LineFormat::kListItem;
+  if (is_item) piece->text("<li class=\"bad\">");
+  if (format == LineFormat::kEvent) piece->text("data:");
+  for (const char each : line) {
+    write_character(each, is_item || format == LineFormat::kPreformatted, piece);
+  }
+  piece->text(is_item ? "</li>" : "\n");
+}
+
+}  // namespace
+
+size_t SignLines::write(std::span<char> to) noexcept {
+  BP_ASSERT(to.size() >= kPieceBytesMin);
+  size_t bytes = 0;
+  for (; next_ < counters_.sign_count(); ++next_) {
+    if (!is_raised(counters_, next_)) continue;
+    char text[kSignTextBytesMax];
+    Piece line(text);
+    write_sign_subject(counters_, next_, &line);
+    line.text(": ");
+    write_sign_text(counters_, next_, &line);
+    Piece piece(to.subspan(bytes));
+    write_line({text, line.bytes()}, format_, &piece);
+    if (piece.is_full()) break;
+    bytes += piece.bytes();
+  }
+  return bytes;
+}
+
+LogLines::LogLines(LineFormat format, uint64_t first) noexcept
+    : format_(format), next_(std::max(first, first_recent_line())), end_(next_recent_line()) {}
+
+size_t LogLines::write(std::span<char> to) noexcept {
+  BP_ASSERT(to.size() >= kPieceBytesMin);
+  size_t bytes = 0;
+  for (; next_ < end_; ++next_) {
+    char text[kRecentLineBytesMax];
+    const size_t line_bytes = read_recent_line(next_, text);
+    if (line_bytes == 0) continue;
+    Piece piece(to.subspan(bytes));
+    write_line({text, line_bytes - 1}, format_, &piece);
+    if (piece.is_full()) break;
+    bytes += piece.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace bedplate

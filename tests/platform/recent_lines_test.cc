@@ -1,0 +1,121 @@
+// The last lines of the log: in their order, whole, and cut off where a character begins.
+#include "platform/recent_lines.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "platform/log.h"
+#include "platform/result.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::StderrCapture;
+
+TEST_GROUP(RecentLines) {
+  std::unique_ptr<LineSlot[]> more = std::make_unique<LineSlot[]>(100);
+
+  void teardown() override { keep_few_lines(); }
+  static std::string from(uint64_t first) {
+    std::string lines;
+    for_each_recent_line(
+        first,
+        [](const char* line, size_t line_bytes, void* text) {
+          static_cast<std::string*>(text)->append(line, line_bytes);
+        },
+        &lines);
+    return lines;
+  }
+  static std::string last() { return from(next_recent_line() - 1); }
+  static std::string numbers(int first, int end) {
+    std::string lines;
+    for (int i = first; i < end; ++i) lines += "bedplate: number " + std::to_string(i) + "\n";
+    return lines;
+  }
+  static void log_numbers(int first, int end) {
+    StderrCapture capture;
+    for (int i = first; i < end; ++i) BP_LOG_INFO("number %d", i);
+    capture.finish();
+  }
+};
+
+TEST(RecentLines, AreTheLastOnesInTheirOrder) {
+  log_numbers(0, 40);
+  STRCMP_EQUAL(numbers(8, 40).c_str(), from(0).c_str());
+  // From there on: what came after it.
+  const uint64_t next = next_recent_line();
+  log_numbers(40, 41);
+  STRCMP_EQUAL(numbers(40, 41).c_str(), from(next).c_str());
+  char line[kRecentLineBytesMax];
+  LONGS_EQUAL(0, read_recent_line(next - 32, line));  // it is gone
+  LONGS_EQUAL(0, read_recent_line(next + 1, line));   // it is not there yet
+}
+
+TEST(RecentLines, ErrorsAreThere) {
+  StderrCapture capture;
+  Error error;
+  log_error(error.set_doing("doing").set_answer("answer"));
+  capture.finish();
+  STRCMP_EQUAL("bedplate: doing: answer\n", last().c_str());
+}
+
+// A character of two bytes, wherever it comes to lie.
+TEST(RecentLines, LongOnesAreCutOffBeforeACharacter) {
+  const size_t room = kRecentLineBytesMax - sizeof kCutMark;
+  for (size_t before = room - 3; before <= room + 1; ++before) {
+    const std::string line = std::string(before, 'x') + "\xc3\xa9" + std::string(100, 'y') + "\n";
+    remember_line(line.data(), line.size());
+    const size_t kept = before == room - 1 ? before : room;
+    STRCMP_EQUAL((line.substr(0, kept) + kCutMark + "\n").c_str(), last().c_str());
+    CHECK(last().size() <= kRecentLineBytesMax);
+  }
+  const std::string fits = std::string(kRecentLineBytesMax - 1, 'x') + "\n";
+  remember_line(fits.data(), fits.size());
+  STRCMP_EQUAL(fits.c_str(), last().c_str());
+}
+
+TEST(RecentLines, ManyAreKeptWhereSlotsAreLent) {
+  log_numbers(0, 32);
+  keep_lines_in({more.get(), 100});
+  STRCMP_EQUAL(numbers(0, 32).c_str(), from(0).c_str());
+  log_numbers(32, 132);
+  STRCMP_EQUAL(numbers(32, 132).c_str(), from(0).c_str());
+  keep_few_lines();
+  STRCMP_EQUAL(numbers(100, 132).c_str(), from(0).c_str());
+}
+
+// Several log and one reads the lines that are overwritten next: it gets whole ones or none.
+TEST(RecentLines, NoneIsTorn) {
+  constexpr int kWriters = 3;
+  constexpr size_t kBytes = kRecentLineBytesMax - 1;
+  std::atomic<bool> must_end{false};
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kWriters; ++i) {
+    writers.emplace_back([&must_end, i] {
+      const std::string line = std::string(kBytes, static_cast<char>('a' + i)) + "\n";
+      while (!must_end.load()) remember_line(line.data(), line.size());
+    });
+  }
+  size_t seen = 0;
+  bool is_torn = false;
+  while (seen < 50'000 && !is_torn) {
+    // Where they lie changes meanwhile, too.
+    if (seen % 8 == 0) keep_lines_in({more.get(), 100});
+    char line[kRecentLineBytesMax];
+    const uint64_t first = first_recent_line();
+    for (uint64_t i = first; i < first + 4; ++i) {
+      const size_t bytes = read_recent_line(i, line);
+      if (bytes != kBytes + 1) continue;  // of before this test, or gone
+      ++seen;
+      is_torn |= std::string(line, kBytes) != std::string(kBytes, line[0]) || line[kBytes] != '\n';
+    }
+    keep_few_lines();
+  }
+  must_end.store(true);
+  for (std::thread& each : writers) each.join();
+  CHECK_FALSE(is_torn);
+}
