@@ -49,6 +49,8 @@ class ConnectionSession {
   // A new connection, which is not this one's to read, write or close. Nothing else is called
   // before.
   virtual void open(int fd) noexcept = 0;
+  // The connection has ended.
+  virtual void closed() noexcept {}
   // Where bytes that come are put, and how many were. Empty: nothing is taken before output is.
   virtual std::span<char> room() noexcept = 0;
   virtual void received(size_t bytes) noexcept = 0;

@@ -242,6 +242,7 @@ void ConnectionThread::end_slow(Connection* connection) noexcept {
 
 void ConnectionThread::close(Connection* connection) noexcept {
   connection->fd.close();
+  connection->session->closed();
   --open_count_;
 }
 

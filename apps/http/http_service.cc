@@ -109,6 +109,7 @@ Result<void> HttpService::create(ServiceContext& context) {
   keep_lines_in({log_.get(), kLogLines});
   site_.counters = counters.value();
   site_.view = context.all_counters();
+  site_.listeners_max = max_connections_ / 2;
   std::vector<ConnectionSession*> sessions;
   for (uint32_t i = 0; i < max_connections_; ++i) {
     sessions.push_back(sessions_.emplace_back(std::make_unique<HttpSession>(site_)).get());

@@ -3,13 +3,18 @@
 #include <cstring>
 #include <type_traits>
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include "apps/boot/piece.h"
 #include "platform/assert.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
 
 constexpr std::string_view kPlain = "text/plain; charset=utf-8";
+constexpr std::string_view kEvents = "text/event-stream";
 constexpr std::string_view kHtml = "text/html; charset=utf-8";
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kJson = "application/json";
@@ -19,6 +24,9 @@ constexpr std::string_view kOpenMetrics =
 constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
+// A little less than a second: it is looked at twice in one.
+constexpr uint64_t kRoundNs = 950 * kNsPerMs;
+constexpr uint64_t kSlowNs = 10 * kNsPerSecond;  // a round is heard within
 
 std::string_view reason_of(int status) noexcept {
   switch (status) {
@@ -69,12 +77,19 @@ void describe(CounterTable& table, HttpCounters& counters) {
   table.counter("refused", counters.refused, "requests", "Of these, those answered with an error.");
   table.counter("unauthorized", counters.unauthorized, "requests",
                 "Of these, those without the token.");
+  table.gauge("listeners", counters.listeners, "clients", "Clients that have /events now.");
   describe(table, counters.connections, "max_connections");
 }
 
-void HttpSession::open(int /*fd*/) noexcept {
-  is_last_ = is_chunked_ = false;
+void HttpSession::closed() noexcept {
+  if (is_listening()) site_->counters->listeners.add(~uint64_t{0});
   making_ = {};
+}
+
+void HttpSession::open(int fd) noexcept {
+  closed();
+  fd_ = fd;
+  is_last_ = is_chunked_ = false;
   received_ = made_ = sent_ = 0;
 }
 
@@ -155,6 +170,9 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   } else if (request.path == "/log") {
     say_long(LogLines(LineFormat::kText), kPlain, "", request);
     return;
+  } else if (request.path == "/events") {
+    say_events(request);
+    return;
   } else if (request.path == "/metrics") {
     const bool is_open = request.wants_openmetrics;
     const MetricsText metrics(site_->view,
@@ -197,6 +215,53 @@ void HttpSession::say(int status, std::string_view type, std::string_view body,
   made_ += body.size();
 }
 
+// The last answer of its connection: it ends with that, or when the appliance drains.
+void HttpSession::say_events(const HttpRequest& request) noexcept {
+  const bool is_ready = site_->is_ready.load(std::memory_order_relaxed);
+  if (!is_ready || site_->counters->listeners.read() >= site_->listeners_max) {
+    char text[160];
+    Piece why(text);
+    if (is_ready) {
+      why.text("As many clients have /events as may: ").number(site_->listeners_max);
+      why.text(", half of max_connections.\n");
+    } else {
+      why.text("The appliance drains.\n");
+    }
+    site_->counters->refused.add(1);
+    say(503, kPlain, {text, why.bytes()}, "Retry-After: 10\r\n", request.is_head);
+    return;
+  }
+  is_last_ = true;
+  say_long(EventText(site_->view), kEvents, "", request);
+  if (is_listening()) site_->counters->listeners.add(1);
+  next_round_ns_ = heard_ns_ = 0;
+}
+
+// Whether nothing waits in the system: what does is never more than one round.
+bool HttpSession::has_heard() const noexcept {
+  int unheard_bytes = 0;
+  return ioctl(fd_, SIOCOUTQ, &unheard_bytes) != 0 || unheard_bytes == 0;
+}
+
+void HttpSession::look(uint64_t now_ns) noexcept {
+  if (!is_waiting()) return;
+  if (has_heard() || heard_ns_ == 0) heard_ns_ = now_ns;
+  const bool is_slow = now_ns - heard_ns_ >= kSlowNs;
+  if (is_slow) site_->counters->connections.timeouts.add(1);
+  if (is_slow || !site_->is_ready.load(std::memory_order_relaxed)) {
+    closed();
+    if (is_chunked_) made_ = kLastChunk.copy(out_, sizeof out_);
+    return;
+  }
+  if (now_ns < next_round_ns_ || heard_ns_ != now_ns) return;
+  // The first look, after the first round, says what time it is.
+  const bool is_first = next_round_ns_ == 0;
+  next_round_ns_ = now_ns + kRoundNs;
+  if (is_first) return;
+  std::get_if<EventText>(&making_)->begin_round();
+  make_more();
+}
+
 // An answer that is made in pieces, as the client takes them. HEAD is answered by its head.
 void HttpSession::say_long(const Making& what, std::string_view type, std::string_view more,
                            const HttpRequest& request) noexcept {
@@ -216,7 +281,7 @@ size_t HttpSession::make_piece(std::span<char> to) noexcept {
         if constexpr (std::is_same_v<Text, std::monostate>) {
           return 0;
         } else {
-          static_assert(Text::kPieceBytesMin <= MetricsText::kPieceBytesMin);
+          static_assert(Text::kPieceBytesMin <= EventText::kPieceBytesMin);
           return text.write(to);
         }
       },
@@ -228,6 +293,7 @@ void HttpSession::make_more() noexcept {
   const size_t head = is_chunked_ ? kChunkHeadBytes : 0;
   const size_t tail = kChunkEnd.size() + kLastChunk.size();
   const size_t bytes = make_piece({out_ + head, sizeof out_ - head - tail});
+  if (bytes == 0 && is_listening()) return;  // until the next round: look()
   if (bytes == 0) making_ = {};
   made_ = head + bytes;
   if (!is_chunked_) {

@@ -17,6 +17,7 @@
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_view.h"
 #include "apps/boot/stats_json.h"
+#include "apps/http/event_text.h"
 #include "apps/http/http_request.h"
 #include "apps/http/lines.h"
 #include "apps/http/metrics_text.h"
@@ -28,6 +29,7 @@ struct HttpCounters {
   Counter requests;
   Counter refused;
   Counter unauthorized;
+  Counter listeners;
   ServedCounters connections;
 };
 void describe(CounterTable& table, HttpCounters& counters);
@@ -38,6 +40,7 @@ struct HttpSite {
   std::string token;  // empty: none is asked for
   std::string host;   // a name that it is called by, beside addresses; empty: none
   std::atomic<bool> is_ready{false};
+  uint32_t listeners_max = 0;  // how many may have events at once
   HttpCounters* counters = nullptr;
 };
 
@@ -47,21 +50,27 @@ class HttpSession final : public ConnectionSession {
   explicit HttpSession(const HttpSite& site) noexcept : site_(&site) {}
 
   void open(int fd) noexcept override;
+  void closed() noexcept override;
   std::span<char> room() noexcept override;
   void received(size_t bytes) noexcept override;
   std::string_view output() const noexcept override { return {out_ + sent_, made_ - sent_}; }
   void sent(size_t bytes) noexcept override;
   bool is_over() const noexcept override { return is_last_ && !is_making(); }
-  bool is_in_request() const noexcept override { return received_ > 0 && output().empty(); }
+  bool is_in_request() const noexcept override {
+    return received_ > 0 && output().empty() && !is_waiting();
+  }
   void time_out() noexcept override { refuse(408); }
+  // Between two rounds of events.
+  bool is_waiting() const noexcept override { return is_listening() && output().empty(); }
+  void look(uint64_t now_ns) noexcept override;
 
  private:
   static constexpr size_t kRequestBytesMax = 8 * 1024;
   static constexpr size_t kHeadBytesMax = 1024;
-  static constexpr size_t kOutBytes = MetricsText::kPieceBytesMin + kHeadBytesMax;
+  static constexpr size_t kOutBytes = EventText::kPieceBytesMin + kHeadBytesMax;
   // An answer that is made in pieces.
-  using Making =
-      std::variant<std::monostate, MetricsText, StatsJson, SignLines, LogLines, StatusPage>;
+  using Making = std::variant<std::monostate, MetricsText, StatsJson, SignLines, LogLines,
+                              StatusPage, EventText>;
 
   void go_on() noexcept;
   void answer(const HttpRequest& request) noexcept;
@@ -69,16 +78,22 @@ class HttpSession final : public ConnectionSession {
   void refuse(int status) noexcept;
   void say(int status, std::string_view type, std::string_view body, std::string_view more,
            bool is_head) noexcept;
+  void say_events(const HttpRequest& request) noexcept;
   void say_long(const Making& what, std::string_view type, std::string_view more,
                 const HttpRequest& request) noexcept;
   void make_more() noexcept;
   size_t make_piece(std::span<char> to) noexcept;
+  bool has_heard() const noexcept;
+  bool is_listening() const noexcept { return std::holds_alternative<EventText>(making_); }
   bool is_making() const noexcept { return !std::holds_alternative<std::monostate>(making_); }
 
   const HttpSite* site_;
   bool is_last_ = false;  // no request is read any more
   Making making_;         // what more is to come of, once output() was sent
   bool is_chunked_ = false;
+  int fd_ = -1;
+  uint64_t next_round_ns_ = 0;  // of events
+  uint64_t heard_ns_ = 0;       // when all was with the client
   size_t received_ = 0;
   size_t made_ = 0;
   size_t sent_ = 0;

@@ -11,7 +11,7 @@ namespace bedplate {
 // tests/system/http_test.py says what they must be.
 const std::string_view kStatusPageHeaders =
     "Content-Security-Policy: default-src 'none'; "
-    "script-src 'sha256-fEv7zn49eHtIHIIW4kzS0MVPGxaY41nmOuCE7T+6Jws='; "
+    "script-src 'sha256-nM/wro/qioKn0FCu9BIXVFsKJumsxkRdO7/vySKA0kE='; "
     "style-src 'sha256-BWdB+iP3b0qQHv/yF7zAHgVuSIk6klzNEyh6o6Ia38g='; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
     "Referrer-Policy: no-referrer\r\n";
@@ -265,13 +265,18 @@ function showRest() {
     rest.replaceChildren(...shown);
   }
 }
-function show(signs) {
+function showSigns(text) {
+  by("signs").replaceChildren(...text.split("\n").filter(line => line).map(
+    line => element("li", line, {className: "bad"})));
+}
+function showNumbers(text) {
+  before = now;
+  now = parse(text);
   showPool();
   showShards();
   showRest();
-  by("signs").replaceChildren(...signs.split("\n").filter(text => text).map(
-    text => element("li", text, {className: "bad"})));
   by("all").hidden = false;
+  by("age").textContent = "";
 }
 // Its end stays in sight for those that look at its end.
 function showLog(text) {
@@ -292,19 +297,53 @@ async function look() {
     if (!numbers.ok) {
       tell(numbers.status === 401 ? "A token is needed" : `Answers ${numbers.status}`, false);
     } else {
-      const text = await numbers.text();
-      before = now;
-      now = parse(text);
+      const texts = await Promise.all([signs, log, numbers].map(each => each.text()));
+      if (isLive) return;
       tell(ready.ok ? "Ready" : "Draining, or not ready yet", ready.ok);
-      show(await signs.text());
-      showLog(await log.text());
+      showSigns(texts[0]);
+      showLog(texts[1]);
+      showNumbers(texts[2]);
     }
-    by("age").textContent = "";
   } catch (error) {
     tell("Does not answer", false);
     const age = now ? (performance.now() - now.at) / 1000 : 0;
     if (now) by("age").textContent = `the numbers are ${seconds(age)} old`;
   }
+}
+// Events, a round each second. Until they come, and where none come (too many listen, or a token is
+// needed, which EventSource cannot bring), the page asks by itself.
+let source = null, isLive = false, ticks = 0;
+function quiet() {
+  if (source) source.close();
+  source = null;
+  isLive = false;
+}
+function listen() {
+  const lines = [];
+  source = new EventSource("/events");
+  source.onerror = quiet;
+  source.addEventListener("signs", event => showSigns(event.data));
+  source.addEventListener("log", event => {
+    lines.push(...event.data.split("\n"));
+    lines.splice(0, lines.length - 200);
+    showLog(lines.join("\n") + "\n");
+  });
+  source.addEventListener("metrics", event => {
+    isLive = true;
+    tell("Ready", true);
+    showNumbers(event.data);
+  });
+}
+function tick() {
+  const isStale = isLive && performance.now() - now.at > 5000;
+  if (held || document.hidden) {
+    quiet();
+    ticks = 0;
+    return;
+  }
+  if (isStale) quiet();
+  if (!isLive) look();
+  if (!source && !token && ticks++ % 10 === 0) listen();
 }
 by("ask").addEventListener("submit", event => {
   event.preventDefault();
@@ -317,8 +356,8 @@ by("hold").addEventListener("click", () => {
   by("hold").textContent = held ? "Go on" : "Hold";
 });
 by("filter").addEventListener("input", () => now && showRest());
-look();
-setInterval(() => { if (!held && !document.hidden) look(); }, 1000);
+tick();
+setInterval(tick, 1000);
 </script>
 )html";
 static_assert(kBegin.size() + kMiddle.size() <= StatusPage::kPieceBytesMin &&

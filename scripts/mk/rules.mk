@@ -320,7 +320,7 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -DBP_DEBUG=1 -I. -o $@ \
 	  $(filter %.cc,$^)
 
-build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc \
+build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,event_text.cc http_request.cc \
                    http_session.cc lines.cc metrics_text.cc status_page.cc) $(addprefix apps/boot/,counter_signs.cc \
                    counters_snapshot.cc json_text.cc stats_json.cc) pinned_pool/audit.cc platform/units.cc \
                    $(FUZZ_PLATFORM) \

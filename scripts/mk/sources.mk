@@ -68,7 +68,7 @@ COMMANDS := check_command counter_changes counter_text counters_command ctl_comm
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
 CONTROL := control_request control_service control_session runtime_methods
-HTTP := http_request http_service http_session lines metrics_text status_page
+HTTP := event_text http_request http_service http_session lines metrics_text status_page
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \

@@ -8,11 +8,13 @@ import json
 import os
 import re
 import socket
+import threading
 import urllib.parse
 import urllib.request
 
-from harness import (BOUND_SECONDS, MIB, Skip, expect, expect_in, expect_true, free_port, need_tools,
-                     test, to_toml, wait_for)
+from harness import (BOUND_SECONDS, MIB, Skip, expect, expect_in, expect_true, free_port, test,
+                     to_toml, wait_for)
+from browser import Browser
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -123,35 +125,116 @@ def the_log_is_there(box):
     expect(html.unescape(tail).splitlines()[:len(written)], written, "the page")
 
 
-def in_browser(box, port):
-    """What stands before the page's program in Chromium, after some of its seconds."""
-    need_tools("chromium")
-    page = box.run("chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
-                   f"--user-data-dir={box.path('browser')}", "--virtual-time-budget=3000",
-                   "--dump-dom", f"http://127.0.0.1:{port}/").stdout
-    return page.split("<script>")[0]
+class Listener:
+    """A client of /events. It reads when it is told to."""
+
+    def __init__(self, box, port):
+        self.socket = box.closing.enter_context(socket.socket())
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.settimeout(BOUND_SECONDS)
+        self.socket.connect(("127.0.0.1", port))
+        self.socket.sendall(b"GET /events HTTP/1.0\r\n\r\n")
+        self.file = self.socket.makefile(encoding="utf-8")
+        self.status = int(self.file.readline().split()[1])
+        while self.file.readline() != "\n":
+            pass
+
+    def event(self):
+        """The next one: its name and its data; nothing: it has ended."""
+        name = self.file.readline().strip().removeprefix("event:")
+        data = []
+        while (line := self.file.readline().rstrip("\n")).startswith("data:"):
+            data.append(line.removeprefix("data:"))
+        return (name, "\n".join(data)) if name else None
+
+    def read_all(self):
+        try:
+            while self.event():
+                pass
+        except OSError:  # the appliance has ended
+            pass
+
+
+@test()
+def events_come_each_second(box):
+    """What the page shows, live, until the appliance drains; half of the connections may listen."""
+    appliance, port = start(box, max_connections=4)
+    listener, second = Listener(box, port), Listener(box, port)
+    expect([listener.event()[0] for _ in range(3)], ["signs", "log", "metrics"], "the first round")
+    box.run("nbdcopy", box.write("image", os.urandom(8 * MIB)), appliance.uri())
+
+    def written():
+        name, data = listener.event()
+        return name == "metrics" and sample(data, "bedplate_blockd_written_bytes_total{}") == 8 * MIB
+    wait_for(written, "what was written, in an event")
+    third = Listener(box, port)
+    expect((third.status, third.file.read()), (503, "As many clients have /events as may: 2, half of "
+                                               "max_connections.\n"), "one more")
+    expect(get(port, "/healthz")[1], "ok\n", "its health")
+    second.socket.shutdown(socket.SHUT_RDWR)
+    wait_for(lambda: appliance.stats()["services"]["http"]["listeners"] == 1, "the second's end")
+    expect(Listener(box, port).status, 200, "one in its place")
+    appliance.stop()
+    while listener.event():
+        pass
+
+
+@test()
+def a_listener_that_does_not_read_is_dropped(box):
+    """What is made for it is bounded, and it keeps no place for ever."""
+    appliance, port = start(box, max_connections=4)
+    before = appliance.stats()["heap_owner"]["heap:http"]["used_bytes"]
+    Listener(box, port)
+    expect(appliance.stats()["services"]["http"]["listeners"], 1, "listeners")
+    wait_for(lambda: appliance.stats()["services"]["http"]["listeners"] == 0, "its end")
+    http = appliance.stats()["services"]["http"]
+    expect(http["timeouts"], 1, "timeouts")
+    expect(appliance.stats()["heap_owner"]["heap:http"]["used_bytes"], before, "memory of http")
+    appliance.expect_alive()
 
 
 @test()
 def the_page_shows_what_is_going_on(box):
-    """The pool by owner, shards, and the counters of a service that it does not know."""
+    """The pool by owner, shards, and the counters of a service that it does not know, live."""
     appliance, port = start(box)
+    browser = Browser(box, f"http://127.0.0.1:{port}/")
+    browser.wait("isLive && document.getElementById('state').textContent === 'Ready'", "events")
+    browser.value("var asked = 0; fetch = new Proxy(fetch, {apply: () => { ++asked; }})")
     box.run("nbdcopy", box.write("image", os.urandom(8 * MIB)), appliance.uri())
-    shown = wait_for(lambda: page if ">Ready<" in (page := in_browser(box, port)) else None, "numbers")
+    browser.wait("document.body.innerText.includes('blockd_written_bytes_total\\t8.0 MiB')", "a counter")
+    expect(browser.value("asked"), 0, "requests of a page that has events")
+    shown = browser.shown()
     expect_in("<td>64.0 MiB</td>", shown, "the volume among the owners")
-    expect_in('blockd_written_bytes_total</span></th><td>8.0 MiB</td>', shown, "a counter")
     expect_true(re.search(r'blockd_write_seconds_count</span></th><td>\d+</td>', shown) is not None,
                 f"how many writes there were is a number, not a time:\n{shown}")
     expect_in('id="signs" aria-label="What needs a look"></ul>', shown, "nothing is wrong")
+    expect_in("pool of 256 MiB sealed\n", shown, "the log")
+
+
+@test()
+def the_page_asks_where_no_events_come(box):
+    """As many as may listen do: the page has the log and the numbers all the same."""
+    _, port = start(box)
+    for _ in range(4):
+        listener = Listener(box, port)
+        threading.Thread(target=listener.read_all, daemon=True).start()
+    browser = Browser(box, f"http://127.0.0.1:{port}/")
+    browser.wait("now && before && !isLive && document.getElementById('log').textContent", "numbers")
+    expect(browser.value("document.getElementById('state').textContent"), "Ready", "its state")
 
 
 @test()
 def the_page_asks_for_the_token_and_says_what_is_wrong(box):
     token = box.write("token", TOKEN)
     _, port = start(box, token_file=token)
-    page = wait_for(lambda: page if "token is" in (page := in_browser(box, port)) else None, "it")
+    browser = Browser(box, f"http://127.0.0.1:{port}/")
+    browser.wait("document.getElementById('state').textContent === 'A token is needed'", "that")
+    page = browser.shown()
     expect_in('<form id="ask">', page, "the question")
     expect_true("MiB" not in page, "no number is shown")
+    browser.value(f"document.getElementById('token').value = '{TOKEN}';"
+                  "document.getElementById('ask').requestSubmit()")
+    browser.wait("now && document.getElementById('log').textContent", "the numbers, with it")
 
 
 def prometheus_tool(name):

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "platform/recent_lines.h"
+#include "platform/units.h"
 #include "tests/apps/boot/conversation.h"
 #include "tests/apps/boot/counters_file_fixture.h"
 
@@ -123,6 +124,76 @@ TEST(HttpSession, LongAnswersInChunksAreThoseWithout) {
     STRCMP_CONTAINS("Transfer-Encoding: chunked\r\n", chunked.c_str());
     STRCMP_EQUAL(body.c_str(), joined(chunked).c_str());
   }
+}
+
+// As many clients as may, each second, until the appliance drains.
+TEST(HttpSession, EventsComeInRounds) {
+  test::Running running(directory, "a");
+  site.view = running.file.view();
+  const std::string ask = "GET /events HTTP/1.0\r\n\r\n";
+  expect_status("503", ask);
+  site.is_ready = true;
+  expect_status("503", ask);
+  site.listeners_max = 1;
+  remember("a line & another");
+  std::string text = said(ask + get("/healthz"), 1000);
+  STRCMP_CONTAINS("Content-Type: text/event-stream\r\n", text.c_str());
+  text = text.substr(text.find("\r\n\r\n") + 4);
+  CHECK(text.starts_with("event:signs\ndata:\n\nevent:log\ndata:"));
+  const std::string mark = "data:a line & another\n\nevent:metrics\n";
+  const size_t begin = text.find(mark) + mark.size();
+  CHECK(begin > mark.size() && text.ends_with("\n\n"));
+  std::string metrics;
+  for (size_t at = begin; at < text.size() - 1; at = text.find('\n', at) + 1) {
+    STRCMP_EQUAL("data:", text.substr(at, 5).c_str());
+    metrics += text.substr(at + 5, text.find('\n', at) - at - 4);
+  }
+  CHECK(session->is_waiting() && !session->is_over() && !session->is_in_request());
+  LONGS_EQUAL(1, counters.listeners.read());
+
+  HttpSession other(site);
+  other.open(-1);
+  STRNCMP_EQUAL("HTTP/1.1 503", test::said_to(other, ask).c_str(), 12);
+  const std::string plain = test::said_to(other, "GET /metrics HTTP/1.0\r\n\r\n");
+  STRCMP_EQUAL("", plain.c_str());  // the 503 was its last answer
+  other.open(-1);
+  const std::string asked = test::said_to(other, "GET /metrics HTTP/1.0\r\n\r\n");
+  STRCMP_EQUAL(asked.substr(asked.find("\r\n\r\n") + 4).c_str(), metrics.c_str());
+
+  const auto round_at = [&](uint64_t now_ns) {
+    session->look(now_ns);
+    return test::said_to(*session, "");
+  };
+  STRCMP_EQUAL("", round_at(1).c_str());
+  STRCMP_EQUAL("", round_at(kNsPerSecond / 2).c_str());
+  STRCMP_CONTAINS("event:log\n\nevent:metrics\ndata:", round_at(kNsPerSecond).c_str());
+  remember("a new one");
+  STRCMP_CONTAINS("\nevent:log\ndata:a new one\n\n", round_at(2 * kNsPerSecond).c_str());
+  // One that takes nothing has no further round.
+  session->look(3 * kNsPerSecond);
+  const std::string pending(session->output());
+  CHECK(!pending.empty() && !session->is_waiting());
+  session->look(9 * kNsPerSecond);
+  STRCMP_EQUAL(pending.c_str(), std::string(session->output()).c_str());
+  test::said_to(*session, "");
+  site.is_ready = false;
+  round_at(9 * kNsPerSecond);
+  CHECK(session->is_over() && !session->is_waiting());
+  LONGS_EQUAL(0, counters.listeners.read());
+}
+
+TEST(HttpSession, WhatEndsMakesPlaceForAnotherListener) {
+  test::Running running(directory, "a");
+  site.view = running.file.view();
+  site.is_ready = true;
+  site.listeners_max = 1;
+  for (int i = 0; i < 3; ++i) {
+    expect_status("200", get("/events"));
+    session->closed();
+  }
+  LONGS_EQUAL(0, counters.listeners.read());
+  CHECK(said("HEAD /events HTTP/1.1\r\nHost: a\r\n\r\n").ends_with("\r\n\r\n"));
+  LONGS_EQUAL(0, counters.listeners.read());
 }
 
 TEST(HttpSession, PipelinedRequestsAreAnsweredInTheirOrder) {

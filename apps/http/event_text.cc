@@ -1,0 +1,70 @@
+// Tested by tests/apps/http/http_session_test.cc.
+#include "apps/http/event_text.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+namespace {
+
+constexpr std::string_view kPrefix = "data:";
+// The shortest line is "bedplate_x_y{} 0".
+constexpr size_t kMetricsLineBytesMin = 17;
+static_assert(MetricsText::kPieceBytesMin / kMetricsLineBytesMin * kPrefix.size() <=
+              EventText::kPrefixesBytes);
+
+size_t put(std::string_view text, std::span<char> to) noexcept {
+  return text.copy(to.data(), to.size());
+}
+
+// Metrics as an event's data: they are written behind the room for what goes before each line, and
+// moved to the front line by line, which never comes to what was not moved yet.
+size_t write_metrics(MetricsText* metrics, std::span<char> to) noexcept {
+  const std::span<char> from = to.subspan(EventText::kPrefixesBytes, MetricsText::kPieceBytesMin);
+  std::string_view rest(from.data(), metrics->write(from));
+  size_t bytes = 0;
+  while (!rest.empty()) {
+    const size_t line_bytes = rest.find('\n') + 1;
+    BP_ASSERT(line_bytes > 0 && to.data() + bytes + kPrefix.size() <= rest.data());
+    bytes += put(kPrefix, to.subspan(bytes));
+    std::memmove(to.data() + bytes, rest.data(), line_bytes);
+    bytes += line_bytes;
+    rest.remove_prefix(line_bytes);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void EventText::begin_round() noexcept {
+  BP_ASSERT(part_ == Part::kOver);
+  part_ = Part::kSigns;
+  signs_ = SignLines(counters_, LineFormat::kEvent);
+  log_ = LogLines(LineFormat::kEvent, log_.end());
+  metrics_ = MetricsText(counters_, MetricsFormat::kPrometheus);
+}
+
+size_t EventText::write(std::span<char> to) noexcept {
+  BP_ASSERT(to.size() >= kPieceBytesMin);
+  if (part_ == Part::kOver) return 0;
+  if (!has_name_) {
+    has_name_ = true;
+    const char* name = part_ == Part::kSigns ? "event:signs\n"
+                       : part_ == Part::kLog ? "event:log\n"
+                                             : "event:metrics\n";
+    return put(name, to);
+  }
+  const size_t bytes = part_ == Part::kSigns ? signs_.write(to)
+                       : part_ == Part::kLog ? log_.write(to)
+                                             : write_metrics(&metrics_, to);
+  if (bytes > 0) return bytes;
+  has_name_ = false;
+  // Without signs there is an event, too; without lines of the log there is none.
+  const char* end = part_ == Part::kSigns ? "data:\n\n" : "\n";
+  part_ = static_cast<Part>(static_cast<uint8_t>(part_) + 1);
+  return put(end, to);
+}
+
+}  // namespace bedplate

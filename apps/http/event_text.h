@@ -1,0 +1,52 @@
+// What a client of /events hears (server-sent events): each round has what the page shows. An
+// event's data is what is answered at the path of its name: `signs`, `log` (in later rounds the
+// lines that are new, if there are any), `metrics`.
+//
+// A round is made in pieces, as the client takes them, of the values of then: one that is slow has
+// fewer rounds, and nothing waits for it. Threads: any, each object one at a time. Nothing is
+// allocated.
+// Source: html.spec.whatwg.org, "Server-sent events".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/boot/counters_view.h"
+#include "apps/http/lines.h"
+#include "apps/http/metrics_text.h"
+
+namespace bedplate {
+
+class EventText {
+ public:
+  // Beside a piece of metrics: what each of its lines has before it.
+  static constexpr size_t kPrefixesBytes = 6 * 1024;
+  static constexpr size_t kPieceBytesMin = MetricsText::kPieceBytesMin + kPrefixesBytes;
+
+  // The first round has begun.
+  explicit EventText(CountersView counters) noexcept
+      : counters_(counters),
+        signs_(counters, LineFormat::kEvent),
+        log_(LineFormat::kEvent),
+        metrics_(counters, MetricsFormat::kPrometheus) {}
+
+  // Begins another one. Requires: write() has returned 0.
+  void begin_round() noexcept;
+  // Writes the next piece of the round into `to` and returns how many bytes that are; 0: it is
+  // over.
+  // Requires: to.size() >= kPieceBytesMin.
+  size_t write(std::span<char> to) noexcept;
+
+ private:
+  enum class Part : uint8_t { kSigns, kLog, kMetrics, kOver };
+
+  CountersView counters_;
+  Part part_ = Part::kSigns;
+  bool has_name_ = false;  // the event of the part has begun
+  SignLines signs_;
+  LogLines log_;
+  MetricsText metrics_;
+};
+
+}  // namespace bedplate

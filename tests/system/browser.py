@@ -1,0 +1,66 @@
+"""Chromium without a window, told what to do over its pipe (the DevTools protocol), in real time: a
+page that listens to events keeps a virtual clock standing."""
+
+import base64
+import json
+import os
+import time
+
+from harness import BOUND_SECONDS, expect_true, need_tools, wait_for
+
+
+class Browser:
+    def __init__(self, box, url, width=1280, height=900):
+        need_tools("chromium")
+        told, self.tell = os.pipe()
+        self.hear, says = os.pipe()
+        box.closing.callback(os.close, self.tell)
+        box.closing.callback(os.close, self.hear)
+        box.spawn(["bash", "-c", f'exec "$@" 3<&{told} 4>&{says}', "bash",
+                   "chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+                   "--remote-debugging-pipe", f"--user-data-dir={box.path('browser')}",
+                   "--hide-scrollbars", f"--window-size={width},{height}", "about:blank"],
+                  "browser.log", pass_fds=(told, says))
+        os.close(told)
+        os.close(says)
+        self.heard, self.number, self.session = b"", 0, None
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                 deviceScaleFactor=1, mobile=False)
+        self.ask("Page.navigate", url=url)
+
+    def ask(self, method, **parameters):
+        """What it answers; its events are passed over."""
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.tell, json.dumps(message).encode() + b"\0")
+        deadline = time.monotonic() + BOUND_SECONDS
+        while time.monotonic() < deadline:
+            while b"\0" in self.heard:
+                one, self.heard = self.heard.split(b"\0", 1)
+                said = json.loads(one)
+                if said.get("id") == self.number:
+                    expect_true("result" in said, f"{method}: {said}")
+                    return said["result"]
+            self.heard += os.read(self.hear, 1 << 20)
+        raise TimeoutError(method)
+
+    def value(self, expression):
+        return self.ask("Runtime.evaluate", expression=expression,
+                        returnByValue=True)["result"].get("value")
+
+    def wait(self, expression, what):
+        return wait_for(lambda: self.value(expression), f"{what} ({expression}) in the browser")
+
+    def shown(self):
+        """What stands before the page's program."""
+        return self.value("document.documentElement.outerHTML").split("<script>")[0]
+
+    def picture(self, path):
+        """The whole page, as long as it is."""
+        png = self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(png))
