@@ -25,6 +25,8 @@ namespace bedplate::test {
 const char* why_no_law() noexcept { return "malloc and locks are the sanitizer's in this build"; }
 LawWatch::LawWatch(Permit) noexcept {}
 uint32_t LawWatch::end() noexcept { return 0; }
+void AllocationWatch::begin() noexcept {}
+void AllocationWatch::end() noexcept {}
 
 #else
 
@@ -34,11 +36,13 @@ uint32_t LawWatch::end() noexcept { return 0; }
 // its SYSCALL_DISPATCH_FILTER_BLOCK and _ALLOW.
 extern "C" {
 __thread volatile char bedplate_is_watched = 0;
-void bedplate_trapped(const char* name) noexcept;
+// Whether the call is to be made. `argument`: its first.
+bool bedplate_trapped(const char* name, const void* argument) noexcept;
 }
 
-// The way of a call of NAME: to what it meant, past bedplate_trapped while the thread is watched.
-// It leaves the arguments, in registers and on the stack, as they are, so it fits any function.
+// The way of a call of NAME: to what it meant, past bedplate_trapped while the thread is watched,
+// or back with nullptr where that says so. It leaves the arguments, in registers and on the stack,
+// as they are, so it fits any function.
 #define BP_TRAP(name)                                \
   asm(".text\n"                                      \
       ".globl __wrap_" #name "\n"                    \
@@ -49,6 +53,10 @@ void bedplate_trapped(const char* name) noexcept;
       "  je 1f\n"                                    \
       "  leaq 2f(%rip), %r11\n"                      \
       "  call bedplate_tell_trapped\n"               \
+      "  testl %r11d, %r11d\n"                       \
+      "  jne 1f\n"                                   \
+      "  xorl %eax, %eax\n"                          \
+      "  ret\n"                                      \
       "1: jmp __real_" #name "\n"                    \
       "  .cfi_endproc\n"                             \
       ".size __wrap_" #name ", .-__wrap_" #name "\n" \
@@ -58,7 +66,7 @@ void bedplate_trapped(const char* name) noexcept;
 #include "tests/support/datapath_law_names.inc"  // NOLINT: code
 #undef BP_TRAP
 
-// Keeps what may hold arguments. %r11 has the name.
+// Keeps what may hold arguments. %r11 has the name, and then the answer.
 asm(R"(
 .text
 .type bedplate_tell_trapped, @function
@@ -86,8 +94,10 @@ bedplate_tell_trapped:
   movups %xmm5, 144(%rsp)
   movups %xmm6, 160(%rsp)
   movups %xmm7, 176(%rsp)
+  movq %rdi, %rsi
   movq %r11, %rdi
   call bedplate_trapped
+  movzbl %al, %r11d
   movq 0(%rsp), %rdi
   movq 8(%rsp), %rsi
   movq 16(%rsp), %rdx
@@ -122,6 +132,7 @@ struct Watched {
   Permit permit = Permit::kWaking;
 };
 thread_local Watched watched;
+thread_local AllocationWatch* allocations = nullptr;
 
 struct NamedCall {
   long number;
@@ -279,11 +290,35 @@ uint32_t LawWatch::end() noexcept {
   return breach_count_;
 }
 
+void AllocationWatch::begin() noexcept {
+  BP_ASSERT(bedplate_is_watched == 0);
+  allocations = this;
+  bedplate_is_watched = 1;
+}
+
+void AllocationWatch::end() noexcept {
+  bedplate_is_watched = 0;
+  allocations = nullptr;
+}
+
+bool AllocationWatch::look_at(const char* name, const void* argument) noexcept {
+  if (std::strcmp(name, "free") == 0 && argument != nullptr) --held_count_;
+  if (std::strcmp(name, "malloc") != 0) return true;
+  if (allocation_count_++ == refused_index_) return false;
+  ++held_count_;
+  return true;
+}
+
 }  // namespace bedplate::test
 
-void bedplate_trapped(const char* name) noexcept {
+bool bedplate_trapped(const char* name, const void* argument) noexcept {
   using namespace bedplate;
   using namespace bedplate::test;
+  if (allocations != nullptr) {
+    const bool is_granted = allocations->look_at(name, argument);
+    if (!is_granted) errno = ENOMEM;
+    return is_granted;
+  }
   bedplate_is_watched = 0;
   const int errno_before = errno;
   const bool is_lawful_here =
@@ -298,6 +333,7 @@ void bedplate_trapped(const char* name) noexcept {
   }
   errno = errno_before;
   bedplate_is_watched = 1;
+  return true;
 }
 
 namespace bedplate::test {

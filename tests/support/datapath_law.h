@@ -55,6 +55,39 @@ uint32_t breaches_in(Body&& body, Permit permit = Permit::kWaking) {
   return watch.end();
 }
 
+// Counts the blocks that calls of malloc and free take and give back, and refuses one: the one with
+// the number `refused_index`, from 0. Requires: no sanitizer, and no LawWatch. Threads: one.
+class AllocationWatch {
+ public:
+  static constexpr uint64_t kNone = UINT64_MAX;
+  explicit AllocationWatch(uint64_t refused_index = kNone) noexcept
+      : refused_index_(refused_index) {}
+
+  // No check of CppUTest's may fail in `body`.
+  template <typename Body>
+  auto in(Body&& body) {
+    struct Scope {
+      explicit Scope(AllocationWatch& of) noexcept : watch(of) { watch.begin(); }
+      ~Scope() { watch.end(); }
+      AllocationWatch& watch;
+    } scope(*this);
+    return std::forward<Body>(body)();
+  }
+  bool has_refused() const noexcept { return allocation_count_ > refused_index_; }
+  int64_t held_count() const noexcept { return held_count_; }
+
+  // For the trap alone. Returns whether the call is to be made.
+  bool look_at(const char* name, const void* argument) noexcept;
+
+ private:
+  void begin() noexcept;
+  void end() noexcept;
+
+  uint64_t refused_index_;
+  uint64_t allocation_count_ = 0;
+  int64_t held_count_ = 0;
+};
+
 }  // namespace bedplate::test
 
 #define BP_SKIP_WITHOUT_LAW() \

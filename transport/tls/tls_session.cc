@@ -58,7 +58,7 @@ void TlsSession::begin(const TlsCredentials& credentials, std::span<std::byte> i
   input_ = input;
   output_ = output;
   input_begin_ = input_end_ = output_begin_ = output_end_ = 0;
-  is_established_ = has_ended_ = has_met_end_ = is_reading_ = false;
+  is_established_ = has_ended_ = has_met_end_ = is_reading_ = waits_for_input_ = false;
   stop_text_ = nullptr;
   read_bytes_ = key_change_count_ = 0;
   failure_ = TlsFailure::kNone;
@@ -245,6 +245,7 @@ TlsSession::Moved TlsSession::write(std::span<const std::byte> memory) noexcept 
   if (failure_ != TlsFailure::kNone) return {.outcome = Outcome::kFailed};
   const HeapOwnerScope scope(credentials_->owner());
   take_tls_refusal();
+  waits_for_input_ = false;
   while (moved.bytes < memory.size()) {
     // A record that did not fit whole would have to be offered again as it is.
     if (output_.size() - output_end_ < kRecordMaxBytes) {
@@ -254,8 +255,12 @@ TlsSession::Moved TlsSession::write(std::span<const std::byte> memory) noexcept 
     const std::span<const std::byte> record =
         memory.subspan(moved.bytes).first(std::min(kTextMaxBytes, memory.size() - moved.bytes));
     size_t bytes = 0;
-    if (SSL_write_ex(session_, record.data(), record.size(), &bytes) != 1) {
-      moved.outcome = fail_as_told();
+    const int result = SSL_write_ex(session_, record.data(), record.size(), &bytes);
+    if (result != 1) {
+      // Half of a message about keys has come, which goes before all else; nothing of this record
+      // has gone yet.
+      waits_for_input_ = SSL_get_error(session_, result) == SSL_ERROR_WANT_READ;
+      moved.outcome = waits_for_input_ ? Outcome::kMore : fail_as_told();
       break;
     }
     moved.bytes += bytes;

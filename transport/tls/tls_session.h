@@ -94,8 +94,11 @@ class TlsSession {
   };
   // kMore or kEnded may come with bytes. Requires: is_established().
   Moved read(std::span<std::byte> memory) noexcept;
-  // As much of `memory` as the output has room for, in whole records. Requires: is_established().
+  // As much of `memory` as the output has room for, in whole records; none while the peer is in the
+  // middle of a message about its keys (waits_for_input). Requires: is_established().
   Moved write(std::span<const std::byte> memory) noexcept;
+  // Whether the last write() waits for more to arrive, and not for room.
+  bool waits_for_input() const noexcept { return waits_for_input_; }
   // Says that nothing more comes, where there is room for it.
   void close_notify() noexcept;
 
@@ -129,6 +132,7 @@ class TlsSession {
   bool has_ended_ = false;    // nothing more arrives
   bool has_met_end_ = false;  // and the library knows
   bool is_reading_ = false;
+  bool waits_for_input_ = false;
   uint64_t read_bytes_ = 0;
   uint64_t key_change_count_ = 0;    // the peer's
   const char* stop_text_ = nullptr;  // why nothing of the peer is taken any more

@@ -163,8 +163,10 @@ void TlsStream::move_bytes() noexcept {
   }
   // Where run() is due, the session may have what is wanted already.
   const std::span<std::byte> room = session_.input_room();
-  if (outer_->receive.is_in_flight && receive_end_ > 0 && !inner_.receive.is_in_flight &&
-      !room.empty() && !is_asked_) {
+  const bool is_wanted =
+      outer_->receive.is_in_flight || (outer_->send.is_in_flight && session_.waits_for_input());
+  if (is_wanted && receive_end_ > 0 && !inner_.receive.is_in_flight && !room.empty() &&
+      !is_asked_) {
     receive_piece_ = {room.data(), room.size()};
     inner_.receive.pieces = &receive_piece_;
     inner_.receive.piece_count = 1;

@@ -17,9 +17,12 @@
 // static program does not have.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/bio.h>
+#include <openssl/core_names.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -127,6 +130,7 @@ class TlsClient {
     BP_ASSERT(prepare_tls_library());
     context_.reset(SSL_CTX_new(TLS_client_method()));
     SSL_CTX_set_app_data(context(), this);
+    SSL_CTX_set_keylog_callback(context(), &keep_secret);
   }
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
@@ -153,6 +157,9 @@ class TlsClient {
   // Of TLS 1.2, by OpenSSL's names.
   void offer(const char* ciphers) { BP_ASSERT(SSL_CTX_set_cipher_list(context(), ciphers) == 1); }
 
+  // Of TLS 1.3.
+  int offer_13(const char* ciphers) { return SSL_CTX_set_ciphersuites(context(), ciphers); }
+
   void start() {
     session_.reset(SSL_new(context()));
     in_ = BIO_new(BIO_s_mem());
@@ -171,6 +178,9 @@ class TlsClient {
     return said([this] { return SSL_key_update(session_.get(), SSL_KEY_UPDATE_REQUESTED); }) +
            handshake();
   }
+  // Records of the client's that are made here: its library would cut no message in two. The
+  // `sequence`th under the first key of what was agreed with TLS_AES_128_GCM_SHA256.
+  std::string record(uint64_t sequence, std::string_view text, uint8_t type) const;
   void write(std::string_view text) {
     const int bytes = static_cast<int>(text.size());
     BP_ASSERT(said([&] { return SSL_write(session_.get(), text.data(), bytes); }) == 0);
@@ -189,12 +199,15 @@ class TlsClient {
   void close_notify() {
     said([this] { return SSL_shutdown(session_.get()); });
   }
+  // The library's session, for what is asked for before or after the handshake. Requires: start().
+  SSL* session() const { return session_.get(); }
   // The cipher.
   const char* cipher() const { return SSL_get_cipher_name(session_.get()); }
 
   std::string sent;
   std::string arriving;
-  int last_read = 0;  // SSL_ERROR_ZERO_RETURN: the other end has said that it ends
+  std::string traffic_secret;  // of TLS 1.3, in hexadecimal: what its records are encrypted by
+  int last_read = 0;           // SSL_ERROR_ZERO_RETURN: the other end has said that it ends
 
  private:
   SSL_CTX* context() const { return context_.get(); }
@@ -205,6 +218,12 @@ class TlsClient {
     std::strcpy(name, self.name_.c_str());
     std::memcpy(key, self.key_.data(), self.key_.size());
     return static_cast<unsigned>(self.key_.size());
+  }
+  static void keep_secret(const SSL* session, const char* line) {
+    auto& self = *static_cast<TlsClient*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(session)));
+    const std::string_view text(line);
+    if (!text.starts_with("CLIENT_TRAFFIC_SECRET_0 ")) return;
+    self.traffic_secret = text.substr(text.rfind(' ') + 1);
   }
   template <typename Call>
   int said(Call call) {
@@ -225,6 +244,62 @@ class TlsClient {
   std::string name_;
   std::string key_;
 };
+
+// HKDF-Expand-Label (RFC 8446, 7.1).
+inline std::string expanded(std::string_view secret, std::string_view label, size_t bytes) {
+  const TlsPointer<EVP_KDF, EVP_KDF_free> kdf(EVP_KDF_fetch(nullptr, "TLS13-KDF", nullptr));
+  const TlsPointer<EVP_KDF_CTX, EVP_KDF_CTX_free> context(EVP_KDF_CTX_new(kdf.get()));
+  int mode = EVP_KDF_HKDF_MODE_EXPAND_ONLY;
+  char digest[] = "SHA256";
+  char prefix[] = "tls13 ";
+  const auto octets = [](const char* key, std::string_view value) {
+    return OSSL_PARAM_construct_octet_string(key, const_cast<char*>(value.data()), value.size());
+  };
+  const OSSL_PARAM parameters[] = {
+      OSSL_PARAM_construct_int(OSSL_KDF_PARAM_MODE, &mode),
+      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+      octets(OSSL_KDF_PARAM_KEY, secret),
+      octets(OSSL_KDF_PARAM_PREFIX, prefix),
+      octets(OSSL_KDF_PARAM_LABEL, label),
+      OSSL_PARAM_construct_end()};
+  std::string result(bytes, '\0');
+  BP_ASSERT(EVP_KDF_derive(context.get(), reinterpret_cast<unsigned char*>(result.data()), bytes,
+                           parameters) == 1);
+  return result;
+}
+
+// RFC 8446, 5.2 and 5.3.
+inline std::string TlsClient::record(uint64_t sequence, std::string_view text, uint8_t type) const {
+  std::string secret;
+  for (size_t i = 0; i < traffic_secret.size(); i += 2) {
+    secret += static_cast<char>(std::stoi(traffic_secret.substr(i, 2), nullptr, 16));
+  }
+  const std::string key = expanded(secret, "key", 16);
+  std::string nonce = expanded(secret, "iv", 12);
+  for (size_t i = 0; i < 8; ++i) {
+    nonce[11 - i] = static_cast<char>(nonce[11 - i] ^ static_cast<char>(sequence >> (8 * i)));
+  }
+  std::string plain(text);
+  plain += static_cast<char>(type);
+  constexpr size_t kTagBytes = 16;
+  const size_t bytes = plain.size() + kTagBytes;
+  std::string all = {'\x17', '\x03', '\x03', static_cast<char>(bytes >> 8),
+                     static_cast<char>(bytes)};
+  std::string hidden(bytes, '\0');
+  const auto raw = [](auto& of) { return reinterpret_cast<const unsigned char*>(of.data()); };
+  auto* const out = reinterpret_cast<unsigned char*>(hidden.data());
+  const TlsPointer<EVP_CIPHER_CTX, EVP_CIPHER_CTX_free> context(EVP_CIPHER_CTX_new());
+  int count = 0;
+  BP_ASSERT(EVP_EncryptInit_ex(context.get(), EVP_aes_128_gcm(), nullptr, raw(key), raw(nonce)) ==
+            1);
+  BP_ASSERT(EVP_EncryptUpdate(context.get(), nullptr, &count, raw(all), 5) == 1);
+  BP_ASSERT(EVP_EncryptUpdate(context.get(), out, &count, raw(plain),
+                              static_cast<int>(plain.size())) == 1);
+  BP_ASSERT(EVP_EncryptFinal_ex(context.get(), out + count, &count) == 1);
+  BP_ASSERT(EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_AEAD_GET_TAG, kTagBytes,
+                                out + plain.size()) == 1);
+  return all + hidden;
+}
 
 inline const std::string kSharedKey = std::string("\x01\x23\x45\x67\x89\xab\xcd\xef", 8);
 inline constexpr std::string_view kSharedKeyLine = "alice:0123456789abcdef\n";

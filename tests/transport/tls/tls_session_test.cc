@@ -2,7 +2,6 @@
 // heap that is used up.
 #include "transport/tls/tls_session.h"
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -15,15 +14,13 @@
 #include "tests/support/datapath_law.h"
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
-#include "tests/transport/tls/tls_rig.h"
+#include "tests/transport/tls/tls_session_fixture.h"
 
 using namespace bedplate;
 using namespace bedplate::test;
 using Outcome = TlsSession::Outcome;
 
 namespace {
-
-constexpr size_t kBufferBytes = 64 * 1024;
 
 bool has_aes() {
 #if defined(__x86_64__)
@@ -33,99 +30,9 @@ bool has_aes() {
 #endif
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
 }  // namespace
 
-TEST_GROUP(TlsSession) {
-  TlsFolder folder;
-  TestCertificate authority{"authority", {.is_authority = true}};
-  TestCertificate stranger{"stranger", {.is_authority = true}};
-  TestCertificate server{"localhost", {.issuer = &authority}};
-  TestCertificate client_certificate{"client", {.issuer = &authority}};
-  std::vector<Error> problems;
-  std::unique_ptr<TlsCredentials> credentials;
-  std::vector<std::byte> input = std::vector<std::byte>(kBufferBytes);
-  std::vector<std::byte> output = std::vector<std::byte>(kBufferBytes);
-  TlsSession session;
-  std::unique_ptr<TlsClient> client = std::make_unique<TlsClient>();
-
-  void teardown() override { limit_heap_owner(owner(), kNoLimit); }
-  static HeapOwner owner() { return heap_owner(OwnerName(TlsCredentials::kHeapOwner)).take(); }
-
-  void load(const TlsFiles& files) {
-    credentials = std::make_unique<TlsCredentials>();
-    CHECK(credentials->load(files, "[server]", &problems));
-  }
-  TlsFiles shared_keys() { return {.shared_keys = folder.write("keys.psk", kSharedKeyLine)}; }
-  TlsFiles certificates() {
-    return {.certificate = folder.write("cert.pem", server.pem(), 0644),
-            .key = folder.write("key.pem", server.key_pem())};
-  }
-  void begin() { session.begin(*credentials, input, output); }
-
-  // What the client has sent reaches the session, at most so much of it at a time.
-  void bring(size_t bytes_max = kBufferBytes) {
-    const std::span<std::byte> room = session.input_room();
-    const size_t count = std::min({bytes_max, room.size(), client->sent.size()});
-    if (count == 0) return;
-    std::memcpy(room.data(), client->sent.data(), count);
-    client->sent.erase(0, count);
-    session.arrived(count);
-  }
-  // And back.
-  void take_pending() {
-    const auto pending = session.pending();
-    client->arriving.append(reinterpret_cast<const char*>(pending.data()), pending.size());
-    if (!pending.empty()) session.sent(pending.size());
-  }
-  // Until both are done or one fails; returns what the session said last.
-  Outcome shake_hands(size_t bytes_max = kBufferBytes) {
-    Outcome outcome = Outcome::kMore;
-    client_outcome = SSL_ERROR_WANT_READ;
-    for (int i = 0; i < 100'000; ++i) {
-      if (client_outcome == SSL_ERROR_WANT_READ) client_outcome = client->handshake();
-      bring(bytes_max);
-      if (outcome == Outcome::kMore) outcome = session.handshake();
-      take_pending();
-      if (outcome == Outcome::kFailed) break;
-      if (outcome == Outcome::kDone && client_outcome == 0) break;
-      const bool client_failed = client_outcome != 0 && client_outcome != SSL_ERROR_WANT_READ;
-      if (client_failed && client->sent.empty()) break;
-    }
-    return outcome;
-  }
-  int client_outcome = 0;
-
-  void agree(const TlsFiles& files) {
-    load(files);
-    if (!files.shared_keys.empty()) client->share("alice", kSharedKey);
-    client->start();
-    begin();
-    CHECK(shake_hands() == Outcome::kDone);
-    CHECK(session.is_established());
-  }
-  std::string read(Outcome * last, size_t bytes_max = kBufferBytes) {
-    std::string text;
-    std::vector<std::byte> memory(1000);
-    while (true) {
-      bring(bytes_max);
-      const auto moved = session.read(memory);
-      text.append(reinterpret_cast<const char*>(memory.data()), moved.bytes);
-      *last = moved.outcome;
-      if (moved.outcome == Outcome::kDone) continue;
-      if (moved.outcome != Outcome::kMore || client->sent.empty()) return text;
-    }
-  }
-  void fails_with(TlsFailure failure) {
-    CHECK(shake_hands() == Outcome::kFailed);
-    STRCMP_EQUAL(text_of(failure), text_of(session.failure()));
-    CHECK(session.handshake() == Outcome::kFailed);
-    CHECK_FALSE(session.is_established());
-  }
-};
+TEST_GROUP_BASE(TlsSession, TlsSessionFixture){};
 
 TEST(TlsSession, SpeaksWithAClientOfTheSameKey) {
   agree(shared_keys());

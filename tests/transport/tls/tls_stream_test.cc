@@ -242,6 +242,32 @@ class TlsStreamBodies : public SocketsFixture {
     LONGS_EQUAL(-EPROTO, ours.sent);
   }
 
+  // Half of a message about keys has come, and nothing is being received: the other half is all the
+  // same, since what is sent waits for it.
+  void split_change_of_keys() {
+    constexpr uint8_t kHandshake = 22;
+    LONGS_EQUAL(1, client->offer_13("TLS_AES_128_GCM_SHA256"));
+    begin();
+    std::vector<std::byte> memory(1000);
+    agree(memory.data(), memory.size());
+    const std::string update = {SSL3_MT_KEY_UPDATE, 0, 0, 1, SSL_KEY_UPDATE_NOT_REQUESTED};
+    client->write("x");
+    client->sent += client->record(1, update.substr(0, 4), kHandshake);
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    LONGS_EQUAL(1, ours.received);
+    CHECK(run([&] { return client->sent.empty(); }));
+    auto back = pattern_bytes(0, 100'000);
+    send_by_tls(back.data(), back.size());
+    client->sent = client->record(2, update.substr(4), kHandshake);
+    std::string heard;
+    CHECK(run([&] {
+      heard += client->read();
+      return ours.send_count == 1 && heard.size() == back.size();
+    }));
+    LONGS_EQUAL(100'000, ours.sent);
+    CHECK(is_pattern(reinterpret_cast<const std::byte*>(heard.data()), heard.size(), 0));
+  }
+
   // While the peer takes nothing, and neither way can go on.
   void aborted() {
     begin();
@@ -274,5 +300,6 @@ BP_BOTH_BACKENDS(TlsStream, SaysItsOwnEnd, own_end())
 BP_BOTH_BACKENDS(TlsStream, RefusesAClientThatSpeaksNoTls, no_tls())
 BP_BOTH_BACKENDS(TlsStream, RefusesAnotherKey, another_key())
 BP_BOTH_BACKENDS(TlsStream, CountsAPeerThatLeavesInTheHandshake, leaves_in_the_handshake())
+BP_BOTH_BACKENDS(TlsStream, SendsAfterAChangeOfKeysThatCameInTwo, split_change_of_keys())
 BP_BOTH_BACKENDS(TlsStream, EndsAfterARecordThatWasChanged, changed_record())
 BP_BOTH_BACKENDS(TlsStream, EndsWhatIsInFlightWhenItIsAborted, aborted())
