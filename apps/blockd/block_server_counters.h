@@ -12,7 +12,6 @@
 #include "platform/counter.h"
 #include "platform/histogram.h"
 #include "platform/units.h"
-#include "transport/tls/tls_counters.h"
 
 namespace bedplate {
 
@@ -131,24 +130,6 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
                 "Places given to writes that are received in place.");
   table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
   table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.");
-}
-
-inline void describe(CounterTable& table, TlsCounters& c) {
-  table.counter("tls_handshakes", c.handshakes, "handshakes", "Handshakes that were agreed.");
-  table.counter("tls_failed_protocol", c.failed_protocol, "handshakes",
-                "Failed: what the client sent is no TLS 1.2 or 1.3.");
-  table.counter("tls_failed_credentials", c.failed_credentials, "handshakes",
-                "Failed: the client's key, certificate or ciphers are not ours.");
-  table.counter("tls_failed_refused", c.failed_refused, "handshakes",
-                "Failed: the client refused our certificate, key or ciphers.");
-  table.counter("tls_failed_memory", c.failed_memory, "handshakes",
-                "Failed: heap:tls was used up.");
-  table.counter("tls_failed_gone", c.failed_gone, "handshakes",
-                "Failed: the client left in the middle.");
-  table.counter("tls_broken_records", c.broken_records, "connections",
-                "Closed after the handshake: what came was changed, or is no record.");
-  table.counter("tls_read_bytes", c.read_bytes, "bytes", "Received, without what TLS adds.");
-  table.counter("tls_written_bytes", c.written_bytes, "bytes", "Sent, without what TLS adds.");
 }
 
 inline void describe(CounterTable& table, StoreCounters& c) {

@@ -10,6 +10,7 @@
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
+#include "apps/boot/tls_part.h"
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -80,16 +81,10 @@ void check_cluster(ReadTable& read, const CephSettings& settings) {
 }
 
 void check_tls(ReadTable& read, const BlockdSettings& settings) {
-  if (read.has("tls_certificate") && !read.has("tls_key")) {
-    read.refuse_value("tls_certificate", "its key is missing", "expected \"tls_key\" beside it");
-  }
+  check_tls_certificate(read, settings.tls);
   if (settings.tls.is_empty() && settings.plain_text == PlainText::kRefused) {
     read.refuse_value("plain_text", "nobody could be served: there is no TLS",
                       "expected \"tls_certificate\" or \"tls_shared_keys\" beside it");
-  }
-  if (settings.tls.certificate.empty()) {
-    read.refuse_keys({"tls_key", "tls_client_authorities"}, "is of a server with a certificate",
-                     "expected \"tls_certificate\" beside it");
   }
 }
 
@@ -97,11 +92,6 @@ constexpr Choice<PlainText> kPlainTextChoices[] = {{"local", PlainText::kLocal},
                                                    {"allowed", PlainText::kAllowed},
                                                    {"refused", PlainText::kRefused}};
 constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
-
-// What the library takes for handshakes and open sessions, with some for the credentials.
-uint64_t tls_heap_bytes(const BlockdSettings& settings) {
-  return 4 * kMiB + settings.max_connections * 96 * kKiB;
-}
 
 // The node that it is at, or shall be; kAnyNode: it does not matter.
 int node_of(const VolumeSettings& volume) {
@@ -358,7 +348,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan_trace(plan);
   if (options_.has_tls) {
     plan.counters<TlsCounters>("tls");
-    plan.heap(tls_heap_bytes(settings_));
+    plan.heap(TlsCredentials::heap_bytes(settings_.max_connections));
   }
   drives_.clear();
   rbd_makers_.clear();
@@ -484,7 +474,7 @@ Result<void> BlockService::connect_tls(ServiceContext& context) {
   auto counters = context.counters<TlsCounters>("tls");
   BP_TRY(counters);
   // A [[limit]] of the configuration comes later.
-  limit_heap_owner(credentials_.owner(), tls_heap_bytes(settings_));
+  limit_heap_owner(credentials_.owner(), TlsCredentials::heap_bytes(settings_.max_connections));
   tls_ = {.sockets = &context.sockets(settings_.connections_shard),
           .credentials = &credentials_,
           .counters = counters.value(),

@@ -49,8 +49,10 @@ class ConnectionSession {
   // A new connection, which is not this one's to read, write or close. Nothing else is called
   // before.
   virtual void open(int fd) noexcept = 0;
-  // The connection has ended.
+  // That connection is no more: nothing else is called before the next open().
   virtual void closed() noexcept {}
+  // The client has proved by a certificate that it may ask. At most once in a connection.
+  virtual void peer_is_certified() noexcept {}
   // Where bytes that come are put, and how many were. Empty: nothing is taken before output is.
   virtual std::span<char> room() noexcept = 0;
   virtual void received(size_t bytes) noexcept = 0;

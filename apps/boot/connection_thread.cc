@@ -69,7 +69,9 @@ void ConnectionThread::stop() noexcept {
   must_end_.store(true, std::memory_order_release);
   wake();
   thread_.join();
-  for (Connection& connection : connections_) connection.fd.close();
+  for (Connection& connection : connections_) {
+    if (connection.fd.is_open()) close(&connection);
+  }
   wake_.close();
 }
 
@@ -179,7 +181,10 @@ void ConnectionThread::serve(Connection* connection, short events) noexcept {
   }
   // A client that sends no more may still read.
   if ((events & (POLLIN | POLLHUP)) != 0 && !receive(connection)) return;
-  if (!connection->session->output().empty()) send(connection);
+  const ConnectionSession& session = *connection->session;
+  if (!session.output().empty() || (session.is_over() && !connection->is_lingering)) {
+    send(connection);
+  }
 }
 
 // Returns false when the connection is closed.

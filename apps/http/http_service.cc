@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/boot/configuration_reader.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "platform/file.h"
@@ -16,6 +17,9 @@ constexpr size_t kTokenBytesMin = 16;
 constexpr size_t kTokenBytesMax = 256;
 constexpr uint16_t kPort = 9464;
 constexpr size_t kLogLines = 128;
+// The owner of all that the service allocates, what OpenSSL does for it included.
+constexpr const char* kHeapOwner = "heap:http";
+constexpr const char* kWhere = "[http]";
 constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
     "Connection: close\r\n\r\n";
@@ -24,6 +28,15 @@ Error bad_token(const std::string& file) {
   Error error;
   error.set_doing("reading the token of [http] from %s", file.c_str());
   return error;
+}
+
+void check_tls(ReadTable& read, const TlsFiles& files) {
+  check_tls_certificate(read, files);
+  if (!files.is_empty() && tls_part() == nullptr) {
+    read.refuse_value("tls_certificate", "this program has no TLS linked in",
+                      "link it with bedplate-tls (pkg-config; CMake: Bedplate::tls), or leave the "
+                      "key out");
+  }
 }
 
 }  // namespace
@@ -45,7 +58,7 @@ void HttpService::describe(ConfigurationTable& table) {
       .unique()
       .help(
           "Where HTTP is served ([http.md](http.md)). What others than this machine reach takes a "
-          "token.");
+          "token or client certificates.");
   table.addresses("image_listen", &image_listen_, 1, kListenersMax)
       .otherwise("those of listen")
       .unique()
@@ -54,6 +67,17 @@ void HttpService::describe(ConfigurationTable& table) {
       .otherwise("no token is asked for")
       .help("A file with the token that each request must bring, of 16 to 256 bytes: "
             "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up.");
+  table.path("tls_certificate", &tls_files_.certificate, 1, 255)
+      .otherwise("none: HTTP is in clear")
+      .help("The server's certificate, in PEM, with those between it and its authority behind it: "
+            "all of `listen` is HTTPS then ([http.md](http.md#tls)).");
+  table.path("tls_key", &tls_files_.key, 1, 255)
+      .otherwise("none: there is no certificate")
+      .help("The private key of `tls_certificate`. Its file is for its owner and group alone.");
+  table.path("tls_client_authorities", &tls_files_.client_authorities, 1, 255)
+      .otherwise("none: no client is asked for a certificate")
+      .help("Certificates, in PEM: a client must show one that one of these has signed; or, where "
+            "there is a `token_file`, bring the token.");
   table.text("host", &site_.host, 1, 253)
       .otherwise("it has no name")
       .help("A name by which it is asked, beside addresses and `localhost`. A request for another "
@@ -61,14 +85,23 @@ void HttpService::describe(ConfigurationTable& table) {
   table.integer("max_connections", &max_connections_, 1, kConnectionsMax)
       .help("How many may be open. Their memory is planned; a new one takes the place of one that "
             "says nothing.");
+  table.check([this](ReadTable& read) { check_tls(read, tls_files_); });
+}
+
+// A client that shows no certificate may have the token.
+TlsFiles HttpService::tls_files() const {
+  TlsFiles files = tls_files_;
+  files.takes_clients_without = !token_file_.empty();
+  return files;
 }
 
 Result<void> HttpService::plan(ServicePlan& plan) {
   if (!token_file_.empty()) plan.image_file(token_file_);
   LocalOnly local_only;
-  if (token_file_.empty()) {
+  if (token_file_.empty() && tls_files_.client_authorities.empty()) {
     local_only = {"others than this machine reach it, and no token is asked for",
-                  "set token_file in [http], or listen at tcp:127.0.0.1:PORT or unix:PATH"};
+                  "set token_file or tls_client_authorities in [http], or listen at "
+                  "tcp:127.0.0.1:PORT or unix:PATH"};
   }
   plan.listen("listen", listen_, image_listen_, local_only);
   plan.counters<HttpCounters>("http");
@@ -76,10 +109,32 @@ Result<void> HttpService::plan(ServicePlan& plan) {
   plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount, "max_connections");
   plan.heap(max_connections_ * (ConnectionThread::bytes_each() + sizeof(HttpSession)) +
             kLogLines * sizeof(LineSlot));
+  if (tls_files_.is_empty()) return {};
+  plan.counters<TlsCounters>("tls");
+  plan.heap(max_connections_ * tls_part()->connection_bytes +
+            TlsCredentials::heap_bytes(max_connections_));
+  for (const std::string* path :
+       {&tls_files_.certificate, &tls_files_.key, &tls_files_.client_authorities}) {
+    if (!path->empty()) plan.image_file(*path);
+  }
   return {};
 }
 
+void HttpService::preflight(std::vector<Error>* problems) {
+  if (!tls_files_.is_empty()) tls_part()->make(kWhere, kHeapOwner)->load(tls_files(), problems);
+}
+
+// While it may read what others may not.
 Result<void> HttpService::prepare() {
+  BP_TRY(read_token());
+  if (tls_files_.is_empty()) return {};
+  std::vector<Error> problems;
+  tls_ = tls_part()->make(kWhere, kHeapOwner);
+  if (!tls_->load(tls_files(), &problems)) return problems.front();
+  return {};
+}
+
+Result<void> HttpService::read_token() {
   if (token_file_.empty()) return {};
   char text[kTokenBytesMax + 3];
   auto read = read_text_file(token_file_.c_str(), text, sizeof text);
@@ -114,10 +169,35 @@ Result<void> HttpService::create(ServiceContext& context) {
   for (uint32_t i = 0; i < max_connections_; ++i) {
     sessions.push_back(sessions_.emplace_back(std::make_unique<HttpSession>(site_)).get());
   }
+  if (tls_ != nullptr) BP_TRY(secure(context, &sessions));
   return thread_.create({.name = name(),
                          .counters = &site_.counters->connections,
-                         .too_many = [](void*, std::span<char>) noexcept { return kTooMany; }},
+                         .too_many = &HttpService::too_many,
+                         .context = this},
                         listening.value(), sessions);
+}
+
+// In clear nothing is said to a client that waits for TLS.
+std::string_view HttpService::too_many(void* self, std::span<char> /*room*/) noexcept {
+  return static_cast<HttpService*>(self)->tls_ == nullptr ? kTooMany : std::string_view();
+}
+
+// Each of them within TLS. What the library may have besides what there is by now is limited, so
+// that clients cannot use up the heap of others.
+Result<void> HttpService::secure(ServiceContext& context,
+                                 std::vector<ConnectionSession*>* sessions) {
+  auto counters = context.counters<TlsCounters>("tls");
+  BP_TRY(counters);
+  for (ConnectionSession*& session : *sessions) {
+    secure_sessions_.push_back(tls_->wrap(*session, *counters.value()));
+    session = secure_sessions_.back().get();
+  }
+  auto owner = heap_owner(OwnerName(kHeapOwner));
+  BP_TRY(owner);
+  // A [[limit]] of the configuration comes later.
+  limit_heap_owner(owner.value(), heap_owner_use(owner.value()).used_bytes +
+                                      TlsCredentials::heap_bytes(max_connections_));
+  return {};
 }
 
 Result<void> HttpService::sealed() {

@@ -11,6 +11,7 @@
 
 #include "apps/boot/connection_thread.h"
 #include "apps/boot/service.h"
+#include "apps/boot/tls_part.h"
 #include "apps/http/http_session.h"
 #include "platform/recent_lines.h"
 
@@ -24,6 +25,7 @@ class HttpService final : public Service {
   const char* name() const noexcept override { return "http"; }
   void describe(ConfigurationTable& table) override;
   Result<void> plan(ServicePlan& plan) override;
+  void preflight(std::vector<Error>* problems) override;
   Result<void> prepare() override;
   Result<void> create(ServiceContext& context) override;
   Result<void> sealed() override;
@@ -31,15 +33,23 @@ class HttpService final : public Service {
   void stopped() noexcept override { thread_.stop(); }
 
  private:
+  Result<void> read_token();
+  TlsFiles tls_files() const;
+  static std::string_view too_many(void* self, std::span<char> room) noexcept;
+  Result<void> secure(ServiceContext& context, std::vector<ConnectionSession*>* sessions);
+
   // ---- [http] ----
   std::vector<SocketAddress> listen_;
   std::vector<SocketAddress> image_listen_;
   std::string token_file_;
+  TlsFiles tls_files_;
   uint32_t max_connections_ = 8;
 
   HttpSite site_;
   std::unique_ptr<LineSlot[]> log_;  // where lines of the log lie, as long as this lives
+  std::unique_ptr<TlsServer> tls_;  // nullptr: HTTP is in clear
   std::vector<std::unique_ptr<HttpSession>> sessions_;
+  std::vector<std::unique_ptr<ConnectionSession>> secure_sessions_;  // around them
   ConnectionThread thread_;
 };
 

@@ -89,7 +89,7 @@ void HttpSession::closed() noexcept {
 void HttpSession::open(int fd) noexcept {
   closed();
   fd_ = fd;
-  is_last_ = is_chunked_ = false;
+  is_last_ = is_chunked_ = is_certified_ = false;
   received_ = made_ = sent_ = 0;
 }
 
@@ -135,7 +135,7 @@ void HttpSession::go_on() noexcept {
 
 bool HttpSession::is_allowed(const HttpRequest& request) const noexcept {
   constexpr std::string_view kScheme = "Bearer ";
-  if (site_->token.empty()) return true;
+  if (site_->token.empty() || is_certified_) return true;
   std::string_view said = request.authorization;
   if (!said.starts_with(kScheme)) return false;
   said.remove_prefix(kScheme.size());

@@ -63,6 +63,7 @@ class HttpSession final : public ConnectionSession {
   // Between two rounds of events.
   bool is_waiting() const noexcept override { return is_listening() && output().empty(); }
   void look(uint64_t now_ns) noexcept override;
+  void peer_is_certified() noexcept override { is_certified_ = true; }
 
  private:
   static constexpr size_t kRequestBytesMax = 8 * 1024;
@@ -94,6 +95,7 @@ class HttpSession final : public ConnectionSession {
   int fd_ = -1;
   uint64_t next_round_ns_ = 0;  // of events
   uint64_t heard_ns_ = 0;       // when all was with the client
+  bool is_certified_ = false;  // the client needs no token
   size_t received_ = 0;
   size_t made_ = 0;
   size_t sent_ = 0;

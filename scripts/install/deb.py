@@ -38,7 +38,7 @@ PACKAGES = {
     "libbedplate-dev": {
         "section": "libdevel",
         "depends": "liburing-dev, libibverbs-dev, librdmacm-dev, libnl-3-dev, libnl-route-3-dev",
-        "recommends": "g++, pkg-config, libdpdk-dev",
+        "recommends": "g++, pkg-config, libdpdk-dev, libssl-dev",
         "parts": ("include", "lib/{triplet}"),
         "description": "archives and headers of bedplate\n"
                        " What programs link that run services of their own in a pool of pinned\n"

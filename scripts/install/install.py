@@ -21,14 +21,14 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 DOCS = "/usr/share/doc"
 # An archive and a .pc file each.
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
-           "bedplate-dpdk")
+           "bedplate-dpdk", "bedplate-tls")
 
 
 def arguments():
     parser = argparse.ArgumentParser()
     for name in ("build", "mimalloc", "version", "destdir", "prefix", "libdir", "unitdir",
                  "libraries", "malloc-link", "init-link", "verbs-link", "verbs-libraries",
-                 "static-verbs", "dpdk-link", "dpdk-libraries"):
+                 "static-verbs", "dpdk-link", "dpdk-libraries", "tls-link", "tls-libraries"):
         parser.add_argument(f"--{name}", required=True)
     return parser.parse_args()
 
@@ -90,7 +90,8 @@ class Installer:
                   "malloc_link": options.malloc_link, "init_link": options.init_link,
                   "verbs_link": options.verbs_link, "verbs_libraries": options.verbs_libraries,
                   "static_verbs": options.static_verbs,
-                  "dpdk_link": options.dpdk_link, "dpdk_libraries": options.dpdk_libraries}
+                  "dpdk_link": options.dpdk_link, "dpdk_libraries": options.dpdk_libraries,
+                  "tls_link": options.tls_link, "tls_libraries": options.tls_libraries}
         for module in MODULES:
             self.fill(f"{module}.pc", f"{self.libdir}/pkgconfig/{module}.pc", **values)
         static = options.static_verbs.split()
@@ -100,7 +101,7 @@ class Installer:
                   up=os.path.relpath(self.prefix, folder),
                   **{name: ";".join(values[name].split()) for name in
                      ("libraries", "malloc_link", "init_link", "verbs_link", "verbs_libraries",
-                      "dpdk_link")},
+                      "dpdk_link", "tls_link", "tls_libraries")},
                   dpdk_archives="-Wl," + ",".join(
                       word.removeprefix("-Wl,") for word in options.dpdk_libraries.split()),
                   static_options=";".join(word for word in static if not word.startswith("-l")),

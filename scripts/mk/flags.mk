@@ -176,7 +176,9 @@ DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a
 DPDK_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=bedplate_loads_nothing \
                 -Wl,--wrap=getpwuid,--defsym=__wrap_getpwuid=abort
 # TLS (transport/tls). OpenSSL can look names up: nothing here asks it to.
-TLS_LIBRARIES := -lssl -lcrypto \
+TLS_LINK := -Wl,-u,bedplate_tls_part
+OPENSSL := -lssl -lcrypto
+TLS_LIBRARIES := $(OPENSSL) \
   $(if $(SANITIZED),,-Wl$(comma)--wrap=gethostbyname$(comma)--defsym=__wrap_gethostbyname=abort)
 # What a static program does not have of it.
 TLS_LEFT_OUT := $(if $(SANITIZED),,$(BUILD)/tls_left_out.o)

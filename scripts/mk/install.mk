@@ -17,4 +17,5 @@ INSTALL = scripts/install/install.py --build $(BUILD) --mimalloc $(MIMALLOC) \
           --malloc-link="$(MALLOC_LINK)" --init-link="$(INIT_LINK)" \
           --verbs-link="$(VERBS_LINK)" --verbs-libraries="$(VERBS_LIBRARIES)" \
           --static-verbs="$(STATIC_VERBS)" \
-          --dpdk-link="$(DPDK_LINK)" --dpdk-libraries="$(DPDK_LIBRARIES)"
+          --dpdk-link="$(DPDK_LINK)" --dpdk-libraries="$(DPDK_LIBRARIES)" \
+          --tls-link="$(TLS_LINK)" --tls-libraries="$(OPENSSL)"

@@ -20,8 +20,9 @@ TLS_LIBRARY := $(BUILD)/libbedplate-tls.a
 LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
 # The programs of this tree have all of it.
 LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
-# Those with ports.
+# Those with ports, and those with TLS.
 LINK_DPDK := $(DPDK_LINK) $(DPDK_LIBRARY)
+LINK_TLS := $(TLS_LINK) $(TLS_LIBRARY)
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
 PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal
@@ -134,7 +135,7 @@ $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD
                       $(TLS_LEFT_OUT) $(POOL_HEAP) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) \
                       $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(LINK_POOL_HEAP) \
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_TLS) $(LINK_POOL_HEAP) \
 	  $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) $(TLS_LIBRARIES) $(LINK_LIBRARIES)
 # A client and nothing of ours in it.
 $(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.cc)
@@ -215,7 +216,7 @@ $(TESTS): $(LAW_NAMES)
 $(TESTS): $(call compiled,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
           $(TLS_LEFT_OUT) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) \
+	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_TLS) \
 	  $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) \
 	  $(TLS_LIBRARIES) $(LINK_LIBRARIES)
 

@@ -47,7 +47,7 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
           port_datagram_socket port_datagram_socket_datapath port_shared port_shared_datapath \
           routes_datapath socket_table socket_table_datapath waiting_frames \
           waiting_frames_datapath)
-TLS := tls_credentials tls_library tls_session tls_stream
+TLS := tls_credentials tls_failures tls_library tls_session tls_stream
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
@@ -56,7 +56,7 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
         name_lock outsiders peers planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \
-        shard_group shard_messenger stats_json toml_reader trace_snapshot
+        shard_group shard_messenger stats_json tls_part toml_reader trace_snapshot
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
@@ -87,8 +87,8 @@ VERBS_LIBRARY_SOURCES := $(filter transport/verbs/%,$(filter-out $(VERBS_WORDS),
                          apps/boot/verbs_peers.cc apps/boot/peers_plan.cc apps/boot/verbs_c.cc \
                          apps/perf/perf_verbs_side.cc apps/perf/register_cost.cc
 INIT_LIBRARY_SOURCES := $(INIT:%=apps/init/%.cc)
-# TLS, with OpenSSL behind it.
-TLS_LIBRARY_SOURCES := $(TLS:%=transport/tls/%.cc)
+# TLS, with OpenSSL behind it, likewise.
+TLS_LIBRARY_SOURCES := $(TLS:%=transport/tls/%.cc) apps/boot/tls_connection.cc
 # Ports, with DPDK behind them.
 DPDK_LIBRARY_SOURCES := $(DPDK:%=transport/dpdk/%.cc) $(PORTS:%=apps/ports/%.cc)
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

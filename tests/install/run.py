@@ -17,19 +17,22 @@ import shlex
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 VERBS_KINDS = ("verbs-static", "verbs-dynamic")
-KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS)
+TLS_KINDS = ("tls-static", "tls-dynamic")
+KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS, *TLS_KINDS)
 BOUND_SECONDS = 120  # only a hang reaches it
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
-           "bedplate-dpdk")
+           "bedplate-dpdk", "bedplate-tls")
 IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "run.sh")
 SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "apps/examples/store.c", "tests/install/Makefile",
            "tests/install/CMakeLists.txt", "tests/install/meson.build")
@@ -109,12 +112,12 @@ class Installation:
 class Service:
     """The service that was built, run with a configuration of its own table."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, more=""):
         self.program, self.folder = program, folder
         self.config = os.path.join(folder, "echo.toml")
         with open(self.config, "w", encoding="utf-8") as file:
             file.write(CONFIGURATION.format(folder=folder, cpu=min(os.sched_getaffinity(0))))
-            file.write(PROCESSES)
+            file.write(PROCESSES + more)
 
     def __enter__(self):
         with open(os.path.join(self.folder, "log"), "wb") as log:
@@ -251,6 +254,40 @@ def check_verbs(program, has_verbs):
                f"perf's refusal:\n{done.stderr}")
 
 
+def check_tls(program, has_tls):
+    """One that links bedplate-tls serves HTTPS; one that does not has nothing of OpenSSL, and refuses
+    to be configured with it."""
+    if is_dynamic(program):
+        libraries = {"libssl.so.3", "libcrypto.so.3"} & set(needed_libraries(program))
+        expect(len(libraries), 2 if has_tls else 0, f"of OpenSSL in {program}")
+    else:
+        with open(program, "rb") as file:
+            expect(b"openssl.org" in file.read(), has_tls, f"whether OpenSSL is in {program}")
+    with tempfile.TemporaryDirectory() as home:
+        names = {name: os.path.join(home, f"{name}.pem") for name in ("cert", "key")}
+        run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+             "-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+             "-keyout", names["key"], "-out", names["cert"]])
+        port = free_port()
+        table = (f'[http]\nlisten = ["tcp:127.0.0.1:{port}"]\n'
+                 f'tls_certificate = "{names["cert"]}"\ntls_key = "{names["key"]}"\n')
+        service = Service(program, home, table)
+        if has_tls:
+            with service:
+                context = ssl.create_default_context(cafile=names["cert"])
+                with urllib.request.urlopen(f"https://localhost:{port}/healthz", context=context,
+                                            timeout=BOUND_SECONDS) as reply:
+                    expect(reply.read(), b"ok\n", "its health by HTTPS")
+                service.stop()
+            return
+        done = subprocess.run([program, "plan", service.config], capture_output=True, text=True,
+                              check=False)
+        expect("this program has no TLS linked in; link it with bedplate-tls (pkg-config; CMake: "
+               "Bedplate::tls), or leave the key out" in done.stderr, True,
+               f"its refusal of tls_certificate:\n{done.stderr}")
+        expect(done.returncode, 2, f"the exit code of plan:\n{done.stderr}")
+
+
 def check_no_init(program):
     """As process 1, which an image starts without words: it says that it lacks what that takes."""
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -267,6 +304,7 @@ def check_programs(installation, builds, tool, kind):
     expect(is_dynamic(program), not kind.endswith(("static", "static-pie")), f"{program} is dynamic")
     check_verbs(program, kind in VERBS_KINDS)
     check_no_init(program)
+    check_tls(program, kind in TLS_KINDS)
     with tempfile.TemporaryDirectory() as home, Service(program, home) as service:
         text = bytes(range(256)) * 64
         expect(service.ask(text) == text, True, "the echo is what was sent")
@@ -278,7 +316,7 @@ def check_programs(installation, builds, tool, kind):
         service.control(installation.program)
         level = "MUNMAP" if kind == "asan" else "FREE CHUNK MUNMAP"
         expect(told["pool"]["support_level"], level, "malloc's support level")
-        if kind not in VERBS_KINDS:
+        if kind not in (*VERBS_KINDS, *TLS_KINDS):
             service.greet(os.path.join(folder, f"ping-{kind}"))
         service.stop()
 

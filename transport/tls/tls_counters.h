@@ -1,4 +1,4 @@
-// What a server's TLS counts: written by the shard of its connections.
+// What a server's TLS counts: written by the thread of its connections.
 //
 // Tested by tests/transport/tls/tls_stream_test.cc.
 #pragma once

@@ -67,9 +67,9 @@ struct SecretText {
 // One file: where it is said, and what may go wrong with it.
 class SecretFile {
  public:
-  SecretFile(const char* what, const std::string& path, const char* where,
+  SecretFile(const char* what, const std::string& path, const char* where, const char* owner,
              std::vector<Error>* problems)
-      : what_(what), path_(path), where_(where), problems_(problems) {}
+      : what_(what), path_(path), where_(where), owner_(owner), problems_(problems) {}
 
   Error problem() const {
     Error error;
@@ -82,7 +82,11 @@ class SecretFile {
   // With what the library has said.
   void refuse_parsed(const char* cure) {
     const unsigned long error = take_tls_error();
-    if (take_tls_refusal()) return refuse("out of memory", "raise the limit of heap:tls");
+    if (take_tls_refusal()) {
+      Error of_memory = problem().set_answer("out of memory");
+      problems_->push_back(of_memory.set_cure("raise the limit of %s", owner_));
+      return;
+    }
     refuse(tls_error_text(error), cure);
   }
 
@@ -127,6 +131,7 @@ class SecretFile {
   const char* what_;
   const std::string& path_;
   const char* where_;
+  const char* owner_;
   std::vector<Error>* problems_;
 };
 
@@ -176,7 +181,7 @@ TlsCredentials::~TlsCredentials() {
 bool TlsCredentials::load(const TlsFiles& files, const char* where, std::vector<Error>* problems) {
   BP_ASSERT(!files.is_empty());
   const size_t problem_count = problems->size();
-  auto owner = heap_owner(OwnerName(kHeapOwner));
+  auto owner = heap_owner(OwnerName(owner_name_));
   if (!owner.ok()) {
     problems->push_back(owner.error());
     return false;
@@ -188,7 +193,7 @@ bool TlsCredentials::load(const TlsFiles& files, const char* where, std::vector<
     error.set_doing("preparing TLS for %s", where);
     const unsigned long said = take_tls_error();
     error.set_answer("%s", take_tls_refusal() ? "out of memory" : tls_error_text(said));
-    problems->push_back(error.set_cure("raise the limit of heap:tls"));
+    problems->push_back(error.set_cure("raise the limit of %s", owner_name_));
     return false;
   }
   if (!files.certificate.empty()) load_certificate(files, where, problems);
@@ -220,8 +225,8 @@ bool TlsCredentials::prepare() noexcept {
 
 void TlsCredentials::load_certificate(const TlsFiles& files, const char* where,
                                       std::vector<Error>* problems) {
-  SecretFile certificate_file("certificate", files.certificate, where, problems);
-  SecretFile key_file("private key", files.key, where, problems);
+  SecretFile certificate_file("certificate", files.certificate, where, owner_name_, problems);
+  SecretFile key_file("private key", files.key, where, owner_name_, problems);
   const auto text = certificate_file.read(false);
   const auto key_text = key_file.read(true);
   if (!text || !key_text) return;
@@ -258,7 +263,7 @@ void TlsCredentials::load_certificate(const TlsFiles& files, const char* where,
 
 void TlsCredentials::load_authorities(const TlsFiles& files, const char* where,
                                       std::vector<Error>* problems) {
-  SecretFile file("authorities of clients", files.client_authorities, where, problems);
+  SecretFile file("authorities of clients", files.client_authorities, where, owner_name_, problems);
   const auto text = file.read(false);
   if (!text) return;
   X509_STORE* const store = SSL_CTX_get_cert_store(context_);
@@ -268,12 +273,13 @@ void TlsCredentials::load_authorities(const TlsFiles& files, const char* where,
                SSL_CTX_add_client_CA(context_, one.get()) == 1;
   }
   if (!is_taken) file.refuse_parsed("name other certificates");
-  SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  const int without = files.takes_clients_without ? 0 : SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+  SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | without, nullptr);
 }
 
 void TlsCredentials::load_shared_keys(const TlsFiles& files, const char* where,
                                       std::vector<Error>* problems) {
-  SecretFile file("shared keys", files.shared_keys, where, problems);
+  SecretFile file("shared keys", files.shared_keys, where, owner_name_, problems);
   const auto secret = file.read(true);
   if (!secret) return;
   const std::string& text = secret->text;

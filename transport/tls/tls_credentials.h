@@ -4,7 +4,8 @@
 // TLS 1.2 and 1.3, by OpenSSL. Only ciphers that authenticate what they encrypt are offered (AEAD),
 // and only key exchanges whose sessions stay secret when a key is lost later; no renegotiation, no
 // tickets, no sessions that are taken up again. What the library allocates, for handshakes as well,
-// is charged to one owner, so a limit on that owner bounds all of it.
+// is charged to one owner, so a limit on that owner bounds all of it but the library's own state,
+// which is the process's: that is charged to whichever credentials come first.
 #pragma once
 
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "alloc/heap_owner.h"
 #include "platform/result.h"
+#include "platform/units.h"
 
 // OpenSSL's, whose headers stay out of ours.
 struct bio_method_st;
@@ -28,6 +30,7 @@ struct TlsFiles {
   std::string key = {};
   std::string client_authorities = {};  // clients must show a certificate that one of them signed
   std::string shared_keys = {};
+  bool takes_clients_without = false;  // a certificate; one that is shown is one that counts
 
   bool is_empty() const noexcept { return certificate.empty() && shared_keys.empty(); }
 };
@@ -37,7 +40,8 @@ class TlsCredentials {
  public:
   static constexpr const char* kHeapOwner = "heap:tls";
 
-  TlsCredentials() noexcept = default;
+  // `heap_owner`: what is allocated is charged to it; static.
+  explicit TlsCredentials(const char* heap_owner = kHeapOwner) noexcept : owner_name_(heap_owner) {}
   ~TlsCredentials();
   TlsCredentials(const TlsCredentials&) = delete;
   TlsCredentials& operator=(const TlsCredentials&) = delete;
@@ -52,6 +56,13 @@ class TlsCredentials {
   ssl_ctx_st* context() const noexcept { return context_; }
   const bio_method_st* transport() const noexcept { return transport_; }
   HeapOwner owner() const noexcept { return owner_; }
+  const char* owner_name() const noexcept { return owner_name_; }
+
+  // What the library takes for handshakes and open sessions of so many connections, with some for
+  // the credentials.
+  static constexpr uint64_t heap_bytes(uint64_t connection_count) noexcept {
+    return 4 * kMiB + connection_count * 96 * kKiB;
+  }
 
  private:
   struct SharedKey {
@@ -71,6 +82,7 @@ class TlsCredentials {
   static unsigned choose_shared_key(ssl_st* session, const char* name, unsigned char* key,
                                     unsigned key_max_bytes) noexcept;
 
+  const char* owner_name_;
   HeapOwner owner_ = {};
   ssl_ctx_st* context_ = nullptr;
   bio_method_st* transport_ = nullptr;

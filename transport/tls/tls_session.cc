@@ -44,7 +44,7 @@ const char* text_of(TlsFailure failure) noexcept {
       return "what the client sent is not TLS 1.2 or 1.3, was changed, or would agree anew";
     case TlsFailure::kCredentials: return "the client's key, certificate or ciphers are not ours";
     case TlsFailure::kRefused: return "the client refused our key, certificate or ciphers";
-    case TlsFailure::kMemory: return "the memory of heap:tls is used up";
+    case TlsFailure::kMemory: return "the memory for TLS is used up";
     case TlsFailure::kGone: return "the client left in the middle of the handshake";
   }
   return "?";
@@ -178,13 +178,16 @@ TlsSession::Outcome TlsSession::fail(TlsFailure failure, const char* text) noexc
 
 TlsSession::Outcome TlsSession::fail_as_told() noexcept {
   const unsigned long error = take_tls_error();
-  if (take_tls_refusal()) return fail(TlsFailure::kMemory, "out of memory");
+  if (take_tls_refusal()) return fail(TlsFailure::kMemory, credentials_->owner_name());
   if (error == 0 && stop_text_ != nullptr) return fail(TlsFailure::kProtocol, stop_text_);
   if (has_met_end_) return fail(TlsFailure::kGone, "the connection has ended");
   const char* text = tls_error_text(error);
   if (ERR_GET_LIB(error) == ERR_LIB_SSL &&
       ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
     text = X509_verify_cert_error_string(SSL_get_verify_result(session_));
+  }
+  if (ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) == SSL_R_HTTP_REQUEST) {
+    text = "it is HTTP in clear";
   }
   return fail(cause_of(error, is_established_), text);
 }
@@ -274,6 +277,11 @@ void TlsSession::close_notify() noexcept {
   const HeapOwnerScope scope(credentials_->owner());
   if (output_.size() - output_end_ >= kRecordMaxBytes) SSL_shutdown(session_);
   ERR_clear_error();
+}
+
+bool TlsSession::has_certificate() const noexcept {
+  return SSL_get0_peer_certificate(session_) != nullptr &&
+         SSL_get_verify_result(session_) == X509_V_OK;
 }
 
 const char* TlsSession::version() const noexcept { return SSL_get_version(session_); }

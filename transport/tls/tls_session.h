@@ -27,7 +27,7 @@ enum class TlsFailure : uint8_t {
   kProtocol,     // what the peer sent is no TLS, was changed on its way, or agrees anew for ever
   kCredentials,  // a certificate or a key that is not known here, or no cipher in common
   kRefused,      // the peer says that it does not want ours
-  kMemory,       // "heap:tls" is used up
+  kMemory,       // what the owner of the credentials may have is used up
   kGone,         // the peer left in the middle of the handshake
 };
 const char* text_of(TlsFailure failure) noexcept;
@@ -105,6 +105,9 @@ class TlsSession {
   TlsFailure failure() const noexcept { return failure_; }
   // What the library said to it, for people; static. Requires: it has failed.
   const char* failure_text() const noexcept { return failure_text_; }
+  // Whether the peer has shown a certificate that one of the authorities signed. Requires:
+  // is_established().
+  bool has_certificate() const noexcept;
   // For people, static. Requires: is_established().
   const char* version() const noexcept;
   const char* cipher() const noexcept;

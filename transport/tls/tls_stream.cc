@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include "platform/assert.h"
-#include "platform/log.h"
+#include "transport/tls/tls_failures.h"
 
 namespace bedplate {
 
@@ -196,27 +196,8 @@ void TlsStream::finish(SocketOperation& operation, int64_t result) noexcept {
 }
 
 void TlsStream::failed() noexcept {
-  TlsCounters& counters = *environment_.counters;
   receive_end_ = send_end_ = -EPROTO;
-  if (session_.is_established()) {
-    counters.broken_records.add(1);
-  } else {
-    switch (session_.failure()) {
-      case TlsFailure::kNone: break;
-      case TlsFailure::kProtocol: counters.failed_protocol.add(1); break;
-      case TlsFailure::kCredentials: counters.failed_credentials.add(1); break;
-      case TlsFailure::kRefused: counters.failed_refused.add(1); break;
-      case TlsFailure::kMemory: counters.failed_memory.add(1); break;
-      case TlsFailure::kGone: counters.failed_gone.add(1); break;
-    }
-  }
-  log_failure();
-}
-
-void TlsStream::log_failure() noexcept {
-  if (!environment_.log_limit->try_pass(environment_.where)) return;
-  BP_LOG_WARNING("%s: TLS with a client has failed: %s (%s)", environment_.where,
-                 text_of(session_.failure()), session_.failure_text());
+  tell_tls_failure(session_, environment_.counters, environment_.log_limit, environment_.where);
 }
 
 bool TlsStream::say_end() noexcept {

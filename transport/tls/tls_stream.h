@@ -81,7 +81,6 @@ class TlsStream {
   void move_bytes() noexcept;
   void end_operations() noexcept;
   void failed() noexcept;
-  void log_failure() noexcept;
   static void finish(SocketOperation& operation, int64_t result) noexcept;
   static bool has_pieces(SocketOperation& operation) noexcept;
   bool is_in_flight() const noexcept {

@@ -108,6 +108,16 @@ TEST(HttpSession, TheLogIsText) {
   LONGS_EQUAL(1, count_of(page, "</pre>"));
 }
 
+// In that connection, and not in the next one.
+TEST(HttpSession, ACertificateStandsForTheToken) {
+  site.token = "secret";
+  site.counters = &counters;
+  session->open(-1);
+  session->peer_is_certified();
+  STRNCMP_EQUAL("HTTP/1.1 200", test::said_to(*session, get("/healthz")).c_str(), 12);
+  expect_status("401", get("/healthz"));
+}
+
 TEST(HttpSession, LongAnswersInChunksAreThoseWithout) {
   test::Running running(directory, "a");
   site.view = running.file.view();

@@ -1,0 +1,72 @@
+// One connection with TLS without its socket: what came is decrypted and goes to another session,
+// which knows nothing of it, and what that says is encrypted.
+//
+// Its memory is two buffers; what the library allocates besides is charged to the owner of the
+// credentials. A handshake is computed on the thread of the connections, for a millisecond or some,
+// and takes as long as a request may (ConnectionThread). A failure is counted and told, and ends
+// the connection, with an alert where TLS has one.
+//
+// Invariants: 1. `inner_` hears and says nothing before the handshake is over. 2. What is over says
+// nothing more but what is pending. (is_valid)
+#pragma once
+
+#include <cstddef>
+
+#include "apps/boot/tls_part.h"
+#include "platform/units.h"
+#include "transport/tls/tls_session.h"
+
+namespace bedplate {
+
+// What all of a server's have in common.
+struct TlsConnectionEnvironment {
+  const char* where = "";
+  TlsCredentials credentials;
+  LogLimit log_limit{10};
+};
+
+// Threads: as ConnectionSession.
+class TlsConnection final : public ConnectionSession {
+ public:
+  // All outlive it.
+  TlsConnection(TlsConnectionEnvironment& environment, ConnectionSession& inner,
+                TlsCounters& counters) noexcept
+      : environment_(environment), inner_(inner), counters_(counters) {}
+
+  void open(int fd) noexcept override;
+  void closed() noexcept override;
+  std::span<char> room() noexcept override;
+  void received(size_t bytes) noexcept override;
+  std::string_view output() const noexcept override;
+  void sent(size_t bytes) noexcept override;
+  bool is_over() const noexcept override { return is_over_; }
+  bool is_in_request() const noexcept override;
+  void time_out() noexcept override;
+  bool is_waiting() const noexcept override;
+  void look(uint64_t now_ns) noexcept override;
+  bool is_held() const noexcept override { return inner_.is_held(); }
+
+  bool is_valid() const noexcept;
+
+ private:
+  static constexpr size_t kBufferBytes = 64 * kKiB;
+  static_assert(kBufferBytes >= TlsSession::kBufferMinBytes);
+
+  void advance() noexcept;
+  bool shake_hands() noexcept;
+  bool hear() noexcept;
+  bool say() noexcept;
+  void fail() noexcept;
+
+  TlsConnectionEnvironment& environment_;
+  ConnectionSession& inner_;
+  TlsCounters& counters_;
+  TlsSession session_;
+  bool has_heard_ = false;       // anything
+  bool has_peer_ended_ = false;  // it says nothing more
+  bool is_over_ = false;
+  std::byte input_[kBufferBytes];
+  std::byte output_[kBufferBytes];
+};
+
+}  // namespace bedplate

@@ -1,0 +1,69 @@
+// TLS for services whose connections are served beside the shards (connection_thread.h), where the
+// program has it: libbedplate-tls.a, with OpenSSL behind it. And what all services with TLS have in
+// common in their configuration and their counters.
+//
+// The runtime knows the archive weakly: a program without it links nothing of OpenSSL, and refuses
+// a configuration that asks for TLS here. One that is to have it asks for bedplate_tls_part
+// (-Wl,-u, which bedplate-tls.pc says).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "apps/boot/configuration_reader.h"
+#include "apps/boot/connection_session.h"
+#include "apps/boot/counter_table.h"
+#include "platform/log_limit.h"
+#include "transport/tls/tls_counters.h"
+#include "transport/tls/tls_credentials.h"
+
+namespace bedplate {
+
+// The end of a server that speaks TLS. Threads: load() and wrap() the main one's; what wrap() made
+// is for the thread of the connections.
+class TlsServer {
+ public:
+  virtual ~TlsServer() = default;
+
+  // As TlsCredentials::load().
+  virtual bool load(const TlsFiles& files, std::vector<Error>* problems) = 0;
+  // A connection with TLS, in which `inner` is spoken: both outlive it. A client that has shown a
+  // certificate is told to `inner` (ConnectionSession::peer_is_certified). Requires: load() said
+  // yes. What is made goes before this does.
+  virtual std::unique_ptr<ConnectionSession> wrap(ConnectionSession& inner,
+                                                  TlsCounters& counters) = 0;
+};
+
+// What libbedplate-tls.a brings to the runtime.
+struct TlsPart {
+  // `where`, in the log: "[server]"; `heap_owner` is charged. Both are static.
+  std::unique_ptr<TlsServer> (*make)(const char* where, const char* heap_owner);
+  uint64_t connection_bytes;  // what wrap() takes
+};
+
+// nullptr: the program was linked without it.
+const TlsPart* tls_part() noexcept;
+
+// A certificate and its key come together, and what goes with them does.
+void check_tls_certificate(ReadTable& read, const TlsFiles& files);
+
+inline void describe(CounterTable& table, TlsCounters& c) {
+  table.counter("tls_handshakes", c.handshakes, "handshakes", "Handshakes that were agreed.");
+  table.counter("tls_failed_protocol", c.failed_protocol, "handshakes",
+                "Failed: what the client sent is no TLS 1.2 or 1.3.");
+  table.counter("tls_failed_credentials", c.failed_credentials, "handshakes",
+                "Failed: the client's key, certificate or ciphers are not ours.");
+  table.counter("tls_failed_refused", c.failed_refused, "handshakes",
+                "Failed: the client refused our certificate, key or ciphers.");
+  table.counter("tls_failed_memory", c.failed_memory, "handshakes",
+                "Failed: the memory for TLS was used up.");
+  table.counter("tls_failed_gone", c.failed_gone, "handshakes",
+                "Failed: the client left in the middle.");
+  table.counter("tls_broken_records", c.broken_records, "connections",
+                "Closed after the handshake: what came was changed, or is no record.");
+  table.counter("tls_read_bytes", c.read_bytes, "bytes", "Received, without what TLS adds.");
+  table.counter("tls_written_bytes", c.written_bytes, "bytes", "Sent, without what TLS adds.");
+}
+
+}  // namespace bedplate

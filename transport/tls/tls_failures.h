@@ -1,0 +1,16 @@
+// How it is told that TLS with a client has failed: counted by its cause, and a line in the log.
+//
+// Tested by tests/transport/tls/tls_stream_test.cc.
+#pragma once
+
+#include "platform/log_limit.h"
+#include "transport/tls/tls_counters.h"
+#include "transport/tls/tls_session.h"
+
+namespace bedplate {
+
+// Of a session that has just failed. `where`, in the log: "[server]".
+void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit* log_limit,
+                      const char* where) noexcept;
+
+}  // namespace bedplate
