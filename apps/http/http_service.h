@@ -47,7 +47,7 @@ class HttpService final : public Service {
 
   HttpSite site_;
   std::unique_ptr<LineSlot[]> log_;  // where lines of the log lie, as long as this lives
-  std::unique_ptr<TlsServer> tls_;  // nullptr: HTTP is in clear
+  std::unique_ptr<TlsServer> tls_;   // nullptr: HTTP is in clear
   std::vector<std::unique_ptr<HttpSession>> sessions_;
   std::vector<std::unique_ptr<ConnectionSession>> secure_sessions_;  // around them
   ConnectionThread thread_;

@@ -95,7 +95,7 @@ class HttpSession final : public ConnectionSession {
   int fd_ = -1;
   uint64_t next_round_ns_ = 0;  // of events
   uint64_t heard_ns_ = 0;       // when all was with the client
-  bool is_certified_ = false;  // the client needs no token
+  bool is_certified_ = false;   // the client needs no token
   size_t received_ = 0;
   size_t made_ = 0;
   size_t sent_ = 0;
