@@ -88,7 +88,8 @@ void NvmeController::create(NvmePort& port, std::span<std::byte> memory,
   if (read32(nvme::kStatus) == nvme::kAllOnes) return fail(NvmeProblem::kGone);
   if (!nvme::has_nvm_commands(cap)) return fail(NvmeProblem::kNotNvm);
   if (nvme::page_bytes_min(cap) > kNvmePageBytes) return fail(NvmeProblem::kPageBytes);
-  if (io_entries < NvmeQueue::kEntryCountMin || (queue_count_ == 0 && !queues.empty())) {
+  if (io_entries < NvmeQueue::kEntryCountMin || doorbells < 2 ||
+      (queue_count_ == 0 && !queues.empty())) {
     return fail(NvmeProblem::kNoQueue);
   }
   begin_reset();
@@ -156,7 +157,7 @@ void NvmeController::enable() noexcept {
 void NvmeController::end_admin() noexcept {
   step_ = Step::kNone;
   admin_.fail_all();
-  aborting_ = nullptr;
+  is_aborting_ = false;
 }
 
 // It is kept from memory, so what it had can be given back.
@@ -282,13 +283,13 @@ NvmeProblem NvmeController::what_is_late() const noexcept {
 
 // One at a time, of all shards: every controller takes that.
 void NvmeController::abort_late() noexcept {
-  if (aborting_ != nullptr) return;
+  if (is_aborting_) return;
   for (NvmeQueuePair& pair : pairs()) {
-    const uint32_t late_id = pair.late_id();
+    const uint32_t late_id = pair.take_late();
     if (late_id == NvmeQueuePair::kNone) continue;
     nvme::Command* command = begin_admin(abort_call_);
     BP_ASSERT(command != nullptr);  // a step and an abort are all there is
-    aborting_ = &pair;
+    is_aborting_ = true;
     command->opcode = nvme::kAbort;
     command->word10 = pair.queue().id() | late_id << 16;
     return admin_.ring();
@@ -298,8 +299,7 @@ void NvmeController::abort_late() noexcept {
 // Result, bit 0: it was not aborted.
 void NvmeController::abort_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept {
   NvmeController& self = *static_cast<AdminCall&>(call).controller;
-  self.aborting_->forget_late();
-  self.aborting_ = nullptr;
+  self.is_aborting_ = false;
   if (status == nvme::kSuccess && (result & 1) == 0) self.counters_->aborts.add(1);
 }
 

@@ -200,7 +200,7 @@ class NvmeController {
   std::byte* data_ = nullptr;                                  // a page, of the step's command
   AdminCall step_call_;
   AdminCall abort_call_;
-  NvmeQueuePair* aborting_ = nullptr;  // whose command is being aborted
+  bool is_aborting_ = false;
   uint64_t transfer_bytes_max_ = 0;
   uint16_t optionals_ = 0;
   bool has_cache_ = false;

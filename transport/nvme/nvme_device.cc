@@ -140,7 +140,14 @@ bool NvmeDevice::make_interrupts(uint32_t count_wanted) {
     if (!interrupts_.back().is_open()) return false;
     numbers.push_back(interrupts_.back().number());
   }
-  return set_events(VFIO_PCI_MSIX_IRQ_INDEX, numbers);
+  // The table may have more than the machine has left.
+  while (!set_events(VFIO_PCI_MSIX_IRQ_INDEX, numbers)) {
+    if (interrupt_count == 1) return false;
+    numbers.pop_back();
+    interrupts_.pop_back();
+    --interrupt_count;
+  }
+  return true;
 }
 
 bool NvmeDevice::set_events(uint32_t index, const std::vector<int>& fds) {

@@ -98,6 +98,7 @@ NvmeCall& NvmeQueue::release(uint32_t id) noexcept {
   BP_ASSERT(slot.call != nullptr && outstanding_ > 0);
   NvmeCall& call = *slot.call;
   slot.call = nullptr;
+  slot.is_marked = false;
   slot.next_free = first_free_;
   first_free_ = static_cast<uint16_t>(id);
   --outstanding_;

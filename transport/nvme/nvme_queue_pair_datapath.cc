@@ -52,7 +52,13 @@ void NvmeQueuePair::follow() noexcept {
 
 uint32_t NvmeQueuePair::poll(uint32_t budget, uint64_t now_ns) noexcept {
   const uint32_t count = io_.poll(budget, now_ns);
-  if (count > 0) publish();
+  if (count == 0) return 0;
+  publish();
+  // One that was late, and has ended meanwhile: its id may be another command's by now.
+  uint32_t late = late_id_.load(std::memory_order_relaxed);
+  if (late != kNone && !io_.queue().is_marked(late)) {
+    late_id_.compare_exchange_strong(late, kNone, std::memory_order_relaxed);
+  }
   return count;
 }
 
@@ -70,7 +76,7 @@ uint64_t NvmeQueuePair::look(uint64_t now_ns) noexcept {
     return next_ns;
   }
   // One at a time. Others that are late get their second chance later, and so are not forgotten.
-  if (late_id() != kNone) return next_ns;
+  if (late_id_.load(std::memory_order_relaxed) != kNone) return next_ns;
   counters_->timeouts.add(1);
   queue.mark(late, now_ns);
   late_id_.store(late, std::memory_order_release);

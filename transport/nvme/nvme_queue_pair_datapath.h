@@ -85,10 +85,9 @@ class NvmeQueuePair {
     // Pairs with follow(): what it has done to memory is seen.
     return reached_.load(std::memory_order_acquire) == wanted_.load(std::memory_order_relaxed);
   }
-  // The id of a command to be aborted; kNone: there is none.
-  uint32_t late_id() const noexcept { return late_id_.load(std::memory_order_acquire); }
-  // It may ask for another abort.
-  void forget_late() noexcept { late_id_.store(kNone, std::memory_order_release); }
+  // The id of a command to be aborted, told once; kNone: there is none. The shard takes it back if
+  // the command ends before.
+  uint32_t take_late() noexcept { return late_id_.exchange(kNone, std::memory_order_acquire); }
   bool is_stuck() const noexcept { return is_stuck_.load(std::memory_order_acquire); }
   // What the controller is told of it, which does not change.
   const NvmeQueue& queue() const noexcept { return io_.queue(); }

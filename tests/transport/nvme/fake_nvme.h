@@ -120,6 +120,16 @@ class FakeNvme final : public NvmePort {
       carry_out(held);
     }
   }
+  // What it holds of one queue.
+  void release_of(uint16_t queue_id) {
+    for (const Held& held : std::exchange(held_, {})) {
+      if (held.queue_id == queue_id) {
+        carry_out(held);
+      } else {
+        held_.push_back(held);
+      }
+    }
+  }
   size_t held_count() const { return held_.size(); }
   // A completion for nothing.
   void complete(uint16_t queue_id, uint16_t command_id, uint16_t status, uint32_t result = 0) {

@@ -135,6 +135,33 @@ TEST(NvmeQueuePair, LateCommandsOfTwoShardsAreAbortedOneAfterTheOther) {
   for (const size_t shard : {0, 1}) expect_served(shard);
 }
 
+TEST(NvmeQueuePair, ACommandThatHasTheIdOfOneThatWasLateIsNotAborted) {
+  CHECK(rig.start());
+  rig.turn(10);
+  rig.drive.holds_io = rig.drive.holds_admin = rig.drive.aborts = true;
+  NvmeAsked late[2], next;
+  for (const size_t shard : {0, 1}) rig.begin(late[shard], NvmeAction::kRead, 0, 1, 0, shard);
+  rig.turn(1020);
+  // The first one's abort is under way, the second one ends while it waits for its own.
+  LONGS_EQUAL(1, rig.queue_counters[1].timeouts.read());
+  rig.drive.release_of(2);
+  rig.turn(1);
+  CHECK(late[1].is_done());
+  rig.begin(next, NvmeAction::kRead, 0, 1, 0, 1);
+  rig.turn(2);  // the drive has it
+  rig.drive.holds_admin = false;
+  rig.drive.release_of(0);
+  rig.turn(5);
+  expect_eio(late[0]);
+  CHECK(!next.is_done());
+  rig.drive.holds_io = false;
+  rig.drive.release_of(2);
+  rig.turn(2);
+  CHECK(next.is_done());
+  LONGS_EQUAL(0, next.outcome);
+  LONGS_EQUAL(1, rig.counters.aborts.read());
+}
+
 TEST(NvmeQueuePair, TheControlIsAskedToLookAtWhatIsLate) {
   CHECK(rig.start());
   rig.turn(10);
