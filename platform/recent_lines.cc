@@ -60,7 +60,7 @@ size_t kept_bytes(const char* line, size_t line_bytes) noexcept {
   return bytes;
 }
 
-void write(const Ring& to, uint64_t number, const char* line, size_t line_bytes) noexcept {
+void write_line(const Ring& to, uint64_t number, const char* line, size_t line_bytes) noexcept {
   LineSlot& slot = to.slots[number % to.count];
   // Of two that come to one place at once, a whole ring apart, one is forgotten.
   if (slot.state.exchange(kBeingWritten, std::memory_order_relaxed) == kBeingWritten) return;
@@ -81,7 +81,8 @@ void write(const Ring& to, uint64_t number, const char* line, size_t line_bytes)
   slot.state.store(state_of(number, bytes), std::memory_order_release);
 }
 
-size_t read(const Ring& from, uint64_t number, std::span<char, kRecentLineBytesMax> to) noexcept {
+size_t read_line(const Ring& from, uint64_t number,
+                 std::span<char, kRecentLineBytesMax> to) noexcept {
   const LineSlot& slot = from.slots[number % from.count];
   const uint64_t state = slot.state.load(std::memory_order_acquire);
   const size_t bytes = state & ((uint64_t{1} << kLengthBits) - 1);
@@ -102,7 +103,7 @@ uint64_t first_of(const Ring& all, uint64_t next) noexcept {
 
 void remember_line(const char* line, size_t line_bytes) noexcept {
   const RingUse use;
-  write(*use, line_count.fetch_add(1, std::memory_order_relaxed), line, line_bytes);
+  write_line(*use, line_count.fetch_add(1, std::memory_order_relaxed), line, line_bytes);
 }
 
 uint64_t next_recent_line() noexcept { return line_count.load(std::memory_order_relaxed); }
@@ -114,7 +115,7 @@ uint64_t first_recent_line() noexcept {
 
 size_t read_recent_line(uint64_t number, std::span<char, kRecentLineBytesMax> to) noexcept {
   const RingUse use;
-  return read(*use, number, to);
+  return read_line(*use, number, to);
 }
 
 uint64_t for_each_recent_line(uint64_t first,
@@ -135,7 +136,7 @@ void keep_lines_in(std::span<LineSlot> slots) noexcept {
   char line[kRecentLineBytesMax];
   const uint64_t end = next_recent_line();
   for (uint64_t i = first_of(few, end); i < end; ++i) {
-    if (const size_t bytes = read(few, i, line)) write(lent, i, line, bytes);
+    if (const size_t bytes = read_line(few, i, line)) write_line(lent, i, line, bytes);
   }
   ring.store(&lent, std::memory_order_seq_cst);
 }
@@ -145,7 +146,7 @@ void keep_few_lines() noexcept {
   char line[kRecentLineBytesMax];
   const uint64_t end = next_recent_line();
   for (uint64_t i = first_of(few, end); i < end; ++i) {
-    if (const size_t bytes = read(lent, i, line)) write(few, i, line, bytes);
+    if (const size_t bytes = read_line(lent, i, line)) write_line(few, i, line, bytes);
   }
   ring.store(&few, std::memory_order_seq_cst);
   while (lent.users.load(std::memory_order_seq_cst) != 0) sched_yield();

@@ -8,7 +8,7 @@
 namespace bedplate {
 namespace {
 
-using Rule = CounterSign::Rule;
+using SignRule = CounterSign::Rule;
 
 const CounterDescription* find(const CounterSet& set, std::string_view name) noexcept {
   const auto found =
@@ -89,11 +89,11 @@ void write_named(const CountersView& counters, const CounterSetRecord& set, std:
 }  // namespace
 
 const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept {
-  if (sign.rule == Rule::kNone) return nullptr;
+  if (sign.rule == SignRule::kNone) return nullptr;
   if (sign.says.empty() || sign.says.size() >= sizeof CounterSignRecord::says) {
     return "a sign says a sentence, of 1..159 bytes";
   }
-  const bool has_other = sign.rule == Rule::kBelow || sign.rule == Rule::kStands;
+  const bool has_other = sign.rule == SignRule::kBelow || sign.rule == SignRule::kStands;
   if (has_other && find(set, sign.of) == nullptr) {
     return "its sign is of a counter that is not there";
   }
@@ -119,7 +119,7 @@ void CounterSigns::create(CountersFile& file, std::span<const CounterSet> sets) 
     };
     for (const CounterDescription& counter : sets[i].counters) {
       const CounterSign& sign = counter.sign;
-      if (sign.rule == Rule::kNone) continue;
+      if (sign.rule == SignRule::kNone) continue;
       BP_ASSERT(defect_of(sign, sets[i]) == nullptr);
       const CounterDescription* other = sign.of.empty() ? nullptr : find(sets[i], sign.of);
       watched_.push_back({sign.rule, sign.limit, value_of(counter),
@@ -136,15 +136,15 @@ bool CounterSigns::holds(Watched& each, uint64_t now_ns) noexcept {
   each.is_seen = true;
   each.last_value = value;
   switch (each.rule) {
-    case Rule::kFrom: return value >= each.limit && value != kNoValue;
-    case Rule::kBelow: {
+    case SignRule::kFrom: return value >= each.limit && value != kNoValue;
+    case SignRule::kBelow: {
       const uint64_t whole = each.other->read();
       return value != kNoValue && whole != kNoValue && value / each.limit < whole / 100;
     }
-    case Rule::kUnless: return value != each.limit;
-    case Rule::kGrows: return each.changed_ns != 0 && now_ns - each.changed_ns < kGrownNs;
-    case Rule::kStands: return !has_changed && each.other->read() == 0;
-    case Rule::kNone: break;
+    case SignRule::kUnless: return value != each.limit;
+    case SignRule::kGrows: return each.changed_ns != 0 && now_ns - each.changed_ns < kGrownNs;
+    case SignRule::kStands: return !has_changed && each.other->read() == 0;
+    case SignRule::kNone: break;
   }
   return false;
 }
@@ -159,7 +159,7 @@ void CounterSigns::look(uint64_t now_ns) noexcept {
     } else if (each.held_ns == 0) {
       each.held_ns = now_ns;
     }
-    const bool must_last = each.rule == Rule::kUnless || each.rule == Rule::kStands;
+    const bool must_last = each.rule == SignRule::kUnless || each.rule == SignRule::kStands;
     const bool is_sign = holds_now && (!must_last || now_ns - each.held_ns >= kLastingNs);
     each.record->since_ns.store(is_sign ? each.held_ns : 0, std::memory_order_relaxed);
   }

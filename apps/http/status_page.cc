@@ -18,7 +18,7 @@ const std::string_view kStatusPageHeaders =
 
 namespace {
 
-constexpr std::string_view kBegin = R"html(<!doctype html>
+constexpr std::string_view kPageBegin = R"html(<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -69,7 +69,7 @@ input, button { font: inherit; }
 <a href="/signs">what needs a look</a>, <a href="/log">the log</a>.</p></noscript>
 <ul id="signs" aria-label="What needs a look">)html";
 
-constexpr std::string_view kMiddle = R"html(</ul>
+constexpr std::string_view kPageMiddle = R"html(</ul>
 <main id="all" hidden>
 <h2>Pool</h2>
 <div id="map" role="img" aria-label="The pool by owner; the table has the numbers"></div>
@@ -84,7 +84,7 @@ constexpr std::string_view kMiddle = R"html(</ul>
 <h2 id="log-title">Log</h2>
 <pre id="log" tabindex="0" aria-labelledby="log-title">)html";
 
-constexpr std::string_view kEnd = R"html(</pre>
+constexpr std::string_view kPageEnd = R"html(</pre>
 <script>
 "use strict";
 const by = id => document.getElementById(id);
@@ -360,15 +360,15 @@ tick();
 setInterval(tick, 1000);
 </script>
 )html";
-static_assert(kBegin.size() + kMiddle.size() <= StatusPage::kPieceBytesMin &&
-              kEnd.size() <= StatusPage::kPieceBytesMin);
+static_assert(kPageBegin.size() + kPageMiddle.size() <= StatusPage::kPieceBytesMin &&
+              kPageEnd.size() <= StatusPage::kPieceBytesMin);
 
 }  // namespace
 
 size_t StatusPage::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
   constexpr size_t kRoomBytes = std::max(SignLines::kPieceBytesMin, LogLines::kPieceBytesMin);
-  constexpr std::string_view kTexts[] = {kBegin, {}, kMiddle, {}, kEnd};
+  constexpr std::string_view kTexts[] = {kPageBegin, {}, kPageMiddle, {}, kPageEnd};
   size_t bytes = 0;
   while (part_ < std::size(kTexts)) {
     const std::span<char> rest = to.subspan(bytes);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs benchmarks.
-# Usage: run.sh [nbd|store|nvme|kvd|relay|ports|boot|pool|alloc|message|fifo|verbs|trace|report
-#               [OPTION...]]; run.sh quick|base
+# Usage: run.sh [nbd|store|nvme|kvd|relay|ports|boot|pool|alloc|message|fifo|verbs|trace|watch|
+#               report [OPTION...]]; run.sh quick|base
 #
 # Without a name it runs all, and makes one report of them: build/bench/report.html. `quick` is less
 # of each, for five minutes; `base` what compares with another tree. Options (see `run.sh nbd
@@ -71,7 +71,8 @@ bench() { # NAME OPTION...
 # A report is of one run: nothing stays from the one before.
 case ${1-} in '' | quick | base) rm -f "$build"/*.json ;; esac
 case ${1-} in
-  nbd | store | nvme | kvd | relay | ports | boot | pool | alloc | message | fifo | verbs | trace)
+  nbd | store | nvme | kvd | relay | ports | boot | pool | alloc | message | fifo | verbs | trace | \
+    watch)
     bench "$@" ;;
   report) ;;
   base)
@@ -89,7 +90,7 @@ case ${1-} in
     bench kvd --rounds 1 --seconds 0.5
     bench relay --rounds 1 --seconds 0.3
     bench ports --rounds 2 --seconds 0.5 ;;
-  '') for name in fifo pool boot alloc message nbd store nvme kvd relay ports verbs trace; do
+  '') for name in fifo pool boot alloc message nbd store nvme kvd relay ports verbs trace watch; do
     bench "$name"
   done ;;
   *) sed -n '3,4s/^# //p' "$0" >&2; exit 2 ;;

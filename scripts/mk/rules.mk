@@ -80,7 +80,8 @@ endif
 UNITY_SIZE := 12
 ifdef CLANG
 ALONE := $(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS)) \
-         alloc/bad_pointer.cc transport/verbs/device/verbs_drivers.cc \
+         alloc/bad_pointer.cc transport/slow_sends.cc tests/transport/slow_sends_test.cc \
+         transport/verbs/device/verbs_drivers.cc \
          $(addsuffix /%,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)
 compiled = $(call unity,$(BUILD)/$(1),$(filter-out $(ALONE),$(2))) \
            $(call objects,$(filter $(ALONE),$(2)))

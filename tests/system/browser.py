@@ -2,6 +2,7 @@
 page that listens to events keeps a virtual clock standing."""
 
 import base64
+import contextlib
 import json
 import os
 import time
@@ -9,18 +10,29 @@ import time
 from harness import BOUND_SECONDS, expect_true, need_tools, wait_for
 
 
+def has_process_of(folder):
+    """Whether any process was told of it: the browser's many outlive the first by a moment."""
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as file:
+            if os.fsencode(folder) in file.read():
+                return True
+    return False
+
+
 class Browser:
     def __init__(self, box, url, width=1280, height=900):
         need_tools("chromium")
+        self.folder = box.path("browser")
         told, self.tell = os.pipe()
         self.hear, says = os.pipe()
         box.closing.callback(os.close, self.tell)
         box.closing.callback(os.close, self.hear)
         box.spawn(["bash", "-c", f'exec "$@" 3<&{told} 4>&{says}', "bash",
                    "chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
-                   "--remote-debugging-pipe", f"--user-data-dir={box.path('browser')}",
+                   "--remote-debugging-pipe", f"--user-data-dir={self.folder}",
                    "--hide-scrollbars", f"--window-size={width},{height}", "about:blank"],
                   "browser.log", pass_fds=(told, says))
+        box.closing.callback(self.close)
         os.close(told)
         os.close(says)
         self.heard, self.number, self.session = b"", 0, None
@@ -47,6 +59,13 @@ class Browser:
                     return said["result"]
             self.heard += os.read(self.hear, 1 << 20)
         raise TimeoutError(method)
+
+    def close(self):
+        """All of it has ended then, and writes nothing more into its folder."""
+        self.session = None
+        with contextlib.suppress(OSError):
+            self.ask("Browser.close")
+        wait_for(lambda: not has_process_of(self.folder), "the browser to end")
 
     def value(self, expression):
         return self.ask("Runtime.evaluate", expression=expression,

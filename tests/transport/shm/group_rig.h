@@ -11,6 +11,8 @@
 #include "transport/messenger.h"
 #include "transport/shm/shm_provider.h"
 
+#include "tests/support/bytes_of.h"
+
 namespace bedplate::test {
 
 constexpr GroupKind kGroupKinds[] = {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange};
@@ -189,10 +191,6 @@ class GroupRig {
   GroupSegment segment_;
   std::vector<std::unique_ptr<Member>> all_;
 };
-
-inline std::span<const std::byte> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
 
 inline bool has_box(Endpoint& endpoint) { return static_cast<ShmEndpoint&>(endpoint).has_box(); }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/bytes_of.h"
 #include "tests/transport/tls/tls_rig.h"
 #include "transport/tls/tls_session.h"
 
@@ -15,10 +16,6 @@
 namespace bedplate::test {
 
 inline constexpr size_t kTlsBufferBytes = 64 * 1024;
-
-inline std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
 
 class TlsSessionFixture : public Utest {
  public:
