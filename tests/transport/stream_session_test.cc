@@ -257,6 +257,7 @@ TEST(StreamSession, WhatASendAnswersIsTraced) {
   // Nor has what was, and was never sent: whether the peer got it nobody knows.
   text = "d\n";
   give(&text);
+  CHECK(!session.replies().empty());
   session.handed_over(2000);
   session.reset();
   CHECK_EQUAL(0, records[1].number);
