@@ -31,7 +31,7 @@ serve() {
   eval "$1=$!"
   until grep -q 'bedplate: ready' /tmp/$1.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
 }
-state() { /bedplate stats --json $1 | sed -n '/"peer"/,$s/.*"state": "\(.*\)".*/\1/p'; }
+state() { /bedplate stats --json $1 | sed -n '/^  "peer"/,/^  }/s/.*"state": "\(.*\)".*/\1/p'; }
 until_state() {
   for i in $(seq 600); do [ "$(state $1)" = "$2" ] && break; sleep 0.1; done
   echo "== $1: $(state $1)"
