@@ -10,6 +10,7 @@ what is said before anything is taken, and at what is counted.
 """
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -197,26 +198,33 @@ def one_that_is_unplugged(machine):
         expect_error(client, nbd.EIO, nbd.READ, 0, 4096)
 
 
+@contextlib.contextmanager
+def ready_machine(work, configuration, devices):
+    """An image of `configuration`, ready on a machine with these devices; drains at the end."""
+    config = os.path.join(work, "a.toml")
+    with open(config, "w", encoding="utf-8") as file:
+        file.write(configuration)
+    with Image(config, options=("--level", "1")) as image, \
+            Machine(image.path, *devices, KERNEL=VMLINUX, APPEND="intel_iommu=on",
+                    MEMORY_MIB="1024") as machine:
+        machine.expect_ready()
+        yield machine
+        machine.press_ctrl_alt_delete()
+        machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
+        if any("not drained" in line for line in machine.lines):
+            raise Failure("it did not drain")
+
+
 def drives_in_an_image():
     """The first process gives them to vfio-pci; what clients see of good ones and of bad ones."""
     with tempfile.TemporaryDirectory() as work:
-        config = os.path.join(work, "a.toml")
-        with open(config, "w", encoding="utf-8") as file:
-            file.write(CONFIGURATION)
-        with Image(config, options=("--level", "1")) as image, \
-                Machine(image.path, *drives(work), KERNEL=VMLINUX, APPEND="intel_iommu=on",
-                        MEMORY_MIB="1024") as machine:
-            machine.expect_ready()
+        with ready_machine(work, CONFIGURATION, drives(work)) as machine:
             for name in ("small", "large"):
                 copies_and_odd_requests(machine, name, work,
                                         lambda path=os.path.join(work, name): content(path))
             errors_of_one_request(machine)
             answers_that_come_too_late(machine)
             one_that_is_unplugged(machine)
-            machine.press_ctrl_alt_delete()
-            machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
-            if any("not drained" in line for line in machine.lines):
-                raise Failure("it did not drain")
 
 
 TWO_SHARDS = """
@@ -256,9 +264,6 @@ def a_volume_lives_on_the_node_of_its_drive():
              ("-object", f"memory-backend-ram,id=memory{node},size=512M",
               "-numa", f"node,nodeid={node},memdev=memory{node},cpus={node}")]
     with tempfile.TemporaryDirectory() as work:
-        config = os.path.join(work, "a.toml")
-        with open(config, "w", encoding="utf-8") as file:
-            file.write(TWO_NODES)
         options = IOMMU.format(bits=48).split()
         options += ["-device", "pxb-pcie,id=second,bus_nr=128,numa_node=1",
                     "-device", "pcie-root-port,id=plug,bus=second,chassis=2"]
@@ -269,20 +274,13 @@ def a_volume_lives_on_the_node_of_its_drive():
             options += ["-blockdev", json.dumps({"driver": "raw", "node-name": name, "file": {
                             "driver": "file", "filename": path}}),
                         "-device", f"nvme,id={name},serial={name},drive={name},{place}"]
-        with Image(config, options=("--level", "1")) as image, \
-                Machine(image.path, *nodes, *options, KERNEL=VMLINUX, APPEND="intel_iommu=on",
-                        MEMORY_MIB="1024") as machine:
-            machine.expect_ready()
+        with ready_machine(work, TWO_NODES, nodes + options) as machine:
             for name, node in (("far", 1), ("near", 0)):
                 machine.expect(rf"volume:{name}: \S+ \S+ in pages of 2 MiB on node {node}$")
             machine.expect(r"nvme:shard-1: .* on node 1$")
             for name in ("far", "near"):
                 copies_and_odd_requests(machine, name, work,
                                         lambda path=os.path.join(work, name): content(path))
-            machine.press_ctrl_alt_delete()
-            machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
-            if any("not drained" in line for line in machine.lines):
-                raise Failure("it did not drain")
 
 
 # Drives with two namespaces each, and what volumes on them want.
@@ -354,13 +352,7 @@ def a_reset_with_requests_of_two_shards(machine):
 def volumes_of_one_drive_on_two_shards():
     """A queue pair for each shard; a drive that grants fewer; a reset and an unplugging of both."""
     with tempfile.TemporaryDirectory() as work:
-        config = os.path.join(work, "a.toml")
-        with open(config, "w", encoding="utf-8") as file:
-            file.write(PAIRS)
-        with Image(config, options=("--level", "1")) as image, \
-                Machine(image.path, *shared_drives(work), KERNEL=VMLINUX, APPEND="intel_iommu=on",
-                        MEMORY_MIB="1024") as machine:
-            machine.expect_ready()
+        with ready_machine(work, PAIRS, shared_drives(work)) as machine:
             machine.expect(rf"the NVMe drive {SHARED['few']} grants queues for 1 of 2 shards: its "
                            r"volumes live on main$")
             if any("grants" in line and SHARED["few"] not in line for line in machine.lines):
@@ -378,10 +370,6 @@ def volumes_of_one_drive_on_two_shards():
                     expect_error(client, nbd.EIO, nbd.WRITE, 0, payload=bytes(4096))
                 wait_for(lambda: machine.has_event("DEVICE_DELETED"), "end of the device in QEMU")
                 expect_error(second, nbd.EIO, nbd.READ, 0, 4096)
-            machine.press_ctrl_alt_delete()
-            machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
-            if any("not drained" in line for line in machine.lines):
-                raise Failure("it did not drain")
 
 
 # ---- What is said before, and counted ----
