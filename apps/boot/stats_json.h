@@ -13,10 +13,13 @@
 #include <span>
 #include <string_view>
 
+#include "apps/boot/counter_signs.h"
 #include "apps/boot/counters_snapshot.h"
 #include "apps/boot/counters_view.h"
 #include "apps/boot/json_text.h"
 #include "pinned_pool/audit.h"
+#include "pinned_pool/owner_name.h"
+#include "platform/units.h"
 
 namespace bedplate {
 
@@ -38,8 +41,10 @@ class StatsJson {
     bool is_described = false;  // each counter with its kind, unit and help
     JsonLayout layout = JsonLayout::kOneLine;
   };
-  // What belongs together takes no more.
-  static constexpr size_t kPieceBytesMin = 12 * 1024;
+  // What belongs together takes no more: a sign of a foreign file, say, with its text and its
+  // subject of control characters, each of which is six bytes in JSON.
+  static constexpr size_t kPieceBytesMin = 16 * 1024;
+  static_assert(kPieceBytesMin >= 6 * (kSignTextBytesMax + 3 * sizeof(OwnerName)) + kKiB);
 
   StatsJson() noexcept = default;  // of nothing: not to be written
   StatsJson(CountersView counters, const AuditReport& audit, const Options& options) noexcept;

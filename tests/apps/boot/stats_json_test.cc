@@ -2,6 +2,8 @@
 #include "apps/boot/stats_json.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -106,6 +108,29 @@ TEST(StatsJson, PiecesAreTheWhole) {
                   whole.c_str());
   LONGS_EQUAL(std::count(whole.begin(), whole.end(), '{'),
               std::count(whole.begin(), whole.end(), '}'));
+}
+
+// A file of others may have any text: none is too long for a piece.
+TEST(StatsJson, TheLongestSignFits) {
+  const std::string label(sizeof(CounterLabelRecord::value) - 1, '\1');
+  CounterSet set = {"relay", "feeds", "b", sizeof(test::FeedCounters), {}};
+  set.counters = described_counters<test::FeedCounters>();
+  set.counters[0].sign_from(1, "{a}");
+  for (int i = 0; i < 13; ++i) set.labels.push_back({"a", label});
+  test::Running running(directory, "a", {set});
+  const CountersView view = running.file.view();
+  const auto fill = [](const char* text, size_t bytes) {
+    std::memset(const_cast<char*>(text), '\1', bytes - 1);
+  };
+  fill(view.set(0).owner.text, sizeof view.set(0).owner.text);
+  fill(view.set(0).name.text, sizeof view.set(0).name.text);
+  fill(view.set(0).instance.text, sizeof view.set(0).instance.text);
+  const CounterLabelRecord& last = view.label(view.set(0), 12);
+  const_cast<char*>(last.value)[kSignTextBytesMax % label.size()] = '\0';
+  const_cast<std::atomic<uint64_t>&>(view.sign(0).since_ns).store(1);
+  const std::string text = all(view, {});
+  const size_t says = text.find("\"says\":\"");
+  LONGS_EQUAL(6 * kSignTextBytesMax, text.find('"', says + 8) - says - 8);
 }
 
 TEST(StatsJson, AuditOfTooLittle) {
