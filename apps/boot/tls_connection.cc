@@ -48,9 +48,9 @@ void TlsConnection::sent(size_t bytes) noexcept {
   advance();
 }
 
-// A handshake has its time as a request has.
+// A handshake has its time as a request has. An answer is not with the client before it was sent.
 bool TlsConnection::is_in_request() const noexcept {
-  if (is_over_) return false;
+  if (is_over_ || !session_.pending().empty()) return false;
   return session_.is_established() ? inner_.is_in_request() : has_heard_;
 }
 
@@ -65,7 +65,8 @@ void TlsConnection::time_out() noexcept {
 }
 
 bool TlsConnection::is_waiting() const noexcept {
-  return !is_over_ && session_.is_established() && inner_.is_waiting();
+  return !is_over_ && session_.is_established() && session_.pending().empty() &&
+         inner_.is_waiting();
 }
 
 void TlsConnection::look(uint64_t now_ns) noexcept {

@@ -21,6 +21,8 @@ class Echo final : public ConnectionSession {
  public:
   bool is_open = false;
   bool is_certified = false;
+  bool has_begun = false;  // a request that is not complete
+  bool waits = false;      // for what it says next
 
   void open(int) noexcept override {
     is_open = true;
@@ -39,7 +41,8 @@ class Echo final : public ConnectionSession {
   std::string_view output() const noexcept override { return said_; }
   void sent(size_t bytes) noexcept override { said_.erase(0, bytes); }
   bool is_over() const noexcept override { return is_ended_; }
-  bool is_in_request() const noexcept override { return false; }
+  bool is_in_request() const noexcept override { return has_begun; }
+  bool is_waiting() const noexcept override { return waits; }
   void time_out() noexcept override {
     said_ = "too slow";
     is_ended_ = true;
@@ -182,6 +185,25 @@ TEST(TlsConnection, HttpInClearEndsIt) {
   CHECK(connection->is_over());
   STRCMP_EQUAL("", client->arriving.c_str());
   LONGS_EQUAL(1, counters.failed_protocol.read());
+}
+
+// Encrypted, it is as little with the client as it was before.
+TEST(TlsConnection, WhatIsSaidIsSentBeforeItWaitsOrIsLate) {
+  serve(certificates());
+  connect(TLS1_3_VERSION);
+  LONGS_EQUAL(0, agree());
+  client->write("a line");
+  exchange();
+  echo.has_begun = echo.waits = true;
+  CHECK(connection->is_waiting() && connection->is_in_request());
+  client->write("one more");
+  const size_t bytes = client->sent.size();
+  std::memcpy(connection->room().data(), client->sent.data(), bytes);
+  connection->received(bytes);
+  CHECK(!connection->output().empty() && echo.output().empty());
+  CHECK_FALSE(connection->is_waiting() || connection->is_in_request());
+  connection->sent(connection->output().size());
+  CHECK(connection->is_waiting() && connection->is_in_request());
 }
 
 // It has the time of a request, from its first byte.
