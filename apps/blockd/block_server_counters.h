@@ -152,8 +152,8 @@ inline void describe(CounterTable& table, StoreCounters& c) {
       .gauge("silent_ns", c.silent_ns, "ns",
              "How long the store has ended none of those under way; 0: none, or it does.")
       .sign_from(5 * kNsPerSecond,
-                 "its store {place} has answered nothing for {silent_ns} ({operations} "
-                 "operations wait)");
+                 "its store {place} has answered nothing for {silent_ns} (operations that wait: "
+                 "{operations})");
   table
       .boolean("has_failed_flush", c.has_failed_flush,
                "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.")

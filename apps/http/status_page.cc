@@ -11,7 +11,7 @@ namespace bedplate {
 // tests/system/http_test.py says what they must be.
 const std::string_view kStatusPageHeaders =
     "Content-Security-Policy: default-src 'none'; "
-    "script-src 'sha256-nM/wro/qioKn0FCu9BIXVFsKJumsxkRdO7/vySKA0kE='; "
+    "script-src 'sha256-I5JkgvqmFEJ1WKsrAj2E0NUpfd0XZmO3CkaH3758deI='; "
     "style-src 'sha256-BWdB+iP3b0qQHv/yF7zAHgVuSIk6klzNEyh6o6Ia38g='; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
     "Referrer-Policy: no-referrer\r\n";
@@ -343,7 +343,7 @@ function tick() {
   }
   if (isStale) quiet();
   if (!isLive) look();
-  if (!source && !token && ticks++ % 10 === 0) listen();
+  if (!source && !token && by("ask").hidden && ticks++ % 10 === 0) listen();
 }
 by("ask").addEventListener("submit", event => {
   event.preventDefault();

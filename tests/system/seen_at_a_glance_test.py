@@ -175,7 +175,7 @@ def a_store_that_hangs(box, sockets):
         file.hang()
         client.request(nbd.READ, 0, 4096)
         places.expect_seen('of="blockd stores disk",counter="silent_ns"', "blockd stores disk: ",
-                           f"its store {file.path} has answered nothing for ", "(1 operations wait)")
+                           f"its store {file.path} has answered nothing for ", "(operations that wait: 1)")
         label = 'bedplate_blockd_stores_silent_seconds{stores="disk"}'
         expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
         places.appliance.process.kill()
