@@ -2,10 +2,15 @@
 #include "platform/recent_lines.h"
 
 #include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "platform/log.h"
 #include "platform/result.h"
@@ -19,7 +24,23 @@ using bedplate::test::StderrCapture;
 TEST_GROUP(RecentLines) {
   std::unique_ptr<LineSlot[]> more = std::make_unique<LineSlot[]>(100);
 
-  void teardown() override { keep_few_lines(); }
+  static constexpr size_t kPageBytes = 4096;
+  std::byte* const pages = static_cast<std::byte*>(
+      mmap(nullptr, 6 * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  // The eighth of those that begin half a slot behind the first page's beginning.
+  LineSlot* const halved_slot =
+      reinterpret_cast<LineSlot*>(pages + kPageBytes - sizeof(LineSlot) / 2);
+
+  void teardown() override {
+    keep_few_lines();
+    munmap(pages, 6 * kPageBytes);
+  }
+  static void log_letter(char letter) {
+    char line[kRecentLineBytesMax];
+    std::memset(line, letter, sizeof line);
+    line[sizeof line - 1] = '\n';
+    remember_line(line, sizeof line);
+  }
   static std::string from(uint64_t first) {
     std::string lines;
     for_each_recent_line(
@@ -86,6 +107,29 @@ TEST(RecentLines, ManyAreKeptWhereSlotsAreLent) {
   STRCMP_EQUAL(numbers(32, 132).c_str(), from(0).c_str());
   keep_few_lines();
   STRCMP_EQUAL(numbers(100, 132).c_str(), from(0).c_str());
+}
+
+// The slot's second half cannot be read until all others were written, and it, too.
+TEST(RecentLines, OneThatIsOverwrittenMeanwhileIsGone) {
+  static std::byte* second_page = nullptr;
+  second_page = pages + kPageBytes;
+  keep_lines_in({halved_slot - 7, 32});
+  while (next_recent_line() % 32 != 8) log_letter('a');
+  const uint64_t number = next_recent_line() - 1;
+  struct sigaction before = {};
+  struct sigaction overwrite = {};
+  overwrite.sa_handler = [](int) {
+    mprotect(second_page, kPageBytes, PROT_READ | PROT_WRITE);
+    for (int i = 0; i < 32; ++i) log_letter('b');
+  };
+  sigaction(SIGSEGV, &overwrite, &before);
+  CHECK_EQUAL(0, mprotect(second_page, kPageBytes, PROT_NONE));
+  char line[kRecentLineBytesMax];
+  const size_t bytes = read_recent_line(number, line);
+  sigaction(SIGSEGV, &before, nullptr);
+  CHECK_EQUAL(number + 33, next_recent_line());
+  LONGS_EQUAL(0, bytes);
+  LONGS_EQUAL(sizeof line, read_recent_line(number + 32, line));
 }
 
 // Several log and one reads the lines that are overwritten next: it gets whole ones or none.
