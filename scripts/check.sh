@@ -101,20 +101,21 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   beside "unit-$mode" "build/$mode/bedplate-tests" "${groups[@]}"
 done
 # Which lines of which layer run: a build of its own, and tests of those above once more.
-build coverage-build make --no-print-directory "$jobs" MODE=coverage coverage-programs
+with_coverage=${CHECK_COVERAGE:-}
+[ -z "$with_coverage" ] ||
+  build coverage-build make --no-print-directory "$jobs" MODE=coverage coverage-programs
 # The longest first. None of these measures: each waits for what it tests, whatever is beside it,
 # and a third uses the processors meanwhile.
 lanes=3
 # What coverage-guest runs, with other programs, is not run twice.
-[[ coverage-guest =~ ${CHECK_ONLY:-.} ]] && run_elsewhere=-over_soft_roce || run_elsewhere=
-beside guest /usr/bin/python3 tests/guest/guest_test.py $run_elsewhere
+beside guest /usr/bin/python3 tests/guest/guest_test.py ${with_coverage:+-over_soft_roce}
 beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside system /usr/bin/python3 tests/system/run.py
 # So many MiB, and streams for so long, through the relay; `system` has small ones.
 [ -z "${TSRELAY_MIB:-}${TSRELAY_SECONDS:-}" ] ||
   beside relay /usr/bin/python3 tests/system/run.py tsrelay_clients tsrelay_ports.a_hundred
 beside image /usr/bin/python3 tests/guest/image_test.py
-beside coverage-guest scripts/coverage.py guest
+[ -z "$with_coverage" ] || beside coverage-guest scripts/coverage.py guest
 beside model tests/model/run.sh
 beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside vfio /usr/bin/python3 tests/guest/vfio_test.py
@@ -137,7 +138,7 @@ wait
 lanes=2
 # One core's work, mostly: all that follows has the other lane.
 beside two-guests /usr/bin/python3 tests/guest/two_guests_test.py
-build coverage scripts/coverage.py here report
+[ -z "$with_coverage" ] || build coverage scripts/coverage.py here report
 beside stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-10}" stress-messages
 beside hostile make --no-print-directory MODE=asan \
   HOSTILE_SECONDS="${HOSTILE_SECONDS:-10}" hostile-peer
