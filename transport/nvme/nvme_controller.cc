@@ -470,9 +470,12 @@ NvmeProblem NvmeController::know_namespace(bool is_first) noexcept {
   }
   space.block_count.store(block_count, std::memory_order_relaxed);
   if (!is_first) return NvmeProblem::kNone;
-  // Later it is the same, and shards look at it while the controller starts anew.
-  if (!was_ready_) space.block_log2 = block_log2;
   const uint64_t blocks = std::min(transfer_bytes_max_ >> block_log2, nvme::kBlocksPerCommandMax);
+  // The rest stays, since shards look at it while the controller starts anew.
+  if (was_ready_) {
+    return blocks < space.transfer_blocks_max ? NvmeProblem::kOtherFormat : NvmeProblem::kNone;
+  }
+  space.block_log2 = block_log2;
   space.transfer_blocks_max = static_cast<uint32_t>(blocks);
   // The limit of transfers is none of these by the letter; some controllers keep it all the same.
   space.zero_blocks_max = (optionals_ & nvme::kHasWriteZeroes) != 0 ? space.transfer_blocks_max : 0;

@@ -52,7 +52,7 @@ void NvmeIo::end_later(NvmeOperation& operation, int error) noexcept {
   ended_.push(operation);
 }
 
-// One that has commands under way ends with the last of them.
+// One that has commands under way ends with the last of them, or with the queue.
 void NvmeIo::close() noexcept {
   is_open_ = false;
   while (waiting_.first != nullptr) {
@@ -180,7 +180,7 @@ uint32_t NvmeIo::poll(uint32_t budget, uint64_t now_ns) noexcept {
     }
   }
   while (waiting_.first != nullptr && issue(*waiting_.first, now_ns)) waiting_.pop();
-  queue_.ring();
+  if (BP_LIKELY(is_open_)) queue_.ring();
   BP_DCHECK_SLOW(is_valid());
   return count;
 }

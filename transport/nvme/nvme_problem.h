@@ -26,7 +26,7 @@ enum class NvmeProblem : uint32_t {
   kMissingNamespace,  // `detail`: its number; so in what follows
   kMetadata,          // the namespace is formatted with metadata
   kBlockBytes,        // blocks of other than 512 to 4096 bytes
-  kOtherFormat,       // it was formatted anew, or has become smaller
+  kOtherFormat,       // it was formatted anew, or it or its transfers have become smaller
   kCount
 };
 

@@ -50,7 +50,7 @@ void NvmeQueue::clear() noexcept {
   std::memset(static_cast<void*>(completions_), 0, entry_count_ * sizeof(nvme::Completion));
   for (uint32_t i = 0; i < slot_count(); ++i) slots_[i].next_free = static_cast<uint16_t>(i + 1);
   first_free_ = 0;
-  tail_ = rung_tail_ = head_ = 0;
+  tail_ = rung_tail_ = head_ = rung_head_ = 0;
   phase_ = 1;
 }
 
@@ -62,7 +62,8 @@ bool NvmeQueue::is_valid() const noexcept {
   const auto has_call = [](const Slot& slot) { return slot.call != nullptr; };
   return free_count + outstanding_ == slot_count() &&
          std::count_if(slots_, slots_ + slot_count(), has_call) == outstanding_ &&
-         tail_ < entry_count_ && head_ < entry_count_ && rung_tail_ < entry_count_;
+         tail_ < entry_count_ && rung_tail_ < entry_count_ && head_ < entry_count_ &&
+         rung_head_ < entry_count_;
 }
 
 NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept {
@@ -83,8 +84,10 @@ NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept 
   return {command, lists_ + uint64_t{id} * kNvmePageBytes};
 }
 
-// The controller reads the commands once it has seen the doorbell: so they are written before.
+// Room for completions first: what is begun brings more. The controller reads the commands once it
+// has seen the doorbell: so they are written before.
 void NvmeQueue::ring() noexcept {
+  if (head_ != rung_head_) *completion_doorbell_ = rung_head_ = head_;
   if (tail_ == rung_tail_) return;
   BP_DCHECK(tail_ < entry_count_);
   rung_tail_ = tail_;
@@ -127,7 +130,6 @@ uint32_t NvmeQueue::poll(uint32_t budget) noexcept {
     NvmeCall& call = release(id);
     call.completed(call, status >> 1, result);
   }
-  if (count > 0) *completion_doorbell_ = head_;
   BP_DCHECK_SLOW(is_valid());
   return count;
 }

@@ -47,9 +47,11 @@ class NvmeQueue {
   };
   // A command that the caller fills in, and that begins with the next ring().
   Entry try_begin(NvmeCall& call, uint64_t now_ns) noexcept;
-  // Tells the controller of all that were begun. Cost: where there are any, a write of a register.
+  // Tells the controller of all that were begun, and of completions that were taken. Cost: where
+  // there are any, a write of a register for each of the two. The one function that writes any.
   void ring() noexcept;
-  // Calls back for at most `budget` commands that have completed; returns how many.
+  // Calls back for at most `budget` commands that have completed; returns how many. The controller
+  // has room for the completions of all that are outstanding, even if it is not told.
   uint32_t poll(uint32_t budget) noexcept;
   // Calls back for all that are outstanding. Requires: the controller cannot reach memory any more,
   // or is disabled.
@@ -100,6 +102,7 @@ class NvmeQueue {
   uint32_t tail_ = 0;
   uint32_t rung_tail_ = 0;
   uint32_t head_ = 0;
+  uint32_t rung_head_ = 0;
   uint32_t outstanding_ = 0;
   uint16_t first_free_ = 0;
   uint16_t phase_ = 1;

@@ -37,7 +37,10 @@ void NvmeQueuePair::follow() noexcept {
   if (wanted == reached_.load(std::memory_order_relaxed)) return;
   switch (static_cast<Phase>(wanted & ((1U << kPhaseBits) - 1))) {
     case Phase::kOpen: io_.open(); break;
-    case Phase::kClosed: io_.close(); break;
+    case Phase::kClosed:
+      io_.queue().ring();  // what was begun just before
+      io_.close();
+      break;
     case Phase::kEnded:
       io_.close();
       io_.queue().fail_all();

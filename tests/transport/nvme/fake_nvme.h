@@ -55,7 +55,7 @@ class FakeNvme final : public NvmePort {
   uint32_t start_count = 0;
   bool may_use_memory = false;
   uint32_t trespass_count = 0;               // DMA that was not allowed
-  uint32_t stray_count = 0;                  // doorbells of queues that there are not
+  uint32_t stray_count = 0;                  // doorbells of queues that there are not, or not now
   uint32_t interrupts[kQueueCountMax] = {};  // of each queue
   bool was_shut_down = false;
   std::vector<std::byte> disk;
@@ -93,18 +93,22 @@ class FakeNvme final : public NvmePort {
       was_enabled_ = false;
       held_.clear();
       for (Queue& queue : queues_) queue = {};
+      forget_doorbells();
     }
     if (is_enabled && !was_enabled_ && !is_never_ready) {
       const uint32_t sizes = at<uint32_t>(nvme::kAdminSizes);
       queues_[0] = {at<uint64_t>(nvme::kAdminSubmission), at<uint64_t>(nvme::kAdminCompletion),
                     (sizes & 0xfff) + 1};
-      // Doorbells forget, too.
-      std::memset(const_cast<std::byte*>(registers) + nvme::kDoorbells, 0, 4096);
       at<uint32_t>(nvme::kStatus) = nvme::kReady;
       was_enabled_ = true;
       ++start_count;
     }
-    if (!was_enabled_) return;
+    if (!was_enabled_) {
+      const auto* doorbells = const_cast<std::byte*>(registers) + nvme::kDoorbells;
+      stray_count +=
+          static_cast<uint32_t>(4096 - std::count(doorbells, doorbells + 4096, std::byte{0}));
+      return forget_doorbells();
+    }
     if ((configuration & nvme::kShutdown) != 0) {
       at<uint32_t>(nvme::kStatus) = nvme::kReady | nvme::kShutdownDone;
       was_shut_down = true;
@@ -166,6 +170,10 @@ class FakeNvme final : public NvmePort {
   template <typename T>
   volatile T& at(size_t offset) {
     return *reinterpret_cast<volatile T*>(registers + offset);
+  }
+
+  void forget_doorbells() {
+    std::memset(const_cast<std::byte*>(registers) + nvme::kDoorbells, 0, 4096);
   }
 
   void take_commands(uint16_t id) {

@@ -309,6 +309,16 @@ TEST(NvmeController, OneThatComesBackSmallerIsRefused) {
   LONGS_EQUAL(2048, rig.controller.space(0).block_count.load());
 }
 
+// Shards split their transfers by what it said first.
+TEST(NvmeController, OneThatComesBackWithSmallerTransfersIsRefused) {
+  CHECK(rig.start());
+  rig.drive.transfer_log2 = 1;
+  *reinterpret_cast<volatile uint32_t*>(rig.drive.registers + nvme::kStatus) =
+      nvme::kReady | nvme::kFatal;
+  CHECK(rig.reaches(State::kFailed));
+  CHECK(rig.controller.problem() == NvmeProblem::kOtherFormat);
+}
+
 TEST(NvmeController, GivenUpItTouchesNothingAnyMore) {
   CHECK(rig.start());
   rig.drive.holds_io = true;

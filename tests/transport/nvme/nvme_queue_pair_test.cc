@@ -1,12 +1,15 @@
 // Queue pairs of several shards, and what the control of their drive has them do. One thread plays
-// all shards, each as late as the test wants.
+// all shards, each as late as the test wants; but in the last test each has a thread.
 #include "transport/nvme/nvme_queue_pair_datapath.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <random>
+#include <thread>
 #include <vector>
 
+#include "tests/support/patience.h"
 #include "tests/support/seed.h"
 #include "tests/transport/nvme/nvme_rig.h"
 
@@ -39,6 +42,10 @@ TEST_GROUP(NvmeQueuePair) {
   bool is_enabled() {
     return (*reinterpret_cast<volatile uint32_t*>(rig.drive.registers + nvme::kConfiguration) &
             nvme::kEnable) != 0;
+  }
+  uint32_t doorbell(size_t number) {
+    return *reinterpret_cast<volatile uint32_t*>(rig.drive.registers + nvme::kDoorbells +
+                                                 number * 4);
   }
   void say_fatal() {
     *reinterpret_cast<volatile uint32_t*>(rig.drive.registers + nvme::kStatus) =
@@ -248,6 +255,33 @@ TEST(NvmeQueuePair, AResetWaitsUntilNoShardSubmits) {
   expect_no_harm();
 }
 
+// The controller may be disabled at any time from then on.
+TEST(NvmeQueuePair, OneThatIsClosedWritesNoRegister) {
+  CHECK(rig.start());
+  slow_down();
+  NvmeAsked asked;
+  rig.begin(asked, NvmeAction::kRead, 0, 1);  // the shard has not come to ring for it
+  LONGS_EQUAL(0, doorbell(2));
+  say_fatal();
+  rig.controller.look(rig.now_ns);
+  LONGS_EQUAL(1, told[0]);
+  follow(0);
+  LONGS_EQUAL(1, doorbell(2));
+  rig.drive.step();
+  rig.poll();
+  LONGS_EQUAL(1, asked.done_count);
+  LONGS_EQUAL(0, asked.outcome);
+  LONGS_EQUAL(1, doorbell(2));
+  LONGS_EQUAL(0, doorbell(3));
+  follow(1);
+  for (int i = 0; i < 100; ++i) {
+    rig.turn(1);
+    for (const size_t shard : {0, 1}) follow(shard);
+  }
+  for (const size_t shard : {0, 1}) expect_served(shard);
+  expect_no_harm();
+}
+
 // One that has not heard that it is open is ended all the same, and not taken for ended before.
 TEST(NvmeQueuePair, AnAnswerToAnEarlierWishCountsNoMore) {
   CHECK(rig.start());
@@ -381,4 +415,144 @@ TEST(NvmeQueuePair, AnyOrderOfShardsControlAndFailures) {
   for (size_t i = 0; i < kShards; ++i) expect_served(i);
   CHECK_TEXT(served > 100 && failed > 10 && rig.counters.resets.read() > 0, seed.text());
   LONGS_EQUAL_TEXT(0, rig.drive.stray_count, seed.text());
+}
+
+// ---- On threads ----
+
+namespace {
+
+// A shard on a thread of its own, which plays its side of the drive, too: so what it shares with
+// the control is the pair's words, and what they guard.
+struct ThreadedShard {
+  static constexpr uint32_t kEntries = 8;
+
+  NvmeQueueCounters counters;
+  NvmeQueuePair pair;
+  NvmeNamespace space = {.id = 1, .block_log2 = 9, .transfer_blocks_max = 8};
+  std::vector<std::byte*> taken;
+  std::byte* registers = take(FakeNvme::kRegistersBytes);
+  std::byte* data = take(4096);
+  const uint64_t* epoch = nullptr;  // the control's; not atomic: the pair's words guard it
+  std::atomic<bool> is_told = false;
+  std::atomic<bool> must_end = false;
+  std::atomic<uint64_t> served_count = 0;  // from here on: written by the shard
+  uint64_t failed_count = 0;
+  uint64_t wrong_count = 0;
+
+  ThreadedShard() {
+    const uint64_t bytes = NvmeQueuePair::bytes_for(kEntries);
+    pair.create({.entry_count = kEntries, .timeout_ns = kNsPerSecond}, {take(bytes), bytes},
+                registers, counters);
+    pair.set_calls(
+        {.follow = [](void* flag) noexcept { static_cast<std::atomic<bool>*>(flag)->store(true); },
+         .follow_context = &is_told});
+  }
+  ThreadedShard(const ThreadedShard&) = delete;
+  ThreadedShard& operator=(const ThreadedShard&) = delete;
+  ~ThreadedShard() {
+    for (std::byte* each : taken) std::free(each);
+  }
+  std::byte* take(size_t bytes) {
+    taken.push_back(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
+    std::memset(taken.back(), 0, bytes);
+    return taken.back();
+  }
+
+  void run() {
+    std::vector<NvmeAsked> asked(kEntries);
+    std::vector<bool> is_busy(kEntries);
+    uint32_t head = 0;  // the drive's
+    uint32_t tail = 0;
+    uint16_t phase = 1;
+    volatile uint32_t& doorbell =
+        *reinterpret_cast<volatile uint32_t*>(registers + nvme::kDoorbells + 8);
+    for (uint64_t turn = 0; !must_end; ++turn) {
+      std::this_thread::yield();  // there may be one processor
+      if (is_told.exchange(false)) pair.follow();
+      const NvmeQueue& queue = pair.queue();
+      if (pair.io().is_open()) {
+        wrong_count += *epoch % 2 != 1;
+        for (uint32_t i = 0; i < kEntries; ++i) {
+          if (is_busy[i]) continue;
+          asked[i].space = &space;
+          asked[i].memory = data;
+          asked[i].block_count = 1;
+          pair.io().begin(asked[i], turn);
+          is_busy[i] = true;
+        }
+      } else if (queue.outstanding() == 0) {
+        head = tail = 0;
+        phase = 1;
+        doorbell = 0;
+      }
+      // The drive: it leaves some for later.
+      for (uint64_t left = turn % 4; left > 0 && head != doorbell; --left) {
+        const auto* commands = reinterpret_cast<const nvme::Command*>(queue.submissions());
+        auto* completions =
+            reinterpret_cast<nvme::Completion*>(const_cast<std::byte*>(queue.completions()));
+        completions[tail].command_id = commands[head].id;
+        completions[tail].status = phase;
+        head = (head + 1) % kEntries;
+        tail = (tail + 1) % kEntries;
+        if (tail == 0) phase ^= 1;
+      }
+      pair.poll(64, turn);
+      for (uint32_t i = 0; i < kEntries; ++i) {
+        if (!is_busy[i] || asked[i].done_count == 0) continue;
+        wrong_count += asked[i].done_count != 1;
+        if (asked[i].outcome == 0) served_count.fetch_add(1, std::memory_order_relaxed);
+        else ++failed_count;
+        asked[i].done_count = 0;
+        is_busy[i] = false;
+      }
+    }
+    wrong_count += pair.has_outstanding() || std::count(is_busy.begin(), is_busy.end(), true) != 0;
+  }
+};
+
+}  // namespace
+
+// Under the thread sanitizer: what the control does between two wishes no shard does at the time.
+TEST(NvmeQueuePair, ControlAndShardsOnThreadsOfTheirOwn) {
+  using Phase = NvmeQueuePair::Phase;
+  constexpr size_t kShards = 2;
+  uint64_t epoch = 0;  // odd: the controller is enabled
+  ThreadedShard shards[kShards];
+  std::vector<std::thread> threads;
+  for (ThreadedShard& shard : shards) {
+    shard.epoch = &epoch;
+    threads.emplace_back([&shard] { shard.run(); });
+  }
+  const auto have_all = [&](Phase phase) {
+    for (ThreadedShard& shard : shards) shard.pair.want(phase);
+    return eventually([&] {
+      return std::all_of(shards, shards + kShards,
+                         [](const ThreadedShard& shard) { return shard.pair.has_followed(); });
+    });
+  };
+  uint64_t stale_count = 0;
+  bool is_followed = true;
+  for (int round = 0; round < 50 && is_followed; ++round) {
+    ++epoch;
+    uint64_t before[kShards];
+    for (size_t i = 0; i < kShards; ++i) before[i] = shards[i].served_count;
+    is_followed = have_all(Phase::kOpen) && eventually([&] {
+                    return shards[0].served_count > before[0] && shards[1].served_count > before[1];
+                  });
+    is_followed = is_followed && have_all(Phase::kClosed);
+    ++epoch;
+    is_followed = is_followed && have_all(Phase::kEnded);
+    for (ThreadedShard& shard : shards) {
+      stale_count += is_followed && shard.pair.queue().outstanding() != 0;
+    }
+  }
+  for (ThreadedShard& shard : shards) shard.must_end = true;
+  for (std::thread& thread : threads) thread.join();
+  CHECK(is_followed);
+  LONGS_EQUAL(0, stale_count);
+  for (const ThreadedShard& shard : shards) {
+    LONGS_EQUAL(0, shard.wrong_count);
+    CHECK(shard.failed_count > 0);
+    LONGS_EQUAL(0, shard.counters.bad_completions.read());
+  }
 }
