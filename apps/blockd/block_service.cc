@@ -40,6 +40,10 @@ void check_volume(ReadTable& read, const VolumeSettings& settings) {
     read.refuse_keys({"nvme_namespace", "nvme_queue_depth", "nvme_timeout_ms", "nvme_write_cache"},
                      "is of a volume on an NVMe drive", "expected \"nvme\" beside it");
   }
+  if (!read.has("rbd")) {
+    read.refuse_keys({"rbd_timeout_s"}, "is of a volume on a Ceph image",
+                     "expected \"rbd\" beside it");
+  }
   if (settings.is_rbd()) {
     if (auto image = parse_rbd_image(settings.rbd); !image.ok()) {
       read.refuse_value("rbd", std::string("\"rbd\" is ") + image.error().answer,
@@ -168,6 +172,9 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .otherwise("what `file`, `device` or `nvme` says")
       .help("The image of the Ceph cluster in [blockd.ceph] that it lies on instead: "
             "`\"pool/image\"` ([Ceph](nbd.md#ceph)).");
+  table.integer("rbd_timeout_s", &settings.rbd_timeout_s, 1, 600)
+      .otherwise("`timeout_s` of [blockd.ceph]")
+      .help("How long the cluster may take to let this image be had.");
   table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
       .rule(Rule::kMultipleOf4KiB)
       .help("Of all but memory: memory for what is on its way between the store and clients. The "
@@ -199,8 +206,8 @@ static void describe(ConfigurationTable& table, CephSettings& settings) {
       .required()
       .help("The file with the user's key, for its owner alone. An image gets it with it.");
   table.integer("timeout_s", &settings.timeout_s, 1, 600)
-      .help("How long the cluster may take to let a volume's image be had; beyond that the boot is "
-            "refused.");
+      .help("How long the cluster may take to let a volume's image be had, unless the volume says "
+            "another time; beyond that the boot is refused.");
   table.check([&settings](ReadTable& read) { check_cluster(read, settings); });
 }
 
@@ -295,7 +302,7 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
 }
 
 // What a volume's store opens that is neither memory nor a drive of our own.
-FilePlan BlockService::file_plan(size_t volume_index) {
+Result<FilePlan> BlockService::file_plan(size_t volume_index) {
   const VolumeSettings& volume = settings_.volumes[volume_index];
   FilePlan file = {.name = file_name_of(volume_index),
                    .path = volume.path(),
@@ -310,8 +317,12 @@ FilePlan BlockService::file_plan(size_t volume_index) {
   if (!volume.is_rbd()) return file;
   RbdImage image = parse_rbd_image(volume.rbd).take();  // the configuration was checked
   image.is_writable = !volume.read_only;
+  CephSettings ceph = settings_.ceph;
+  ceph.timeout_s = volume.rbd_timeout_s.value_or(ceph.timeout_s);
+  auto maker = rbd_images_.add(volume.name, image, ceph);
+  BP_TRY(maker);
   file.path = "/dev/rbd/" + volume.rbd;
-  file.maker = &rbd_makers_.emplace_back(rbd_bus_, settings_.ceph, std::move(image));
+  file.maker = maker.value();
   return file;
 }
 
@@ -351,7 +362,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
     plan.heap(TlsCredentials::heap_bytes(settings_.max_connections));
   }
   drives_.clear();
-  rbd_makers_.clear();
+  rbd_images_.clear();
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
     const VolumeSettings& volume = settings_.volumes[i];
     const std::string name = short_volume_name(options_, i);
@@ -367,7 +378,9 @@ Result<void> BlockService::plan(ServicePlan& plan) {
       BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes, shards[i]));
       continue;
     }
-    plan.file(shards[i], file_plan(i));
+    auto file = file_plan(i);
+    BP_TRY(file);
+    plan.file(shards[i], file.take());
     if (volume.is_rbd()) plan.descriptors(1, nullptr);  // to its child
   }
   drives_.plan(plan);
@@ -375,7 +388,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
                                   &settings_.tls.client_authorities, &settings_.tls.shared_keys}) {
     if (!path->empty()) plan.image_file(*path);
   }
-  if (rbd_makers_.empty()) return {};
+  if (rbd_images_.is_empty()) return {};
   plan.module("rbd");
   plan.image_file(settings_.ceph.keyring);
   return {};

@@ -16,7 +16,7 @@
 #include "apps/blockd/block_server.h"
 #include "apps/blockd/stores/file_store.h"
 #include "apps/blockd/stores/nvme_drives.h"
-#include "apps/blockd/stores/rbd_mapping.h"
+#include "apps/blockd/stores/rbd_images.h"
 #include "apps/blockd/stores/store_silence.h"
 #include "apps/boot/service.h"
 #include "transport/socket_address.h"
@@ -36,6 +36,7 @@ struct VolumeSettings {
   std::string device = {};
   NvmeSettings nvme = {};
   std::string rbd = {};
+  std::optional<uint32_t> rbd_timeout_s = {};  // nothing: that of [blockd.ceph]
   StoreQueueShape queue = {};
 
   // describe() refuses what names two of them.
@@ -108,7 +109,7 @@ class BlockService final : public Service {
   static void tell_silence(StoredVolume& volume) noexcept;
   nbd::Tls tls_of(int listener) const;
   Result<void> connect_tls(ServiceContext& context);
-  FilePlan file_plan(size_t volume_index);
+  Result<FilePlan> file_plan(size_t volume_index);
   bool find_volume(ControlCall& call) noexcept;
   void list_volumes(ControlCall& call) noexcept;
   void set_read_only(ControlCall& call) noexcept;
@@ -122,7 +123,7 @@ class BlockService final : public Service {
   std::vector<std::string> shard_names_;  // theirs
   NvmeDrives drives_;                     // likewise
   RbdBus rbd_bus_;
-  std::deque<RbdMaker> rbd_makers_;  // of the last plan
+  RbdImages rbd_images_{rbd_bus_};  // of the last plan
   std::deque<StoredVolume> stores_;
   TlsCredentials credentials_;
   TlsEnvironment tls_;

@@ -236,6 +236,14 @@ Result<OpenedFile> make_and_open_file(const ServiceNeeds& service, const FileNee
   return opened;
 }
 
+bool is_told(const std::vector<Error>& problems, const Error& error) {
+  const auto is_it = [&error](const Error& each) {
+    return std::strcmp(each.doing, error.doing) == 0 &&
+           std::strcmp(each.answer, error.answer) == 0 && std::strcmp(each.cure, error.cure) == 0;
+  };
+  return std::any_of(problems.begin(), problems.end(), is_it);
+}
+
 }  // namespace
 
 void describe(CounterTable& table, FileCounters& counters) {
@@ -276,10 +284,10 @@ std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bo
   for (const ServiceNeeds& service : services) {
     for (const FileNeed& need : service.files) {
       auto opened = make_and_open_file(service, need, may_create);
-      if (!opened.ok()) {
-        problems->push_back(opened.error());
-      } else {
+      if (opened.ok()) {
         all.push_back(opened.take());
+      } else if (!is_told(*problems, opened.error())) {
+        problems->push_back(opened.error());
       }
     }
   }

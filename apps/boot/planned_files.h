@@ -27,12 +27,14 @@ class MadeDevice {
   virtual const std::string& path() const noexcept = 0;
 };
 
-// What makes a device before it is opened: a service's, for one file. It outlives the file.
+// What makes a device before it is opened: a service's, for one file, or for several that lie on the
+// same device. It outlives them.
 class DeviceMaker {
  public:
   virtual ~DeviceMaker() = default;
+  // The device, which may be there for another file already.
   // Errors: why it cannot be had. Threads: the main thread, as root, where it is.
-  virtual Result<std::unique_ptr<MadeDevice>> make() = 0;
+  virtual Result<std::shared_ptr<MadeDevice>> make() = 0;
 };
 
 // One that a service wants to have open (ServicePlan::file).
@@ -72,7 +74,7 @@ std::string file_name(const std::string& service, const FilePlan& plan);
 
 // A file that is open; its options lack the counters.
 struct OpenedFile {
-  std::unique_ptr<MadeDevice> device;  // goes after `fd`; nullptr: none was made
+  std::shared_ptr<MadeDevice> device;  // goes after `fd`; nullptr: none was made
   Fd fd;
   const CounterSet* counters = nullptr;  // among the needs of its service
   uint32_t shard = 0;
@@ -80,8 +82,9 @@ struct OpenedFile {
 };
 
 // Opens what `services` have planned, and appends to `problems` what cannot be had: the path, the
-// system's answer, a cure. Unless `may_create`, no file is created: of what would be, the directory
-// is looked at. Devices are made. Ownership: the needs outlive what is returned.
+// system's answer, a cure, and each once, however many files it stands in the way of. Unless
+// `may_create`, no file is created: of what would be, the directory is looked at. Devices are made.
+// Ownership: the needs outlive what is returned.
 std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bool may_create,
                                    std::vector<Error>* problems);
 

@@ -77,7 +77,7 @@ TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_re
 BLOCKD := block_methods block_server block_service connection_datapath nbd_negotiation \
           volume_datapath volume_shards \
           stores/ceph_cluster stores/file_store stores/nvme_drives stores/nvme_store \
-          stores/rbd_mapping stores/store_queue_datapath
+          stores/rbd_images stores/rbd_mapping stores/store_queue_datapath
 
 # What a program without peers need not link, with libibverbs and librdmacm behind it: the archive
 # is asked for by the names of its parts (flags.mk), which the runtime knows weakly.

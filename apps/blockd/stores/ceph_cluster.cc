@@ -92,6 +92,46 @@ Answer read_banner(Monitor& monitor, int* number) {
   return kBanner.starts_with(monitor.seen) ? Answer::kNone : Answer::kOther;
 }
 
+Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
+  Error error;
+  error.set_doing("asking the Ceph monitors %s", ceph_monitor_list(monitors).c_str());
+  error.set_answer("none has answered within %llu s",
+                   static_cast<unsigned long long>(timeout_ns / kNsPerSecond));
+  error.set_cure("see that they run and can be reached from here (ceph -s), and that these are "
+                 "their addresses (ceph mon dump, the ones with v1)");
+  const uint64_t end_ns = monotonic_ns() + timeout_ns;
+  std::vector<Monitor> left;
+  std::vector<pollfd> wanted;
+  for (const SocketAddress& address : monitors) {
+    auto socket = start_connecting(address);
+    if (!socket.ok()) {
+      error.set_answer("%s", socket.error().answer);
+      continue;
+    }
+    left.push_back({socket.take()});
+    wanted.push_back({left.back().socket.number(), POLLIN, 0});
+  }
+  for (size_t left_count = left.size(); left_count != 0;) {
+    const uint64_t now_ns = monotonic_ns();
+    if (now_ns >= end_ns) break;
+    const int timeout_ms = static_cast<int>((end_ns - now_ns) / kNsPerMs + 1);
+    if (poll(wanted.data(), wanted.size(), timeout_ms) <= 0) continue;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i].revents == 0) continue;
+      int number = 0;
+      const Answer answer = read_banner(left[i], &number);
+      if (answer == Answer::kNone) continue;
+      if (answer == Answer::kGood) return {};
+      if (answer == Answer::kBroken) error.set_answer_errno(number);
+      if (answer == Answer::kOther) error.set_answer("what answers is no monitor");
+      if (answer == Answer::kNewer) error.set_answer("it speaks v2 there, the kernel's client v1");
+      wanted[i].fd = -1;  // poll passes it over
+      --left_count;
+    }
+  }
+  return error;
+}
+
 }  // namespace
 
 Result<std::string> read_ceph_key(const std::string& path, const std::string& user) {
@@ -141,44 +181,13 @@ std::string ceph_monitor_list(const std::vector<SocketAddress>& monitors) {
   return list;
 }
 
-Result<void> reach_ceph_monitors(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
-  Error error;
-  error.set_doing("asking the Ceph monitors %s", ceph_monitor_list(monitors).c_str());
-  error.set_answer("none has answered within %llu s",
-                   static_cast<unsigned long long>(timeout_ns / kNsPerSecond));
-  error.set_cure("see that they run and can be reached from here (ceph -s), and that these are "
-                 "their addresses (ceph mon dump, the ones with v1)");
-  const uint64_t end_ns = monotonic_ns() + timeout_ns;
-  std::vector<Monitor> left;
-  std::vector<pollfd> wanted;
-  for (const SocketAddress& address : monitors) {
-    auto socket = start_connecting(address);
-    if (!socket.ok()) {
-      error.set_answer("%s", socket.error().answer);
-      continue;
-    }
-    left.push_back({socket.take()});
-    wanted.push_back({left.back().socket.number(), POLLIN, 0});
-  }
-  for (size_t left_count = left.size(); left_count != 0;) {
-    const uint64_t now_ns = monotonic_ns();
-    if (now_ns >= end_ns) break;
-    const int timeout_ms = static_cast<int>((end_ns - now_ns) / kNsPerMs + 1);
-    if (poll(wanted.data(), wanted.size(), timeout_ms) <= 0) continue;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      if (wanted[i].revents == 0) continue;
-      int number = 0;
-      const Answer answer = read_banner(left[i], &number);
-      if (answer == Answer::kNone) continue;
-      if (answer == Answer::kGood) return {};
-      if (answer == Answer::kBroken) error.set_answer_errno(number);
-      if (answer == Answer::kOther) error.set_answer("what answers is no monitor");
-      if (answer == Answer::kNewer) error.set_answer("it speaks v2 there, the kernel's client v1");
-      wanted[i].fd = -1;  // poll passes it over
-      --left_count;
-    }
-  }
-  return error;
+Result<void> CephMonitors::reach(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
+  if (timeout_ns <= silence_ns_) return silence_;
+  auto reached = wait_for_one(monitors, timeout_ns);
+  if (reached.ok()) return reached;
+  silence_ = reached.error();
+  silence_ns_ = timeout_ns;
+  return reached;
 }
 
 }  // namespace bedplate

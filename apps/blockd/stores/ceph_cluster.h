@@ -20,9 +20,9 @@ namespace bedplate {
 
 struct CephSettings {
   std::vector<SocketAddress> monitors;
-  std::string user;     // without "client."
-  std::string keyring;  // the path of a file
-  uint32_t timeout_s = 60;
+  std::string user;         // without "client."
+  std::string keyring;      // the path of a file
+  uint32_t timeout_s = 60;  // of volumes that say none
 };
 
 // Bytes of a secret, which a crash record would keep: they are gone where the scope ends, which
@@ -44,9 +44,19 @@ class Wiped {
 // Errors: it cannot be read, or by others than its owner, too; it has no such user, or no key.
 Result<std::string> read_ceph_key(const std::string& path, const std::string& user);
 
-// Waits until one of `monitors` speaks the protocol that the kernel's client speaks to it by
-// default (v1, port 6789). Errors: none has within `timeout_ns`, and why.
-Result<void> reach_ceph_monitors(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns);
+// The monitors of one cluster, asked on behalf of each of its images.
+class CephMonitors {
+ public:
+  // Waits until one of `monitors`, which are always the same, speaks the protocol that the kernel's
+  // client speaks to it by default (v1, port 6789).
+  // Errors: none has within `timeout_ns`, and why. That is then said at once to others that would
+  // wait no longer.
+  Result<void> reach(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns);
+
+ private:
+  Error silence_;
+  uint64_t silence_ns_ = 0;
+};
 
 // "10.0.0.1:6789,[fd00::1]:6789", as the kernel takes them.
 std::string ceph_monitor_list(const std::vector<SocketAddress>& monitors);

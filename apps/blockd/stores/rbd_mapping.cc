@@ -288,13 +288,25 @@ std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const
   return text;  // itself: what append() returns would be copied
 }
 
-Result<std::unique_ptr<MadeDevice>> RbdMaker::make() {
+Result<std::shared_ptr<MadeDevice>> RbdMaker::make() {
+  if (refusal_) return *refusal_;
+  if (auto there = made_.lock()) return there;
+  auto mapped = map_anew();
+  if (mapped.ok()) {
+    made_ = mapped.value();
+  } else {
+    refusal_ = mapped.error();
+  }
+  return mapped;
+}
+
+Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
   BP_TRY(check_bus(bus_, image_, ceph_));
   auto key = read_ceph_key(ceph_.keyring, ceph_.user);
   BP_TRY(key);
   const Wiped wiped_key(key.value().data(), key.value().size());
   const uint64_t timeout_ns = ceph_.timeout_s * kNsPerSecond;
-  BP_TRY(reach_ceph_monitors(ceph_.monitors, timeout_ns));
+  BP_TRY(monitors_.reach(ceph_.monitors, timeout_ns));
   int ends[2] = {};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return refused(image_, ceph_, errno);
@@ -316,7 +328,7 @@ Result<std::unique_ptr<MadeDevice>> RbdMaker::make() {
   other.close();
   const Report report = hear(end.number(), timeout_ns + kSlackNs);
   if (report.error == 0) {
-    std::unique_ptr<MadeDevice> device = std::make_unique<MappedImage>(
+    std::shared_ptr<MadeDevice> device = std::make_shared<MappedImage>(
         image_.name(), bus_.device_path(report.id), child, std::move(end));
     return device;
   }

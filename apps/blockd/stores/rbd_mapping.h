@@ -68,22 +68,31 @@ Result<RbdImage> parse_rbd_image(const std::string& name);
 // What the kernel is told to map it, with the key in it.
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image);
 
-// Maps images of one volume, each time anew.
+// Maps the image of one volume, or of several that only read it.
 class RbdMaker final : public DeviceMaker {
  public:
-  // `bus` outlives this, and all that it makes.
-  RbdMaker(RbdBus& bus, CephSettings ceph, RbdImage image)
-      : bus_(bus), ceph_(std::move(ceph)), image_(std::move(image)) {}
+  // `bus` and `monitors` outlive this, and all that it makes. The cluster has ceph.timeout_s.
+  RbdMaker(RbdBus& bus, CephMonitors& monitors, CephSettings ceph, RbdImage image)
+      : bus_(bus), monitors_(monitors), ceph_(std::move(ceph)), image_(std::move(image)) {}
 
-  // What was mapped by the very same text before, by an appliance that is gone, is unmapped first.
-  // Errors: no module, no key, no monitor, or what the kernel or the cluster have against it; the
-  // cluster has `timeout_s`.
-  Result<std::unique_ptr<MadeDevice>> make() override;
+  const RbdImage& image() const noexcept { return image_; }
+  uint32_t timeout_s() const noexcept { return ceph_.timeout_s; }
+
+  // The image is mapped once for as long as somebody has it. What was mapped by the very same text
+  // before, by an appliance that is gone, is unmapped first.
+  // Errors: no module, no key, no monitor, or what the kernel or the cluster have against it. They
+  // are not asked again.
+  Result<std::shared_ptr<MadeDevice>> make() override;
 
  private:
+  Result<std::shared_ptr<MadeDevice>> map_anew();
+
   RbdBus& bus_;
+  CephMonitors& monitors_;
   const CephSettings ceph_;
   const RbdImage image_;
+  std::weak_ptr<MadeDevice> made_;
+  std::optional<Error> refusal_;
 };
 
 }  // namespace bedplate

@@ -34,6 +34,11 @@ TEST_GROUP(AppliancePlan) {
     CHECK(made.ok());
     return made.take();
   }
+  std::string refusal() {
+    const Result<AppliancePlan> refused = plan_appliance(configuration);
+    char text[1024];
+    return refused.ok() ? "" : format_error(refused.error(), text, sizeof text);
+  }
   static const SegmentPlan* find(const AppliancePlan& plan, const char* owner) {
     for (const SegmentPlan& each : plan.pool.segments) {
       if (each.owner == OwnerName(owner)) return &each;
@@ -169,6 +174,42 @@ TEST(AppliancePlan, AnImageOfAClusterIsMappedByTheKernel) {
   LONGS_EQUAL(1, needs.files.size());
   CHECK(needs.files[0].plan.maker != nullptr && !needs.files[0].plan.tells_extents);
   STRCMP_EQUAL("/dev/rbd/rbd/disk", needs.files[0].plan.path.c_str());
+}
+
+TEST(AppliancePlan, AnImageOfAClusterHasOneWriterOrReaders) {
+  VolumeSettings disk = {.name = "disk", .read_only = true, .rbd = "rbd/disk"};
+  disk.queue.buffer_bytes = 33 * kMiB;
+  VolumeSettings other = disk;
+  other.name = "other";
+  other.rbd_timeout_s = 60;  // as [blockd.ceph] says
+  blockd.settings().volumes = {disk, other};
+  const AppliancePlan readers = plan();
+  const std::vector<FileNeed>& files = readers.services[0].files;
+  LONGS_EQUAL(2, files.size());
+  POINTERS_EQUAL(files[0].plan.maker, files[1].plan.maker);  // one mapping
+  LONGS_EQUAL(60, static_cast<RbdMaker*>(files[0].plan.maker)->timeout_s());
+  other.rbd_timeout_s = 61;
+  blockd.settings().volumes = {disk, other};
+  STRCMP_EQUAL("blockd: putting volume other on the Ceph image rbd/disk: volume disk gives the "
+               "cluster another time for it; say the same rbd_timeout_s",
+               refusal().c_str());
+  other.rbd_timeout_s.reset();
+  for (const bool is_first : {true, false}) {
+    disk.read_only = !is_first;
+    other.read_only = is_first;
+    blockd.settings().volumes = {disk, other};
+    STRCMP_EQUAL("blockd: putting volume other on the Ceph image rbd/disk: volume disk has it, "
+                 "and one of them writes to it; name another image, or say read_only = true of "
+                 "each",
+                 refusal().c_str());
+  }
+  other.rbd = "rbd/other";
+  other.rbd_timeout_s = 7;
+  blockd.settings().volumes = {disk, other};
+  const AppliancePlan apart = plan();
+  const FilePlan& second = apart.services[0].files[1].plan;
+  CHECK(apart.services[0].files[0].plan.maker != second.maker);
+  LONGS_EQUAL(7, static_cast<RbdMaker*>(second.maker)->timeout_s());
 }
 
 TEST(AppliancePlan, TheHeapIsWhatTheServicesLeave) {

@@ -207,12 +207,13 @@ TEST(Configuration, RefusesUnknownKeys) {
   REFUSED(
       "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
       "have: name, bytes, file, device, nvme, nvme_namespace, nvme_queue_depth, nvme_timeout_ms, "
-      "nvme_write_cache, rbd, buffer_bytes, operations, read_only, pages, node, shard",
+      "nvme_write_cache, rbd, rbd_timeout_s, buffer_bytes, operations, read_only, pages, node, "
+      "shard",
       12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
               "\"; [[blockd.volume]] may have: name, bytes, file, device, nvme, nvme_namespace, "
-              "nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, rbd, buffer_bytes, "
-              "operations, read_only, pages, node, shard",
+              "nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, rbd, rbd_timeout_s, "
+              "buffer_bytes, operations, read_only, pages, node, shard",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -277,6 +278,13 @@ TEST(Configuration, AVolumeLiesOnAnImageOfACluster) {
   STRCMP_EQUAL("/etc/ceph/keyring", ceph.keyring.c_str());
   LONGS_EQUAL(7, ceph.timeout_s);
   LONGS_EQUAL(60, parsed(file(cluster + volume)).blockd().ceph.timeout_s);
+  CHECK(!image.rbd_timeout_s.has_value());
+  const auto own = parsed(file(volume + "rbd_timeout_s = 600\n" + cluster));
+  LONGS_EQUAL(600, own.blockd().volumes.back().rbd_timeout_s.value_or(0));
+  REFUSED("f:16:17: \"rbd_timeout_s\" is 601; expected integer: 1..600",
+          file(volume + "rbd_timeout_s = 601\n" + cluster));
+  REFUSED("f:13:1: \"rbd_timeout_s\" is of a volume on a Ceph image; expected \"rbd\" beside it",
+          12, "bytes = 4096\nrbd_timeout_s = 7");
   REFUSED("f:20:13: \"timeout_s\" is 601; expected integer: 1..600",
           file(volume + cluster + "timeout_s = 601"));
   REFUSED("f:8:1: [blockd.ceph] is missing, and a volume has \"rbd\"; expected its monitors, user "

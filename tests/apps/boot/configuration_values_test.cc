@@ -66,7 +66,8 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     const bool is_elsewhere = key.name.starts_with("shard.") || key.name.starts_with("group.") ||
                               key.name.starts_with("process.") || key.name.starts_with("verbs.") ||
                               key.name.starts_with("tsrelay.") ||
-                              key.name.starts_with("blockd.ceph.");
+                              key.name.starts_with("blockd.ceph.") ||
+                              key.name.starts_with("blockd.volume.rbd");
     if (key.type != "integer" || is_elsewhere) continue;
     const size_t dot = key.name.rfind('.');
     const std::string table = key.name.substr(0, dot), name = key.name.substr(dot + 1);

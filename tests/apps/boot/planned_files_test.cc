@@ -99,12 +99,12 @@ class Maker final : public DeviceMaker {
   explicit Maker(std::string path) : path_(std::move(path)) {}
   bool is_refused = false;
 
-  Result<std::unique_ptr<MadeDevice>> make() override {
+  Result<std::shared_ptr<MadeDevice>> make() override {
     if (is_refused) {
       Error error;
       return error.set_doing("making it").set_answer("no").set_cure("none");
     }
-    std::unique_ptr<MadeDevice> device = std::make_unique<Made>(path_);
+    std::shared_ptr<MadeDevice> device = std::make_shared<Made>(path_);
     return device;
   }
 
@@ -155,6 +155,13 @@ TEST(PlannedFiles, AreMadeBeforeTheyAreOpenedAndGoOnceTheyAreClosed) {
   CHECK(access(path.c_str(), F_OK) != 0);
   maker.is_refused = true;
   STRCMP_EQUAL("making it: no; none", problem({plan}).c_str());
+  FilePlan second = plan;  // on the same device, and in the same trouble
+  second.name = "second";
+  std::vector<ServiceNeeds> needs;
+  STRCMP_EQUAL("", planned({plan, second}, &needs).c_str());
+  std::vector<Error> problems;
+  const auto opened = open_files(needs, true, &problems);
+  LONGS_EQUAL(1, problems.size());
 }
 
 TEST(PlannedFiles, ThatAreExclusiveHaveOneWriterOrReaders) {

@@ -36,7 +36,7 @@ TEST_GROUP(CephCluster) {
   }
   std::string said(const Error& error) { return format_error(error, text, sizeof text); }
   std::string problem(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
-    const auto reached = reach_ceph_monitors(monitors, timeout_ns);
+    const auto reached = CephMonitors().reach(monitors, timeout_ns);
     return reached.ok() ? "" : said(reached.error());
   }
 };
@@ -102,6 +102,21 @@ TEST(CephCluster, MonitorsThatDoNotAnswerAreGivenUp) {
   }
   STRCMP_CONTAINS(": Connection refused; see that they run",
                   problem({gone}, kNsPerSecond * 60).c_str());
+}
+
+// As many images as a cluster has would else wait for it one after the other.
+TEST(CephCluster, MonitorsThatDoNotAnswerAreAskedAgainByWhatMayWaitLongerAlone) {
+  SocketAddress gone;
+  {
+    const FakeMonitor stopped("");
+    gone = stopped.address();
+  }
+  CephMonitors monitors;
+  CHECK(!monitors.reach({gone}, kNsPerSecond * 60).ok());
+  const FakeMonitor good(kMonitorBanner);
+  const auto same = monitors.reach({good.address()}, kNsPerSecond * 60);
+  STRCMP_CONTAINS("Connection refused", same.ok() ? "" : same.error().answer);
+  CHECK(monitors.reach({good.address()}, kNsPerSecond * 61).ok());
 }
 
 TEST(CephCluster, WhatIsNoMonitorIsSaid) {

@@ -110,7 +110,10 @@ TEST_GROUP(RbdMapping) {
     ceph = {{monitor.address()}, "bed", root.path() + "/keyring", 60};
     LONGS_EQUAL(0, chmod(ceph.keyring.c_str(), 0600));
   }
-  Result<std::unique_ptr<MadeDevice>> made() { return RbdMaker(bus, ceph, image).make(); }
+  Result<std::shared_ptr<MadeDevice>> made() {
+    CephMonitors monitors;
+    return RbdMaker(bus, monitors, ceph, image).make();
+  }
   std::string problem() {
     const auto device = made();
     return device.ok() ? "" : format_error(device.error(), text, sizeof text);
@@ -152,6 +155,31 @@ TEST(RbdMapping, IsThereAsLongAsItIsHeld) {
   CHECK(test::eventually([] { return !has_child(); }));
   // Beside the standard ones its end of the socket.
   STRCMP_EQUAL("add, with 4 descriptors\nremove 7\n", bus.logged().c_str());
+}
+
+TEST(RbdMapping, IsMappedOnceForAllThatHaveIt) {
+  image.is_writable = false;
+  CephMonitors monitors;
+  RbdMaker maker(bus, monitors, ceph, image);
+  auto first = maker.make();
+  auto second = maker.make();
+  CHECK(first.ok() && second.ok() && first.value() == second.value());
+  first.value().reset();
+  CHECK(bus.has_device(7));
+  second.value().reset();
+  STRCMP_EQUAL("add, with 4 descriptors\nremove 7\n", bus.logged().c_str());
+  CHECK(maker.make().ok());  // anew: once it was looked at, it is served
+}
+
+// Each of many volumes would else wait, one after the other, before anything is said.
+TEST(RbdMapping, WhatWasRefusedIsNotAskedAgain) {
+  bus.add_error = ENOENT;
+  CephMonitors monitors;
+  RbdMaker maker(bus, monitors, ceph, image);
+  CHECK(!maker.make().ok());
+  const auto again = maker.make();
+  STRCMP_CONTAINS("there is no such pool", again.ok() ? "" : again.error().answer);
+  STRCMP_EQUAL("add, with 4 descriptors\n", bus.logged().c_str());
 }
 
 TEST(RbdMapping, IsUnmappedWhenItsHolderIsKilled) {
