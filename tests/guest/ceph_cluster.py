@@ -1,5 +1,5 @@
 """A Ceph cluster of processes of this machine, in a network of the test's own with a card for a
-virtual machine: one monitor, one manager, and OSDs that keep everything in memory.
+virtual machine: one monitor, one manager, and OSDs that keep everything in files.
 """
 
 import contextlib
@@ -37,8 +37,9 @@ log file = {work}/$name.log
 mon data = {work}/mon
 mgr data = {work}/mgr
 osd data = {work}/osd.$id
-osd objectstore = memstore
-memstore device bytes = 1G
+osd objectstore = bluestore
+bluestore block size = 1073741824
+bluestore cache size = 33554432
 osd pool default size = 3
 osd pool default min size = 2
 osd crush chooseleaf type = 0
@@ -174,6 +175,22 @@ class Cluster:
             self.daemons[f"{program}.{name}"] = subprocess.Popen(
                 [program, "--conf", self._conf, "-i", name, "-f"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+    def kill_osd(self, number):
+        victim = self.daemons.pop(f"ceph-osd.{number}")
+        victim.kill()
+        victim.wait()
+
+    def start_osd(self, number):
+        """With what it had when it was killed."""
+        self.start("ceph-osd", str(number))
+
+    def is_clean(self):
+        """Every OSD is up, and has all that it should have."""
+        seen = json.loads(self.ceph("status", "--format", "json"))
+        states = {each["state_name"]: each["count"] for each in seen["pgmap"]["pgs_by_state"]}
+        return (seen["osdmap"]["num_up_osds"] == OSD_COUNT and
+                states == {"active+clean": seen["pgmap"]["num_pgs"]})
 
     def osds_up(self):
         return json.loads(self.ceph("osd", "stat", "--format", "json"))["num_up_osds"]

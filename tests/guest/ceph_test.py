@@ -4,7 +4,8 @@
     /usr/bin/python3 tests/guest/ceph_test.py [PATTERN...]
 
 Patterns and the last line are those of guest_test.py. In one machine, an image, clients of this one
-use a volume that is written to and one that is read only, while OSDs are killed and stopped.
+use a volume that is written to and two that read one image, while OSDs are killed, come back with
+what they have, and are stopped.
 Another machine looks at what is said before anything is taken.
 """
 
@@ -19,7 +20,7 @@ import threading
 import time
 import urllib.request
 
-from ceph_cluster import CARD, CLUSTER_AT, GUEST_AT, Cluster
+from ceph_cluster import CARD, CLUSTER_AT, GUEST_AT, OSD_COUNT, Cluster
 from configuration import ONE_VOLUME, smallest
 from guest_test import Guest
 from image import VMLINUX, Image
@@ -51,6 +52,12 @@ buffer_bytes = "33 MiB"
 [[blockd.volume]]
 name = "reader"
 rbd = "rbd/reader"
+read_only = true
+buffer_bytes = "33 MiB"
+[[blockd.volume]]
+name = "second"
+rbd = "rbd/reader"
+rbd_timeout_s = 60
 read_only = true
 buffer_bytes = "33 MiB"
 [[blockd.volume]]
@@ -152,18 +159,39 @@ class Traffic:
                 raise Failure(f"the block at {at} is lost")
 
 
-def an_osd_is_killed(cluster, machine, work):
-    """Nothing is lost, and service goes on."""
+def osds_are_killed_and_come_back(cluster, machine, work):
+    """One after the other, then all at once, so that nobody else has what they bring along: nothing
+    is lost, and service goes on."""
     with Traffic(machine) as traffic:
         traffic.expect_more(20)
-        victim = cluster.daemons.pop("ceph-osd.0")
-        victim.kill()
-        victim.wait()
+        for number in (0, 1):
+            cluster.kill_osd(number)
+            cluster.wait_for(lambda: cluster.osds_up() == OSD_COUNT - 1, "OSD that is seen down")
+            traffic.expect_more(100)
+            cluster.start_osd(number)
+            cluster.wait_for(cluster.is_clean, "cluster that is clean under traffic")
+            traffic.expect_more(20)
+        for number in range(OSD_COUNT):
+            cluster.kill_osd(number)
+        for number in range(OSD_COUNT):
+            cluster.start_osd(number)
+        cluster.wait_for(cluster.is_clean, "cluster that is clean after all were killed")
+        traffic.expect_more(20)
+        cluster.kill_osd(2)
         traffic.expect_more(100)
     with client_of(machine, "disk") as client:
         if client.error(nbd.FLUSH) != 0:
             raise Failure("FLUSH fails")
     traffic.expect_all(content_of_image(cluster, work, "disk"))
+
+
+def readers_share_an_image(machine):
+    for name in ("reader", "second"):
+        with client_of(machine, name) as client:
+            if client.read(0, BLOCK) != b"R" * BLOCK:
+                raise Failure(f"{name} has other bytes")
+            if client.error(nbd.WRITE, 0, payload=bytes(BLOCK)) != nbd.EPERM:
+                raise Failure(f"{name}, which is read only, was written to")
 
 
 def silent_seconds(volume):
@@ -201,10 +229,14 @@ def all_osds_are_stopped(cluster, machine, work):
 
 
 def a_cluster_serves_an_image():
-    """Conformance, an OSD killed, all of them stopped, and an end that leaves nothing mapped."""
+    """Conformance, OSDs that are killed and come back, all of them stopped, and an end that leaves
+    nothing mapped."""
     with a_cluster() as (cluster, work):
-        for name in ("disk", "reader"):
-            create_image(cluster, name)
+        create_image(cluster, "disk")
+        content = os.path.join(work, "content")
+        write(content, "R" * BLOCK)
+        os.truncate(content, SIZE)
+        cluster.rbd("import", "--no-progress", content, "rbd/reader")
         config, token = os.path.join(work, "a.toml"), os.path.join(work, "token")
         write(token, TOKEN + "\n")
         write(config, smallest(
@@ -216,10 +248,8 @@ def a_cluster_serves_an_image():
             machine.expect_ready()
             copies_and_odd_requests(machine, "disk", work,
                                     lambda: content_of_image(cluster, work, "disk"))
-            with client_of(machine, "reader") as client:
-                if client.error(nbd.WRITE, 0, payload=bytes(BLOCK)) != nbd.EPERM:
-                    raise Failure("what is read only was written to")
-            an_osd_is_killed(cluster, machine, work)
+            readers_share_an_image(machine)
+            osds_are_killed_and_come_back(cluster, machine, work)
             all_osds_are_stopped(cluster, machine, work)
             machine.press_ctrl_alt_delete()
             machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
