@@ -27,8 +27,8 @@ class MadeDevice {
   virtual const std::string& path() const noexcept = 0;
 };
 
-// What makes a device before it is opened: a service's, for one file, or for several that lie on the
-// same device. It outlives them.
+// What makes a device before it is opened: a service's, for one file, or for several that lie on
+// the same device. It outlives them.
 class DeviceMaker {
  public:
   virtual ~DeviceMaker() = default;

@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/appliance_plan_test.cc.
 #include "apps/blockd/stores/rbd_images.h"
 
 #include <algorithm>
@@ -19,8 +20,7 @@ Result<DeviceMaker*> RbdImages::add(const std::string& name, const RbdImage& ima
   }
   Error error;
   error.kind = ErrorKind::kConfiguration;
-  error.set_doing("putting volume %s on the Ceph image %s", name.c_str(),
-                  image.name().c_str());
+  error.set_doing("putting volume %s on the Ceph image %s", name.c_str(), image.name().c_str());
   const char* other = found->volume.c_str();
   if (image.is_writable || found->maker.image().is_writable) {
     error.set_answer("volume %s has it, and one of them writes to it", other);
