@@ -37,7 +37,11 @@ class FastBox {
   FastBox() noexcept = default;
   // Requires: `memory` is aligned to the cache line; `bytes` is a power of two from
   // kFastBoxBytesMin to kFastBoxBytesMax.
-  FastBox(std::byte* memory, uint32_t bytes) noexcept : memory_(memory), bytes_(bytes) {}
+  FastBox(std::byte* memory, uint32_t bytes) noexcept : memory_(memory), bytes_(bytes) {
+    BP_DCHECK(reinterpret_cast<uintptr_t>(memory) % kCacheLineBytes == 0);
+    BP_DCHECK(std::has_single_bit(bytes));
+    BP_DCHECK(bytes >= kFastBoxBytesMin && bytes <= kFastBoxBytesMax);
+  }
 
   static constexpr uint32_t slot_count(uint32_t bytes) noexcept {
     return bytes / 256 < kFastBoxSlotCountMax ? bytes / 256 : kFastBoxSlotCountMax;
@@ -69,6 +73,10 @@ class FastBox {
   uint32_t bytes_ = 0;
 };
 
+static_assert(FastBox::area_bytes(kFastBoxBytesMin) > 0);
+static_assert(std::has_single_bit(FastBox::slot_count(kFastBoxBytesMin)) &&
+              std::has_single_bit(kFastBoxSlotCountMax));
+
 // Threads: one at a time.
 class FastBoxProducer {
  public:
@@ -89,6 +97,7 @@ class FastBoxProducer {
   }
   void publish(MessageSlot& slot, const SlotHeader& header) noexcept {
     BP_DCHECK(&slot == &box_.slot(produced_ & slot_mask_));
+    BP_DCHECK(produced_ - acknowledged_ <= slot_mask_);  // else the consumer may still read it
     BP_DCHECK_SLOW(is_valid());
     area_end_[produced_ & slot_mask_] = area_head_;
     slot.header.store(pack_slot(lap_of(produced_, slot_count_log2_), header),
@@ -248,6 +257,7 @@ inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadPlace* place
   area_head_ = head;
   place->offset = begins_anew ? 0 : area_offset_;
   area_offset_ = place->offset + wanted;
+  BP_DCHECK(area_offset_ <= area_bytes && area_head_ - area_tail_ <= area_bytes);
   return box_.area() + place->offset;
 }
 

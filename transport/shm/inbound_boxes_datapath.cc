@@ -142,7 +142,9 @@ void InboundBoxes::drop(uint32_t place) noexcept {
 bool InboundBoxes::is_valid() const noexcept {
   if (count_ > place_->shape().box_count_max) return false;
   return std::all_of(boxes_.begin(), boxes_.begin() + count_, [&](const BoxReceiver& box) {
-    return box.index() < place_->shape().box_count && endpoints_->at(box.sender()) != nullptr;
+    ShmEndpoint* sender = endpoints_->at(box.sender());
+    return box.index() < place_->shape().box_count && sender != nullptr &&
+           sender->incoming().has_our_box;
   });
 }
 

@@ -40,12 +40,15 @@ class InboundFifo {
 
   InboundFifo() noexcept = default;
   // `memory` holds the claim counter's line, the tail's, and the slots; all zero at first.
+  // Requires: a power of two of entries.
   InboundFifo(std::byte* memory, uint32_t entry_count, uint32_t line_bytes) noexcept
       : claims_(reinterpret_cast<std::atomic<uint64_t>*>(memory)),
         tail_(reinterpret_cast<std::atomic<uint64_t>*>(memory + line_bytes)),
         slots_(reinterpret_cast<MessageSlot*>(memory + 2 * line_bytes)),
         mask_(entry_count - 1),
-        capacity_log2_(static_cast<unsigned>(std::countr_zero(entry_count))) {}
+        capacity_log2_(static_cast<unsigned>(std::countr_zero(entry_count))) {
+    BP_DCHECK(std::has_single_bit(entry_count));
+  }
 
   // Writers.
 
@@ -67,6 +70,7 @@ class InboundFifo {
   // Returns whether the message is in the FIFO. Else the reader has ended the claim, and nothing
   // was sent: try again in another slot. Cost: a compare-and-swap on the slot's line.
   bool publish(const Claim& claim, const SlotHeader& header) noexcept {
+    BP_DCHECK(claim.slot == &slots_[claim.index & mask_]);
     const uint64_t lap = lap_of(claim.index, capacity_log2_);
     uint64_t word = pack_slot(lap, claimed_slot(claim.sender, ClaimState::kHeld));
     if (BP_LIKELY(claim.slot->header.compare_exchange_strong(
@@ -96,6 +100,7 @@ class InboundFifo {
   // where no store of the claim's writer can come any more. Returns false where it has published
   // meanwhile.
   bool try_end_claim(uint64_t tail, const SlotHeader& claim, ClaimState state) noexcept {
+    BP_DCHECK(claim.kind == SlotKind::kClaimed && state != ClaimState::kHeld);
     const uint64_t lap = lap_of(tail, capacity_log2_);
     uint64_t word = pack_slot(lap, claim);
     return slots_[tail & mask_].header.compare_exchange_strong(

@@ -34,6 +34,7 @@ class LoanTable {
 
   // Allocates; before the data path runs. `returned` has a byte for each loan.
   void create(std::span<std::atomic<uint8_t>> returned) {
+    BP_ASSERT(returned_.empty());
     book_.create(static_cast<uint32_t>(returned.size()));
     returned_ = returned;
   }
@@ -74,6 +75,7 @@ inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returne
 }
 
 inline size_t LoanTable::collect(std::span<Record> out) noexcept {
+  BP_DCHECK(!out.empty());  // else nobody would see whether there is more
   size_t count = 0;
   book_.for_each_out([&](uint32_t loan) noexcept {
     // Pairs with the borrower's release: it reads no more.
@@ -85,6 +87,7 @@ inline size_t LoanTable::collect(std::span<Record> out) noexcept {
 }
 
 inline size_t LoanTable::collect_from(uint32_t member, std::span<Record> out) noexcept {
+  BP_DCHECK(!out.empty());
   size_t count = 0;
   book_.for_each_out([&](uint32_t loan) noexcept {
     if (book_[loan].member != member) return true;

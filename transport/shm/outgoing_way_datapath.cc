@@ -39,12 +39,14 @@ void OutgoingWay::open(uint64_t generation, bool is_open) noexcept {
 
 void OutgoingWay::close() noexcept {
   is_open_ = must_settle_ = false;
+  BP_DCHECK(!must_return_box_ || parts_.returning_count > 0);
   if (must_return_box_) --parts_.returning_count;
   must_return_box_ = false;
   BP_DCHECK_SLOW(is_valid());
 }
 
 bool OutgoingWay::has_room() noexcept {
+  BP_DCHECK(is_open_);
   if (must_settle_) settle();
   return with_queue(queue_, [](auto& queue) noexcept { return queue.has_room(); });
 }
@@ -66,6 +68,7 @@ SendStatus OutgoingWay::send_long(AmId id, std::span<const std::byte> payload) n
 
 SendStatus OutgoingWay::send_eager(const SlotHeader& header,
                                    std::span<const std::byte> payload) noexcept {
+  BP_DCHECK(header.kind == SlotKind::kEager && header.bytes == payload.size());
   const EagerRegion::Piece piece = take_eager(payload.size());
   if (piece.memory == nullptr) return SendStatus::kAgain;
   std::memcpy(piece.memory, payload.data(), payload.size());
@@ -126,6 +129,7 @@ void OutgoingWay::settle() noexcept {
     queue_ = QueueKind::kFifo;
     box_index_ = kNoBox;
     must_return_box_ = must_settle_ = false;
+    BP_DCHECK(parts_.returning_count > 0);
     --parts_.returning_count;
   }
   BP_DCHECK_SLOW(is_valid());

@@ -82,6 +82,7 @@ class OutgoingWay {
   // Puts one slot into the queue: `header` has the message's bytes, `data` what the slot has of it.
   // Returns false when there is no room.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    BP_DCHECK(is_open_);
     if (BP_UNLIKELY(must_settle_)) settle();
     const bool is_posted = with_queue(
         queue_, [&](auto& queue) noexcept { return queue.post(header, data, data_bytes); });
