@@ -207,6 +207,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   segments.insert(segments.begin(), {"boot"});  // nobody's to grant, but worth a look after a crash
   BP_TRY(check_owners(segments));
   BP_TRY(check_dump_owners(configuration.crash, segments));
+  BP_ASSERT(segments.size() == requests.size() + 2);  // nobody's came besides
   return requests;
 }
 
@@ -269,6 +270,7 @@ static TraceShape plan_traces(const Configuration& configuration,
                               std::span<const ServiceNeeds> services) {
   TraceShape shape;
   shape.record_count = configuration.appliance.trace_requests;
+  BP_ASSERT(configuration.shards.size() <= kShardCountMax);
   for (const ShardSettings& shard : configuration.shards) shape.shards.push_back(shard.name);
   for (const ServiceNeeds& service : services) {
     if (service.trace) shape.sources.push_back({service.name, *service.trace});

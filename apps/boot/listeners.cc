@@ -74,6 +74,7 @@ Listeners::~Listeners() {
 }
 
 void Listeners::take_activated(std::vector<Error>* problems) {
+  BP_KEEPS_VALID(*this);
   if (number_in_environment("LISTEN_PID") != getpid()) {
     problems->push_back(activation_error("LISTEN_PID does not name this process"));
     return;
@@ -104,6 +105,7 @@ void Listeners::take_activated(std::vector<Error>* problems) {
 }
 
 void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems) {
+  BP_ASSERT(problems != nullptr);
   BP_ASSERT(sockets_.empty() && paths_.empty());
   for (const SocketAddress& address : addresses) {
     // What others reach is refused by the plan; what is passed is looked at when it is there.

@@ -151,6 +151,7 @@ void ServicePlan::connections(uint32_t shard, uint32_t count, const char* key) {
 }
 
 void ServicePlan::descriptors(uint32_t count, const char* key) {
+  BP_KEEPS_VALID(*this);
   needs_.descriptors += count;
   if (key == nullptr) return;
   const std::string text = std::string(key) + " in [" + needs_.name + "]";
@@ -160,6 +161,7 @@ void ServicePlan::descriptors(uint32_t count, const char* key) {
 }
 
 void ServicePlan::vfio_device(const std::string& address) {
+  BP_KEEPS_VALID(*this);
   if (!is_pci_address(address)) {
     return refuse("the PCI device " + address, "this is no address of one",
                   "write it as lspci -D does: \"0000:03:00.0\"");
@@ -168,16 +170,19 @@ void ServicePlan::vfio_device(const std::string& address) {
 }
 
 void ServicePlan::timers(uint32_t shard, uint32_t count) {
+  BP_KEEPS_VALID(*this);
   ShardNeeds* needs = find_shard(shard, "timers");
   if (needs != nullptr) needs->timers += std::min(count, kCountMax);
 }
 
 void ServicePlan::sources(uint32_t shard, uint32_t count) {
+  BP_KEEPS_VALID(*this);
   ShardNeeds* needs = find_shard(shard, "poll sources");
   if (needs != nullptr) needs->sources += std::min(count, kCountMax);
 }
 
 void ServicePlan::watches(uint32_t shard, uint32_t count) {
+  BP_KEEPS_VALID(*this);
   ShardNeeds* needs = find_shard(shard, "watches");
   if (needs != nullptr) needs->watches += std::min(count, kCountMax);
 }
@@ -238,6 +243,7 @@ void ServicePlan::add_datagram_segments() {
 }
 
 void ServicePlan::messages(uint32_t shard) {
+  BP_KEEPS_VALID(*this);
   ShardNeeds* needs = find_shard(shard, "messages");
   if (needs != nullptr) needs->has_messages = true;
 }
@@ -280,6 +286,7 @@ void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
 }
 
 void ServicePlan::trace(TraceDescription description) {
+  BP_KEEPS_VALID(*this);
   const auto defect = [this](const std::string& answer) {
     refuse("what is traced", answer,
            "this is a defect of the service: apps/boot/trace_table.h says what may be said");
