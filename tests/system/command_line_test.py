@@ -322,9 +322,11 @@ def stats_count(box, layout):
 
 @test()
 def counters_are_documented(box):
-    """docs/counters.md has the row of each: of the runtime, and of the demos' services."""
+    """docs/counters.md has the row of each: of the runtime, of the demos' services, and of those
+    that any of them may have beside."""
     page = read_text(os.path.join(REPOSITORY, "docs/counters.md")).splitlines()
-    for config in ([], [os.path.join(REPOSITORY, "apps/demo.toml")],
+    demo = os.path.join(REPOSITORY, "apps/demo.toml")
+    for config in ([], [demo], [box.write("all.toml", read_text(demo) + "[control]\n[http]\n")],
                    [os.path.join(REPOSITORY, "apps/demo-kvd.toml")],
                    [os.path.join(REPOSITORY, "apps/demo-relay.toml")]):
         rows = box.bedplate("counters", *config, "--markdown").stdout.splitlines()
