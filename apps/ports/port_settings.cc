@@ -103,7 +103,7 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
             "send to one another) or `null`; any other but for one port. See "
             "[Devices](ports.md#devices).");
   table.choice("role", &settings.role, Choices<MemifRole>(kRoles))
-      .help("With memif: who listens at the path.");
+      .help("With memif: which side listens at the path.");
   table.shards("shards", &settings.shards, kShardCountMax)
       .otherwise("all shards")
       .help("Each has a queue of the port.");

@@ -29,7 +29,7 @@ class EagerStock {
   // It is in use until cancel() or set_use().
   void hold(const Piece& piece, uint32_t peer) noexcept;
   void cancel(const Piece& piece) noexcept;
-  // What the one who was in `peer`'s place before has not consumed is free.
+  // What the member that had `peer`'s place before has not consumed is free.
   void forget(uint32_t peer) noexcept;
 
   // How much of it peers that hold nothing have to themselves: room for a message of any length,

@@ -44,8 +44,8 @@ class EndpointTable {
   }
 
   bool has_news() const noexcept { return copy_news_ == CopyNews::kFailed; }
-  // Why the first peer's memory could not be opened that could not; nullptr: there is none, or it
-  // was asked for already.
+  // Why a peer's memory could not be opened: the first such peer's error. nullptr: there is none,
+  // or it was asked for already.
   const Error* take_copy_error() noexcept;
 
   bool is_valid() const noexcept;

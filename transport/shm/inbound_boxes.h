@@ -20,8 +20,9 @@ namespace bedplate {
 //
 // Invariants: 1. This member has no more boxes than it may give away, each is the group's, and its
 // sender has an endpoint, which knows of it. (is_valid) Among members that keep to the protocol a
-// sender has one at most, and a box one sender; but who has which lies in the segment, and so does
-// who has read all of the dead: any member can spoil that, and with it messages.
+// sender has one at most, and a box one sender. But the owners of boxes are written down in the
+// segment, and so are the members that have read all that the dead left: any member can spoil that,
+// and with it messages.
 class InboundBoxes final : public BoxKeeper {
  public:
   // All outlive this. Allocates.

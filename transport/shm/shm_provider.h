@@ -49,7 +49,7 @@ class ShmProvider final : public Provider {
   ShmProvider& operator=(const ShmProvider&) = delete;
   ~ShmProvider() override;
 
-  // What the one needs to know that stands before it where several threads send.
+  // What a LockingProvider in front of it has to know, where several threads send.
   static LockingLimits locking_limits(const GroupShape& shape) noexcept {
     return {.endpoint_count = shape.member_count,
             .completion_count = shape.loan_count + kOperationCountMax};
@@ -67,7 +67,7 @@ class ShmProvider final : public Provider {
     raise_bell();
     pass_bell_fence(segment().fence());
   }
-  // The same without the fence, for who announces several and passes one after them all.
+  // The same without the fence, for a caller that announces several, and passes one after all.
   void raise_bell() noexcept {
     bell_.raise();
     polls_ = 0;  // the last look is a thorough one
@@ -83,7 +83,8 @@ class ShmProvider final : public Provider {
   uint32_t inbound_box_count() const noexcept { return inbox_.box_count(); }
 
  private:
-  // Loans are looked for at every so many polls: each look takes the line from who returns.
+  // Loans are looked for at every so many polls: each look takes the cache line from the borrower
+  // that returns them.
   static constexpr uint32_t kPollsPerCollection = 256;
   // A sleeper looks this often whether the owner lives: nobody wakes it when the owner is killed.
   static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;

@@ -16,7 +16,7 @@ namespace bedplate {
 struct DatagramCounters {
   Counter sent;       // given to the device
   Counter received;   // handed on, whether there was a handler or not
-  Counter strange;    // dropped: of nobody who is connected here now
+  Counter strange;    // dropped: its sender is not connected here now
   Counter malformed;  // dropped: from a peer, too short or with a header that is none
   Counter failed;     // sends that the device did not take, or could not end
   Counter renewed;    // times that the queue pair failed and was brought up again, without what

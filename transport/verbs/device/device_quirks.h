@@ -5,7 +5,7 @@
 // what its word quirk_off=NAME names), and run what "Shown by" names, in the guest
 // (tests/guest/guest_test.py verbs_over_soft_roce, or tests/guest/two_guests_test.py) on the kernel
 // in question. Where that passes, the quirk can go, with the code that asks for it. What goes wrong
-// without three of them VerbsDeniedQuirks shows.
+// without four of them, VerbsDeniedQuirks shows.
 //
 // For what follows there is no name: what gets around it is right on every device.
 // - Soft RoCE (Linux 6.1) loses its timer with a packet now and then: it stops without a word until
@@ -66,7 +66,7 @@ struct DeviceQuirks {
   DeviceQuirks without(const DeviceQuirks& denied) const noexcept;
 };
 
-// Those that are known by who made the device: all but ignores_window_bounds. Threads: any.
+// Those that are known by the device's maker: all but ignores_window_bounds. Threads: any.
 DeviceQuirks quirks_of(const ibv_device_attr& device) noexcept;
 
 }  // namespace bedplate
