@@ -52,8 +52,16 @@ void StepReceiver::run() noexcept {
     const uint32_t count = messenger_.poll(64);
     if (request_.load(std::memory_order_acquire) != Request::kNothing) serve();
     if (count > 0) continue;
-    if (is_sleepy_.load(std::memory_order_relaxed)) messenger_.wait(UINT64_MAX);
-    else sched_yield();
+    if (!is_sleepy_.load(std::memory_order_relaxed)) {
+      sched_yield();
+      continue;
+    }
+    messenger_.announce_sleep();
+    // Once more, at all that it is rung for: from here on a ring wakes it.
+    const bool has_news = is_over_.load() || !is_sleepy_.load() ||
+                          request_.load(std::memory_order_acquire) != Request::kNothing;
+    if (!has_news && messenger_.poll(64) == 0) shm_.sleep(UINT64_MAX);
+    messenger_.announce_awake();
   }
 }
 
