@@ -154,6 +154,11 @@ beside sleepers make --no-print-directory SLEEPER_ROUNDS="${SLEEPER_ROUNDS:-5}" 
 # What measures comes last and alone.
 step boot-time /usr/bin/python3 tests/guest/boot_time_test.py
 
+if [ ${#steps[@]} -eq 0 ]; then
+  echo "check: CHECK_ONLY=$CHECK_ONLY matches no step; their names are in scripts/check.sh" \
+    "(those of coverage: with CHECK_COVERAGE=1)" >&2
+  exit 2
+fi
 passed=0 failed=0 skipped=0
 for name in "${steps[@]}"; do
   # One that ended without a count was killed.

@@ -38,7 +38,8 @@ constexpr Words kWords[] = {
     {"has blocks of neither 512 nor up to 4096 bytes",
      "format it with blocks of 512 or 4096 bytes, "
      "which erases it: nvme format --lbaf=N"},
-    {"is another than it was: smaller, or of other blocks", "start the appliance again"},
+    {"is another than it was: smaller, of other blocks, or of smaller transfers",
+     "start the appliance again"},
 };
 static_assert(std::size(kWords) == static_cast<size_t>(NvmeProblem::kCount));
 
