@@ -2,27 +2,20 @@
 // methods.
 //
 // Tested by tests/system/control_test.py.
-#include <cerrno>
 #include <cstdio>
 #include <string>
-
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <nlohmann/json.hpp>
 
 #include "apps/boot/control_methods.h"
 #include "apps/boot/counters_reader.h"
+#include "apps/control/control_client.h"
 #include "apps/control/control_service.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
-#include "platform/file.h"
-#include "transport/socket_address.h"
 
 namespace bedplate {
 namespace {
-
-constexpr time_t kPatienceSeconds = 15;
 
 ControlMethods methods_of(const Arguments& arguments) {
   static RuntimeMethods runtime;
@@ -78,43 +71,6 @@ Result<std::string> socket_path(const Arguments& arguments) {
   return error.set_cure("say which: --name %s", names.value()[0].c_str());
 }
 
-// Sends `line` and returns the line that is answered.
-Result<std::string> exchange(const std::string& path, const std::string& method,
-                             const std::string& line) {
-  SocketAddress address;
-  address.kind = SocketAddress::Kind::kUnix;
-  address.path = path;
-  auto connected = start_connecting(address);
-  if (!connected.ok()) {
-    Error error = connected.error();
-    return error.set_cure("does it run, and has its configuration [control]? Root and its own user "
-                          "may ask, and the group that [control] names");
-  }
-  const int fd = connected.value().number();
-  set_blocking(fd, true);
-  const timeval patience = {kPatienceSeconds, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  for (size_t sent = 0; sent < line.size();) {
-    const ssize_t more = send(fd, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
-    if (more <= 0) break;  // what it says tells why
-    sent += static_cast<size_t>(more);
-  }
-  std::string answer;
-  char piece[16 * 1024];
-  while (answer.empty() || answer.back() != '\n') {
-    const ssize_t got = recv(fd, piece, sizeof piece, 0);
-    if (got > 0) {
-      answer.append(piece, static_cast<size_t>(got));
-      continue;
-    }
-    Error error = failure(path, method);
-    if (got < 0) error.set_answer_errno(errno);
-    if (got == 0) error.set_answer("it ended the connection");
-    return error.set_cure("see its log, and `bedplate top`");
-  }
-  return answer;
-}
-
 int print_answer(const std::string& path, const std::string& method, const std::string& answer,
                  bool is_raw) {
   const auto json = nlohmann::ordered_json::parse(answer, nullptr, false);
@@ -153,10 +109,11 @@ int ctl_command(const Arguments& arguments) {
     parameters[word.substr(0, equals)] = word.substr(equals + 1);
   }
   const std::string& method = arguments.operands[0];
-  const Json request = {{"jsonrpc", "2.0"}, {"id", 1}, {"method", method}, {"params", parameters}};
   auto path = socket_path(arguments);
   if (!path.ok()) return fail(path.error());
-  auto answer = exchange(path.value(), method, request.dump(-1) + "\n");
+  auto client = ControlClient::connect(path.value());
+  if (!client.ok()) return fail(client.error());
+  auto answer = client.value().ask(method, parameters.dump(-1));
   if (!answer.ok()) return fail(answer.error());
   return print_answer(path.value(), method, answer.value(), arguments.has("--json"));
 }

@@ -67,7 +67,7 @@ COMMANDS := check_command counter_changes counter_text counters_command ctl_comm
             top_model top_screen top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
-CONTROL := control_request control_service control_session runtime_methods
+CONTROL := control_client control_request control_service control_session runtime_methods
 HTTP := event_text http_request http_service http_session lines metrics_text status_page
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
