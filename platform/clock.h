@@ -1,4 +1,4 @@
-// Time: one monotonic clock for everything, in nanoseconds.
+// Time: one monotonic clock for everything that is measured, in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,13 @@ namespace bedplate {
 inline uint64_t monotonic_ns() noexcept {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// CLOCK_REALTIME: for what is compared between boots, never for lengths of time. Threads: any.
+inline uint64_t realtime_ns() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/clock.h"
 #include "platform/text.h"
 #include "platform/units.h"
 
@@ -201,6 +202,7 @@ Result<void> CountersFile::map_file(const Fd& fd, const NameLock& lock, uint64_t
   header_->format = kCountersFormat;
   header_->file_bytes = bytes;
   header_->pid = getpid();
+  header_->created_ns = realtime_ns();
   header_->appliance = OwnerName(lock.name());
   return {};
 }

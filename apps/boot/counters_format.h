@@ -46,8 +46,11 @@ struct CountersHeader {
   // CounterSignRecord: they begin where the counters' records end (sign_records).
   uint32_t sign_count = 0;
   uint32_t sign_record_bytes = 0;
+  // CLOCK_REALTIME when the file was made: two runs may have one pid, as all of an image have. In a
+  // file of an older build its first record lies here, which does not change either.
+  uint64_t created_ns = 0;
 };
-static_assert(sizeof(CountersHeader) <= 192);
+static_assert(sizeof(CountersHeader) <= 256);
 
 inline CounterRecords sign_records(const CountersHeader& header) noexcept {
   const CounterRecords& before = header.counters;

@@ -25,12 +25,46 @@ std::string_view take_choice(std::string_view* words) noexcept {
   return word;
 }
 
-// Of a file of `file_bytes`: what is traced lies behind the counters, and is not theirs.
-uint64_t counters_bytes(const CountersHeader& header, uint64_t file_bytes) noexcept {
-  return header.rings.count == 0 ? file_bytes : std::min(header.rings.offset, file_bytes);
+constexpr const char* kLeadsOut = "its records lead out of the file";
+constexpr const char* kSpoiled =
+    "copy the file whole; otherwise it was spoiled, or is none of counters";
+
+Error unusable(const std::string& source) {
+  Error error;
+  return error.set_doing("reading counters from %s", source.c_str());
+}
+
+// Whether this build reads such a file.
+Result<void> check_format(const CountersHeader& header, const std::string& source) {
+  if (header.magic.load(std::memory_order_relaxed) != kCountersMagic) {
+    return unusable(source)
+        .set_answer("the file is not complete, or none of counters")
+        .set_cure("wait until the appliance has booted; of one of an older release its own "
+                  "`bedplate` reads them");
+  }
+  if (header.format != kCountersFormat) {
+    return unusable(source)
+        .set_answer("it has format %u, this program reads %u", header.format, kCountersFormat)
+        .set_cure("use the `bedplate` that the appliance runs");
+  }
+  return {};
+}
+
+Result<void> check_length(uint64_t bytes, const std::string& source) {
+  if (bytes > CountersSnapshot::kBytesMax) {
+    return unusable(source)
+        .set_answer("it is longer than counters can be")
+        .set_cure("%s", kSpoiled);
+  }
+  if (bytes >= sizeof(CountersHeader)) return {};
+  return unusable(source).set_answer("%s", kLeadsOut).set_cure("%s", kSpoiled);
 }
 
 }  // namespace
+
+uint64_t CountersSnapshot::bytes_of(const CountersHeader& header, uint64_t file_bytes) noexcept {
+  return header.rings.count == 0 ? file_bytes : std::min(header.rings.offset, file_bytes);
+}
 
 bool lie_in_file(const CounterRecords& records, size_t known_bytes, uint64_t file_bytes) noexcept {
   return records.offset % 8 == 0 && records.record_bytes % 8 == 0 &&
@@ -122,7 +156,7 @@ std::optional<uint64_t> SeenSet::read(std::string_view counter) const noexcept {
 // The description must lie in the file: another program may have written it.
 bool CountersSnapshot::is_consistent() const noexcept {
   const CountersHeader& header = this->header();
-  if (counters_bytes(header, header.file_bytes) != bytes_ ||
+  if (bytes_of(header, header.file_bytes) != bytes_ ||
       (header.rings.count > 0 && header.rings.offset != bytes_) ||
       !lie_in_file(header.sets, sizeof(CounterSetRecord), bytes_) ||
       !lie_in_file(header.labels, sizeof(CounterLabelRecord), bytes_) ||
@@ -179,57 +213,54 @@ void CountersSnapshot::read_sets() {
   }
 }
 
+Result<CountersSnapshot> CountersSnapshot::of_copy(std::unique_ptr<uint64_t[]> copy, uint64_t bytes,
+                                                   uint64_t taken_ns, const std::string& source) {
+  BP_TRY(check_length(bytes, source));
+  CountersSnapshot snapshot(std::move(copy), bytes);
+  BP_TRY(check_format(snapshot.header(), source));
+  snapshot.taken_ns_ = taken_ns;
+  if (!snapshot.is_consistent()) {
+    return unusable(source).set_answer("%s", kLeadsOut).set_cure("%s", kSpoiled);
+  }
+  snapshot.read_sets();
+  return snapshot;
+}
+
 Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path) {
-  Error unusable;
-  unusable.set_doing("reading counters from %s", path.c_str());
   struct stat status {};
-  if (fstat(fd, &status) != 0) return unusable.set_answer_errno(errno);
+  if (fstat(fd, &status) != 0) return unusable(path).set_answer_errno(errno);
   if (status.st_size < static_cast<off_t>(sizeof(CountersHeader))) {
-    return unusable.set_answer("the file has fewer bytes than a header of counters")
+    return unusable(path)
+        .set_answer("the file has fewer bytes than a header of counters")
         .set_cure("name the counters file of an appliance, or wait until it has booted");
   }
   // The header by itself: a foreign file may be of any length.
   CountersHeader header;
   const ssize_t got = read_at(fd, &header, sizeof header, 0);
-  if (got < 0) return unusable.set_answer_errno(errno);
-  if (got < static_cast<ssize_t>(sizeof header) ||
-      header.magic.load(std::memory_order_relaxed) != kCountersMagic) {
-    return unusable.set_answer("the file is not complete, or none of counters")
-        .set_cure("wait until the appliance has booted; of one of an older release its own "
-                  "`bedplate` reads them");
-  }
-  if (header.format != kCountersFormat) {
-    return unusable
-        .set_answer("it has format %u, this program reads %u", header.format, kCountersFormat)
-        .set_cure("use the `bedplate` that the appliance runs");
-  }
+  if (got < 0) return unusable(path).set_answer_errno(errno);
+  if (got < static_cast<ssize_t>(sizeof header)) header.magic.store(0, std::memory_order_relaxed);
+  BP_TRY(check_format(header, path));
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
   if (file_bytes < header.file_bytes) {
-    return unusable
+    return unusable(path)
         .set_answer("it was cut: %llu of its %llu bytes are left",
                     static_cast<unsigned long long>(file_bytes),
                     static_cast<unsigned long long>(header.file_bytes))
         .set_cure("copy the file whole; if it is the appliance's own, restart the appliance");
   }
-  const char* spoiled = "copy the file whole; otherwise it was spoiled, or is none of counters";
-  const uint64_t bytes = counters_bytes(header, file_bytes);
-  if (bytes > kBytesMax) {
-    return unusable.set_answer("it is longer than counters can be").set_cure("%s", spoiled);
-  }
-  const char* leads_out = "its records lead out of the file";
-  if (bytes < sizeof header) return unusable.set_answer("%s", leads_out).set_cure("%s", spoiled);
-  CountersSnapshot snapshot(std::make_unique<uint64_t[]>((bytes + 7) / 8), bytes);
+  const uint64_t bytes = bytes_of(header, file_bytes);
+  BP_TRY(check_length(bytes, path));
+  auto copy = std::make_unique<uint64_t[]>((bytes + 7) / 8);
   // The copy goes forward: a set that is there in it has its values behind it, as young or younger.
-  if (read_at(fd, snapshot.copy_.get(), bytes, 0) != static_cast<ssize_t>(bytes)) {
-    return unusable.set_answer("it was cut while it was read")
+  if (read_at(fd, copy.get(), bytes, 0) != static_cast<ssize_t>(bytes)) {
+    return unusable(path)
+        .set_answer("it was cut while it was read")
         .set_cure("read it again; if it is the appliance's own, restart the appliance");
   }
-  snapshot.taken_ns_ = monotonic_ns();
-  if (snapshot.header().file_bytes != file_bytes || !snapshot.is_consistent()) {
-    return unusable.set_answer("%s", leads_out).set_cure("%s", spoiled);
+  if (reinterpret_cast<const CountersHeader*>(copy.get())->file_bytes != file_bytes) {
+    return unusable(path).set_answer("%s", kLeadsOut).set_cure("%s", kSpoiled);
   }
-  snapshot.read_sets();
-  return snapshot;
+  return of_copy(std::move(copy), bytes, monotonic_ns(), path);
 }
 
 }  // namespace bedplate

@@ -87,10 +87,20 @@ class CountersSnapshot {
   // Copies what `fd` has now; `path` is for messages. Errors (kSystem): it has an end too early, is
   // no file of counters, or of another format; its records lead out of it.
   static Result<CountersSnapshot> take(int fd, const std::string& path);
+  // Of `bytes` that were copied by other means, from the file's beginning to what is traced, when
+  // the appliance's clock said `taken_ns`; `source` is for messages. Errors: the same.
+  static Result<CountersSnapshot> of_copy(std::unique_ptr<uint64_t[]> copy, uint64_t bytes,
+                                          uint64_t taken_ns, const std::string& source);
+  // How many bytes of a file with this header are counters: what is traced lies behind them.
+  static uint64_t bytes_of(const CountersHeader& header, uint64_t file_bytes) noexcept;
 
   std::string_view appliance() const noexcept;
   int pid() const noexcept { return header().pid; }
-  // When it was taken: monotonic_ns().
+  // Whether one run of an appliance says both: what has grown in between can be told.
+  bool is_of_run(const CountersSnapshot& other) const noexcept {
+    return pid() == other.pid() && header().created_ns == other.header().created_ns;
+  }
+  // When it was taken: monotonic_ns() of the appliance's machine.
   uint64_t taken_ns() const noexcept { return taken_ns_; }
   // Where the parts of the file lie. Those of what is traced are not judged here, but that they
   // begin in the file, behind the counters.

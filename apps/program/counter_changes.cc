@@ -65,7 +65,7 @@ std::vector<SetChange> counter_changes(const CountersSnapshot* before,
                                        const CountersSnapshot& now) {
   std::map<SetKey, const SeenSet*> known;
   double seconds = 0;
-  if (before != nullptr && before->pid() == now.pid()) {
+  if (before != nullptr && before->is_of_run(now)) {
     for (const SeenSet& set : before->sets()) known.emplace(key_of(set), &set);
     seconds = static_cast<double>(now.taken_ns() - before->taken_ns()) /
               static_cast<double>(kNsPerSecond);

@@ -78,6 +78,23 @@ TEST(CounterChanges, AnotherProcessIsNotComparedWith) {
   remove_all("other");
 }
 
+// Each run of an image has the pid 1.
+TEST(CounterChanges, AnotherRunOfTheSamePidIsNotComparedWith) {
+  leave_behind("other");
+  auto other = CountersReader::open(directory, "other");
+  CHECK(other.ok());
+  const CountersSnapshot old = snapshot_of(other.value());
+  leave_behind("other", [&](CountersHeader& header) {
+    CHECK(header.created_ns > 0);
+    header.created_ns = old.header().created_ns + 1;
+  });
+  auto again = CountersReader::open(directory, "other");
+  const CountersSnapshot young = snapshot_of(again.value());
+  LONGS_EQUAL(old.pid(), young.pid());
+  CHECK_FALSE(counter_changes(&old, young)[0].counters[0].has_before);
+  remove_all("other");
+}
+
 TEST(CounterChanges, GroupsAreNamedByOwnerAndSet) {
   SeenSet set;
   set.name = "shard";
