@@ -23,6 +23,7 @@ class CountersView {
   CountersView() noexcept = default;  // of nothing: use it for no call
   explicit CountersView(const CountersHeader* header) noexcept : header_(header) {}
 
+  const CountersHeader& header() const noexcept { return *header_; }
   std::string_view appliance() const noexcept { return text(header_->appliance.text); }
   int pid() const noexcept { return header_->pid; }
 

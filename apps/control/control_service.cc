@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "apps/boot/appliance_plan.h"
+#include "apps/boot/counters_file.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "platform/user.h"
@@ -77,7 +79,7 @@ Result<void> ControlService::plan(ServicePlan& plan) {
   plan.listen("group", {address});
   plan.counters<ControlCounters>("control");
   plan.threads(1);
-  plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount, "max_connections");
+  plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount + 1, "max_connections");
   plan.heap(max_connections_ * (ConnectionThread::bytes_each() + sizeof(ControlSession)) +
             kLineHeapBytes + kTextHeapBytes);
   return {};
@@ -118,6 +120,10 @@ Result<void> ControlService::create(ServiceContext& context) {
   runtime_.appliance = configuration.appliance.name;
   runtime_.plan = plan_text_(context.appliance_plan(), configuration);
   runtime_.counters = context.all_counters();
+  const std::string path =
+      counters_path(configuration.appliance.runtime_directory, configuration.appliance.name);
+  runtime_.counters_file = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!runtime_.counters_file.is_open()) return error_from_errno("opening %s", path.c_str());
   runtime_.drains = &context.drains();
   site_.methods = &methods_;
   site_.counters = counters.value();

@@ -8,7 +8,9 @@
 
 #include "apps/boot/bedplate_service.h"
 #include "apps/boot/counter_table.h"
+#include "apps/boot/counters_snapshot.h"
 #include "apps/boot/service_drains.h"
+#include "apps/control/counter_words.h"
 #include "platform/build_id.h"
 #include "platform/clock.h"
 #include "platform/histogram.h"
@@ -106,6 +108,20 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
                 .result = "[{\"owner\", \"name\", \"instance\", \"labels\", \"counters\"}]",
                 .help = "Says all counters as they are now, set by set."},
                &call<&RuntimeMethods::say_counters>, this);
+  methods->add({.name = "counters.read",
+                .parameters = {{.name = "from",
+                                .type = ControlType::kNumber,
+                                .is_required = false,
+                                .help = "The first byte that is asked for, a multiple of 8; 0 "
+                                        "otherwise."},
+                               {.name = "bytes",
+                                .type = ControlType::kNumber,
+                                .is_required = false,
+                                .help = "How many, a multiple of 8; all that follow otherwise."}},
+                .result = "{\"created_ns\": N, \"now_ns\": N, \"bytes\": N, \"words\": [...]}",
+                .help = "Says the file of the counters as it is, without what is traced, for "
+                        "`bedplate top --socket`: -N are N words of zeros, a text is its bytes."},
+               &call<&RuntimeMethods::read_counters>, this);
   methods->add({.name = "plan",
                 .result = "as `bedplate plan --json` has it",
                 .help = "Says every byte of the pool with its owner."},
@@ -200,6 +216,38 @@ void RuntimeMethods::say_counters(ControlCall& call) const noexcept {
     json.end_object().end_object();
   }
   json.end_array();
+}
+
+// A page's number is where in the file it begins.
+void RuntimeMethods::read_counters(ControlCall& call) const noexcept {
+  constexpr size_t kPageWords = 512;
+  static_assert(kPageWords * kCounterWordRoom < 14 * 1024, "a page fits into an answer's piece");
+  const CountersHeader& header = counters.header();
+  const uint64_t all = CountersSnapshot::bytes_of(header, header.file_bytes);
+  const uint64_t first = call.number("from");
+  Error error;
+  error.set_doing("reading counters");
+  if (first % 8 != 0 || first > all || call.number("bytes") % 8 != 0) {
+    error.set_answer(
+        "from and bytes are no multiples of 8, or lie behind the last of %" PRIu64 " bytes", all);
+    return call.refuse(error.set_cure("ask for bytes that are there"));
+  }
+  const uint64_t end = first + std::min(call.number("bytes", all), all - first);
+  const uint64_t from = std::max(call.page(), first);
+  uint64_t words[kPageWords];
+  const size_t bytes = std::min<uint64_t>(end - from, sizeof words);
+  if (read_at(counters_file.number(), words, bytes, from) != static_cast<ssize_t>(bytes)) {
+    error.set_answer("the file was cut");
+    return call.refuse(error.set_cure("restart the appliance: something has written to its files"));
+  }
+  JsonText& json = call.result();
+  if (call.page() == 0) {
+    json.begin_object().key("created_ns").number(header.created_ns);
+    json.key("now_ns").number(monotonic_ns()).key("bytes").number(all);
+    json.key("words").begin_array();
+  }
+  write_counter_words({words, bytes / sizeof words[0]}, &json);
+  from + bytes < end ? call.more(from + bytes) : (void)json.end_array().end_object();
 }
 
 void RuntimeMethods::say_plan(ControlCall& call) const noexcept {

@@ -8,6 +8,7 @@
 
 #include "apps/boot/control_methods.h"
 #include "apps/boot/counters_view.h"
+#include "platform/file.h"
 
 namespace bedplate {
 
@@ -22,12 +23,14 @@ class RuntimeMethods {
   std::string appliance;
   std::string plan;  // as JSON, in one line
   CountersView counters;
+  Fd counters_file;  // the same: what another thread writes is read(2) as it is
   ServiceDrains* drains = nullptr;
 
  private:
   void ping(ControlCall& call) const noexcept;
   void list(ControlCall& call) const noexcept;
   void say_counters(ControlCall& call) const noexcept;
+  void read_counters(ControlCall& call) const noexcept;
   void say_plan(ControlCall& call) const noexcept;
   void show_log_levels(ControlCall& call) const noexcept;
   void list_services(ControlCall& call) const noexcept;

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <string>
 
+#include "apps/control/control_client.h"
 #include "apps/program/commands.h"
 #include "apps/program/top_json.h"
 #include "apps/program/top_screen.h"
@@ -98,6 +100,18 @@ int tell_errors(const TopWatch& watch) {
   return code;
 }
 
+// nullptr: what is watched has files here.
+std::unique_ptr<RemoteCounters> remote_counters(const Arguments& arguments) {
+  if (!arguments.has("--socket")) return nullptr;
+  const std::string path = arguments.value("--socket");
+  return std::make_unique<RemoteCounters>(path,
+                                          [path]() -> Result<std::unique_ptr<ControlChannel>> {
+                                            auto client = ControlClient::connect(path);
+                                            BP_TRY(client);
+                                            return {std::make_unique<ControlClient>(client.take())};
+                                          });
+}
+
 void sleep_seconds(double seconds) {
   timespec time = {};
   time.tv_sec = static_cast<time_t>(seconds);
@@ -116,9 +130,13 @@ int top_command(const Arguments& arguments) {
     return usage_failure("--interval takes 0.1 to 3600 seconds, not", interval, "top");
   }
   const bool is_once = arguments.has("--once");
+  if (arguments.has("--socket") && (arguments.has("--from") || !arguments.operands.empty())) {
+    return usage_failure("--socket names the appliance: no NAME or --from with it", "", "top");
+  }
   TopWatch watch({.file = arguments.value("--from"),
                   .directory = arguments.value("--directory", "/run/bedplate"),
-                  .name = arguments.operands.empty() ? "" : arguments.operands[0]});
+                  .name = arguments.operands.empty() ? "" : arguments.operands[0],
+                  .remote = remote_counters(arguments)});
   auto looked = watch.look();
   if (!looked.ok()) return fail(looked.error());
   if (!is_once && !arguments.has("--json") && TopTerminal::is_usable()) {

@@ -8,7 +8,7 @@
 namespace bedplate {
 
 double TopAppliance::seconds() const noexcept {
-  if (!before || !now || before->pid() != now->pid()) return 0;
+  if (!before || !now || !before->is_of_run(*now)) return 0;
   return static_cast<double>(now->taken_ns() - before->taken_ns()) /
          static_cast<double>(kNsPerSecond);
 }
@@ -18,6 +18,7 @@ std::vector<SetChange> TopAppliance::changes() const {
 }
 
 Result<std::vector<std::string>> TopWatch::paths() const {
+  if (options_.remote) return std::vector<std::string>{options_.remote->source()};
   if (!options_.file.empty()) return std::vector<std::string>{options_.file};
   if (!options_.name.empty()) {
     return std::vector<std::string>{counters_path(options_.directory, options_.name)};
@@ -32,6 +33,19 @@ Result<std::vector<std::string>> TopWatch::paths() const {
   return paths;
 }
 
+// What answers runs.
+Result<CountersSnapshot> TopWatch::read(const std::string& path, bool* is_running) {
+  if (options_.remote) {
+    auto snapshot = options_.remote->snapshot();
+    *is_running = snapshot.ok();
+    return snapshot;
+  }
+  auto reader = CountersReader::open_file(path);
+  BP_TRY(reader);
+  *is_running = reader.value().is_running();
+  return reader.value().snapshot();
+}
+
 Result<void> TopWatch::look() {
   auto wanted = paths();
   if (!wanted.ok()) return wanted.error();
@@ -42,13 +56,7 @@ Result<void> TopWatch::look() {
     const auto known = std::find_if(appliances_.begin(), appliances_.end(),
                                     [&](const TopAppliance& other) { return other.path == path; });
     if (known != appliances_.end()) one.before = std::move(known->now);
-    auto reader = CountersReader::open_file(path);
-    if (!reader.ok()) {
-      one.error = reader.error();
-      continue;
-    }
-    one.is_running = reader.value().is_running();
-    auto snapshot = reader.value().snapshot();
+    auto snapshot = read(path, &one.is_running);
     if (!snapshot.ok()) {
       one.error = snapshot.error();
       continue;

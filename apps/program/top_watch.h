@@ -4,20 +4,21 @@
 // Tested by tests/system/top_test.py.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/boot/counters_reader.h"
 #include "apps/program/counter_changes.h"
+#include "apps/program/remote_counters.h"
 #include "platform/result.h"
 
 namespace bedplate {
 
 // One appliance, as of the last look.
 struct TopAppliance {
-  std::string path;  // of its counters file
+  std::string path;  // of its counters file, or where it is asked
   bool is_running = false;
   std::optional<CountersSnapshot> before;  // nothing: it was seen for the first time
   std::optional<CountersSnapshot> now;     // nothing: `error` says why
@@ -30,11 +31,13 @@ struct TopAppliance {
 
 class TopWatch {
  public:
-  // What is watched: one file or, in a directory, one name or (empty) all that there are.
+  // What is watched: one file or, in a directory, one name or (empty) all that there are; or what
+  // `remote` asks, if there is that.
   struct Options {
     std::string file;
     std::string directory;
     std::string name;
+    std::unique_ptr<RemoteCounters> remote = nullptr;
   };
   explicit TopWatch(Options options) : options_(std::move(options)) {}
 
@@ -47,6 +50,7 @@ class TopWatch {
 
  private:
   Result<std::vector<std::string>> paths() const;
+  Result<CountersSnapshot> read(const std::string& path, bool* is_running);
 
   Options options_;
   std::vector<TopAppliance> appliances_;

@@ -62,12 +62,12 @@ INIT := core_dump crash drill init kernel_command_line machine modules mounts ne
 COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
             explain_plan control_c fifo_question files_c group_parts init_part json_output \
             judgement key_findings keys_command machine_findings mend perf_command plan_command \
-            program run_command service_c signs sockets_c stats_command stats_text \
+            program remote_counters run_command service_c signs sockets_c stats_command stats_text \
             top_command top_history top_json \
             top_model top_screen top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
-CONTROL := control_client control_request control_service control_session runtime_methods
+CONTROL := control_client control_request control_service control_session counter_words runtime_methods
 HTTP := event_text http_request http_service http_session lines metrics_text status_page
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \

@@ -1,6 +1,7 @@
 """`bedplate top`: what appliances do, read from their counters while clients work them."""
 
 import json
+import os
 import signal
 import threading
 
@@ -109,3 +110,41 @@ def words_that_make_no_sense(box):
         box.bedplate("top", *words, "--once", expect_code=2)
     done = box.bedplate("top", "--once", "--directory", box.path("none"), expect_code=1)
     expect_in("none", done.stderr, "the message")
+
+
+@test()
+def what_the_control_socket_answers_is_shown_as_what_the_file_says(box):
+    """--socket: for an appliance whose files cannot be seen, as an image's."""
+    configuration = box.configuration()
+    configuration["control"] = {}
+    appliance = box.appliance(configuration)
+    socket = os.path.join(appliance.runtime_directory, "test.control")
+    near, = json.loads(top(box, appliance, "--once", "--json", "--interval", "0.1").stdout)["appliances"]
+    with Load(box, appliance):
+        told = json.loads(box.bedplate("top", "--once", "--json", "--interval", "0.3", "--socket", socket).stdout)
+        text = box.bedplate("top", "--once", "--interval", "0.1", "--socket", socket).stdout
+    far, = told["appliances"]
+    expect((far["name"], far["pid"], far["running"]), ("test", appliance.pid, True), "whose")
+    expect_true(far["seconds"] > 0 and far["services"]["blockd"]["requests_read"]["per_second"] > 0,
+                f"the reads: {far['services']['blockd']}")
+    expect(shape_of(far), shape_of(near), "what there is")
+    expect_in(f"test: pid {appliance.pid}, running, the last 0.", text.splitlines()[0], "the head")
+    watch = box.spawn([BEDPLATE, "top", "--json", "--interval", "0.1", "--socket", socket], "top.log")
+    wait_for(lambda: read_text(box.path("top.log")).count("\n") >= 2, "two lines")
+    appliance.stop()
+    watch.wait(BOUND_SECONDS)
+    told = [line for line in read_text(box.path("top.log")).splitlines() if line.startswith("{")]
+    expect_true(json.loads(told[0])["appliances"][0]["running"], "the first line")
+    last = json.loads(told[-1])["appliances"][0]
+    expect_in(socket, last["error"], "what it says of one that has gone")
+    done = box.bedplate("top", "--once", "--socket", socket, expect_code=1)
+    expect_in("[control]", done.stderr, "what to do")
+    for words in (["test"], ["--from", socket]):
+        box.bedplate("top", "--socket", socket, *words, expect_code=2)
+
+
+def shape_of(seen):
+    """The names of all that is in it, without what is different each time."""
+    if not isinstance(seen, dict):
+        return None
+    return {key: shape_of(value) for key, value in seen.items() if key not in ("path", "signs")}
