@@ -1,4 +1,3 @@
-// Tested by tests/system/http_test.py.
 #include "apps/boot/connection_thread.h"
 
 #include <algorithm>
@@ -54,12 +53,14 @@ Result<void> ConnectionThread::create(const Options& options, std::span<const Fd
 }
 
 void ConnectionThread::wake() noexcept {
+  BP_DCHECK(wake_.is_open());
   const uint64_t one = 1;
   // It is full only where the thread has been told before.
   [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
 }
 
 void ConnectionThread::begin() noexcept {
+  BP_DCHECK(!is_begun_.load(std::memory_order_relaxed));
   is_begun_.store(true, std::memory_order_release);
   wake();
 }
@@ -72,15 +73,32 @@ void ConnectionThread::stop() noexcept {
   for (Connection& connection : connections_) {
     if (connection.fd.is_open()) close(&connection);
   }
+  BP_ASSERT(open_count_ == 0);
   wake_.close();
 }
 
+bool ConnectionThread::is_valid() const noexcept {
+  uint32_t open_count = 0;
+  for (const Connection& one : connections_) {
+    if (!one.fd.is_open()) continue;
+    ++open_count;
+    if (one.since_ns > now_ns_) return false;
+    if (one.is_lingering && (!one.session->is_over() || !one.session->output().empty())) {
+      return false;
+    }
+  }
+  return open_count == open_count_;
+}
+
 void ConnectionThread::run() noexcept {
+  const ThreadOwner::Hold hold(owner_);
   while (!must_end_.load(std::memory_order_acquire)) wait();
 }
 
 // One round: waits for whatever comes first, and does all that came.
 void ConnectionThread::wait() noexcept {
+  BP_DCHECK(owner_.is_held() && owner_.is_caller());
+  BP_DCHECK_SLOW(is_valid());
   const bool is_begun = is_begun_.load(std::memory_order_acquire);
   const bool may_accept = is_begun && now_ns_ >= accept_again_ns_;
   polled_[0] = {wake_.number(), POLLIN, 0};
@@ -108,6 +126,7 @@ void ConnectionThread::wait() noexcept {
     if (one.fd.is_open() && one.session->is_waiting()) look(&one);
     if (one.fd.is_open()) end_slow(&one);
   }
+  BP_DCHECK_SLOW(is_valid());
   // After them: the places of those that ended are free, and no event is taken for a newcomer's.
   for (size_t i = 0; ready > 0 && i < listeners_.size(); ++i) {
     if (polled_[1 + i].revents != 0) accept_from(listeners_[i].number());
@@ -133,6 +152,8 @@ void ConnectionThread::accept_from(int listener) noexcept {
       say(fd, options_.too_many(options_.context, std::span(room)));
       continue;
     }
+    BP_DCHECK(!place->fd.is_open() && open_count_ < connections_.size());
+    BP_DCHECK(!place->session->is_held());
     const int without_delay = 1;  // a Unix socket knows no such option
     setsockopt(fd.number(), IPPROTO_TCP, TCP_NODELAY, &without_delay, sizeof without_delay);
     place->fd = std::move(fd);
@@ -153,6 +174,7 @@ bool ConnectionThread::is_turned_away(const Fd& fd) noexcept {
 }
 
 void ConnectionThread::look(Connection* connection) noexcept {
+  BP_DCHECK(connection->session->is_waiting());
   connection->session->look(now_ns_);
   connection->since_ns = now_ns_;
   const ConnectionSession& session = *connection->session;
@@ -175,6 +197,8 @@ ConnectionThread::Connection* ConnectionThread::place_for_one() noexcept {
 }
 
 void ConnectionThread::serve(Connection* connection, short events) noexcept {
+  BP_DCHECK(connection->fd.is_open());
+  BP_DCHECK(!connection->session->is_waiting());  // such a one is polled for nothing
   if ((events & (POLLERR | POLLNVAL)) != 0) {
     close(connection);
     return;
@@ -189,6 +213,7 @@ void ConnectionThread::serve(Connection* connection, short events) noexcept {
 
 // Returns false when the connection is closed.
 bool ConnectionThread::receive(Connection* connection) noexcept {
+  BP_DCHECK(connection->fd.is_open());
   char thrown_away[4096];
   const bool was_in_request = connection->session->is_in_request();
   std::span<char> room = connection->session->room();
@@ -208,6 +233,7 @@ bool ConnectionThread::receive(Connection* connection) noexcept {
 }
 
 bool ConnectionThread::send(Connection* connection) noexcept {
+  BP_DCHECK(connection->fd.is_open());
   ConnectionSession& session = *connection->session;
   while (!session.output().empty()) {
     const std::string_view output = session.output();
@@ -230,6 +256,7 @@ bool ConnectionThread::send(Connection* connection) noexcept {
 }
 
 void ConnectionThread::end_slow(Connection* connection) noexcept {
+  BP_DCHECK(connection->since_ns <= now_ns_);
   ConnectionSession& session = *connection->session;
   const uint64_t patience_ns = connection->is_lingering ? kLingerNs
                                : connection->is_busy()  ? kSlowNs
@@ -246,6 +273,8 @@ void ConnectionThread::end_slow(Connection* connection) noexcept {
 }
 
 void ConnectionThread::close(Connection* connection) noexcept {
+  BP_ASSERT(owner_.is_caller());
+  BP_ASSERT(connection->fd.is_open() && open_count_ > 0);
   connection->fd.close();
   connection->session->closed();
   --open_count_;

@@ -4,6 +4,12 @@
 // takes the place of one that says nothing, or is turned away. What is slow is ended in time. A
 // client that was refused is heard out for a moment, so that the answer reaches it. What is said in
 // a connection its session knows: this knows no protocol.
+//
+// Invariants, by is_valid(): 1. So many connections are open as are counted. 2. A connection that
+// lingers has said all that it will say. 3. No sign of life is later than now. By the heads of
+// functions: 4. The thread alone serves them while it runs. 5. A connection is closed once, and its
+// place is free then.
+//
 // Threads: create(), begin() and stop() are the main thread's; sessions are called by the thread
 // that create() starts.
 #pragma once
@@ -19,6 +25,7 @@
 #include "apps/boot/connection_session.h"
 #include "platform/file.h"
 #include "platform/result.h"
+#include "platform/thread_owner.h"
 #include "platform/thread_stack.h"
 
 namespace bedplate {
@@ -59,6 +66,8 @@ class ConnectionThread {
   // Has sessions that wait look at what there is. Threads: any, from create() until stop().
   void wake() noexcept;
 
+  bool is_valid() const noexcept;
+
  private:
   struct Connection {
     Fd fd;
@@ -93,6 +102,7 @@ class ConnectionThread {
   uint64_t now_ns_ = 0;
   uint64_t accept_again_ns_ = 0;  // the system had no descriptor: so long it is not asked again
   uint32_t open_count_ = 0;
+  ThreadOwner owner_;  // held while the thread runs
   StackedThread thread_;
 };
 

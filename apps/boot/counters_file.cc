@@ -173,6 +173,7 @@ CountersFile::~CountersFile() {
 Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterSet> sets,
                                   const TraceShape& traces) {
   BP_ASSERT(lock.is_taken());
+  BP_ASSERT(header_ == nullptr);
   path_ = counters_path(lock.directory(), lock.name());
   // What a crashed one left must not be taken for ours, nor change under its readers; nor is
   // another's file written to that somebody has put there. Nobody can hold a lock on a file that
@@ -246,6 +247,8 @@ void CountersFile::describe(std::span<const CounterSet> all, const TraceShape& t
     next += is_new ? count : 0;
     values += values_bytes(set);
   }
+  BP_ASSERT(next == layout.counters.count && first_label == layout.labels.count);
+  BP_ASSERT(values <= layout.file_bytes);
   header_->rings = layout.rings;
   header_->sources = layout.sources;
   header_->subjects = layout.subjects;
@@ -263,6 +266,7 @@ void CountersFile::describe_signs(std::span<const CounterSet> all) noexcept {
       set_text(record->says, counter.sign.says);
     }
   }
+  BP_ASSERT(next == header_->sign_count);
 }
 
 void CountersFile::describe_traces(const TraceShape& traces, uint64_t records) noexcept {
@@ -272,6 +276,7 @@ void CountersFile::describe_traces(const TraceShape& traces, uint64_t records) n
         TraceRingRecord{OwnerName(shard), {records, traces.record_count, sizeof(TraceRecord)}};
     records += traces.record_count * sizeof(TraceRecord);
   }
+  BP_ASSERT(records == header_->file_bytes);
   auto* source = reinterpret_cast<TraceSourceRecord*>(begin() + header_->sources.offset);
   auto* subject = reinterpret_cast<OwnerName*>(begin() + header_->subjects.offset);
   uint32_t first_subject = 0;
@@ -283,6 +288,7 @@ void CountersFile::describe_traces(const TraceShape& traces, uint64_t records) n
     for (const std::string& name : description.subjects) new (subject++) OwnerName(name);
     first_subject += count;
   }
+  BP_ASSERT(first_subject == header_->subjects.count);
 }
 
 std::span<TraceRecord> CountersFile::trace_records(uint32_t shard) noexcept {
@@ -339,6 +345,7 @@ void CountersFile::set_label(std::string_view name, std::string_view instance,
 }
 
 void CountersFile::publish() noexcept {
+  BP_ASSERT(header_->magic.load(std::memory_order_relaxed) == 0);
   header_->magic.store(kCountersMagic, std::memory_order_release);  // pairs with CountersReader
 }
 

@@ -46,6 +46,7 @@ void ServiceDrains::wish(size_t index) noexcept {
 }
 
 void ServiceDrains::begin(Entry& entry) noexcept {
+  BP_ASSERT(entry.state.load(std::memory_order_relaxed) < State::kDraining);
   entry.state.store(State::kDraining, std::memory_order_relaxed);
   entry.service->request_drain();
 }

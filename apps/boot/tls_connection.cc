@@ -21,6 +21,7 @@ void TlsConnection::open(int fd) noexcept {
 }
 
 void TlsConnection::closed() noexcept {
+  BP_ASSERT(session_.is_begun());
   if (has_heard_ && !is_over_ && !session_.is_established()) counters_.failed_gone.add(1);
   session_.end();
   inner_.closed();
@@ -55,6 +56,7 @@ bool TlsConnection::is_in_request() const noexcept {
 }
 
 void TlsConnection::time_out() noexcept {
+  BP_DCHECK(is_in_request());
   if (!session_.is_established()) {
     counters_.failed_gone.add(1);
     is_over_ = true;
@@ -70,6 +72,7 @@ bool TlsConnection::is_waiting() const noexcept {
 }
 
 void TlsConnection::look(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_waiting());
   inner_.look(now_ns);
   advance();
 }
@@ -103,6 +106,7 @@ bool TlsConnection::shake_hands() noexcept {
 
 // Both return whether anything has moved.
 bool TlsConnection::hear() noexcept {
+  BP_DCHECK(session_.is_established());
   const std::span<char> room = inner_.room();
   if (is_over_ || has_peer_ended_ || room.empty()) return false;
   const TlsSession::Moved moved = session_.read(std::as_writable_bytes(room));
@@ -114,6 +118,7 @@ bool TlsConnection::hear() noexcept {
 }
 
 bool TlsConnection::say() noexcept {
+  BP_DCHECK(session_.is_established());
   const std::string_view text = inner_.output();
   if (is_over_ || text.empty()) return false;
   const TlsSession::Moved moved = session_.write(std::as_bytes(std::span(text)));
@@ -124,6 +129,7 @@ bool TlsConnection::say() noexcept {
 }
 
 void TlsConnection::fail() noexcept {
+  BP_DCHECK(session_.failure() != TlsFailure::kNone);
   is_over_ = true;
   tell_tls_failure(session_, &counters_, &environment_.log_limit, environment_.where);
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/support/death_test.h"
 #include "tests/transport/tls/tls_session_fixture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -204,6 +205,12 @@ TEST(TlsConnection, WhatIsSaidIsSentBeforeItWaitsOrIsLate) {
   CHECK_FALSE(connection->is_waiting() || connection->is_in_request());
   connection->sent(connection->output().size());
   CHECK(connection->is_waiting() && connection->is_in_request());
+  connection->look(0);
+  echo.has_begun = echo.waits = false;
+#if BP_DEBUG
+  BP_CHECK_DIES("is_waiting()", connection->look(0));
+  BP_CHECK_DIES("is_in_request()", connection->time_out());
+#endif
 }
 
 // It has the time of a request, from its first byte.
@@ -221,6 +228,7 @@ TEST(TlsConnection, AHandshakeThatIsTooSlowIsBrokenOff) {
   LONGS_EQUAL(1, counters.failed_gone.read());
   connect(TLS1_3_VERSION);  // the next one is served
   LONGS_EQUAL(0, agree());
+  echo.has_begun = true;
   connection->time_out();
   exchange();
   STRCMP_EQUAL("too slow", client->read().c_str());
