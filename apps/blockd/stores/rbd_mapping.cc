@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -36,7 +37,7 @@ constexpr size_t kTextBytesMax = 4096;  // a page: what sysfs takes
 struct Report {
   int error = 0;
   uint32_t id = 0;
-  bool is_left_over = false;  // the device `id` is there from before, and stays
+  bool was_there = false;  // the device `id` is there from before, and stays
 };
 
 void pause(long ns) noexcept {
@@ -63,27 +64,44 @@ int unmap(RbdBus& bus, uint32_t id, uint64_t patience_ns) {
   return error;
 }
 
-Report map(RbdBus& bus, const char* told) {
+// Unmaps what appliances that are gone have left. `is_shared`: what others have stays. Else it is
+// waited for, too, as long as an appliance that ends may take.
+Report unmap_left_over(RbdBus& bus, std::string_view text, bool is_shared) {
+  const uint64_t begin_ns = monotonic_ns();
+  while (const auto there = bus.find(text)) {
+    const Fd alone = bus.alone();
+    const auto left = alone.is_open() ? bus.hold(text) : std::nullopt;
+    if (!left && alone.is_open() && is_shared) break;
+    const int error = left ? bus.remove(left->id) : EBUSY;
+    if (error == 0) continue;
+    if (error == EBUSY && monotonic_ns() - begin_ns < kLeftOverNs) {
+      pause(kTryAgainNs);
+      continue;
+    }
+    if (!left && is_shared) break;  // others add something for so long
+    return {.error = error, .id = left ? left->id : *there, .was_there = true};
+  }
+  return {};
+}
+
+// `held`: by the caller, from then on.
+Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
   std::string text = told;
   const Wiped wiped(text.data(), text.size());
-  Report report;
-  if (const auto before = bus.find(text)) {
-    report.error = unmap(bus, *before, kLeftOverNs);
-    report.id = *before;
-    report.is_left_over = true;
-    if (report.error != 0) return report;
-  }
-  report = {};
+  Report report = unmap_left_over(bus, text, is_shared);
+  if (report.error != 0) return report;
+  const Fd adding = bus.join_adding();
   report.error = bus.add(text);
   if (report.error != 0) return report;
-  const auto id = bus.find(text);
-  report.error = id ? 0 : ENODEV;
-  report.id = id.value_or(0);
+  auto own = bus.hold(text);
+  if (!own) return {.error = ENODEV};
+  *held = std::move(*own);
+  report.id = held->id;
   return report;
 }
 
 // `told` is on the stack, which is the child's own: the heap it shares with its parent.
-[[noreturn]] void live_as_child(RbdBus& bus, char* told, int own_end) {
+[[noreturn]] void live_as_child(RbdBus& bus, char* told, bool is_shared, int own_end) {
   // A stop of the whole group, or of all that a service manager has started, is its parent's.
   sigset_t all;
   sigfillset(&all);
@@ -91,7 +109,8 @@ Report map(RbdBus& bus, const char* told) {
   setsid();
   prctl(PR_SET_NAME, "bedplate-rbd");
   keep_only(own_end);
-  Report report = map(bus, told);
+  HeldRbd held;
+  Report report = map(bus, told, is_shared, &held);
   explicit_bzero(told, std::strlen(told));
   bool is_told = send(3, &report, sizeof report, MSG_NOSIGNAL) == sizeof report;
   if (report.error != 0) _exit(0);
@@ -236,11 +255,11 @@ int RbdBus::write_to(const char* file, const std::string& text) const {
 }
 
 // `config_info` is what was written, and a newline.
-std::optional<uint32_t> RbdBus::find(std::string_view text) const {
+template <typename Each>
+void RbdBus::look_through(std::string_view text, Each&& each) const {
   const std::string devices = bus() + "/devices";
   DIR* directory = opendir(devices.c_str());
-  if (directory == nullptr) return std::nullopt;
-  std::optional<uint32_t> found;
+  if (directory == nullptr) return;
   while (const dirent* entry = readdir(directory)) {
     const std::string id = entry->d_name;
     if (id.find_first_not_of("0123456789") != id.npos) continue;
@@ -250,11 +269,42 @@ std::optional<uint32_t> RbdBus::find(std::string_view text) const {
     if (!read_text_file(path.c_str(), seen, sizeof seen).ok()) continue;
     const std::string_view line = seen;
     if (line.size() != text.size() + 1 || !line.starts_with(text)) continue;
-    found = static_cast<uint32_t>(std::stoul(id));
+    if (each(static_cast<uint32_t>(std::stoul(id)), path)) break;
   }
   closedir(directory);
+}
+
+std::optional<uint32_t> RbdBus::find(std::string_view text) const {
+  std::optional<uint32_t> found;
+  look_through(text, [&found](uint32_t id, const std::string&) {
+    found = id;
+    return true;
+  });
   return found;
 }
+
+std::optional<HeldRbd> RbdBus::hold(std::string_view text) const {
+  std::optional<HeldRbd> held;
+  look_through(text, [&held](uint32_t id, const std::string& path) {
+    Fd lock(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!lock.is_open() || flock(lock.number(), LOCK_EX | LOCK_NB) != 0) return false;
+    held = {id, std::move(lock)};
+    return true;
+  });
+  return held;
+}
+
+Fd RbdBus::turn(int operation) const {
+  Fd lock(open((bus() + "/add_single_major").c_str(), O_WRONLY | O_CLOEXEC));
+  while (lock.is_open() && flock(lock.number(), operation) != 0) {
+    if (errno != EINTR) lock.close();
+  }
+  return lock;
+}
+
+Fd RbdBus::join_adding() const { return turn(LOCK_SH); }
+
+Fd RbdBus::alone() const { return turn(LOCK_EX | LOCK_NB); }
 
 // ---- Of a volume --------------------------------------------------------------------------------
 
@@ -323,7 +373,7 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
     explicit_bzero(key.value().data(), key.value().size());
   }
   const pid_t child = fork();
-  if (child == 0) live_as_child(bus_, told, other.number());
+  if (child == 0) live_as_child(bus_, told, !image_.is_writable, other.number());
   if (child < 0) return refused(image_, ceph_, errno);
   other.close();
   const Report report = hear(end.number(), timeout_ns + kSlackNs);
@@ -334,10 +384,10 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
   }
   kill(child, SIGKILL);  // the kernel gives up what it was at
   reap(child);
-  if (const auto late = bus_.find(told); late && !report.is_left_over) {
-    unmap(bus_, *late, kLeftOverNs);  // mapped after all, just then
+  if (!report.was_there) {
+    unmap_left_over(bus_, told, true);  // mapped after all, just then
+    return refused(image_, ceph_, report.error);
   }
-  if (!report.is_left_over) return refused(image_, ceph_, report.error);
   Error error = mapping(image_, ceph_);
   const std::string path = bus_.device_path(report.id);
   error.set_answer("it is mapped already, as %s: %s", path.c_str(), std::strerror(report.error));

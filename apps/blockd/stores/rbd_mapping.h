@@ -5,6 +5,9 @@
 // given up by the time that it drains. The child begins before memory is taken and threads are
 // started, has no descriptor of its parent's but one end of a pair of sockets, and waits there for
 // the other end to be closed. So an image is also unmapped when the appliance is killed.
+//
+// The child holds the device by a lock on its `config_info` (flock(2)), which ends with the child.
+// So a device that nobody holds was left over. Appliances that only read an image have one each.
 // Threads: the main thread.
 #pragma once
 
@@ -18,8 +21,15 @@
 
 #include "apps/blockd/stores/ceph_cluster.h"
 #include "apps/boot/planned_files.h"
+#include "platform/file.h"
 
 namespace bedplate {
+
+// A device, and the lock by which it is held.
+struct HeldRbd {
+  uint32_t id = 0;
+  Fd lock;
+};
 
 // The kernel's side of it: /sys/bus/rbd of a machine (Documentation/ABI/testing/sysfs-bus-rbd).
 // Its functions are called in the child.
@@ -40,14 +50,24 @@ class RbdBus {
   // Each returns 0, or an errno. add() waits for the cluster.
   virtual int add(const std::string& text) { return write_to("add_single_major", text); }
   virtual int remove(uint32_t id) { return write_to("remove_single_major", std::to_string(id)); }
-  // The device that was added by this text.
+  // A device that was added by this text.
   std::optional<uint32_t> find(std::string_view text) const;
+  // One that nobody holds. The caller does as long as it has what is returned.
+  std::optional<HeldRbd> hold(std::string_view text) const;
+  // What is added between these two is held by nobody for a moment. join_adding() waits for those
+  // that look for what was left over; alone() does not wait, and returns none while somebody adds.
+  Fd join_adding() const;
+  Fd alone() const;
 
  protected:
   std::string bus() const { return root_ + "/sys/bus/rbd"; }
 
  private:
   int write_to(const char* file, const std::string& text) const;
+  Fd turn(int operation) const;  // flock()'s
+  // Calls `each` with the devices that were added by this text until it returns true.
+  template <typename Each>
+  void look_through(std::string_view text, Each&& each) const;
 
   const std::string root_;
 };
@@ -79,7 +99,8 @@ class RbdMaker final : public DeviceMaker {
   uint32_t timeout_s() const noexcept { return ceph_.timeout_s; }
 
   // The image is mapped once for as long as somebody has it. What was mapped by the very same text
-  // before, by an appliance that is gone, is unmapped first.
+  // before, by an appliance that is gone, is unmapped first; by one that is there, it stays: then
+  // an image that is only read is mapped once more, and one that is written to is refused.
   // Errors: no module, no key, no monitor, or what the kernel or the cluster have against it. They
   // are not asked again.
   Result<std::shared_ptr<MadeDevice>> make() override;

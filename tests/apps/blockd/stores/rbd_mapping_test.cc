@@ -56,7 +56,9 @@ class FakeBus final : public RbdBus {
     log("add, with " + std::to_string(descriptor_count()) + " descriptors");
     while (hangs) pause();
     if (add_error != 0) return add_error;
-    if (!forgets) make_device(7, text);
+    uint32_t id = 7;
+    while (has_device(id)) ++id;
+    if (!forgets) make_device(id, text);
     while (is_late) pause();
     return 0;
   }
@@ -153,8 +155,8 @@ TEST(RbdMapping, IsThereAsLongAsItIsHeld) {
   device.value().reset();
   CHECK(!bus.has_device(7));
   CHECK(test::eventually([] { return !has_child(); }));
-  // Beside the standard ones its end of the socket.
-  STRCMP_EQUAL("add, with 4 descriptors\nremove 7\n", bus.logged().c_str());
+  // Beside the standard ones its end of the socket, and that by which it adds.
+  STRCMP_EQUAL("add, with 5 descriptors\nremove 7\n", bus.logged().c_str());
 }
 
 TEST(RbdMapping, IsMappedOnceForAllThatHaveIt) {
@@ -167,7 +169,7 @@ TEST(RbdMapping, IsMappedOnceForAllThatHaveIt) {
   first.value().reset();
   CHECK(bus.has_device(7));
   second.value().reset();
-  STRCMP_EQUAL("add, with 4 descriptors\nremove 7\n", bus.logged().c_str());
+  STRCMP_EQUAL("add, with 5 descriptors\nremove 7\n", bus.logged().c_str());
   CHECK(maker.make().ok());  // anew: once it was looked at, it is served
 }
 
@@ -179,7 +181,7 @@ TEST(RbdMapping, WhatWasRefusedIsNotAskedAgain) {
   CHECK(!maker.make().ok());
   const auto again = maker.make();
   STRCMP_CONTAINS("there is no such pool", again.ok() ? "" : again.error().answer);
-  STRCMP_EQUAL("add, with 4 descriptors\n", bus.logged().c_str());
+  STRCMP_EQUAL("add, with 5 descriptors\n", bus.logged().c_str());
 }
 
 TEST(RbdMapping, IsUnmappedWhenItsHolderIsKilled) {
@@ -200,8 +202,60 @@ TEST(RbdMapping, WhatAnotherLeftIsUnmappedFirst) {
   bus.make_device(4, same + "x");  // somebody else's
   const auto device = made();
   CHECK(device.ok());
-  STRCMP_EQUAL("remove 3\nadd, with 4 descriptors\n", bus.logged().c_str());
+  STRCMP_EQUAL("remove 3\nadd, with 5 descriptors\n", bus.logged().c_str());
   CHECK(bus.has_device(4) && !bus.has_device(3));
+}
+
+// Two appliances of one machine: each is the other's, as far as a text tells.
+TEST(RbdMapping, WhatAnotherReadsStaysAndIsMappedOnceMore) {
+  image.is_writable = false;
+  auto first = made();
+  auto second = made();
+  CHECK(first.ok() && second.ok());
+  STRCMP_EQUAL((root.path() + "/dev/rbd7").c_str(), first.value()->path().c_str());
+  STRCMP_EQUAL((root.path() + "/dev/rbd8").c_str(), second.value()->path().c_str());
+  first.value().reset();
+  CHECK(!bus.has_device(7) && bus.has_device(8));
+  auto third = made();
+  CHECK(third.ok() && bus.has_device(7));
+  second.value().reset();
+  CHECK(bus.has_device(7) && !bus.has_device(8));
+}
+
+TEST(RbdMapping, WhatAnotherWritesToIsRefused) {
+  const auto first = made();
+  CHECK(first.ok());
+  STRCMP_CONTAINS("it is mapped already, as", problem().c_str());
+  STRCMP_EQUAL("add, with 5 descriptors\n", bus.logged().c_str());
+  CHECK(bus.has_device(7));
+}
+
+// What was added by another is held by nobody yet.
+TEST(RbdMapping, NothingIsTakenForALeftOverWhileAnotherAdds) {
+  image.is_writable = false;
+  bus.make_device(3, rbd_map_text(ceph, kKey, image));
+  Fd adding = bus.join_adding();
+  CHECK(adding.is_open() && !bus.alone().is_open());
+  CHECK(bus.join_adding().is_open());  // many may
+  auto device = made();
+  CHECK(device.ok() && bus.has_device(3));
+  adding.close();
+  CHECK(bus.alone().is_open());
+}
+
+TEST(RbdMapping, ADeviceIsHeldByOne) {
+  bus.make_device(3, "text");
+  CHECK(!bus.hold("other").has_value());
+  auto held = bus.hold("text");
+  CHECK(held.has_value());
+  LONGS_EQUAL(3, held->id);
+  CHECK(!bus.hold("text").has_value());
+  bus.make_device(4, "text");
+  auto next = bus.hold("text");
+  LONGS_EQUAL(4, next.has_value() ? next->id : 0);
+  held.reset();
+  held = bus.hold("text");
+  LONGS_EQUAL(3, held.has_value() ? held->id : 0);
 }
 
 TEST(RbdMapping, WhatIsOpenStays) {
@@ -247,6 +301,19 @@ TEST(RbdMapping, WhatIsMappedTooLateIsUnmapped) {
   ceph.timeout_s = 1;
   STRCMP_CONTAINS("neither done nor refused within 1 s", problem().c_str());
   CHECK(!bus.has_device(7));
+}
+
+TEST(RbdMapping, WhatOthersHaveStaysWhereOneIsMappedTooLate) {
+  image.is_writable = false;
+  ceph.timeout_s = 1;
+  const std::string same = rbd_map_text(ceph, kKey, image);
+  for (const uint32_t id : {3U, 4U}) bus.make_device(id, same);
+  const auto one = bus.hold(same);
+  const auto other = bus.hold(same);
+  CHECK(one.has_value() && other.has_value());
+  bus.is_late = true;
+  STRCMP_CONTAINS("neither done nor refused within 1 s", problem().c_str());
+  CHECK(bus.has_device(3) && bus.has_device(4) && !bus.has_device(7));
 }
 
 TEST(RbdMapping, NothingIsAskedOfTheKernelThatCannotBe) {
