@@ -10,6 +10,7 @@
 
 #include "apps/control/control_client.h"
 #include "apps/program/commands.h"
+#include "apps/program/signs.h"
 #include "apps/program/top_json.h"
 #include "apps/program/top_screen.h"
 #include "apps/program/top_terminal.h"
@@ -55,11 +56,15 @@ std::vector<TopView> views_of(const TopWatch& watch) {
   std::vector<TopView> views;
   for (const TopAppliance& appliance : watch.appliances()) {
     char text[1024];
-    if (appliance.now) {
-      views.push_back({headline(appliance), all_sections(appliance)});
-    } else {
-      views.push_back({format_error(appliance.error, text, sizeof text), {}});
+    if (!appliance.now) {
+      views.push_back({"", format_error(appliance.error, text, sizeof text), {}, {}});
+      continue;
     }
+    views.push_back({std::string(appliance.now->appliance()),
+                     headline(appliance),
+                     top_sections(appliance.changes()),
+                     {}});
+    for (const SeenSign& sign : signs_of(*appliance.now)) views.back().signs.push_back(sign.text());
   }
   return views;
 }

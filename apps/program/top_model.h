@@ -50,6 +50,14 @@ struct TopSection {
   bool is_list() const noexcept { return rows.size() == 1 && rows[0].instance.empty(); }
 };
 
+// One appliance as it was seen.
+struct TopView {
+  std::string name;
+  std::string headline;
+  std::vector<TopSection> sections;
+  std::vector<std::string> signs;  // what needs a look, a sentence each
+};
+
 // In the order in which they are shown. A section whose counters are all 0 has no columns and is
 // not there.
 std::vector<TopSection> top_sections(const std::vector<SetChange>& changes);

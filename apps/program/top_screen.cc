@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/program/top_signs.h"
+
 namespace bedplate {
 namespace {
 
@@ -58,11 +60,19 @@ bool TopScreen::press(int key) {
     case 'q': return false;
     case ' ': is_frozen_ = !is_frozen_; break;
     case 'g': has_graph_ = !has_graph_; break;
+    case 'n':
+      has_signs_alone_ = !has_signs_alone_;
+      top_line_ = 0;
+      break;
     case '/':
+      has_signs_alone_ = false;
       is_typing_ = true;
       filter_.clear();
       break;
-    case kEscape: filter_.clear(); break;
+    case kEscape:
+      has_signs_alone_ = false;
+      filter_.clear();
+      break;
     case 's': sort_by_mark(); break;
     case '\t':
       if (!views_.empty()) view_ = (view_ + 1) % views_.size();
@@ -112,6 +122,7 @@ size_t TopScreen::marked_span() const noexcept {
 // Left and right: to the value beside it. Up and down: to the nearest one in the next line that has
 // any, or a page further.
 void TopScreen::move_mark(int key) {
+  if (has_signs_alone_) return scroll(key);
   const std::vector<TopSpan>& spans = laid_out_.spans;
   if (spans.empty()) return;
   size_t at = marked_span();
@@ -149,6 +160,20 @@ void TopScreen::move_mark(int key) {
   mark_ = keys_of_spans_[at];
 }
 
+// What is in full has no value to choose: lines alone.
+void TopScreen::scroll(int key) noexcept {
+  const size_t page = std::max<size_t>(body_rows_ - 1, 1);
+  switch (key) {
+    case kTopUp: top_line_ -= std::min<size_t>(top_line_, 1); break;
+    case kTopDown: ++top_line_; break;
+    case kTopPageUp: top_line_ -= std::min(top_line_, page); break;
+    case kTopPageDown: top_line_ += page; break;
+    case kTopHome: top_line_ = 0; break;
+    case kTopEnd: top_line_ = laid_out_.lines.size(); break;
+    default: break;
+  }
+}
+
 std::vector<TopScreen::Arranged> TopScreen::arranged_sections() const {
   std::vector<Arranged> sections;
   if (view_ >= views_.size()) return sections;
@@ -181,6 +206,10 @@ void TopScreen::lay_out(size_t columns) {
   laid_out_ = {};
   keys_of_spans_.clear();
   first_value_ = 0;
+  if (has_signs_alone_) {
+    laid_out_.lines = signs_in_full(signs(), columns);
+    return;
+  }
   bool has_value = false;
   for (const auto& [section, name] : arranged_sections()) {
     const TopLines text = section_lines(section, {.columns = columns});
@@ -197,11 +226,35 @@ void TopScreen::lay_out(size_t columns) {
   }
 }
 
+const std::vector<std::string>& TopScreen::signs() const noexcept {
+  static const std::vector<std::string> kNone;
+  return view_ < views_.size() ? views_[view_].signs : kNone;
+}
+
+// How much needs a look comes first, and stands out: it is read on any terminal.
+void TopScreen::write_head(size_t columns, TopPicture* picture) const {
+  if (!error_.empty() || view_ >= views_.size()) {
+    picture->lines.push_back(fit_columns(error_, columns));
+    return;
+  }
+  std::string head = signs_head(views_, view_);
+  if (!head.empty()) {
+    picture->marks.push_back({0, 0, std::min(head.size(), columns)});
+    head += "  ";
+  }
+  if (views_.size() > 1) {
+    head += std::to_string(view_ + 1) + "/" + std::to_string(views_.size()) + " ";
+  }
+  picture->lines.push_back(fit_columns(head + views_[view_].headline, columns));
+}
+
 std::string TopScreen::keys_line() const {
   if (is_typing_) return "/" + filter_ + "_";
   std::string line = is_frozen_ ? "FROZEN  " : "";
   if (!filter_.empty()) line += "/" + filter_ + "  ";
-  line += "q:end space:freeze /:filter s:sort arrows:choose g:graph";
+  line += "q:end ";
+  if (has_signs_alone_ || !signs().empty()) line += has_signs_alone_ ? "n:back " : "n:signs ";
+  line += "space:freeze /:filter s:sort arrows:choose g:graph";
   return views_.size() > 1 ? line + " tab:next" : line;
 }
 
@@ -214,10 +267,13 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   }
   const size_t marked = marked_span();
   std::vector<std::string> graph;
-  if (has_graph_ && rows >= kGraphRowsMin && view_ < histories_.size()) {
+  if (has_graph_ && !has_signs_alone_ && rows >= kGraphRowsMin && view_ < histories_.size()) {
     graph = histories_[view_].graph(mark_, now_ns_, columns, rows / 3);
   }
   body_rows_ = rows > 2 + graph.size() ? rows - 2 - graph.size() : 1;
+  std::vector<std::string> brief;
+  if (!has_signs_alone_) brief = signs_in_brief(signs(), columns, body_rows_ / 2);
+  body_rows_ -= brief.size();
   // The marked line is on the screen, and nothing is empty that could be filled.
   const size_t line_count = laid_out_.lines.size();
   if (marked < laid_out_.spans.size()) {
@@ -228,11 +284,9 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   }
   top_line_ = std::min(top_line_, line_count > body_rows_ ? line_count - body_rows_ : 0);
 
-  std::string head = view_ < views_.size() ? views_[view_].headline : "";
-  if (views_.size() > 1) {
-    head = std::to_string(view_ + 1) + "/" + std::to_string(views_.size()) + " " + head;
-  }
-  picture.lines.push_back(fit_columns(error_.empty() ? head : error_, columns));
+  write_head(columns, &picture);
+  for (std::string& line : brief) picture.lines.push_back(std::move(line));
+  const size_t first_row = picture.lines.size();
   for (size_t i = 0; i < body_rows_ && picture.lines.size() < rows; ++i) {
     const size_t line = top_line_ + i;
     picture.lines.push_back(line < line_count ? laid_out_.lines[line] : "");
@@ -241,14 +295,12 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   if (picture.lines.size() < rows) picture.lines.push_back(fit_columns(keys_line(), columns));
   if (marked < laid_out_.spans.size()) {
     const TopSpan& span = laid_out_.spans[marked];
-    const size_t line = 1 + span.line - top_line_;
+    const size_t line = first_row + span.line - top_line_;
     if (span.line >= top_line_ && line < picture.lines.size() && span.begin < columns) {
       std::string& text = picture.lines[line];
       text.resize(std::max(text.size(), std::min(span.end, columns)), ' ');
       text[span.begin - 1] = '>';  // for terminals that cannot show a mark otherwise
-      picture.marked_line = line;
-      picture.marked_begin = span.begin;
-      picture.marked_end = std::min(span.end, columns);
+      picture.marks.push_back({line, span.begin, std::min(span.end, columns)});
     }
   }
   return picture;

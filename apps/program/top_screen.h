@@ -1,9 +1,10 @@
 // The screen of `top`: what stands on it, and what each key does. It knows no terminal: it is given
 // what was seen and which keys were pressed, and makes lines.
 //
-// From above: whose counters these are; sections, which scroll; where there is room, a graph of the
+// From above: how much needs a look, and whose counters these are; what needs a look, in at most
+// half of the rows of what follows; sections, which scroll; where there is room, a graph of the
 // last two minutes of the value that is marked with ">"; the keys. A terminal of 20 x 5 has room
-// for three lines of sections.
+// for three lines of sections, or for one of what needs a look and two of them.
 #pragma once
 
 #include <cstdint>
@@ -30,18 +31,17 @@ enum TopKeyCode : int {
   kTopEnd,
 };
 
-// One appliance as it was seen.
-struct TopView {
-  std::string headline;
-  std::vector<TopSection> sections;
+// A part of a line that stands out.
+struct TopMark {
+  size_t line = 0;
+  size_t begin = 0;
+  size_t end = 0;
 };
 
-// Lines of at most so many columns as were asked for; of one of them a part is marked.
+// Lines of at most so many columns as were asked for. In none is more than one mark.
 struct TopPicture {
   std::vector<std::string> lines;
-  size_t marked_line = 0;
-  size_t marked_begin = 0;
-  size_t marked_end = 0;  // marked_begin: nothing is
+  std::vector<TopMark> marks;
 };
 
 class TopScreen {
@@ -66,6 +66,7 @@ class TopScreen {
   bool press_in_filter(int key);
   void sort_by_mark();
   void move_mark(int key);
+  void scroll(int key) noexcept;
   struct Arranged {
     TopSection section;  // its title says how it is sorted, too
     std::string name;
@@ -73,6 +74,8 @@ class TopScreen {
   std::vector<Arranged> arranged_sections() const;
   void lay_out(size_t columns);
   size_t marked_span() const noexcept;
+  const std::vector<std::string>& signs() const noexcept;
+  void write_head(size_t columns, TopPicture* picture) const;
   std::string keys_line() const;
 
   std::vector<TopView> views_;
@@ -82,11 +85,12 @@ class TopScreen {
   uint64_t now_ns_ = 0;
   bool is_frozen_ = false;
   bool has_graph_ = true;
-  bool is_typing_ = false;  // a filter
+  bool has_signs_alone_ = false;  // in full, instead of the sections
+  bool is_typing_ = false;        // a filter
   std::string filter_;
   std::map<std::string, Sorting> sortings_;  // by section
   TopKey mark_;
-  size_t top_line_ = 0;  // the first of the sections' lines that is on the screen
+  size_t top_line_ = 0;  // the first of the lines that scroll that is on the screen
   size_t body_rows_ = 1;
   // As of the last picture: what keys move about in.
   TopLines laid_out_;

@@ -145,9 +145,10 @@ void TopTerminal::draw(const TopPicture& picture) {
   std::string text;
   for (size_t i = 0; i < picture.lines.size(); ++i) {
     std::string line = picture.lines[i];
-    if (i == picture.marked_line && picture.marked_begin < picture.marked_end) {
-      line.insert(picture.marked_end, "\033[m");
-      line.insert(picture.marked_begin, "\033[7m");
+    for (const TopMark& mark : picture.marks) {
+      if (mark.line != i) continue;
+      line.insert(mark.end, "\033[m");
+      line.insert(mark.begin, "\033[7m");
     }
     if (line == drawn_[i]) continue;
     // Cleared first: behind a full line that would take its last character away.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace bedplate {
 namespace {
@@ -147,25 +148,6 @@ void write_list(const TopSection& section, const TopTextOptions& options, TopLin
   }
 }
 
-// "! " and the words, in as many lines as they take.
-void write_note(const std::string& note, size_t columns, TopLines* to) {
-  std::string line = "! ";
-  size_t begin = 0;
-  while (begin < note.size()) {
-    const size_t end = std::min(note.find(' ', begin), note.size());
-    const std::string word = note.substr(begin, end - begin);
-    const bool is_first = line.ends_with(' ');
-    if (!is_first && line.size() + 1 + word.size() > columns) {
-      to->lines.push_back(fit_columns(line, columns));
-      line = "  " + word;
-    } else {
-      line += (is_first ? "" : " ") + word;
-    }
-    begin = end + 1;
-  }
-  to->lines.push_back(fit_columns(line, columns));
-}
-
 }  // namespace
 
 std::string headline(const TopAppliance& appliance) {
@@ -188,11 +170,41 @@ std::string fit_columns(const std::string& text, size_t columns) {
   return cut;
 }
 
+std::vector<std::string> note_lines(const std::string& note, size_t columns) {
+  std::vector<std::string> lines;
+  std::string line = "! ";
+  const auto end_line = [&] {
+    lines.push_back(fit_columns(line, columns));
+    line.assign(kNoteIndent, ' ');
+  };
+  size_t begin = 0;
+  while (begin < note.size()) {
+    const size_t end = std::min(note.find(' ', begin), note.size());
+    std::string word = note.substr(begin, end - begin);
+    if (line.size() > kNoteIndent && line.size() + 1 + word.size() > columns) end_line();
+    if (line.size() > kNoteIndent) line += ' ';
+    while (line.size() + word.size() > columns && columns > kNoteIndent) {
+      const size_t fitting = columns - line.size();
+      line += word.substr(0, fitting);
+      word.erase(0, fitting);
+      end_line();
+    }
+    line += word;
+    begin = end + 1;
+  }
+  end_line();
+  return lines;
+}
+
 TopLines section_lines(const TopSection& section, const TopTextOptions& options) {
   TopLines text;
   text.lines.push_back(fit_columns(section.title, options.columns));
   if (!section.notes.empty()) {
-    for (const std::string& note : section.notes) write_note(note, options.columns, &text);
+    for (const std::string& note : section.notes) {
+      for (std::string& line : note_lines(note, options.columns)) {
+        text.lines.push_back(std::move(line));
+      }
+    }
   } else if (section.is_list()) {
     write_list(section, options, &text);
   } else {

@@ -37,6 +37,11 @@ struct TopLines {
 // cut off ends in "~".
 TopLines section_lines(const TopSection& section, const TopTextOptions& options);
 
+// "! " and the words of `note`, in as many lines as they take, those behind the first with
+// kNoteIndent blanks before them. A word that is longer than a line goes on in the next one.
+inline constexpr size_t kNoteIndent = 2;
+std::vector<std::string> note_lines(const std::string& note, size_t columns);
+
 // `text`, or as much of it as fits, with "~" at its end. What is no printable ASCII is "?".
 std::string fit_columns(const std::string& text, size_t columns);
 

@@ -64,7 +64,7 @@ COMMANDS := check_command counter_changes counter_text counters_command ctl_comm
             judgement key_findings keys_command machine_findings mend perf_command plan_command \
             program remote_counters run_command service_c signs sockets_c stats_command stats_text \
             top_command top_history top_json \
-            top_model top_screen top_terminal top_text top_watch trace_command watch_stats
+            top_model top_screen top_signs top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
 CONTROL := control_client control_request control_service control_session counter_words runtime_methods

@@ -12,7 +12,7 @@ using namespace bedplate;
 namespace {
 
 TopView two_sections(double busy) {
-  TopView view = {"demo: pid 7, running", {}};
+  TopView view = {"demo", "demo: pid 7, running", {}, {}};
   TopSection shard = {
       "shard",
       {{"busy_ns", "busy", TopAspect::kShare}, {"calls", "calls", TopAspect::kRate}},
@@ -40,6 +40,24 @@ TEST_GROUP(TopScreen) {
 
   void see(double busy = 0.05, size_t count = 1) {
     screen.show(std::vector<TopView>(count, two_sections(busy)), now_ns);
+  }
+  // An appliance for each list of what needs a look in it.
+  void see_signs(const std::vector<std::vector<std::string>>& signs) {
+    std::vector<TopView> views;
+    for (const auto& each : signs) {
+      views.push_back(two_sections(0.05));
+      views.back().signs = each;
+    }
+    screen.show(std::move(views), now_ns);
+  }
+  static std::vector<std::string> four() {
+    return {"shard main: the client 10.0.0.7:51234 at 10.0.0.1:10809 has taken nothing of its "
+            "answer for 12.3 s (1 in all)",
+            "heap: it is nearly exhausted: 1 MiB of 158 MiB are free, and heap:cache (120 MiB) "
+            "has the most",
+            "process ann: its process 4711 has died, and none has joined in its place",
+            "blockd stores disk0: its store /dev/sdb has answered nothing for 7.4 s (operations "
+            "that wait: 3)"};
   }
   std::string text(size_t columns = 40, size_t rows = 9) {
     return text_of(screen.picture(columns, rows));
@@ -86,7 +104,9 @@ TEST(TopScreen, FitsAnyTerminal) {
       const TopPicture picture = screen.picture(columns, rows);
       CHECK(picture.lines.size() <= rows);
       for (const std::string& line : picture.lines) CHECK(line.size() <= columns);
-      CHECK(picture.marked_end <= columns);
+      for (const TopMark& mark : picture.marks) {
+        CHECK(mark.line < picture.lines.size() && mark.end <= columns);
+      }
     }
   }
 }
@@ -173,6 +193,96 @@ TEST(TopScreen, TabGoesToTheNextAppliance) {
   check("1/2 demo", text());
   see(0.05, 1);  // one has gone
   check("demo: pid 7", text());
+}
+
+// Four things are wrong: each is there, whatever else is looked at.
+TEST(TopScreen, WhatNeedsALookStaysInSight) {
+  see_signs({four(), {}});
+  const std::string seen = text(80, 24);
+  STRCMP_EQUAL("! 4 need a look  1/2 demo: pid 7, running\n"
+               "! shard main: the client 10.0.0.7:51234 at 10.0.0.1:10809 has taken nothing of\n"
+               "  its answer for 12.3 s (1 in all)\n"
+               "! heap: it is nearly exhausted: 1 MiB of 158 MiB are free, and heap:cache (120\n"
+               "  MiB) has the most\n"
+               "! process ann: its process 4711 has died, and none has joined in its place\n"
+               "! blockd stores disk0: its store /dev/sdb has answered nothing for 7.4 s\n"
+               "  (operations that wait: 3)\n",
+               seen.substr(0, seen.find("shard\n")).c_str());
+  check("q:end n:signs space:freeze", seen);
+  const auto expect_signs = [&](const char* shown) {
+    const std::string now = text(80, 24);
+    check("! 4 need a look  1/2 demo: pid 7, running\n! shard main", now);
+    check("! blockd stores disk0", now);
+    check(shown, now);
+  };
+  press({kTopEnd});
+  expect_signs("pool");
+  press({'/', 'q', 'q', '\r'});
+  expect_signs("/qq");
+  press({27, ' '});
+  screen.show({}, now_ns);
+  expect_signs("FROZEN");
+  press({' ', '\t'});
+  STRCMP_EQUAL("! 4 need a look in demo (tab)  2/2 demo: pid 7, running\n",
+               text(80, 24).substr(0, 56).c_str());
+}
+
+TEST(TopScreen, WhatNeedsALookStandsOut) {
+  see_signs({four()});
+  const TopPicture picture = screen.picture(80, 24);
+  LONGS_EQUAL(2, picture.marks.size());
+  LONGS_EQUAL(0, picture.marks[0].line);
+  LONGS_EQUAL(0, picture.marks[0].begin);
+  LONGS_EQUAL(std::string("! 4 need a look").size(), picture.marks[0].end);
+  const TopMark& value = picture.marks[1];
+  STRCMP_EQUAL(">  5%", picture.lines[value.line].substr(value.begin - 1, 5).c_str());
+  see();
+  LONGS_EQUAL(1, screen.picture(80, 24).marks.size());
+}
+
+// One line of what needs a look, and the value that is chosen.
+TEST(TopScreen, TheSmallestHasBoth) {
+  see_signs({four()});
+  STRCMP_EQUAL("! 4 need a look  de~\n"
+               "! shard main: the c~\n"
+               "         busy  calls\n"
+               "  main  >  5%    1/s\n"
+               "q:end n:signs space~\n",
+               text(20, 5).c_str());
+}
+
+TEST(TopScreen, NShowsItInFullAndScrolls) {
+  see_signs({four()});
+  text(20, 5);
+  CHECK(screen.press('n'));
+  STRCMP_EQUAL("! 4 need a look  de~\n"
+               "! shard main: the\n"
+               "  client\n"
+               "  10.0.0.7:51234 at\n"
+               "q:end n:back space:~\n",
+               text(20, 5).c_str());
+  std::string all;
+  for (int i = 0; i < 40; ++i) {
+    const TopPicture picture = screen.picture(20, 5);
+    all += picture.lines[1].substr(2) + " ";
+    CHECK(screen.press(kTopDown));
+  }
+  check("its process 4711 has died, and none has joined in its place", all);
+  check("(operations that wait: 3)", text(40, 5));
+  CHECK(screen.press(kTopUp));
+  CHECK(screen.press(kTopPageUp));
+  CHECK(screen.press(kTopHome));
+  check("\n! shard main: the\n", text(20, 5));
+  CHECK(screen.press(kTopEnd));
+  check("wait: 3)\n", text(20, 5));
+  CHECK(screen.press(kTopPageDown));
+  see();  // all is well again
+  check("\nnothing needs a look\n", text(80, 24));
+  CHECK(screen.press(27));
+  check("busy", text(80, 24));
+  CHECK(screen.press('n'));
+  CHECK(screen.press('/'));  // a filter is of the sections
+  check("busy", text(80, 24));
 }
 
 TEST(TopScreen, EndsByItsKeysAlone) {
