@@ -170,6 +170,12 @@ bool is_raised(const CountersView& counters, uint32_t index) noexcept {
   return sign.since_ns.load(std::memory_order_relaxed) != 0 && counters.is_there(sign.set);
 }
 
+uint32_t raised_sign_count(const CountersView& counters) noexcept {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < counters.sign_count(); ++i) count += is_raised(counters, i) ? 1 : 0;
+  return count;
+}
+
 void write_sign_subject(const CountersView& counters, uint32_t index, Piece* piece) noexcept {
   const CounterSetRecord& set = counters.set(counters.sign(index).set);
   const std::string_view owner = CountersView::text(set.owner.text);

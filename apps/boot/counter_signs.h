@@ -56,6 +56,8 @@ inline constexpr size_t kSignTextBytesMax = 2048;
 
 // Whether sign number `index` is there now.
 bool is_raised(const CountersView& counters, uint32_t index) noexcept;
+// How many are.
+uint32_t raised_sign_count(const CountersView& counters) noexcept;
 // Of what it is: "shard main", "cache tenants ann".
 void write_sign_subject(const CountersView& counters, uint32_t index, Piece* piece) noexcept;
 // What it says, with the values of now. Texts of a foreign file may have any bytes.

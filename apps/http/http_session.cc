@@ -150,7 +150,11 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
     status = 421;
   } else if (request.path == "/") {
     // For all: where nothing is told it has no number in it, and what asks for them has the token.
-    say_long(StatusPage(site_->view, is_allowed(request)), kHtml, kStatusPageHeaders, request);
+    std::optional<StatusPage::Told> told;
+    if (is_allowed(request)) {
+      told = {.is_ready = site_->is_ready.load(std::memory_order_relaxed)};
+    }
+    say_long(StatusPage(site_->view, told), kHtml, kStatusPageHeaders, request);
     return;
   } else if (!is_allowed(request)) {
     status = 401;

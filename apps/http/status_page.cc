@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "apps/boot/counter_signs.h"
+#include "apps/boot/piece.h"
 #include "platform/assert.h"
 
 namespace bedplate {
@@ -11,8 +13,8 @@ namespace bedplate {
 // tests/system/http_test.py says what they must be.
 const std::string_view kStatusPageHeaders =
     "Content-Security-Policy: default-src 'none'; "
-    "script-src 'sha256-I5JkgvqmFEJ1WKsrAj2E0NUpfd0XZmO3CkaH3758deI='; "
-    "style-src 'sha256-BWdB+iP3b0qQHv/yF7zAHgVuSIk6klzNEyh6o6Ia38g='; "
+    "script-src 'sha256-v/CFpC1soh/v08c79ticPRBjw2ohobc/nzF1VddCy1U='; "
+    "style-src 'sha256-GrK5b6Pa6c2iIn8tiu9qTVcZzIq/TEg4MldO/O4pll8='; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
     "Referrer-Policy: no-referrer\r\n";
 
@@ -45,6 +47,7 @@ thead th { color: GrayText; }
 #map div { overflow: hidden; white-space: nowrap; font-size: .75rem; padding: .1rem .2rem;
            border-right: 1px solid Canvas; box-sizing: border-box; min-width: 1px; }
 #state { font-weight: bold; }
+#state.bad { border: 2px solid; border-radius: .3rem; padding: .05rem .5rem; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 #signs { padding-left: 1.2rem; margin: .3rem 0; }
 #log { max-height: 22rem; overflow: auto; border: 1px solid var(--line); padding: .4rem .5rem;
@@ -61,7 +64,9 @@ input, button { font: inherit; }
 }
 </style>
 <h1>Bedplate <span id="host"></span></h1>
-<p><span id="state" role="status">connecting</span> <span id="age"></span>
+<p><span id="state" role="status")html";
+
+constexpr std::string_view kPageHead = R"html(</span> <span id="age"></span>
 <button id="hold" type="button" aria-pressed="false">Hold</button></p>
 <form id="ask" hidden><label>Token <input id="token" type="password" autocomplete="off"></label>
 <button>Show</button></form>
@@ -265,9 +270,11 @@ function showRest() {
     rest.replaceChildren(...shown);
   }
 }
+let signCount = 0;
 function showSigns(text) {
-  by("signs").replaceChildren(...text.split("\n").filter(line => line).map(
-    line => element("li", line, {className: "bad"})));
+  const lines = text.split("\n").filter(line => line);
+  signCount = lines.length;
+  by("signs").replaceChildren(...lines.map(line => element("li", line, {className: "bad"})));
 }
 function showNumbers(text) {
   before = now;
@@ -287,6 +294,13 @@ function showLog(text) {
 function tell(text, isGood) {
   by("state").textContent = text;
   by("state").className = isGood ? "good" : "bad";
+  document.title = isGood ? "Bedplate" : `! ${text} - Bedplate`;
+}
+// As the page itself says before its first look: write_state() in status_page.cc.
+function tellState(isReady) {
+  const look = signCount ? signCount + (signCount === 1 ? " needs a look" : " need a look") : "";
+  const all = [isReady ? "" : "Draining, or not ready yet", look].filter(each => each);
+  tell(all.join("; ") || "Ready", !all.length);
 }
 async function look() {
   const headers = token ? {Authorization: "Bearer " + token} : {};
@@ -299,8 +313,8 @@ async function look() {
     } else {
       const texts = await Promise.all([signs, log, numbers].map(each => each.text()));
       if (isLive) return;
-      tell(ready.ok ? "Ready" : "Draining, or not ready yet", ready.ok);
       showSigns(texts[0]);
+      tellState(ready.ok);
       showLog(texts[1]);
       showNumbers(texts[2]);
     }
@@ -330,7 +344,7 @@ function listen() {
   });
   source.addEventListener("metrics", event => {
     isLive = true;
-    tell("Ready", true);
+    tellState(true);
     showNumbers(event.data);
   });
 }
@@ -360,15 +374,33 @@ tick();
 setInterval(tick, 1000);
 </script>
 )html";
-static_assert(kPageBegin.size() + kPageMiddle.size() <= StatusPage::kPieceBytesMin &&
+constexpr size_t kStateBytesMax = 128;
+static_assert(kPageBegin.size() + kStateBytesMax + kPageHead.size() + kPageMiddle.size() <=
+                  StatusPage::kPieceBytesMin &&
               kPageEnd.size() <= StatusPage::kPieceBytesMin);
+
+// The rest of the element of the state, in the words that the page's program goes on with.
+void write_state(const std::optional<StatusPage::Told>& told, const CountersView& counters,
+                 Piece* piece) noexcept {
+  if (!told) {
+    piece->text(" class=\"bad\">A token is needed");
+    return;
+  }
+  const uint32_t sign_count = raised_sign_count(counters);
+  piece->text(told->is_ready && sign_count == 0 ? " class=\"good\">Ready" : " class=\"bad\">");
+  if (!told->is_ready) piece->text("Draining, or not ready yet");
+  if (sign_count == 0) return;
+  piece->text(told->is_ready ? "" : "; ").number(sign_count);
+  piece->text(sign_count == 1 ? " needs a look" : " need a look");
+}
 
 }  // namespace
 
 size_t StatusPage::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
   constexpr size_t kRoomBytes = std::max(SignLines::kPieceBytesMin, LogLines::kPieceBytesMin);
-  constexpr std::string_view kTexts[] = {kPageBegin, {}, kPageMiddle, {}, kPageEnd};
+  constexpr std::string_view kTexts[] = {kPageBegin, {}, kPageHead, {}, kPageMiddle, {}, kPageEnd};
+  constexpr uint32_t kState = 1, kSigns = 3;
   size_t bytes = 0;
   while (part_ < std::size(kTexts)) {
     const std::span<char> rest = to.subspan(bytes);
@@ -377,9 +409,14 @@ size_t StatusPage::write(std::span<char> to) noexcept {
     if (!text.empty()) {
       if (text.size() > rest.size()) break;
       bytes += text.copy(rest.data(), rest.size());
-    } else if (tells_) {
+    } else if (part_ == kState) {
+      if (rest.size() < kStateBytesMax) break;
+      Piece piece(rest);
+      write_state(told_, counters_, &piece);
+      bytes += piece.bytes();
+    } else if (told_) {
       if (rest.size() < kRoomBytes) break;
-      more = part_ == 1 ? signs_.write(rest) : log_.write(rest);
+      more = part_ == kSigns ? signs_.write(rest) : log_.write(rest);
       bytes += more;
     }
     if (more == 0) ++part_;  // of lines, once there are no more

@@ -1,5 +1,5 @@
-// The page that a browser gets: what needs a look, what /metrics says, as tables and bars, and the
-// last lines of the log, each second.
+// The page that a browser gets: whether it serves or how much needs a look, what does, what
+// /metrics says, as tables and bars, and the last lines of the log, each second.
 //
 // It is one text without any other resource. It knows the pool, its owners and the shards; whatever
 // else has counters is shown by their names. The text is made in pieces. Threads: any, each object
@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -24,17 +25,25 @@ class StatusPage {
  public:
   static constexpr size_t kPieceBytesMin = 20 * 1024;
 
-  // `tells`: what needs a look and the log are in it, for a browser that has no JavaScript. Without
-  // it the page has nothing of the appliance in it.
-  StatusPage(CountersView counters, bool tells) noexcept
-      : tells_(tells), signs_(counters, LineFormat::kListItem), log_(LineFormat::kPreformatted) {}
+  // What is in it from the start, for a browser that has no JavaScript, beside what needs a look
+  // and the log.
+  struct Told {
+    bool is_ready = false;
+  };
+  // Nothing is told: the page has nothing of the appliance in it, and says that a token is needed.
+  StatusPage(CountersView counters, std::optional<Told> told) noexcept
+      : counters_(counters),
+        told_(told),
+        signs_(counters, LineFormat::kListItem),
+        log_(LineFormat::kPreformatted) {}
 
   // Writes the next piece into `to` and returns how many bytes that are; 0: all was written.
   // Requires: to.size() >= kPieceBytesMin.
   size_t write(std::span<char> to) noexcept;
 
  private:
-  bool tells_;
+  CountersView counters_;
+  std::optional<Told> told_;
   uint32_t part_ = 0;
   SignLines signs_;
   LogLines log_;

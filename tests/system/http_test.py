@@ -228,7 +228,8 @@ def the_page_asks_for_the_token_and_says_what_is_wrong(box):
     token = box.write("token", TOKEN)
     _, port = start(box, token_file=token)
     browser = Browser(box, f"http://127.0.0.1:{port}/")
-    browser.wait("document.getElementById('state').textContent === 'A token is needed'", "that")
+    browser.wait("document.getElementById('state').textContent === 'A token is needed'"
+                 " && !document.getElementById('ask').hidden", "that")
     page = browser.shown()
     expect_in('<form id="ask">', page, "the question")
     expect_true("MiB" not in page, "no number is shown")

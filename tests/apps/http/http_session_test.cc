@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "apps/boot/counter_signs.h"
 #include "platform/recent_lines.h"
 #include "platform/units.h"
 #include "tests/apps/boot/conversation.h"
@@ -15,6 +17,17 @@
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
+
+namespace {
+
+struct Failing {
+  Counter failed;
+};
+void describe(CounterTable& table, Failing& counters) {
+  table.gauge("failed", counters.failed, "drives", "Failed.").sign_from(1, "it has failed");
+}
+
+}  // namespace
 
 TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
   HttpCounters counters;
@@ -91,6 +104,40 @@ TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
   expect_status("401", get("/stats.json"));
   expect_status("421", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
   CHECK(said("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").ends_with("\r\n\r\n"));
+}
+
+// Without JavaScript, too; how much is wrong stands where one looks first, and is not green.
+TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
+  const std::vector<CounterSet> sets = {
+      {"disk", "drives", "a", sizeof(Failing), described_counters<Failing>()},
+      {"disk", "drives", "b", sizeof(Failing), described_counters<Failing>()}};
+  test::Running running(directory, "a", sets);
+  running.publish();
+  CounterSigns signs;
+  signs.create(running.file, sets);
+  site.view = running.file.view();
+  const auto expect_state = [&](const char* class_name, const char* words) {
+    const std::string page = joined(said(get("/"), 1000));
+    const std::string state =
+        std::string("<p><span id=\"state\" role=\"status\" class=\"") + class_name + "\">" + words;
+    STRCMP_CONTAINS((state + "</span>").c_str(), page.c_str());
+  };
+  const auto fail = [&](size_t index) {
+    static_cast<Failing*>(running.file.values(sets[index]))->failed.set(1);
+    signs.look(kNsPerSecond);
+  };
+  expect_state("bad", "Draining, or not ready yet");
+  site.is_ready = true;
+  expect_state("good", "Ready");
+  fail(0);
+  expect_state("bad", "1 needs a look");
+  fail(1);
+  expect_state("bad", "2 need a look");
+  expect_status("200", get("/readyz"));
+  site.is_ready = false;
+  expect_state("bad", "Draining, or not ready yet; 2 need a look");
+  site.token = "secret";
+  expect_state("bad", "A token is needed");
 }
 
 // What is logged is no HTML, steers no terminal, and one line stays one.
