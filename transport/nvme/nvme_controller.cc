@@ -494,7 +494,11 @@ void NvmeController::know_health() noexcept {
   counters.power_cycles.set(wide_field(data_, nvme::kPowerCycles));
   counters.power_on_hours.set(wide_field(data_, nvme::kPowerOnHours));
   counters.unsafe_shutdowns.set(wide_field(data_, nvme::kUnsafeShutdowns));
-  counters.media_errors.set(wide_field(data_, nvme::kMediaErrors));
+  const uint64_t media_errors = wide_field(data_, nvme::kMediaErrors);
+  const uint64_t known = counters.media_errors.read();
+  if (is_health_known_ && media_errors > known) counters.new_media_errors.add(media_errors - known);
+  counters.media_errors.set(media_errors);
+  is_health_known_ = true;
 }
 
 }  // namespace bedplate

@@ -51,6 +51,7 @@ struct alignas(kCacheLineBytes) NvmeCounters {
   Counter power_on_hours;
   Counter unsafe_shutdowns;
   Counter media_errors;
+  Counter new_media_errors;  // of them, since it was read first
 };
 
 // The way to the controller.
@@ -191,6 +192,7 @@ class NvmeController {
   uint64_t ready_ns_ = 0;     // how long a change of state may take
   uint64_t deadline_ns_ = 0;  // of this state
   uint64_t health_ns_ = 0;    // when the next look at its health is due
+  bool is_health_known_ = false;
   bool is_stopping_ = false;  // it was told to stop, or to shut down
   NvmeQueue admin_;
   std::unique_ptr<NvmeQueuePair[]> pairs_;

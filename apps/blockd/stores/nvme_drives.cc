@@ -94,11 +94,16 @@ void describe(CounterTable& table, NvmeCounters& c) {
   table.counter("power_on_hours", c.power_on_hours, "hours", "How long it was on.");
   table.counter("unsafe_shutdowns", c.unsafe_shutdowns, "times",
                 "Power was lost without a shutdown.");
-  // Of all its life: known from the first look at its log on, so a drive that has ever had any is
-  // a sign for the first minute, too.
-  table.counter("media_errors", c.media_errors, "errors", "Data that it could not read back.")
-      .sign_as_it_grows("it has lost data, {media_errors} times ever: copy its volumes elsewhere, "
-                        "and replace the drive");
+  table.counter("media_errors", c.media_errors, "errors",
+                "Data that it could not read back, in all its life.");
+  // Those of its life would be a sign at each start: they are known from the first look at its log
+  // on, and 0 before it.
+  table
+      .counter("new_media_errors", c.new_media_errors, "errors",
+               "Of them, those since the appliance has looked first.")
+      .sign_as_it_grows(
+          "it loses data, {new_media_errors} times by now and {media_errors} ever: copy its "
+          "volumes elsewhere, and replace the drive");
 }
 
 void describe(CounterTable& table, NvmeQueueCounters& c) {

@@ -272,12 +272,19 @@ TEST(CounterSigns, WhatADriveOrAFileFails) {
   Grown::expect<NvmeCounters>(directory, "critical_warnings",
                               "it warns of itself (3: spare 1, temperature 2, unreliable 4, read "
                               "only 8, backup 16): cool it for a 2, else replace it\n");
-  Grown::expect<NvmeCounters>(directory, "media_errors",
-                              "it has lost data, 3 times ever: copy its volumes elsewhere, and "
-                              "replace the drive\n");
+  Grown::expect<NvmeCounters>(directory, "new_media_errors",
+                              "it loses data, 3 times by now and 0 ever: copy its volumes "
+                              "elsewhere, and replace the drive\n");
   Grown::expect<FileCounters>(directory, "file_errors",
                               "operations on it fail, 3 by now: look whether its file system is "
                               "full, and what the kernel's log says of its drive\n");
+}
+
+// What it had lost before is read from its log after the first look.
+TEST(CounterSigns, WhatADriveHadLostBeforeIsNone) {
+  for (const CounterDescription& each : described_counters<NvmeCounters>()) {
+    if (each.name == "media_errors") CHECK(each.sign.rule == CounterSign::Rule::kNone);
+  }
 }
 
 TEST(CounterSigns, WhatAPortLoses) {

@@ -47,6 +47,7 @@ class FakeNvme final : public NvmePort {
   std::deque<uint16_t> statuses;  // of the next I/O commands
   uint16_t admin_status = 0;      // of all admin commands with the opcode below
   uint8_t refused_opcode = 0xff;
+  uint8_t media_errors = 7;  // of all its life
 
   // What it was told.
   std::vector<nvme::Command> commands;  // all for I/O
@@ -288,7 +289,7 @@ class FakeNvme final : public NvmePort {
           data[nvme::kSpare] = std::byte{93};
           data[nvme::kTemperature] = std::byte{44};
           data[nvme::kTemperature + 1] = std::byte{1};
-          data[nvme::kMediaErrors] = std::byte{7};
+          data[nvme::kMediaErrors] = std::byte{media_errors};
           break;
         default: break;
       }

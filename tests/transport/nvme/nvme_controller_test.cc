@@ -105,6 +105,23 @@ TEST(NvmeController, LooksAtTheHealthOnceAMinuteAndWhetherItHasGrown) {
   LONGS_EQUAL(4096, rig.controller.space(0).block_count.load());
 }
 
+// Not those that it had before: else each start would look as if it lost data now.
+TEST(NvmeController, CountsTheMediaErrorsSinceItHasLookedFirst) {
+  CHECK(rig.start());
+  rig.turn(10);
+  LONGS_EQUAL(7, rig.counters.media_errors.read());
+  LONGS_EQUAL(0, rig.counters.new_media_errors.read());
+  rig.drive.media_errors = 9;
+  rig.now_ns += NvmeController::kHealthIntervalNs;
+  rig.turn(10);
+  LONGS_EQUAL(9, rig.counters.media_errors.read());
+  LONGS_EQUAL(2, rig.counters.new_media_errors.read());
+  rig.drive.media_errors = 3;  // a log that went back
+  rig.now_ns += NvmeController::kHealthIntervalNs;
+  rig.turn(10);
+  LONGS_EQUAL(2, rig.counters.new_media_errors.read());
+}
+
 TEST(NvmeController, ShutsDown) {
   CHECK(rig.start());
   rig.controller.shut_down(rig.now_ns);
