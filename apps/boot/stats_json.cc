@@ -91,8 +91,11 @@ AuditReport no_audit(std::string_view why) noexcept {
   return report;
 }
 
-// Returns false: this build does not know what the values mean.
-bool write_known(const SeenCounter& counter, JsonText* json) noexcept {
+}  // namespace
+
+std::span<const HistogramShare> histogram_shares() noexcept { return kShares; }
+
+bool write_known_value(const SeenCounter& counter, JsonText* json) noexcept {
   char text[SeenCounter::kWordsBytesMax];
   Piece words(text);
   if (counter.is_histogram()) {
@@ -115,10 +118,6 @@ bool write_known(const SeenCounter& counter, JsonText* json) noexcept {
   }
   return true;
 }
-
-}  // namespace
-
-std::span<const HistogramShare> histogram_shares() noexcept { return kShares; }
 
 AuditReport audit_of(const CountersView& counters, bool is_running) noexcept {
   if (!is_running) return no_audit("the appliance is not running: it crashed or was killed");
@@ -239,7 +238,7 @@ void StatsJson::write_counter(Place* place, JsonText* json) const noexcept {
   const SeenCounter counter = SeenCounter::of(counters_, set, place->index);
   json->key(counter.name);
   if (options_.is_described) json->begin_object().key("value");
-  if (write_known(counter, json)) return end_counter(counter, place, json);
+  if (write_known_value(counter, json)) return end_counter(counter, place, json);
   json->begin_object().key("kind").text(counter.kind).key("unit").text(counter.unit);
   json->key("values").begin_array();
   place->value = 0;

@@ -30,6 +30,10 @@ struct HistogramShare {
 };
 std::span<const HistogramShare> histogram_shares() noexcept;
 
+// The value of a counter. Returns false, and writes nothing: this build does not know what its
+// values mean.
+bool write_known_value(const SeenCounter& counter, JsonText* json) noexcept;
+
 // Compares the maps of the appliance whose counters these are with its pool, as far as they tell
 // of it: "ok", or what is wrong. `is_running`: false where it cannot be asked any more.
 AuditReport audit_of(const CountersView& counters, bool is_running) noexcept;

@@ -10,65 +10,20 @@
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_snapshot.h"
 #include "apps/boot/service_drains.h"
+#include "apps/boot/stats_json.h"
 #include "apps/control/counter_words.h"
+#include "platform/assert.h"
 #include "platform/build_id.h"
 #include "platform/clock.h"
-#include "platform/histogram.h"
 #include "platform/log.h"
 #include "platform/thread_calls.h"
 
 namespace bedplate {
 namespace {
 
-struct Share {
-  const char* name;
-  double share;
-};
-constexpr Share kShares[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}};
-
 template <void (RuntimeMethods::*kMethod)(ControlCall&) const noexcept>
 void call(void* self, ControlCall& call) noexcept {
   (static_cast<const RuntimeMethods*>(self)->*kMethod)(call);
-}
-
-// Of a state its word, of flags those that are set; what has no word is a number.
-void write_words(const CounterRecord& counter, uint64_t value, JsonText* json) noexcept {
-  const std::string_view words = CountersView::text(counter.words);
-  if (is_kind(counter, CounterKind::kState)) {
-    const auto word = CountersView::word_at(words, std::min<uint64_t>(value, words.size()));
-    word ? json->text(*word) : json->number(value);
-    return;
-  }
-  json->begin_array();
-  for (uint64_t bit = 0; bit < 64; ++bit) {
-    if ((value >> bit & 1) == 0) continue;
-    const auto word = CountersView::word_at(words, bit);
-    word ? json->text(*word) : json->number(bit);
-  }
-  json->end_array();
-}
-
-void write_counter(const CounterRecord& counter, std::span<const Counter> values,
-                   JsonText* json) noexcept {
-  json->key(CountersView::text(counter.name));
-  if (is_kind(counter, CounterKind::kHistogram)) {
-    json->begin_object().key("count").number(Histogram::count_of(values));
-    for (const Share& share : kShares) {
-      json->key(share.name).number(Histogram::percentile_of(values, share.share));
-    }
-    json->end_object();
-    return;
-  }
-  const uint64_t value = values[0].read();
-  if (is_kind(counter, CounterKind::kText)) {
-    json->text(SharedText::read(values).view());
-  } else if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
-    write_words(counter, value, json);
-  } else if (is_kind(counter, CounterKind::kGauge) && value == kNoValue) {
-    json->null();
-  } else {
-    json->number(value);
-  }
 }
 
 void begin_set(const CountersView& counters, const CounterSetRecord& set, JsonText* json) noexcept {
@@ -210,8 +165,10 @@ void RuntimeMethods::say_counters(ControlCall& call) const noexcept {
         return;
       }
       if (i == 0) begin_set(counters, set, &json);
-      const CounterRecord& counter = counters.counter(set, i);
-      write_counter(counter, counters.values(set, counter), &json);
+      const SeenCounter counter = SeenCounter::of(counters, set, i);
+      json.key(counter.name);
+      const bool is_known = write_known_value(counter, &json);
+      BP_ASSERT(is_known);  // its own
     }
     json.end_object().end_object();
   }

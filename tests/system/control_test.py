@@ -60,6 +60,12 @@ def ctl(box, appliance, *words, expect_code=0):
                         expect_code=expect_code)
 
 
+def as_written(counters):
+    """Whether a value is a number, a word or a boolean, and what a histogram says."""
+    return {name: list(value) if isinstance(value, dict) else type(value)
+            for name, value in counters.items()}
+
+
 @test()
 def answers_what_it_is(box):
     """By the socket and by the command, and the numbers are those of stats and plan."""
@@ -73,6 +79,12 @@ def answers_what_it_is(box):
             for one in ask(appliance, "counters")["result"]}
     stats = appliance.stats()
     expect(sets["", "pool", ""]["counters"]["total_bytes"], stats["pool"]["total_bytes"], "the pool")
+    for name in ("pool", "heap"):
+        expect(as_written(sets["", name, ""]["counters"]), as_written(stats[name]),
+               f"how the values of {name} are written")
+    latencies = sets["blockd", "connections", ""]["counters"]
+    expect(as_written(latencies), as_written({name: stats["services"]["blockd"][name]
+                                              for name in latencies}), "those of a service")
     expect_in("backend", sets["", "shard", "main"]["labels"], "labels of a shard")
     expect(set(sets["blockd", "connections", ""]["counters"]) - set(stats["services"]["blockd"]),
            set(), "counters of a service")
