@@ -2,15 +2,18 @@
 /metrics (what the rules of docs/prometheus/alerts.yml ask for), and `doctor`. Each says who it is."""
 
 import json
+import re
 import signal
 
 from harness import (BACKENDS, BOUND_SECONDS, KIB, MIB, expect, expect_in, expect_true,
                      free_port, need_backend, test, wait_for)
+from browser import Browser
 from fuse_file import FuseFile
 from http_test import get, sample
 import messages_test
 import raw_nbd as nbd
 from raw_nbd import connect
+from top_screen_test import Console
 
 SECONDS = 5  # that something must last
 
@@ -183,3 +186,107 @@ def a_store_that_hangs(box, sockets):
     crashed = places.doctor()
     expect(len(crashed), 1, "lines of doctor")
     expect_in("it has crashed", crashed[0], "what doctor says of the one that was killed")
+
+
+def with_little_heap(box, configuration):
+    """So large a pool that a twentieth of its heap is free, once it runs."""
+    configuration["pool"] = {"bytes": "256 MiB", "pages": "4 KiB", "heap_min_bytes": "1 MiB"}
+    roomy = box.appliance(configuration)
+    heap = roomy.stats()["heap"]
+    roomy.stop()
+    less = heap["bytes"] - (heap["bytes"] - heap["free_bytes"]) * 20 // 19
+    configuration["pool"]["bytes"] = f"{256 * KIB - less // KIB // 4 * 4} KiB"
+    return configuration
+
+
+def go_wrong(box, places, file):
+    """A client is slow, the heap is nearly exhausted, a process has died, and a store hangs."""
+    slow = connect(box, places.appliance, "tcp", receive_buffer_bytes=16 * KIB)
+    slow.verify("while it reads")
+    disk = connect(box, places.appliance, volume="disk")
+    expect(disk.read(0, 512), bytes(512), "a read before that")
+    ann = messages_test.start(box, places.appliance, "c++", "ann", "bob")
+    wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in places.metrics(), "ann")
+    ann.kill()
+    ann.wait(BOUND_SECONDS)
+    file.hang()
+    disk.request(nbd.READ, 0, 4096)
+    for _ in range(32):
+        slow.request(nbd.READ, 0, MIB)
+    wait_for(lambda: places.signs().count("} 1\n") == 4, f"four signs: {places.signs()}")
+    return slow, disk
+
+
+def four_at_once(box, file):
+    configuration = messages_test.two(box)
+    configuration["blockd"] = box.configuration()["blockd"]
+    configuration["blockd"]["volume"].append({"name": "disk", "file": file.path})
+    configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"]}
+    return Places(box, with_little_heap(box, configuration))
+
+
+@test()
+def all_four_at_once(box):
+    """One sees at once how many they are, and which: also while one looks at something else."""
+    with FuseFile(box, bytes(MIB)) as file:
+        places = four_at_once(box, file)
+        clients = go_wrong(box, places, file)
+        culprits = ("shard main: the client 127.0.0.1:", "heap: it is nearly exhausted: ",
+                    "process ann: its process ", f"blockd stores disk: its store {file.path}")
+        top = Console(box, places.appliance.runtime_directory, options=["--interval", "0.2"])
+
+        def shows_all(text):
+            head, *rest = text.splitlines()
+            first_rows = "\n".join(rest[:8])
+            return (head.startswith(f"! 4 need a look  two: pid {places.appliance.pid}, running")
+                    and all(f"! {culprit[:50]}" in first_rows for culprit in culprits))
+        top.wait_for(lambda text: "q:end n:signs" in text and shows_all(text), "all on the first screen")
+        for keys, seen in (("\x1b[F", "heap"), ("/volume\r", "volume:ram0"), ("\x1b ", "FROZEN")):
+            top.press(keys)
+            top.wait_for(lambda text, seen=seen: seen in text and shows_all(text), f"all beside {seen}")
+        top.press("n")
+        top.wait_for(lambda text: "(operations that wait: 1)" in text, "the last one in full")
+        top.press("q")
+        top.expect_end()
+
+        page = places.page()
+        expect_in('class="bad">4 need a look</span>', page, "the page without JavaScript")
+        for culprit in culprits:
+            expect_in(f'<li class="bad">{culprit}', page, "the page without JavaScript")
+            expect(sum(culprit in line for line in places.doctor()), 1, f"{culprit} in doctor")
+        expect([line.split()[0] for line in places.doctor()], 4 * ["warning"], "doctor")
+        expect(get(places.port, "/readyz")[0].status, 200, "it serves all the same")
+        expect(len(clients), 2, "clients that stay until here")
+        places.appliance.process.kill()
+        places.appliance.process.wait(BOUND_SECONDS)
+
+
+@test()
+def the_page_is_not_green(box):
+    """Neither in words nor in colours, where something needs a look; with JavaScript."""
+    places = Places(box, messages_test.two(box))
+    browser = Browser(box, f"http://127.0.0.1:{places.port}/")
+    state = "document.getElementById('state')"
+    browser.wait(f"isLive && {state}.textContent === 'Ready' && document.title === 'Bedplate'", "ready")
+
+    def red_and_green(scheme):
+        browser.ask("Emulation.setEmulatedMedia",
+                    features=[{"name": "prefers-color-scheme", "value": scheme}])
+        color = browser.value(f"getComputedStyle({state}).color")
+        return [int(part) for part in re.findall(r"\d+", color)[:2]]
+    for scheme in ("light", "dark"):
+        red, green = red_and_green(scheme)
+        expect_true(green > red, f"ready is green: {red}, {green}")
+    ann = messages_test.start(box, places.appliance, "c++", "ann", "bob")
+    wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in places.metrics(), "ann")
+    ann.kill()
+    ann.wait(BOUND_SECONDS)
+    for before in ("", "listen = () => {}; quiet()"):  # by events, and by asking itself
+        browser.value(f"{before}; {state}.textContent = document.title = ''")
+        browser.wait(f"isLive === {str(not before).lower()} && {state}.textContent === '1 needs a look'",
+                     "its state")
+        expect(browser.value("document.title"), "! 1 needs a look - Bedplate", "its title")
+        for scheme in ("light", "dark"):
+            red, green = red_and_green(scheme)
+            expect_true(red > green, f"it is not green: {red}, {green}")
+    places.appliance.stop()
