@@ -68,6 +68,21 @@ TEST(ShmMembers, TheDeadCannotBeSentTo) {
   }
 }
 
+// What waits for room goes on, and learns by its next message that the peer is gone.
+TEST(ShmMembers, TheDeadHaveRoom) {
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3));
+    Member& a = rig.join(0);
+    rig.join(1);
+    Endpoint& to_b = a.to(1);
+    while (to_b.am_send(1, bytes_of("unread")) == SendStatus::kDone) continue;
+    CHECK_FALSE(to_b.has_room());
+    rig.kill(1);
+    a.messenger.poll(8);
+    CHECK(to_b.has_room());
+  }
+}
+
 TEST(ShmMembers, WhoJoinedAndDiedBetweenTwoPollsIsHeardAndThenGone) {
   for (GroupKind kind : kGroupKinds) {
     GroupRig rig(shape_of(kind, 3));
