@@ -28,8 +28,8 @@ Result<ControlClient> ControlClient::connect(const std::string& path, uint64_t s
 
 Result<std::string> ControlClient::ask(const std::string& method, const std::string& params) {
   // What is no UTF-8 is no method's name: the appliance says so.
-  const std::string name =
-      nlohmann::json(method).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string name = nlohmann::ordered_json(method).dump(
+      -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   const std::string request =
       R"({"jsonrpc":"2.0","id":1,"method":)" + name + R"(,"params":)" + params + "}\n";
   send(request);  // where it fails, what was said before tells why

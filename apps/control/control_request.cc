@@ -55,7 +55,7 @@ class Reader {
     }
     return member_ == Member::kId ? take_text_id(value) : refuse_value();
   }
-  bool binary(const nlohmann::json::binary_t& /*value*/) noexcept { return refuse_value(); }
+  bool binary(const nlohmann::ordered_json::binary_t& /*value*/) noexcept { return refuse_value(); }
 
   bool start_object(size_t /*count*/) noexcept {
     const bool is_expected = depth_ == 0 || (depth_ == 1 && member_ == Member::kParams);
@@ -188,7 +188,7 @@ void read_control_request(std::string_view line, ControlRequest* request) noexce
   request->parameter_count = request->used_bytes = 0;
   Reader reader(request);
   try {
-    if (nlohmann::json::sax_parse(line.begin(), line.end(), &reader) && !reader.has_all()) {
+    if (nlohmann::ordered_json::sax_parse(line.begin(), line.end(), &reader) && !reader.has_all()) {
       reader.fault(ControlFault::kNoRequest, "a request has \"jsonrpc\" and \"method\"");
     }
   } catch (const std::exception&) {

@@ -15,7 +15,7 @@ struct ReadAnswer {
   uint64_t created_ns = 0;
   uint64_t now_ns = 0;
   uint64_t bytes = 0;  // of the whole file
-  nlohmann::json words;
+  nlohmann::ordered_json words;
 };
 
 Error not_read(const std::string& source) {
@@ -30,7 +30,7 @@ Error nonsense(const std::string& source) {
 }
 
 Result<ReadAnswer> answer_of(const std::string& text, const std::string& source) {
-  auto json = nlohmann::json::parse(text, nullptr, false);
+  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!json.is_object()) return nonsense(source);
   if (json.contains("error") && json["error"].is_object() && json["error"].contains("message") &&
       json["error"]["message"].is_string()) {
@@ -57,7 +57,7 @@ Result<ReadAnswer> answer_of(const std::string& text, const std::string& source)
 
 // As write_counter_words() wrote them (apps/control/counter_words.h). Returns whether they are
 // exactly as many as `to` has.
-bool take_words(const nlohmann::json& items, std::span<uint64_t> to) {
+bool take_words(const nlohmann::ordered_json& items, std::span<uint64_t> to) {
   for (const auto& item : items) {
     uint64_t count = 1;
     if (item.is_string()) {
