@@ -68,9 +68,11 @@ struct alignas(kCacheLineBytes) VolumeCounters {
 struct alignas(kCacheLineBytes) StoreCounters {
   Counter operations;        // under way
   Counter operations_peak;   // the most at once
+  Counter operations_max;    // so many at most
   Counter requests_waiting;  // for one of them to end, or for a buffer
   Counter buffer_bytes;      // taken
   Counter buffer_peak_bytes;
+  Counter buffer_max_bytes;
   Counter errors;
   Counter has_failed_flush;
   Counter operations_ended;
@@ -138,6 +140,8 @@ inline void describe(CounterTable& table, StoreCounters& c) {
       .gauge("operations_peak", c.operations_peak, "operations",
              "The most that were under way in the store at once.")
       .peak_of("volume.operations", "Requests wait for an operation to end.");
+  table.gauge("operations_max", c.operations_max, "operations",
+              "The store is given no more than that at once; further requests wait.");
   table.gauge("requests_waiting", c.requests_waiting, "requests",
               "Wait for an operation of the store to end, or for a buffer.");
   table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Of its buffers are taken.");
@@ -145,6 +149,8 @@ inline void describe(CounterTable& table, StoreCounters& c) {
       .gauge("buffer_peak_bytes", c.buffer_peak_bytes, "bytes",
              "Of its buffers that were taken at once at most.")
       .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
+  table.gauge("buffer_max_bytes", c.buffer_max_bytes, "bytes",
+              "All of its buffers; requests that find none free wait.");
   table.counter("errors", c.errors, "requests", "Requests that the store has failed.")
       .sign_as_it_grows("its store {place} fails requests, {errors} by now");
   table.counter("operations_ended", c.operations_ended, "operations", "Answered by the store.");

@@ -322,11 +322,14 @@ def stats_count(box, layout):
 
 @test()
 def counters_are_documented(box):
-    """docs/counters.md has the row of each: of the runtime, of the demos' services, and of those
-    that any of them may have beside."""
+    """docs/counters.md has the row of each: of the runtime, of the demos' services, of a volume on
+    a file, and of what any of them may have beside."""
     page = read_text(os.path.join(REPOSITORY, "docs/counters.md")).splitlines()
     demo = os.path.join(REPOSITORY, "apps/demo.toml")
+    box.write("volume", bytes(4096))
+    volume = f"[[blockd.volume]]\nname = \"disk\"\nfile = \"{box.path('volume')}\"\n"
     for config in ([], [demo], [box.write("all.toml", read_text(demo) + "[control]\n[http]\n")],
+                   [box.write("file.toml", read_text(demo) + volume)],
                    [os.path.join(REPOSITORY, "apps/demo-kvd.toml")],
                    [os.path.join(REPOSITORY, "apps/demo-relay.toml")]):
         rows = box.bedplate("counters", *config, "--markdown").stdout.splitlines()

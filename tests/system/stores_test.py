@@ -424,7 +424,9 @@ def what_hangs_holds_up_no_other_volume(box, layout, sockets):
         for _ in range(5):
             client.request(nbd.READ, 0, 4096)
         wait_for(lambda: stored(appliance, "requests_waiting") == 3, "those that wait")
-        expect(stored(appliance, "operations"), 2, "operations under way")
+        for counter in ("operations", "operations_max"):
+            expect(stored(appliance, counter), 2, counter)
+        expect(stored(appliance, "buffer_max_bytes"), 33 * MIB, "all of its buffers")
         connect(box, appliance, volume="ram0").verify("another")
         # With the thread of epoll, files of one shard wait for one another (docs/nbd.md).
         if sockets == "io_uring":

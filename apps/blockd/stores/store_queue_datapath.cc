@@ -90,6 +90,8 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
   free_count_ = shape.task_count;
   auto* words = reinterpret_cast<uint64_t*>(tasks_.data() + tasks_.size());
   arena_.create(buffers, {words, BufferArena::words_for(shape.buffer_bytes)});
+  counters.operations_max.set(shape.task_count);
+  counters.buffer_max_bytes.set(arena_.bytes());
   BP_DCHECK_SLOW(is_valid());
 }
 

@@ -463,12 +463,14 @@ TEST(StoreQueue, WhatFindsNoBufferWaitsAndIsNotOvertaken) {
 TEST(StoreQueue, AStoreThatDoesNotAnswerHoldsUpNoOther) {
   std::vector<BlockRequest> reads(32, request(Command::kRead, 0, kBlock));
   for (BlockRequest& each : reads) push(each);
+  LONGS_EQUAL(4, store->begun.size());
   MadeUpStore other(kBytes);
   const Volume stuck = volume;
   volume = add_volume(other, 4);
   for (int i = 0; i < 100; ++i) {
     BlockRequest read = request(Command::kRead, 0, kBlock);
     push(read);
+    LONGS_EQUAL(1, other.begun.size());
     other.complete();
     POINTERS_EQUAL(&read, reply());
     give_back(read);
@@ -476,6 +478,16 @@ TEST(StoreQueue, AStoreThatDoesNotAnswerHoldsUpNoOther) {
   }
   CHECK_EQUAL(28, counted().requests_waiting.read());
   volume = stuck;
+}
+
+TEST(StoreQueue, TellsHowMuchItsStoreMayHaveAtOnce) {
+  MadeUpStore other(kBytes);
+  add_volume(other, 7);
+  CHECK_EQUAL(4, lanes->store_counters[0].operations_max.read());
+  CHECK_EQUAL(7, lanes->store_counters[1].operations_max.read());
+  for (const StoreCounters& each : lanes->store_counters) {
+    CHECK_EQUAL(align_up(StoreQueue::kBufferBytesMin, kMiB), each.buffer_max_bytes.read());
+  }
 }
 
 TEST(StoreQueue, AFileThatHasBecomeShorterIsAnError) {
