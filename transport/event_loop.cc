@@ -131,6 +131,26 @@ void EventLoop::count_time() noexcept {
   (had_work_ != 0 ? options_.counters->busy_ns : options_.counters->spin_ns).add(passed_ns);
 }
 
+uint64_t EventLoop::counted_awake_ns() const noexcept {
+  return options_.counters->busy_ns.read() + options_.counters->spin_ns.read();
+}
+
+void EventLoop::begin_counting() noexcept {
+  counted_ns_ = cpu_looked_ns_ = now_ns_ = monotonic_ns();
+  cpu_ns_ = thread_cpu_ns();
+  cpu_counted_ns_ = counted_awake_ns();
+}
+
+// Time that is counted and in which the thread waited for its core may hide some of it.
+void EventLoop::count_work_of_sleeps() noexcept {
+  const uint64_t cpu_ns = thread_cpu_ns();
+  const uint64_t had_ns = cpu_ns - std::exchange(cpu_ns_, cpu_ns);
+  const uint64_t counted_ns = counted_awake_ns() - cpu_counted_ns_;
+  if (had_ns > counted_ns) options_.counters->busy_ns.add(had_ns - counted_ns);
+  cpu_counted_ns_ = counted_awake_ns();
+  cpu_looked_ns_ = now_ns_;
+}
+
 void EventLoop::check_time() noexcept {
   now_ns_ = monotonic_ns();
   count_time();
@@ -185,6 +205,7 @@ void EventLoop::sleep() noexcept {
     options_.counters->sleeps.add(1);
     const uint64_t deadline_ns = sleep_deadline_ns();
     if (may_have_pages_) return_pages_before(deadline_ns);
+    if (now_ns_ - cpu_looked_ns_ >= kCpuLookNs) count_work_of_sleeps();
     options_.counters->is_asleep.set(1);
     sleeper_->sleep_until(deadline_ns);
     options_.counters->is_asleep.set(0);
@@ -213,7 +234,7 @@ void EventLoop::run() noexcept {
   BP_ASSERT(sleeper_ != nullptr && !owner_.is_held());
   const ThreadOwner::Hold hold(owner_);
   BP_KEEPS_VALID(*this);
-  counted_ns_ = now_ns_ = monotonic_ns();  // create() may be long ago
+  begin_counting();  // create() may be long ago
   stall_watch_.begin(options_.stall_ns, options_.counters->stalled, now_ns_);
   uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;
@@ -242,6 +263,7 @@ void EventLoop::run() noexcept {
     has_fresh_time_ = true;
     spin_until_ns = 0;
   }
+  count_work_of_sleeps();
 }
 
 }  // namespace bedplate

@@ -59,7 +59,10 @@ class Sleeper {
 // Written by the shard, read by `bedplate stats`.
 //
 // Time is counted at each look at the clock that the loop takes anyway: since the last one it was
-// busy where anything had work, and spun where nothing had. What is neither, it slept.
+// busy where anything had work, and spun where nothing had. The kernel works for the thread while
+// it waits (io_uring copies in there): what the thread had of the processor beyond the time that is
+// counted, at looks that are kCpuLookNs apart or more, was busy too. What is neither, it slept. So
+// busy and spin together are no less than the processor time of the thread, up to the last look.
 struct EventLoopCounters {
   Counter iterations;
   Counter sleeps;
@@ -167,6 +170,8 @@ class EventLoop {
   static constexpr uint32_t kTimersBit = 1;
   static constexpr uint32_t kSourcesBit = 2;
   static constexpr uint32_t kLastBit = 63;
+  // Before a sleep it asks for the thread's processor time, but no more often than this.
+  static constexpr uint64_t kCpuLookNs = 10 * kNsPerMs;
   // How often a busy loop looks at the clock for its timers.
   static constexpr uint32_t kIterationsPerClock = 16;
   // A sleep that may last so long is worth giving empty pages back first.
@@ -179,6 +184,9 @@ class EventLoop {
   uint32_t run_calls() noexcept;
   void check_time() noexcept;
   void count_time() noexcept;
+  void begin_counting() noexcept;
+  void count_work_of_sleeps() noexcept;
+  uint64_t counted_awake_ns() const noexcept;
   void count_stall(uint32_t bit) noexcept;
   uint32_t expire_timers() noexcept;
   void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
@@ -199,6 +207,9 @@ class EventLoop {
   uint32_t source_count_ = 0;
   uint64_t now_ns_ = 0;
   uint64_t counted_ns_ = 0;         // up to when time is counted
+  uint64_t cpu_looked_ns_ = 0;      // when the thread's processor time was asked for
+  uint64_t cpu_ns_ = 0;             // what it was then
+  uint64_t cpu_counted_ns_ = 0;     // and the busy and spin time that was counted by then
   bool has_fresh_time_ = false;     // nothing was done since the last look at the clock
   uint32_t rounds_to_measure_ = 0;  // so many with work, and the next is measured
   StallWatch stall_watch_;

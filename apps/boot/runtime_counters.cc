@@ -146,7 +146,9 @@ void describe(CounterTable& table, ShardCounters& c) {
   table.counter("iterations", c.loop.iterations, "rounds", "Rounds of the event loop.")
       .sign_as_it_stands("asleep", "it is neither asleep nor going on: something keeps it");
   table.counter("sleeps", c.loop.sleeps, "sleeps", "How often it slept.");
-  table.counter("busy_ns", c.loop.busy_ns, "ns", "Time in which anything had work.");
+  table.counter(
+      "busy_ns", c.loop.busy_ns, "ns",
+      "Time in which anything had work, and in which the kernel worked for it as it slept.");
   table.counter("spin_ns", c.loop.spin_ns, "ns",
                 "Time in which it looked for work and found none. The rest it slept.");
   table.boolean("asleep", c.loop.is_asleep, "Whether it sleeps now.");

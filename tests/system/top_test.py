@@ -4,9 +4,10 @@ import json
 import os
 import signal
 import threading
+import time
 
-from harness import (BEDPLATE, BOUND_SECONDS, LAYOUTS, expect, expect_in, expect_true, read_text, test,
-                     wait_for)
+from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, LAYOUTS, MIB, Failure, expect, expect_in,
+                     expect_true, read_text, test, wait_for)
 from raw_nbd import connect
 
 
@@ -59,6 +60,34 @@ def once_says_what_goes_on(box, layout):
     expect_true(blockd["read_ns"]["per_second"] > 0, "those timed")
     expect(blockd["requests_write"]["per_second"], 0, "the writes")
     expect(set(seen["shard"]), set(LAYOUTS[layout]), "the shards")
+
+
+def processor_ns(appliance, thread):
+    """What the thread of this name has had of its processor."""
+    for task in os.listdir(f"/proc/{appliance.pid}/task"):
+        path = f"/proc/{appliance.pid}/task/{task}/"
+        if read_text(path + "comm") == thread + "\n":
+            return int(read_text(path + "schedstat").split()[0])
+    raise Failure(f"{appliance.pid} has no thread {thread}")
+
+
+@test(sockets=BACKENDS)
+def busy_is_what_the_kernel_copies_too(box, sockets):
+    """A shard is no less busy than its thread's processor time says, wherever that went."""
+    appliance = box.appliance(box.configuration(sockets=sockets))
+    client = connect(box, appliance)
+    before_ns = processor_ns(appliance, "main")
+    for _ in range(20):
+        client.read(0, 32 * MIB)
+    worked_ns = processor_ns(appliance, "main") - before_ns
+    # It looks before it sleeps, and again after 10 ms or more.
+    client.read(0, 1)
+    time.sleep(0.02)
+    client.read(0, 1)
+    wait_for(lambda: appliance.stats()["shard"]["main"]["asleep"], "its sleep")
+    shard = appliance.stats()["shard"]["main"]
+    counted_ns = shard["busy_ns"] + shard["spin_ns"]
+    expect_true(counted_ns >= worked_ns, f"{counted_ns} ns are no less than {worked_ns}: {shard}")
 
 
 @test()
