@@ -9,10 +9,11 @@ import select
 import socket
 import stat
 import subprocess
+import tomllib
 
 import raw_nbd
 from harness import (BOUND_SECONDS, KIB, LAYOUTS, MIB, Skip, expect, expect_in,
-                     expect_true, test, to_toml, wait_for)
+                     expect_true, read_text, test, to_toml, wait_for)
 from raw_nbd import RawClient
 
 IDLE_COUNT = 1000
@@ -90,6 +91,20 @@ def answers_what_it_is(box):
            set(), "counters of a service")
     owners = {one["owner"] for one in ask(appliance, "counters", owner="blockd")["result"]}
     expect(owners, {"blockd"}, "the owners of one service's counters")
+
+
+@test()
+def the_demo_answers(box):
+    """What the README shows of it, but for where it listens."""
+    with open("apps/demo.toml", "rb") as file:
+        demo = tomllib.load(file)
+    demo["appliance"].update(name="test", runtime_directory=box.path("runtime"))
+    demo["blockd"]["listen"] = [f"unix:{box.path('nbd.sock')}"]
+    demo["shard"][0]["cpu"] = min(os.sched_getaffinity(0))
+    said = json.loads(ctl(box, box.appliance(demo), "blockd.volumes").stdout)
+    expect(said, [{"volume": "ram0", "shard": "main", "bytes": 64 * MIB, "read_only": False,
+                   "held": False}], "its volumes")
+    expect_in("bedplate ctl blockd.volumes", read_text("README.md"), "the README")
 
 
 @test()

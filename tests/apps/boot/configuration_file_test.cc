@@ -37,7 +37,7 @@ class TemporaryFile {
 std::optional<ParsedConfiguration> load(const std::string& path, Error* problem) {
   std::vector<Error> problems;
   ParsedConfiguration all;
-  Service* const services[] = {all.service.get()};
+  Service* const services[] = {all.service.get(), all.control.get()};
   auto configuration = load_configuration(path.c_str(), services, &problems);
   LONGS_EQUAL(configuration ? 0 : 1, std::min<size_t>(problems.size(), 1));
   if (!problems.empty()) *problem = problems[0];
