@@ -133,9 +133,15 @@ AuditReport audit_of(const CountersView& counters, bool is_running) noexcept {
   return failed;
 }
 
-StatsJson::StatsJson(CountersView counters, const AuditReport& audit,
-                     const Options& options) noexcept
-    : counters_(counters), audit_(audit), options_(options), json_({}, options.layout) {}
+StatsJson::StatsJson(CountersView counters, const AuditReport& audit, const Options& options,
+                     std::span<uint32_t> order) noexcept
+    : counters_(counters),
+      audit_(audit),
+      options_(options),
+      order_(order),
+      json_({}, options.layout) {
+  BP_ASSERT(!order.empty());
+}
 
 size_t StatsJson::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
@@ -163,8 +169,9 @@ void StatsJson::step(Place* place, JsonText* json) const noexcept {
     case Stage::kSigns:
       if (place->index < counters_.sign_count()) return write_sign(place->index++, json);
       json->end_array();
-      place->stage = Stage::kNextSet;
+      place->stage = Stage::kOrder;
       return;
+    case Stage::kOrder: return find_order(place);
     case Stage::kNextSet: return next_set(place, json);
     case Stage::kLabels: {
       const CounterSetRecord& set = counters_.set(place->set);
@@ -204,29 +211,53 @@ void StatsJson::write_sign(uint32_t index, JsonText* json) const noexcept {
   json->key("says").text({room, says.bytes()}).end_object();
 }
 
+// Those that come next, in their order, as many as there is room for. It writes no text, so it is
+// never done twice.
+void StatsJson::find_order(Place* place) const noexcept {
+  const auto is_before = [this](uint32_t a, uint32_t b) {
+    const auto order = path_of(counters_, a) <=> path_of(counters_, b);
+    return order < 0 || (order == 0 && a < b);
+  };
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < counters_.set_count(); ++i) {
+    if (!counters_.is_there(i)) continue;
+    if (place->is_in_set && !is_before(place->set, i)) continue;
+    if (count < order_.size()) {
+      order_[count++] = i;
+      if (count == order_.size()) std::make_heap(order_.begin(), order_.end(), is_before);
+    } else if (is_before(i, order_[0])) {  // the last of those that are found
+      std::pop_heap(order_.begin(), order_.end(), is_before);
+      order_.back() = i;
+      std::push_heap(order_.begin(), order_.end(), is_before);
+    }
+  }
+  std::sort(order_.begin(), order_.begin() + count, is_before);
+  place->look_count += counters_.set_count();
+  place->order_count = count;
+  place->order_at = 0;
+  place->stage = Stage::kNextSet;
+}
+
 // Goes to the set whose path is the next one, and opens and closes what lies between: those below
 // one object follow one another.
 void StatsJson::next_set(Place* place, JsonText* json) const noexcept {
-  const Path from = place->is_in_set ? path_of(counters_, place->set) : Path();
-  Path to;
-  std::optional<uint32_t> next;
-  for (uint32_t i = 0; i < counters_.set_count(); ++i) {
-    if (!counters_.is_there(i)) continue;
-    const Path path = path_of(counters_, i);
-    const auto order = path <=> from;
-    if (order < 0 || (order == 0 && i <= place->set)) continue;
-    if (next && path >= to) continue;
-    next = i;
-    to = path;
+  const bool has_next = place->order_at < place->order_count;
+  if (!has_next && place->order_count == order_.size()) {
+    place->stage = Stage::kOrder;
+    return;
   }
+  const Path from = place->is_in_set ? path_of(counters_, place->set) : Path();
+  const uint32_t next = has_next ? order_[place->order_at++] : 0;
+  const Path to = has_next ? path_of(counters_, next) : Path();
   uint32_t common = 0;
   while (common < std::min(from.count, to.count) && from.keys[common] == to.keys[common]) ++common;
   for (uint32_t i = common; i < from.count; ++i) json->end_object();
   for (uint32_t i = common; i < to.count; ++i) json->key(to.keys[i]).begin_object();
-  if (!next) json->end_object().more("\n");
-  *place = {.stage = next ? Stage::kLabels : Stage::kEnd,
-            .set = next.value_or(0),
-            .is_in_set = next.has_value()};
+  if (!has_next) json->end_object().more("\n");
+  place->stage = has_next ? Stage::kLabels : Stage::kEnd;
+  place->set = next;
+  place->index = place->value = 0;
+  place->is_in_set = has_next;
 }
 
 void StatsJson::write_counter(Place* place, JsonText* json) const noexcept {

@@ -5,7 +5,8 @@
 // Sets of the runtime stand by their names, those of services below "services" and the service's;
 // of what there are several, by instance. Before them: whose counters they are, what the audit of
 // its pool found, and what needs a look. The text is made in pieces, so it takes no memory but the
-// piece's. Threads: any, each object one at a time. Nothing is allocated.
+// piece's, and some for the order of the sets. Threads: any, each object one at a time. Nothing is
+// allocated.
 #pragma once
 
 #include <cstddef>
@@ -51,16 +52,26 @@ class StatsJson {
   static_assert(kPieceBytesMin >= 6 * (kSignTextBytesMax + 3 * sizeof(OwnerName)) + kKiB);
 
   StatsJson() noexcept = default;  // of nothing: not to be written
-  StatsJson(CountersView counters, const AuditReport& audit, const Options& options) noexcept;
+  // `order`: room for the sets that come next, at least one. To fill it takes a look at all sets:
+  // one such look where it has room for all of them, one for each order.size() sets where not.
+  // Ownership: it outlives this, which alone writes it.
+  StatsJson(CountersView counters, const AuditReport& audit, const Options& options,
+            std::span<uint32_t> order) noexcept;
 
   // Writes the next piece into `to`, as much as fits, and returns how many bytes that are; 0: all
   // was written. Requires: to.size() >= kPieceBytesMin.
   size_t write(std::span<char> to) noexcept;
 
+  // How many sets it has looked at by now to find their order.
+  uint64_t look_count() const noexcept { return place_.look_count; }
+
  private:
-  enum class Stage : uint8_t { kHead, kSigns, kNextSet, kLabels, kCounters, kValues, kEnd };
+  enum class Stage : uint8_t { kHead, kSigns, kOrder, kNextSet, kLabels, kCounters, kValues, kEnd };
   struct Place {
     Stage stage = Stage::kHead;
+    uint32_t order_count = 0;  // so many of order_ are filled
+    uint32_t order_at = 0;     // and so many of these were written
+    uint64_t look_count = 0;
     uint32_t set = 0;
     uint32_t index = 0;  // of the sign, the label, or the counter
     uint32_t value = 0;  // of a counter that this build does not know
@@ -70,6 +81,7 @@ class StatsJson {
   void step(Place* place, JsonText* json) const noexcept;
   void write_head(JsonText* json) const noexcept;
   void write_sign(uint32_t index, JsonText* json) const noexcept;
+  void find_order(Place* place) const noexcept;
   void next_set(Place* place, JsonText* json) const noexcept;
   void write_counter(Place* place, JsonText* json) const noexcept;
   void write_values(Place* place, JsonText* json) const noexcept;
@@ -78,6 +90,7 @@ class StatsJson {
   CountersView counters_;
   AuditReport audit_;
   Options options_;
+  std::span<uint32_t> order_;
   Place place_;
   JsonText json_;
 };

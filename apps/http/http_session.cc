@@ -184,7 +184,7 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
     say_long(metrics, is_open ? kOpenMetrics : kPrometheus, "Vary: Accept\r\n", request);
     return;
   } else if (request.path == "/stats.json") {
-    say_long(StatsJson(site_->view, audit_of(site_->view, true), {}), kJson, "", request);
+    say_long(StatsJson(site_->view, audit_of(site_->view, true), {}, order_), kJson, "", request);
     return;
   } else {
     status = 404;

@@ -89,8 +89,9 @@ class HttpSession final : public ConnectionSession {
   bool is_making() const noexcept { return !std::holds_alternative<std::monostate>(making_); }
 
   const HttpSite* site_;
-  bool is_last_ = false;  // no request is read any more
-  Making making_;         // what more is to come of, once output() was sent
+  bool is_last_ = false;     // no request is read any more
+  Making making_;            // what more is to come of, once output() was sent
+  uint32_t order_[64] = {};  // of the sets of StatsJson
   bool is_chunked_ = false;
   int fd_ = -1;
   uint64_t next_round_ns_ = 0;  // of events

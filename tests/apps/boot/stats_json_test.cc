@@ -41,22 +41,26 @@ const std::vector<CounterSet> kAll = {
 
 }  // namespace
 
-TEST_GROUP_BASE(StatsJson, test::CountersFileFixture){
-    std::string all(CountersView counters, const StatsJson::Options& options,
-                    size_t piece_bytes = StatsJson::kPieceBytesMin){AuditReport audit;
-audit.text[0] = '!';
-StatsJson json(counters, audit, options);
-std::string text;
-std::vector<char> piece(piece_bytes);
-while (const size_t bytes = json.write(piece)) text.append(piece.data(), bytes);
-return text;
-}
-static std::string without_spaces(std::string text) {
-  std::erase_if(text, [](char each) { return each == ' ' || each == '\n'; });
-  return text;
-}
-}
-;
+TEST_GROUP_BASE(StatsJson, test::CountersFileFixture) {
+  uint64_t look_count = 0;  // of the last one
+
+  std::string all(CountersView counters, const StatsJson::Options& options,
+                  size_t piece_bytes = StatsJson::kPieceBytesMin, size_t order_count = 64) {
+    AuditReport audit;
+    audit.text[0] = '!';
+    std::vector<uint32_t> order(order_count);
+    StatsJson json(counters, audit, options, order);
+    std::string text;
+    std::vector<char> piece(piece_bytes);
+    while (const size_t bytes = json.write(piece)) text.append(piece.data(), bytes);
+    look_count = json.look_count();
+    return text;
+  }
+  static std::string without_spaces(std::string text) {
+    std::erase_if(text, [](char each) { return each == ' ' || each == '\n'; });
+    return text;
+  }
+};
 
 TEST(StatsJson, EachKindInItsPlace) {
   test::Running running(directory, "a", kAll);
@@ -108,6 +112,29 @@ TEST(StatsJson, PiecesAreTheWhole) {
                   whole.c_str());
   LONGS_EQUAL(std::count(whole.begin(), whole.end(), '{'),
               std::count(whole.begin(), whole.end(), '}'));
+}
+
+// A foreign file may have very many: with room for all each is looked at once to find their order,
+// and with less the text is the same.
+TEST(StatsJson, TheOrderOfManySetsTakesOneLookAtEach) {
+  constexpr uint32_t kCount = 1000;
+  std::vector<CounterSet> sets;
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const uint32_t number = (i * 1237 + 11) % kCount;  // each once, in no order
+    sets.push_back({number % 3 == 0 ? "" : "relay", "feeds", std::to_string(number),
+                    sizeof(test::FeedCounters), described_counters<test::FeedCounters>()});
+  }
+  test::Running running(directory, "a", sets);
+  const CountersView view = running.file.view();
+  const std::string whole = all(view, {}, StatsJson::kPieceBytesMin, view.set_count() + 1);
+  CHECK_EQUAL(view.set_count(), look_count);
+  size_t at = 0, count = 0;
+  for (; (at = whole.find("{\"lost\":0}", at)) != std::string::npos; ++at) ++count;
+  CHECK_EQUAL(kCount, count);
+  for (const size_t room : {size_t{1}, size_t{7}, size_t{500}, size_t{view.set_count()}}) {
+    STRCMP_EQUAL(whole.c_str(), all(view, {}, StatsJson::kPieceBytesMin, room).c_str());
+    CHECK_EQUAL(view.set_count() * (view.set_count() / room + 1), look_count);
+  }
 }
 
 // A file of others may have any text: none is too long for a piece.
