@@ -1,6 +1,7 @@
 #include "apps/program/top_history.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/program/top_text.h"
 
@@ -23,8 +24,15 @@ void TopHistory::add(const std::vector<TopSection>& sections, uint64_t now_ns) {
     for (const TopRow& row : section.rows) {
       for (size_t i = 0; i < section.columns.size(); ++i) {
         auto& points = points_[{section.title, row.instance, section.columns[i].name}];
+        Point point = {step, row.values[i].number, row.values[i].text,
+                       section.columns[i].aspect == TopAspect::kTotal};
+        if (!points.empty() && points.back().is_total != point.is_total) {
+          // A counter that had a rate and stands still shows its total instead of a rate of 0.
+          if (point.is_total) point = {step, 0, "0", false};
+          if (points.back().is_total) points.clear();
+        }
         if (!points.empty() && points.back().step == step) points.pop_back();
-        points.push_back({step, row.values[i].number, row.values[i].text});
+        points.push_back(std::move(point));
       }
     }
   }

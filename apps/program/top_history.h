@@ -41,6 +41,7 @@ class TopHistory {
     uint64_t step;  // its time in kStepNs
     double number;
     std::string text;
+    bool is_total;  // of all or none that are kept: it is no rate
   };
   std::map<TopKey, std::deque<Point>> points_;
 };

@@ -158,6 +158,7 @@ void TopScreen::move_mark(int key) {
     default: return;
   }
   mark_ = keys_of_spans_[at];
+  is_chosen_ = true;
 }
 
 // What is in full has no value to choose: lines alone.
@@ -262,7 +263,8 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   TopPicture picture;
   if (columns == 0 || rows == 0) return picture;
   lay_out(columns);
-  if (marked_span() == keys_of_spans_.size() && mark_ == TopKey{} && !keys_of_spans_.empty()) {
+  // At the first look there is no rate yet: what comes first changes once there are some.
+  if (!is_chosen_ && !keys_of_spans_.empty()) {
     mark_ = keys_of_spans_[std::min(first_value_, keys_of_spans_.size() - 1)];
   }
   const size_t marked = marked_span();

@@ -90,7 +90,8 @@ class TopScreen {
   std::string filter_;
   std::map<std::string, Sorting> sortings_;  // by section
   TopKey mark_;
-  size_t top_line_ = 0;  // the first of the lines that scroll that is on the screen
+  bool is_chosen_ = false;  // by a key: else it is the first value
+  size_t top_line_ = 0;     // the first of the lines that scroll that is on the screen
   size_t body_rows_ = 1;
   // As of the last picture: what keys move about in.
   TopLines laid_out_;

@@ -134,6 +134,21 @@ TEST(TopScreen, KeysMoveTheMarkAndItStaysWithItsNames) {
   check("  main     5% >  1/s", text());
 }
 
+// Rates come with the second look, before what was there at the first one.
+TEST(TopScreen, UntilAKeyChoosesOneTheMarkIsAtTheFirstValue) {
+  TopView first = two_sections(0.05);
+  first.sections.erase(first.sections.begin());
+  screen.show({first}, now_ns);
+  check("total_bytes >256 MiB", text());
+  see();
+  check("  main  >  5%", text());
+  press({kTopDown});
+  screen.show({first}, now_ns);
+  check_not(">", text());
+  see();
+  check("  other >  7%", text());
+}
+
 TEST(TopScreen, AFilterLetsSectionsRowsOrColumnsPass) {
   see();
   text();
@@ -182,6 +197,25 @@ TEST(TopScreen, TheGraphIsOfTheMarkedValueInTheLastTwoMinutes) {
   check((" 0 |" + std::string(119, '#') + " \n").c_str(), seen);
   press({'g'});
   check_not("at most", text(130, 18));
+}
+
+// A counter that does not grow shows its total, which is none of its rates.
+TEST(TopScreen, TheGraphOfARateHasNoTotals) {
+  const auto see_busy = [&](TopAspect aspect, double number, const char* value) {
+    TopView view = two_sections(0);
+    view.sections[0].columns[0].aspect = aspect;
+    view.sections[0].rows[0].values[0] = {value, number};
+    screen.show({view}, now_ns += kNsPerSecond);
+  };
+  see_busy(TopAspect::kTotal, 892e6, "892 ms");  // there is no rate at the first look
+  check("shard main busy: now 892 ms, at most 892 ms\n", text(80, 18));
+  see_busy(TopAspect::kShare, 0.13, "13%");
+  check("shard main busy: now 13%, at most 13%\n", text(80, 18));
+  see_busy(TopAspect::kTotal, 893e6, "893 ms");
+  check("shard main busy: now 0, at most 13%\n", text(80, 18));
+  see_busy(TopAspect::kTotal, 893e6, "893 ms");
+  see_busy(TopAspect::kShare, 0.07, "7%");
+  check("shard main busy: now 7%, at most 13%\n", text(80, 18));
 }
 
 TEST(TopScreen, TabGoesToTheNextAppliance) {
