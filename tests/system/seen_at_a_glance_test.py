@@ -24,7 +24,7 @@ class Places:
     def __init__(self, box, configuration):
         self.box = box
         self.port = free_port()
-        configuration["http"] = {"listen": [f"tcp:127.0.0.1:{self.port}"]}
+        configuration.setdefault("http", {})["listen"] = [f"tcp:127.0.0.1:{self.port}"]
         self.appliance = box.appliance(configuration)
 
     def named(self, *command):
@@ -189,12 +189,12 @@ def a_store_that_hangs(box, sockets):
 
 
 def with_little_heap(box, configuration):
-    """So large a pool that a twentieth of its heap is free, once it runs."""
+    """So large a pool that a sixteenth of its heap is free, once it runs."""
     configuration["pool"] = {"bytes": "256 MiB", "pages": "4 KiB", "heap_min_bytes": "1 MiB"}
     roomy = box.appliance(configuration)
     heap = roomy.stats()["heap"]
     roomy.stop()
-    less = heap["bytes"] - (heap["bytes"] - heap["free_bytes"]) * 20 // 19
+    less = heap["bytes"] - (heap["bytes"] - heap["free_bytes"]) * 16 // 15
     configuration["pool"]["bytes"] = f"{256 * KIB - less // KIB // 4 * 4} KiB"
     return configuration
 
@@ -221,7 +221,8 @@ def four_at_once(box, file):
     configuration = messages_test.two(box)
     configuration["blockd"] = box.configuration()["blockd"]
     configuration["blockd"]["volume"].append({"name": "disk", "file": file.path})
-    configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"]}
+    configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"],
+                             "max_connections": 1000}  # which take much of the heap
     return Places(box, with_little_heap(box, configuration))
 
 
