@@ -10,19 +10,25 @@
 namespace bedplate {
 
 Result<void> Files::open(std::span<const FileOptions> files, FileBackend& backend,
-                         const KeyTable& keys, FileBackend* searcher) {
+                         const KeyTable& keys, FileBackend* searcher, FileBackend* polled) {
   BP_ASSERT(backend_ == nullptr);
   uint32_t operation_count_max = 0;
   uint32_t search_count_max = 0;
+  uint32_t polled_count_max = 0;
   for (const FileOptions& options : files) {
     BP_ASSERT(options.fd >= 0 && options.operation_count_max > 0 && options.counters != nullptr);
     const auto index = static_cast<uint32_t>(files_.size());
     files_.push_back(File(options, *this, index));
     operation_count_max += options.operation_count_max;
     if (options.tells_extents) search_count_max += options.operation_count_max;
+    if (!options.polled.is_none()) polled_count_max += options.operation_count_max;
   }
   backend_ = &backend;
   BP_TRY(backend.open(*this, keys, operation_count_max));
+  if (polled != nullptr && polled_count_max > 0) {
+    polled_ = polled;
+    BP_TRY(polled->open(*this, keys, polled_count_max));
+  }
   if (searcher == nullptr || search_count_max == 0) return {};
   searcher_ = searcher;
   return searcher->open(*this, keys, search_count_max);
@@ -45,7 +51,9 @@ bool Files::close(uint64_t patience_ns) noexcept {
     }
   }
   const uint64_t deadline_ns = monotonic_ns() + patience_ns;
-  while (issued_count_ > searched_count_ && backend_->wait(deadline_ns)) {
+  // What one of these has ended in part may go on with the other.
+  while (polled_count_ > 0 || ordinary_count() > 0) {
+    if (!(polled_count_ > 0 ? polled_ : backend_)->wait(deadline_ns)) break;
   }
   while (searched_count_ > 0 && searcher_->wait(deadline_ns)) {
   }
@@ -57,7 +65,8 @@ bool Files::close(uint64_t patience_ns) noexcept {
                  file.in_flight_count_, file.name().c_str(), patience_ns / kNsPerMs);
   }
   // Each by what it has itself: a thread that is left goes on with what its owner may destroy.
-  backend_->close(issued_count_ > searched_count_);
+  if (polled_ != nullptr) polled_->close(polled_count_ > 0);
+  backend_->close(ordinary_count() > 0);
   if (searcher_ != nullptr) searcher_->close(searched_count_ > 0);
   return issued_count_ == 0;
 }

@@ -3,6 +3,7 @@
 // The files are opened at boot (apps/boot/planned_files.h). Two backends carry the operations out:
 // io_uring, in the ring of the shard's sockets, with the files and the pool registered; and, where
 // there is no io_uring, a thread beside the shard (transport/file_thread.h). The contract is one.
+// Of files that are polled, reads and writes go to a third (transport/uring/polled_files.h).
 // Data goes straight between the file and the caller's memory. Nothing is copied, cached or
 // allocated here.
 #pragma once
@@ -14,6 +15,7 @@
 #include <string_view>
 
 #include "platform/counter.h"
+#include "transport/polled_limits.h"
 #include "transport/registration.h"
 
 namespace bedplate {
@@ -56,6 +58,7 @@ struct FileOperation {
   void* context = nullptr;
 
   bool is_in_flight = false;  // the backend's, as is what follows; to be read by anybody
+  bool is_polled = false;     // it is with the backend of these
   uint64_t moved_bytes = 0;
   int64_t answer = 0;  // the kernel's, from another thread
   File* file = nullptr;
@@ -68,6 +71,7 @@ struct FileCounters {
   Counter read_bytes;
   Counter written_bytes;
   Counter errors;
+  Counter polled;  // of the operations, those that the polled ring has ended
 };
 
 struct FileOptions {
@@ -79,6 +83,9 @@ struct FileOptions {
   // Not 1: the file is opened with O_DIRECT, and memory, offset and bytes are multiples of it.
   uint32_t alignment_bytes = 1;
   bool tells_extents = false;  // kExtents may be asked of it
+  // What is within these is polled, where Files::open has a backend for that. Not none: the file is
+  // opened with O_DIRECT.
+  PolledLimits polled = {};
   FileCounters* counters = nullptr;
 };
 
@@ -97,6 +104,7 @@ class File {
   // How long it was when it was opened; of a block device, how much it has.
   uint64_t bytes() const noexcept { return options_.bytes; }
   uint32_t alignment_bytes() const noexcept { return options_.alignment_bytes; }
+  bool is_polled() const noexcept { return !options_.polled.is_none(); }
 
   // The backend's: its descriptor, and its number among the files of the shard.
   int fd() const noexcept { return options_.fd; }
@@ -147,9 +155,10 @@ class Files {
   // Before the seal. Requires: called once; each of `files` has its fd, its counters and at least
   // one operation; `backend` and `keys` outlive close(). `searcher`: carries out kExtents instead,
   // of files that tell extents, where `backend` cannot; nullptr: it can, or there are none.
+  // `polled`: carries out what the limits of polled files take; nullptr: none is polled.
   // Errors: the backends'.
   Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys,
-                    FileBackend* searcher = nullptr);
+                    FileBackend* searcher = nullptr, FileBackend* polled = nullptr);
   // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
   // has this waits, and each is told its outcome. From then on begin() does nothing.
   // Returns false when the kernel has not answered within `patience_ns`, as of a file system whose
@@ -161,7 +170,7 @@ class Files {
   const std::deque<File>& all() const noexcept { return files_; }
   // Invariants, looked at before and after each change: 1. Of a file there are no more in flight
   // than it may have, and some wait only while there are as many. 2. issued_count_ is their sum,
-  // and searched_count_ no more.
+  // and searched_count_ and polled_count_ together are no more.
   // 3. What waits is in flight for its owner, has not begun, and is of this file.
   bool is_valid() const noexcept;
 
@@ -175,8 +184,14 @@ class Files {
   friend class File;
   void begin(FileOperation& operation) noexcept;
   void issue(FileOperation& operation) noexcept;
+  bool may_be_polled(const FileOperation& operation) const noexcept;
+  void hand_over(FileOperation& operation, bool is_polled) noexcept;
   void finish(FileOperation& operation, int64_t result) noexcept;
+  uint32_t ordinary_count() const noexcept {
+    return issued_count_ - searched_count_ - polled_count_;
+  }
   FileBackend& backend_of(const FileOperation& operation) noexcept {
+    if (operation.is_polled) return *polled_;
     return operation.action == FileAction::kExtents && searcher_ != nullptr ? *searcher_
                                                                             : *backend_;
   }
@@ -184,8 +199,10 @@ class Files {
   std::deque<File> files_;  // at the same address for ever
   FileBackend* backend_ = nullptr;
   FileBackend* searcher_ = nullptr;
+  FileBackend* polled_ = nullptr;
   uint32_t issued_count_ = 0;
   uint32_t searched_count_ = 0;  // of these, by searcher_
+  uint32_t polled_count_ = 0;    // by polled_
   bool is_closed_ = false;
 };
 

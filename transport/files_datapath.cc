@@ -43,7 +43,7 @@ bool Files::is_valid() const noexcept {
     if (last != nullptr && last != file.last_waiting_) return false;
     issued += file.in_flight_count_;
   }
-  return issued == issued_count_ && searched_count_ <= issued_count_;
+  return issued == issued_count_ && searched_count_ + polled_count_ <= issued_count_;
 }
 
 void Files::begin(FileOperation& operation) noexcept {
@@ -52,6 +52,7 @@ void Files::begin(FileOperation& operation) noexcept {
   BP_ASSERT(backend_ != nullptr);
   File& file = *operation.file;
   operation.is_in_flight = true;
+  operation.is_polled = false;
   operation.moved_bytes = 0;
   operation.next = nullptr;
   if (file.in_flight_count_ < file.options_.operation_count_max) return issue(operation);
@@ -59,24 +60,45 @@ void Files::begin(FileOperation& operation) noexcept {
   file.last_waiting_ = &operation;
 }
 
+// A durable write is not: on a drive that cannot do it at once, the kernel makes a flush of it,
+// which nobody would ask for.
+bool Files::may_be_polled(const FileOperation& operation) const noexcept {
+  if (polled_ == nullptr || !moves_bytes(operation) || operation.is_durable) return false;
+  const uint64_t moved = operation.moved_bytes;
+  return operation.file->options_.polled.takes(static_cast<std::byte*>(operation.memory) + moved,
+                                               operation.bytes - moved, operation.offset + moved);
+}
+
+void Files::hand_over(FileOperation& operation, bool is_polled) noexcept {
+  operation.is_polled = is_polled;
+  if (is_polled) ++polled_count_;
+  backend_of(operation).issue(operation);
+}
+
 void Files::issue(FileOperation& operation) noexcept {
   ++operation.file->in_flight_count_;
   ++issued_count_;
-  FileBackend& backend = backend_of(operation);
-  if (&backend == searcher_) ++searched_count_;
-  backend.issue(operation);
+  const bool is_polled = may_be_polled(operation);
+  if (!is_polled && &backend_of(operation) == searcher_) ++searched_count_;
+  hand_over(operation, is_polled);
 }
 
 void Files::handle(FileOperation& operation, int64_t result) noexcept {
   BP_DCHECK_SLOW(is_valid());
   BP_ASSERT(operation.is_in_flight && operation.file->in_flight_count_ > 0);
   const bool is_moving = moves_bytes(operation);
+  if (operation.is_polled) --polled_count_;
   if (result > 0 && is_moving) {
     operation.moved_bytes += static_cast<uint64_t>(result);
     BP_ASSERT(operation.moved_bytes <= operation.bytes);
-    if (goes_on(operation, static_cast<uint64_t>(result))) return backend_->issue(operation);
+    if (goes_on(operation, static_cast<uint64_t>(result))) {
+      return hand_over(operation, may_be_polled(operation));
+    }
   }
-  if (result == -EINTR || result == -EAGAIN) return backend_of(operation).issue(operation);
+  // What the polled ring cannot have now, or at all, goes the ordinary way.
+  const bool is_not_polled = operation.is_polled && result == -EOPNOTSUPP;
+  if (is_not_polled) operation.file->options_.polled = {};
+  if (is_not_polled || result == -EINTR || result == -EAGAIN) return hand_over(operation, false);
   if (result >= 0) {
     // No kernel is known to write nothing without saying why; one that did would be asked for ever.
     const bool is_stuck = operation.action == FileAction::kWrite && result == 0 &&
@@ -87,7 +109,7 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
   File& file = *operation.file;
   --file.in_flight_count_;
   --issued_count_;
-  if (&backend_of(operation) == searcher_) --searched_count_;
+  if (!operation.is_polled && &backend_of(operation) == searcher_) --searched_count_;
   // The next first: the callee may begin another one, which comes after those that wait.
   if (FileOperation* next = file.first_waiting_; next != nullptr && !is_closed_) {
     file.first_waiting_ = next->next;
@@ -103,6 +125,7 @@ void Files::finish(FileOperation& operation, int64_t result) noexcept {
   FileCounters& counters = *operation.file->options_.counters;
   counters.operations.add(1);
   if (result < 0) counters.errors.add(1);
+  if (operation.is_polled) counters.polled.add(1);
   if (operation.action == FileAction::kRead) counters.read_bytes.add(operation.moved_bytes);
   if (operation.action == FileAction::kWrite) counters.written_bytes.add(operation.moved_bytes);
   operation.completed(operation.context, result);

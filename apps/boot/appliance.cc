@@ -36,8 +36,9 @@ constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 // At most so many messages of each way at once.
 constexpr uint32_t kMessageBudget = 64;
 
-// Poll sources of the runtime's own on one shard: sockets, files, the messenger, peers.
-constexpr uint32_t kRuntimeSourceCount = 4;
+// Poll sources of the runtime's own on one shard: sockets, files, and polled ones, the messenger,
+// peers.
+constexpr uint32_t kRuntimeSourceCount = 5;
 
 bool report(const Result<void>& result) {
   if (!result.ok()) log_error(result.error());

@@ -221,6 +221,14 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   if (plan.is_direct) opened.options.alignment_bytes = direct_alignment_bytes(fd, is_device);
   if (plan.is_exclusive) BP_TRY(lock(service, plan, fd));
   BP_TRY(check_size(service, plan, opened));
+  if (plan.is_polled) {
+    auto limits = polled_limits_of_file(fd);
+    if (!limits.ok()) {
+      const Error& why = limits.error();
+      return refused(service, plan).set_answer("%s", why.answer).set_cure("%s", why.cure);
+    }
+    opened.options.polled = limits.value();
+  }
   return opened;
 }
 
@@ -252,6 +260,8 @@ void describe(CounterTable& table, FileCounters& counters) {
   table.counter("file_read_bytes", counters.read_bytes, "bytes", "Bytes read from the file.");
   table.counter("file_written_bytes", counters.written_bytes, "bytes",
                 "Bytes written to the file.");
+  table.counter("file_polled", counters.polled, "operations",
+                "Operations on the file that were ended by polling.");
   table
       .counter("file_errors", counters.errors, "operations",
                "Operations on the file that ended with an error.")
@@ -272,6 +282,7 @@ const char* defect_of(const FilePlan& plan) noexcept {
     return "a file's name is 1..31 of a-z, 0-9 and _";
   }
   if (plan.is_created && !plan.is_writable) return "a file that is created is writable";
+  if (plan.is_polled && !plan.is_direct) return "a file that is polled is direct";
   if (plan.operation_count_max == 0 || plan.operation_count_max > kFileOperationCountMax) {
     return "a file has 1..1024 operations in flight";
   }

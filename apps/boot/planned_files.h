@@ -48,8 +48,11 @@ struct FilePlan {
   // It is locked (flock(2)), exclusively where it is writable, shared where it is not. A device
   // that is to be written to is refused while it is mounted.
   bool is_exclusive = false;
-  bool is_whole_blocks = false;       // refused unless it is a multiple of 512 and of its alignment
-  bool tells_extents = false;         // FileAction::kExtents may be asked of it
+  bool is_whole_blocks = false;  // refused unless it is a multiple of 512 and of its alignment
+  bool tells_extents = false;    // FileAction::kExtents may be asked of it
+  // Its reads and writes are polled (transport/uring/polled_files.h), refused where its drive is
+  // not; if is_direct.
+  bool is_polled = false;
   uint64_t bytes_min = 0;             // refused when it is shorter
   uint32_t operation_count_max = 32;  // in flight at once, 1 to 1024; more wait
   // Where it is not nullptr, it makes the device, which is opened by the path that it has then;

@@ -150,6 +150,16 @@ bool may_lock(uint64_t bytes) noexcept {
   return locked;
 }
 
+uint64_t polled_shard_count(const Configuration& configuration, const AppliancePlan& plan) {
+  std::vector<bool> is_polled(configuration.shards.size());
+  for (const ServiceNeeds& service : plan.services) {
+    for (const FileNeed& file : service.files) {
+      if (file.plan.is_polled) is_polled[file.shard] = true;
+    }
+  }
+  return static_cast<uint64_t>(std::count(is_polled.begin(), is_polled.end(), true));
+}
+
 void check_locked_memory(const Configuration& configuration, const AppliancePlan& plan,
                          std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(RLIMIT_MEMLOCK);
@@ -158,6 +168,8 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   if (configuration.event_loop.sockets != SocketBackendChoice::kEpoll) {
     needed += plan.pool.bytes_for_devices() * configuration.shards.size();
   }
+  // A shard has a second ring for files that are polled.
+  needed += plan.pool.bytes_for_devices() * polled_shard_count(configuration, plan);
   // So is an RDMA device. Where none is required, no limit is, and those that join have their own.
   if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
   // And a container, which all services' PCI devices share.

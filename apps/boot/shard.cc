@@ -91,14 +91,25 @@ Result<void> Shard::open_files() {
   if (backend == nullptr || searcher != nullptr) {
     loop_.add_source(file_thread_, 256, "a completion of files");
   }
-  return files_.open(options_.files, backend != nullptr ? *backend : file_thread_, keys_, searcher);
+  uint32_t polled_count_max = 0;
+  for (const FileOptions& file : options_.files) {
+    if (!file.polled.is_none()) polled_count_max += file.operation_count_max;
+  }
+  if (polled_count_max > 0) {
+    BP_TRY(polled_files_.create(process_pool(), polled_count_max,
+                                options_.counters->sockets.system_calls));
+    loop_.add_source(polled_files_, 256, "a completion of polled files");
+  }
+  return files_.open(options_.files, backend != nullptr ? *backend : file_thread_, keys_, searcher,
+                     polled_count_max > 0 ? &polled_files_ : nullptr);
 }
 
-// In this order: operations on files use the registration, which is the ring's.
+// In this order: operations on files use the registrations, which are the rings'.
 void Shard::close() noexcept {
   BP_DCHECK(loop_.is_own_thread() && !has_left_operations_);
   has_left_operations_ = !files_.close(options_.file_patience_ns);
   if (has_left_operations_) return;
+  polled_files_.destroy();
   keys_.destroy();
   sockets_.reset();
 }

@@ -23,6 +23,7 @@
 #include "transport/file_thread.h"
 #include "transport/registration.h"
 #include "transport/stream_sockets.h"
+#include "transport/uring/polled_files.h"
 
 namespace bedplate {
 
@@ -84,6 +85,7 @@ class Shard {
   std::unique_ptr<StreamSockets> sockets_;
   KeyTable keys_;
   FileThread file_thread_{loop_};
+  PolledFiles polled_files_;
   Files files_;
   TraceRing trace_ring_;
   Error failure_;

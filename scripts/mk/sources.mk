@@ -25,13 +25,13 @@ SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposure
        shm_endpoint_datapath shm_members shm_place shm_poll_datapath shm_provider
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
              file_thread files files_datapath group_terms ip_address joined_process locking_provider \
-             message_answers_datapath message_names messenger registration \
+             message_answers_datapath message_names messenger polled_limits registration \
              self/self_provider $(addprefix shm/,$(SHM)) \
              single_copy single_copy/cma single_copy/cma_datapath single_copy/device \
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
              single_copy/xpmem single_copy/xpmem_datapath slow_sends socket_address stall_watch stream_server \
              stream_session_datapath stream_sockets timer_queue udp/udp_socket \
-             udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
+             udp/udp_socket_datapath uring/page_pin uring/polled_files uring/uring_device uring/uring_files \
              uring/uring_sockets watch \
              $(addprefix nvme/,nvme_controller nvme_device nvme_drive nvme_drive_queue \
                nvme_io_datapath nvme_problem nvme_queue_datapath nvme_queue_pair_datapath) \

@@ -34,6 +34,25 @@ io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept {
   return *entry;
 }
 
+void prepare_move(io_uring_sqe& entry, const KeyTable& keys,
+                  const FileOperation& operation) noexcept {
+  const auto fd = static_cast<int>(operation.file->index());
+  auto* memory = static_cast<std::byte*>(operation.memory) + operation.moved_bytes;
+  const uint64_t left = operation.bytes - operation.moved_bytes;
+  const uint64_t offset = operation.offset + operation.moved_bytes;
+  const KeyedRange range = keys.key(memory, left);
+  const bool has_key = range.key != kNoKey;
+  const auto bytes =
+      static_cast<unsigned>(std::min(has_key ? range.bytes : left, kFilePieceBytesMax));
+  const auto key = static_cast<int>(range.key);
+  const bool is_read = operation.action == FileAction::kRead;
+  if (is_read && has_key) io_uring_prep_read_fixed(&entry, fd, memory, bytes, offset, key);
+  if (is_read && !has_key) io_uring_prep_read(&entry, fd, memory, bytes, offset);
+  if (!is_read && has_key) io_uring_prep_write_fixed(&entry, fd, memory, bytes, offset, key);
+  if (!is_read && !has_key) io_uring_prep_write(&entry, fd, memory, bytes, offset);
+  if (!is_read && operation.is_durable) entry.rw_flags = RWF_DSYNC;
+}
+
 Result<void> UringFiles::open(Files& files, const KeyTable& keys, uint32_t) {
   files_ = &files;
   keys_ = &keys;
@@ -62,28 +81,13 @@ void UringFiles::close(bool leaves_operations) noexcept {
 void UringFiles::issue(FileOperation& operation) noexcept {
   io_uring_sqe* entry = &next_ring_entry(ring_, *system_calls_);
   const auto fd = static_cast<int>(operation.file->index());
-  auto* memory = static_cast<std::byte*>(operation.memory) + operation.moved_bytes;
-  const uint64_t left = operation.bytes - operation.moved_bytes;
-  const uint64_t offset = operation.offset + operation.moved_bytes;
   switch (operation.action) {
     case FileAction::kRead:
-    case FileAction::kWrite: {
-      // A region ends where the next begins; what lies beyond it goes with the next entry.
-      const KeyedRange range = keys_->key(memory, left);
-      const bool has_key = range.key != kNoKey;
-      const auto bytes =
-          static_cast<unsigned>(std::min(has_key ? range.bytes : left, kFilePieceBytesMax));
-      const auto key = static_cast<int>(range.key);
-      const bool is_read = operation.action == FileAction::kRead;
-      if (is_read && has_key) io_uring_prep_read_fixed(entry, fd, memory, bytes, offset, key);
-      if (is_read && !has_key) io_uring_prep_read(entry, fd, memory, bytes, offset);
-      if (!is_read && has_key) io_uring_prep_write_fixed(entry, fd, memory, bytes, offset, key);
-      if (!is_read && !has_key) io_uring_prep_write(entry, fd, memory, bytes, offset);
-      if (!is_read && operation.is_durable) entry->rw_flags = RWF_DSYNC;
+    case FileAction::kWrite:
+      prepare_move(*entry, *keys_, operation);
       // To one of the kernel's threads, without trying.
       if (would_wait_[operation.file->index()] != 0) entry->flags |= IOSQE_ASYNC;
       break;
-    }
     case FileAction::kSync: io_uring_prep_fsync(entry, fd, 0); break;
     case FileAction::kSyncData: io_uring_prep_fsync(entry, fd, IORING_FSYNC_DATASYNC); break;
     case FileAction::kAllocate:

@@ -18,6 +18,12 @@ namespace bedplate {
 // prepares the entry and sets its user_data. Each submission counts in `system_calls`.
 io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept;
 
+// Makes `entry` what is left of `operation`, a read or a write, as far as the region of `keys`
+// reaches that its memory lies in: what lies beyond goes with another entry. The file is meant by
+// its index; the caller sets the flag and user_data.
+void prepare_move(io_uring_sqe& entry, const KeyTable& keys,
+                  const FileOperation& operation) noexcept;
+
 class UringFiles final : public FileBackend {
  public:
   // `ring`, which outlives this, is the sockets'. `tag`: what stands beside the operation in its

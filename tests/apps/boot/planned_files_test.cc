@@ -14,6 +14,7 @@
 #include "apps/boot/service.h"
 #include "apps/boot/service_plan.h"
 #include "tests/support/patience.h"
+#include "tests/support/skip.h"
 #include "transport/file_thread.h"
 
 #include "CppUTest/TestHarness.h"
@@ -236,6 +237,9 @@ TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
   plan.is_writable = false;
   STRCMP_CONTAINS("a file that is created is writable", problem({plan}).c_str());
   plan = journal();
+  plan.is_polled = true;
+  STRCMP_CONTAINS("a file that is polled is direct", problem({plan}).c_str());
+  plan = journal();
   plan.operation_count_max = 0;
   STRCMP_CONTAINS("a file has 1..1024 operations in flight", problem({plan}).c_str());
   plan = journal();
@@ -265,6 +269,19 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
   STRCMP_EQUAL("opening /proc/version for journal in [store]: its file system has no direct access "
                "(O_DIRECT); put it on one that has it (ext4, xfs), or have it opened without",
                problem({plan}).c_str());
+}
+
+// Whatever drive this machine has: where its file system takes direct access, polling is said to
+// be what is lacking.
+TEST(PlannedFiles, ThatArePolledLieOnADriveThatIs) {
+  FilePlan plan = journal();
+  plan.is_created = plan.is_direct = true;
+  if (!problem({plan}).empty()) BP_SKIP("the file system of /tmp has no direct access");
+  plan.is_polled = true;
+  const std::string said = problem({plan});
+  if (said.empty()) BP_SKIP("this machine's drive is polled");
+  STRCMP_CONTAINS(("opening " + path + " for journal in [store]: ").c_str(), said.c_str());
+  STRCMP_CONTAINS("leave \"polled\" out", said.c_str());
 }
 
 TEST(PlannedFiles, ALookCreatesNothing) {

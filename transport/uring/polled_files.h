@@ -1,0 +1,57 @@
+// Reads and writes of files on a ring of their own, whose completions the kernel does not bring: it
+// is asked for them (IORING_SETUP_IOPOLL), so the drive raises no interrupt and nobody is woken.
+//
+// Such a ring takes reads and writes only, past the page cache, of files whose drive has queues for
+// that (transport/polled_limits.h); all else goes the ordinary way (Files). While something is on
+// its way the shard asks in each round and does not sleep; otherwise this costs a comparison.
+#pragma once
+
+#include <cstdint>
+
+#include <liburing.h>
+
+#include "transport/event_loop.h"
+#include "transport/files.h"
+#include "transport/uring/uring_device.h"
+
+namespace bedplate {
+
+class PolledFiles final : public FileBackend, public PollSource {
+ public:
+  PolledFiles() noexcept = default;
+  PolledFiles(const PolledFiles&) = delete;
+  PolledFiles& operator=(const PolledFiles&) = delete;
+  ~PolledFiles() override { destroy(); }
+
+  // Sets the ring up and registers the pool with it. `system_calls`, which outlives this, counts
+  // the calls of the kernel. Before the seal, on the shard's thread. Requires: called once.
+  // Errors: io_uring is not allowed here, or the limit of locked memory is too low.
+  Result<void> create(PinnedPool& pool, uint32_t operation_count_max, Counter& system_calls);
+  // Does nothing without create(). On the shard's thread. Requires: closed, if it was opened;
+  // nothing is on its way.
+  void destroy() noexcept;
+
+  // Requires: created. The keys that it is given are of another ring.
+  Result<void> open(Files& files, const KeyTable&, uint32_t operation_count_max) override;
+  // Requires: a read or a write that the file's limits take.
+  void issue(FileOperation& operation) noexcept override;
+  bool wait(uint64_t deadline_ns) noexcept override;
+  void close(bool leaves_operations) noexcept override;
+
+  // Asks for what has completed. That something is on its way counts as work: the loop goes on.
+  uint32_t poll(uint32_t budget) noexcept override;
+
+ private:
+  uint32_t reap(uint32_t budget) noexcept;
+
+  io_uring ring_ = {};
+  bool is_created_ = false;
+  bool is_registered_ = false;
+  UringDevice device_{ring_};
+  KeyTable keys_;
+  Counter* system_calls_ = nullptr;
+  Files* files_ = nullptr;
+  uint32_t in_flight_count_ = 0;
+};
+
+}  // namespace bedplate
