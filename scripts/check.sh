@@ -120,6 +120,7 @@ beside model tests/model/run.sh
 beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside vfio /usr/bin/python3 tests/guest/vfio_test.py
 beside nvme /usr/bin/python3 tests/guest/nvme_test.py
+beside polled /usr/bin/python3 tests/guest/polled_test.py
 # Two minutes, and packages that the others do without.
 [ -z "${CEPH_STOP_SECONDS:-}" ] || beside ceph /usr/bin/python3 tests/guest/ceph_test.py
 beside power /usr/bin/python3 tests/power/power_test.py

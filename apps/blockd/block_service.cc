@@ -36,6 +36,10 @@ void check_volume(ReadTable& read, const VolumeSettings& settings) {
     }
     first = first == nullptr ? store : first;
   }
+  if (settings.polled && !read.has("file") && !read.has("device")) {
+    read.refuse_keys({"polled"}, "is of a volume on a file or a block device",
+                     "expected \"file\" or \"device\" beside it");
+  }
   if (!read.has("nvme")) {
     read.refuse_keys({"nvme_namespace", "nvme_queue_depth", "nvme_timeout_ms", "nvme_write_cache"},
                      "is of a volume on an NVMe drive", "expected \"nvme\" beside it");
@@ -154,6 +158,9 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
   table.path("device", &settings.device, 1, 255)
       .otherwise("what `file` says")
       .help("The block device that it lies on instead.");
+  table.boolean("polled", &settings.polled)
+      .help("Whether the drive of `file` or `device` is asked for what it has completed, instead "
+            "of waiting for its interrupt ([Polled drives](nbd.md#polled-drives)).");
   table.text("nvme", &settings.nvme.address, 1, 32)
       .otherwise("what `file` or `device` says")
       .help("The PCI address of the NVMe drive that it lies on instead, without the kernel's "
@@ -312,6 +319,7 @@ Result<FilePlan> BlockService::file_plan(size_t volume_index) {
                    .is_exclusive = true,
                    .is_whole_blocks = true,
                    .tells_extents = !volume.file.empty(),
+                   .is_polled = volume.polled,
                    .bytes_min = volume.bytes,
                    .operation_count_max = volume.queue.task_count};
   if (!volume.is_rbd()) return file;

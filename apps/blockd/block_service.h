@@ -37,6 +37,7 @@ struct VolumeSettings {
   NvmeSettings nvme = {};
   std::string rbd = {};
   std::optional<uint32_t> rbd_timeout_s = {};  // nothing: that of [blockd.ceph]
+  bool polled = false;                         // of a file or device
   StoreQueueShape queue = {};
 
   // describe() refuses what names two of them.

@@ -206,14 +206,14 @@ TEST(Configuration, RefusesUnknownKeys) {
           8, "[blockd]\nport = 1");
   REFUSED(
       "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
-      "have: name, bytes, file, device, nvme, nvme_namespace, nvme_queue_depth, nvme_timeout_ms, "
-      "nvme_write_cache, rbd, rbd_timeout_s, buffer_bytes, operations, read_only, pages, node, "
-      "shard",
+      "have: name, bytes, file, device, polled, nvme, nvme_namespace, nvme_queue_depth, "
+      "nvme_timeout_ms, nvme_write_cache, rbd, rbd_timeout_s, buffer_bytes, operations, read_only, "
+      "pages, node, shard",
       12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
-              "\"; [[blockd.volume]] may have: name, bytes, file, device, nvme, nvme_namespace, "
-              "nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, rbd, rbd_timeout_s, "
-              "buffer_bytes, operations, read_only, pages, node, shard",
+              "\"; [[blockd.volume]] may have: name, bytes, file, device, polled, nvme, "
+              "nvme_namespace, nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, rbd, "
+              "rbd_timeout_s, buffer_bytes, operations, read_only, pages, node, shard",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -245,6 +245,16 @@ TEST(Configuration, AVolumeLiesInMemoryOnAFileOrOnADevice) {
   CHECK(!device.is_memory() && device.bytes == 4096 && device.queue.task_count == 7);
   REFUSED("f:13:10: the volume has a \"file\", too; expected one of them", 12,
           "file = \"/a\"\ndevice = \"/b\"");
+}
+
+TEST(Configuration, OnlyVolumesOfTheKernelsDrivesArePolled) {
+  const auto read = parsed(file_with({}) + "[[blockd.volume]]\nname = \"disk\"\n"
+                                           "device = \"/dev/a\"\npolled = true");
+  CHECK(read.blockd().volumes.back().polled && !read.blockd().volumes.front().polled);
+  const std::string refused = "f:13:1: \"polled\" is of a volume on a file or a block device; "
+                              "expected \"file\" or \"device\" beside it";
+  REFUSED(refused, 12, "bytes = 4096\npolled = true");
+  REFUSED(refused, 12, "nvme = \"0000:01:00.0\"\npolled = true");
 }
 
 TEST(Configuration, AVolumeLiesOnADriveInstead) {

@@ -1,5 +1,6 @@
 // Files that are polled: what goes to the polled ring and what does not, against backends that
-// answer as told; and the ring itself, against the real kernel.
+// answer as told; and the ring itself, against the real kernel. Drives that are polled are in
+// tests/guest/polled_test.py.
 #include "transport/uring/polled_files.h"
 
 #include <cerrno>
