@@ -54,24 +54,24 @@ struct KeepingBackend final : FileBackend {
   }
 };
 
-struct Outcome {
+struct PolledOutcome {
   FileOperation operation;
   int64_t result = 0;
   uint32_t count = 0;
 
-  Outcome(FileAction action, void* memory, uint64_t bytes, uint64_t offset) {
+  PolledOutcome(FileAction action, void* memory, uint64_t bytes, uint64_t offset) {
     operation.action = action;
     operation.memory = memory;
     operation.bytes = bytes;
     operation.offset = offset;
     operation.context = this;
     operation.completed = [](void* self, int64_t outcome) noexcept {
-      static_cast<Outcome*>(self)->result = outcome;
-      ++static_cast<Outcome*>(self)->count;
+      static_cast<PolledOutcome*>(self)->result = outcome;
+      ++static_cast<PolledOutcome*>(self)->count;
     };
   }
-  Outcome(const Outcome&) = delete;
-  Outcome& operator=(const Outcome&) = delete;
+  PolledOutcome(const PolledOutcome&) = delete;
+  PolledOutcome& operator=(const PolledOutcome&) = delete;
 };
 
 constexpr PolledLimits kSixteenPages = {.bytes_max = 64 * kKiB, .page_count_max = 16};
@@ -105,7 +105,7 @@ TEST_GROUP(PolledFilesLogic) {
   }
   // Where one of these goes.
   KeepingBackend& way_of(FileAction action, uint64_t bytes, bool is_durable = false) {
-    Outcome outcome(action, memory, bytes, 0);
+    PolledOutcome outcome(action, memory, bytes, 0);
     outcome.operation.is_durable = is_durable;
     file->begin(outcome.operation);
     KeepingBackend& way = polled.issued.empty() ? ordinary : polled;
@@ -128,7 +128,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
   }
   LONGS_EQUAL(2, counters[0].polled.read());
   LONGS_EQUAL(9, counters[0].operations.read());
-  Outcome other(FileAction::kRead, memory, 512, 0);
+  PolledOutcome other(FileAction::kRead, memory, 512, 0);
   files.find("other")->begin(other.operation);
   LONGS_EQUAL(1, ordinary.issued.size());
   ordinary.answer(512);
@@ -137,7 +137,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
 
 // What is left of an operation may be small enough.
 TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
-  Outcome write(FileAction::kWrite, memory, 128 * kKiB, 0);
+  PolledOutcome write(FileAction::kWrite, memory, 128 * kKiB, 0);
   file->begin(write.operation);
   ordinary.answer(96 * kKiB);
   LONGS_EQUAL(0, ordinary.issued.size());
@@ -147,14 +147,14 @@ TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
 }
 
 TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
-  Outcome busy(FileAction::kRead, memory, 512, 0);
+  PolledOutcome busy(FileAction::kRead, memory, 512, 0);
   file->begin(busy.operation);
   polled.answer(-EAGAIN);
   LONGS_EQUAL(0, busy.count);
   ordinary.answer(512);
   LONGS_EQUAL(512, busy.result);
   POINTERS_EQUAL(&polled, &way_of(FileAction::kRead, 512));
-  Outcome never(FileAction::kRead, memory, 512, 0);
+  PolledOutcome never(FileAction::kRead, memory, 512, 0);
   file->begin(never.operation);
   polled.answer(-EOPNOTSUPP);
   ordinary.answer(512);
@@ -164,8 +164,8 @@ TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
 }
 
 TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
-  Outcome small(FileAction::kRead, memory, 512, 0);
-  Outcome large(FileAction::kRead, memory, 128 * kKiB, 0);
+  PolledOutcome small(FileAction::kRead, memory, 512, 0);
+  PolledOutcome large(FileAction::kRead, memory, 128 * kKiB, 0);
   file->begin(small.operation);
   file->begin(large.operation);
   polled.answers = ordinary.answers = true;
@@ -176,7 +176,7 @@ TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
 }
 
 TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerIsLeft) {
-  Outcome small(FileAction::kRead, memory, 512, 0);
+  PolledOutcome small(FileAction::kRead, memory, 512, 0);
   file->begin(small.operation);
   CHECK_FALSE(files.close(0));
   CHECK(polled.has_left && !ordinary.has_left);
@@ -232,10 +232,10 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   LONGS_EQUAL(0, polled->poll(64));
   LONGS_EQUAL(0, system_calls.read());
   std::memset(memory, 'x', 4096);
-  Outcome write(FileAction::kWrite, memory, 4096, 0);
+  PolledOutcome write(FileAction::kWrite, memory, 4096, 0);
   files->find("log")->begin(write.operation);
   LONGS_EQUAL(1, polled->poll(64));  // work, until its outcome is there
-  const auto ends = [&](const Outcome& each) {
+  const auto ends = [&](const PolledOutcome& each) {
     return test::eventually([&] {
       polled->poll(64);
       thread->poll(64);
@@ -244,7 +244,7 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   };
   CHECK(ends(write));
   LONGS_EQUAL(4096, write.result);
-  Outcome read(FileAction::kRead, memory + 8192, 4096, 0);
+  PolledOutcome read(FileAction::kRead, memory + 8192, 4096, 0);
   files->find("log")->begin(read.operation);
   CHECK(ends(read));
   LONGS_EQUAL(4096, read.result);
@@ -253,7 +253,7 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   LONGS_EQUAL(0, polled->poll(64));
   LONGS_EQUAL(calls, system_calls.read());
   LONGS_EQUAL(2, counters.operations.read());
-  Outcome last(FileAction::kRead, memory + 16384, 4096, 0);
+  PolledOutcome last(FileAction::kRead, memory + 16384, 4096, 0);
   files->find("log")->begin(last.operation);
   CHECK(files->close(test::kPatienceNs));
   LONGS_EQUAL(4096, last.result);
