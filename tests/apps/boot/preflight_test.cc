@@ -325,6 +325,31 @@ TEST(Preflight, CountsThePoolOnceMoreForEachRing) {
   LONGS_EQUAL(1, with_two_rings);
 }
 
+// A shard with files that are polled has two rings, however many files these are.
+TEST(Preflight, CountsThePoolOnceMoreForAPolledRing) {
+  if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
+  if (!probe_io_uring().ok()) BP_SKIP("io_uring is not available here");
+  plan.pool.segments[0].bytes = align_down(locked_before.rlim_max / 3, 4 * kKiB);
+  plan.stacks = {};
+  configuration.event_loop.sockets = SocketBackendChoice::kIoUringOrEpoll;
+  ServiceNeeds needs;
+  needs.files.resize(2);
+  for (FileNeed& file : needs.files) file.plan.is_polled = true;
+  plan.services = {needs};
+  bool gave_up = false;
+  size_t fits = 0;
+  size_t is_too_large = 0;
+  std::thread([&] {
+    gave_up = give_up_locking();
+    fits = preflight(configuration, plan).size();
+    plan.pool.segments[0].bytes += 4 * kKiB;
+    is_too_large = preflight(configuration, plan).size();
+  }).join();
+  CHECK(gave_up);
+  LONGS_EQUAL(0, fits);
+  LONGS_EQUAL(1, is_too_large);
+}
+
 TEST(Preflight, NamesTheControlGroupThatAllowsTooFewHugepages) {
   test::FakeRoot root;
   root.write("/proc/self/cgroup", "0::/slice/box\n");
