@@ -65,7 +65,8 @@ constexpr size_t bytes_of(CounterKind kind) noexcept {
 
 // What a counter says of a key. Of a service's table: "bytes", or "tenant.bytes" in the tables in
 // it; of the runtime's: "group.loans". Of tables that there may be several of, it is the one that
-// has the set's instance as its name (a text that the description calls unique()).
+// has the set's instance as its name (a text that the description calls unique()), or those that
+// CounterSet::measured has.
 struct KeyMeasure {
   enum class Kind { kNone, kPeak, kRefusals };
   Kind kind = Kind::kNone;
@@ -196,6 +197,9 @@ struct CounterSet {
   std::vector<CounterDescription> counters;
   std::vector<CounterLabel> labels = {};
   bool is_spare = false;  // for an instance that is not known yet (CountersFile::take_spare)
+  // The names of the tables whose keys it measures, where its instance is none of them: a queue of
+  // a drive measures what all volumes on it say. It is not in the file.
+  std::vector<std::string> measured = {};
 };
 
 // Describes a struct of its own.

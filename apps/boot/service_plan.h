@@ -142,10 +142,16 @@ class ServicePlan {
 
   // A struct of counters with a function describe(CounterTable&, Counters&);
   // ServiceContext::counters. `instance`: what it is the counters of, where there are several.
+  // `measured`: CounterSet::measured.
   template <typename Counters>
-  void counters(const char* name, std::string_view instance = "") {
-    add_counters({needs_.name, name, std::string(instance), sizeof(Counters),
-                  described_counters<Counters>()});
+  void counters(const char* name, std::string_view instance = "",
+                std::vector<std::string> measured = {}) {
+    add_counters({.owner = needs_.name,
+                  .name = name,
+                  .instance = std::string(instance),
+                  .bytes = sizeof(Counters),
+                  .counters = described_counters<Counters>(),
+                  .measured = std::move(measured)});
   }
 
   // The same, described by hand.

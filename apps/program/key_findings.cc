@@ -113,6 +113,17 @@ Result<void> Finder::check_described(const AppliancePlan& plan) const {
   return {};
 }
 
+// Whether the set measures a key of this name as it stands in this table.
+bool is_measured(const CounterSet& planned, const SeenSet& seen, const NumberKey& key) {
+  if (!key.is_one_of_several) return true;
+  // All sets of a name are described alike, but each has its own tables.
+  if (planned.measured.empty() || planned.instance != seen.instance) {
+    return key.instance == seen.instance;
+  }
+  const std::vector<std::string>& names = planned.measured;
+  return std::find(names.begin(), names.end(), key.instance) != names.end();
+}
+
 void Finder::measure_set(const CounterSet& planned, const SeenSet& seen) {
   for (const CounterDescription& counter : planned.counters) {
     const KeyMeasure& measure = counter.measure;
@@ -122,7 +133,7 @@ void Finder::measure_set(const CounterSet& planned, const SeenSet& seen) {
     for (size_t i = 0; i < keys_.size(); ++i) {
       const NumberKey& key = keys_[i];
       if (key.table != place.table || key.key->name() != place.key) continue;
-      if (key.is_one_of_several && key.instance != seen.instance) continue;
+      if (!is_measured(planned, seen, key)) continue;
       if (!measured_[i]) measured_[i].emplace();
       Measured& its = *measured_[i];
       if (measure.kind == KeyMeasure::Kind::kRefusals) {
@@ -144,10 +155,15 @@ Result<void> Finder::measure(const AppliancePlan& plan, const CountersSnapshot& 
   BP_TRY(check_described(plan));
   const std::vector<CounterSet> planned = plan.counters();
   for (const SeenSet& seen : snapshot.sets()) {
-    // Spare sets have no instance in the plan; all sets of a name are described alike.
-    const auto found = std::find_if(planned.begin(), planned.end(), [&](const CounterSet& set) {
+    const auto is_alike = [&](const CounterSet& set) {
       return set.owner == seen.owner && set.name == seen.name;
-    });
+    };
+    const auto is_it = [&](const CounterSet& set) {
+      return is_alike(set) && set.instance == seen.instance;
+    };
+    auto found = std::find_if(planned.begin(), planned.end(), is_it);
+    // Spare sets have no instance in the plan.
+    if (found == planned.end()) found = std::find_if(planned.begin(), planned.end(), is_alike);
     if (found != planned.end()) measure_set(*found, seen);
   }
   return {};

@@ -147,6 +147,7 @@ void LegMerge::accept(const MergePacket& packet, uint64_t number) noexcept {
   BP_ASSERT(!slot.is_held && "another one would be lost, and its buffer with it");
   slot = {number, packet.now_ns, packet.item, packet.timestamp, true};
   ++held_count_;
+  span_peak_ = std::max(span_peak_, number - next_ + 1);
   deliver_ready();
   BP_DCHECK_SLOW(is_valid());
 }

@@ -100,6 +100,9 @@ class LegMerge {
   uint64_t deadline_ns() const noexcept { return deadline_ns_; }
 
   uint32_t held_count() const noexcept { return held_count_; }
+  // How many packets of the window were in use at most, from the first that was missing to the last
+  // that had come; 1 where all came in order.
+  uint64_t span_peak() const noexcept { return span_peak_; }
   uint64_t lost_count() const noexcept { return lost_count_; }
   LegReport leg_report(uint32_t leg) const noexcept;
   bool is_valid() const noexcept;
@@ -134,6 +137,7 @@ class LegMerge {
   bool has_begun_ = false;
   uint64_t next_ = 0;
   uint32_t held_count_ = 0;
+  uint64_t span_peak_ = 0;
   uint32_t missing_count_ = 0;  // given up since the last one that was delivered
   uint64_t deadline_ns_ = kNever;
   uint64_t lost_count_ = 0;

@@ -75,6 +75,7 @@ class PacketRing {
     places_[end_ & (places_.size() - 1)] = index;
     (*table_)[index].ordered_ns = now_ns;
     ++end_;
+    held_peak_ = std::max(held_peak_, end_ - begin_);
     BP_DCHECK_SLOW(is_valid());
   }
   // Makes ready what is due, has the taps take it, and lets go of what all have passed. Returns how
@@ -99,6 +100,8 @@ class PacketRing {
            std::all_of(taps_.begin(), taps_.end(), [](const RingTap* t) { return t->is_idle(); });
   }
   uint64_t held_count() const noexcept { return end_ - begin_; }
+  // The most that it held at once.
+  uint64_t held_peak() const noexcept { return held_peak_; }
   uint32_t index_at(uint64_t number) const noexcept {
     BP_DCHECK(number >= begin_ && number < end_);
     return places_[number & (places_.size() - 1)];
@@ -162,6 +165,7 @@ class PacketRing {
   uint64_t begin_ = 0;
   uint64_t ready_end_ = 0;
   uint64_t end_ = 0;
+  uint64_t held_peak_ = 0;
   std::vector<RingTap*> taps_;
 };
 

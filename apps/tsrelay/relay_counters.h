@@ -17,6 +17,8 @@ struct alignas(kCacheLineBytes) StreamCounters {
   Counter restarts;
   Counter rtp_added;
   Counter held;
+  Counter window_peak;
+  Counter queue_peak;
   Counter fec_packets;
   Counter fec_recovered;
   Counter fec_unrecoverable;
@@ -56,6 +58,14 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("restarts", c.restarts, "restarts", "A sender began its numbers anew.");
   table.counter("rtp_added", c.rtp_added, "packets", "Given RTP, since they came without.");
   table.gauge("held", c.held, "packets", "Received, and not let go by all yet.");
+  table
+      .gauge("window_peak", c.window_peak, "packets",
+             "The most by which a packet came ahead of the first that was missing, with itself.")
+      .peak_of("stream.window_packets", "A packet that comes late is given up for lost sooner.");
+  table
+      .gauge("queue_peak", c.queue_peak, "packets",
+             "The most that waited at once for outputs, recordings, readers or their time.")
+      .peak_of("stream.queue_packets", "The oldest packets are dropped for those that are behind.");
   table.counter("fec_packets", c.fec_packets, "packets", "FEC packets that came.");
   table.counter("fec_recovered", c.fec_recovered, "packets", "Brought back by FEC.");
   table.counter("fec_unrecoverable", c.fec_unrecoverable, "sets",
@@ -137,6 +147,7 @@ inline void describe(CounterTable& table, OutputCounters& c) {
   table.counter("packets", c.packets, "packets", "Handed to the network, FEC included.");
   table.counter("bytes", c.bytes, "bytes", "In them.");
   table.counter("dropped", c.dropped, "packets", "Oldest first, since it did not take them.")
+      .refusals_of("stream.queue_packets")
       .sign_as_it_grows("the network does not take its packets, and {dropped} are dropped by now: "
                         "look at the interface, and at what else sends by it");
   table.counter("refused", c.refused, "packets", "That the system would not send.")
@@ -162,6 +173,7 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
   table.counter("packets", c.packets, "packets", "Written.");
   table.counter("bytes", c.bytes, "bytes", "Written.");
   table.counter("dropped", c.dropped, "packets", "Oldest first, since the disk did not follow.")
+      .refusals_of("stream.queue_packets")
       .sign_as_it_grows(
           "the disk is too slow, and {dropped} packets are missing in it: look at the "
           "drive, and at what else writes to it");
@@ -185,6 +197,7 @@ struct alignas(kCacheLineBytes) ReaderCounters {
 inline void describe(CounterTable& table, ReaderCounters& c) {
   table.counter("packets", c.packets, "packets", "Lent to processes.");
   table.counter("dropped", c.dropped, "packets", "Oldest first, since their reader kept too many.")
+      .refusals_of("stream.queue_packets")
       .sign_as_it_grows("a reader is too slow, and {dropped} packets are dropped by now: it must "
                         "give back what is lent to it sooner");
   table.gauge("lent", c.lent, "packets", "That readers have now.");

@@ -126,10 +126,11 @@ Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   }
   plan.counters<StreamCounters>("streams", stream.name);
   for (uint32_t i = 0; i < stream.outputs.size(); ++i) {
-    plan.counters<OutputCounters>("outputs", instance_of(stream, i));
+    plan.counters<OutputCounters>("outputs", instance_of(stream, i), {stream.name});
   }
   for (uint32_t i = 0; i < stream.recordings.size(); ++i) {
-    plan.counters<RecordingCounters>("recordings", stream.name + "/" + std::to_string(i));
+    plan.counters<RecordingCounters>("recordings", stream.name + "/" + std::to_string(i),
+                                     {stream.name});
     for (uint32_t file = 0; file < stream.recordings[i].files; ++file) {
       FilePlan its;
       its.name = name_of(index, "r", i) + "_" + std::to_string(file);

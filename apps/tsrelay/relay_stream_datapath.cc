@@ -288,6 +288,8 @@ void RelayStream::tell() noexcept {
   StreamCounters& c = *options_.counters;
   const TsReport& ts = inspector_->report();
   c.held.set(table_.used_count());
+  c.window_peak.set(merge_.span_peak());
+  c.queue_peak.set(ring_.held_peak());
   c.ts_packets.set(ts.packets);
   c.ts_null_packets.set(ts.null_packets);
   c.ts_programs.set(ts.programs);

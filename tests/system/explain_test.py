@@ -6,6 +6,7 @@ import shutil
 
 from harness import KIB, MIB, expect, expect_in, expect_true, test, to_toml, wait_for
 from raw_nbd import READ, connect, connected, request_bytes
+from relay_rig import Receiver, free_ports, output, rtp, sender, start
 
 
 def explain(box, config, *options):
@@ -106,6 +107,25 @@ def the_heap(box):
     configuration["pool"]["bytes"] = pool["proposed"]
     configuration["limit"][0]["bytes"] = limit["proposed"]
     box.appliance(configuration, file="smaller.toml").stop()
+
+
+@test()
+def what_a_stream_needs(box):
+    """Its window by the packet that came the furthest ahead, its queue by what waited at once."""
+    receiver, port = Receiver(box), free_ports(2)
+    relay = start(box, [{"address": f"127.0.0.1:{port}"}], [output(receiver)])
+    out = sender(box)
+    for number in (0, 1, 4, 3, 2):
+        out.sendto(rtp(number, b"\x47\x1f\xff\x10" + bytes(184)), ("127.0.0.1", port))
+    receiver.wait_for(5)
+    relay.wait_for_stream("packets", 5)
+    told, keys = explain(box, relay.config)
+    window = keys["tsrelay.stream[news].window_packets"]
+    queue = keys["tsrelay.stream[news].queue_packets"]
+    expect((window["peak"], window["proposed"]), (3, 4), "of the window")
+    expect_true(3 <= queue["peak"] <= 5 and queue["proposed"] < queue["value"], f"the queue: {queue}")
+    expect_true(queue["saved_bytes"] > 0 and queue["refused"] == 0, f"what it saves: {queue}")
+    expect_true(not [key for key in told["unknown"] if "packets" in key], f"{told['unknown']}")
 
 
 @test()

@@ -76,7 +76,7 @@ NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept 
   slot.call = &call;
   slot.began_ns = now_ns;
   slot.is_marked = false;
-  ++outstanding_;
+  outstanding_peak_ = std::max(outstanding_peak_, ++outstanding_);
   nvme::Command* command = new (&commands_[tail_]) nvme::Command;
   command->id = static_cast<uint16_t>(id);
   if (++tail_ == entry_count_) tail_ = 0;

@@ -71,6 +71,8 @@ class NvmeQueue {
   uint16_t id() const noexcept { return id_; }
   uint32_t entry_count() const noexcept { return entry_count_; }
   uint32_t outstanding() const noexcept { return outstanding_; }
+  // The most that were outstanding at once, ever.
+  uint32_t outstanding_peak() const noexcept { return outstanding_peak_; }
   uint64_t bad_completions() const noexcept { return bad_completions_; }
   const std::byte* submissions() const noexcept {
     return reinterpret_cast<const std::byte*>(commands_);
@@ -104,6 +106,7 @@ class NvmeQueue {
   uint32_t head_ = 0;
   uint32_t rung_head_ = 0;
   uint32_t outstanding_ = 0;
+  uint32_t outstanding_peak_ = 0;
   uint16_t first_free_ = 0;
   uint16_t phase_ = 1;
   uint16_t id_ = 0;

@@ -94,6 +94,7 @@ void NvmeQueuePair::tell_control() noexcept {
 void NvmeQueuePair::publish() noexcept {
   counters_->commands.set(io_.command_count());
   counters_->commands_outstanding.set(io_.queue().outstanding());
+  counters_->commands_peak.set(io_.queue().outstanding_peak());
   counters_->errors.set(io_.error_count());
   counters_->bad_completions.set(io_.queue().bad_completions());
 }

@@ -37,7 +37,8 @@ namespace bedplate {
 struct alignas(kCacheLineBytes) NvmeQueueCounters {
   Counter commands;
   Counter commands_outstanding;
-  Counter errors;  // commands that the controller has failed, or that no answer came for
+  Counter commands_peak;  // the most that were outstanding at once
+  Counter errors;         // commands that the controller has failed, or that no answer came for
   Counter timeouts;
   Counter bad_completions;
   Counter interrupts;

@@ -109,6 +109,8 @@ void describe(CounterTable& table, NvmeCounters& c) {
 void describe(CounterTable& table, NvmeQueueCounters& c) {
   table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
   table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Of them, under way.");
+  table.gauge("commands_peak", c.commands_peak, "commands", "The most that were under way at once.")
+      .peak_of("volume.nvme_queue_depth", "Further commands wait for one of them to end.");
   table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.")
       .sign_as_it_grows(
           "it fails commands, {errors} by now ({timeouts} without an answer): the log "
@@ -174,10 +176,12 @@ void NvmeDrives::plan(ServicePlan& plan) const {
     plan.vfio_device(address);
     plan.counters<NvmeCounters>(kCounters, address);
     add(each.shards[0], kNvmeControlNeeds, {owner_of(address), NvmeController::bytes_for()});
+    std::vector<std::string> volumes;  // each says how deep all its queues are
+    for (const Space& space : each.spaces) volumes.push_back(space.name);
     const uint64_t queue_bytes = NvmeQueuePair::bytes_for(each.options().queue_entries);
     for (size_t i = 0; i < each.shards.size(); ++i) {
       add(each.shards[i], kNvmeQueueNeeds, {owner_of_queue(address, i), queue_bytes});
-      plan.counters<NvmeQueueCounters>(kQueueCounters, name_of_queue(address, i));
+      plan.counters<NvmeQueueCounters>(kQueueCounters, name_of_queue(address, i), volumes);
     }
   }
   for (const auto& [shard, of_shard] : carves) {

@@ -39,6 +39,14 @@ void describe(CounterTable& table, TableCounters& c) {
       .peak_of("table.plates", "Guests wait.");
 }
 
+// Of the waiters, who serve several tables.
+struct WaiterCounters {
+  Counter spilled;
+};
+void describe(CounterTable& table, WaiterCounters& c) {
+  table.counter("spilled", c.spilled, "plates", "Too many.").refusals_of("table.plates");
+}
+
 struct TableSettings {
   std::string name;
   uint32_t plates = 16;
@@ -76,6 +84,8 @@ struct InnService : Service {
                  plan.placement(0));
     plan.counters<RoomCounters>("room");
     for (const TableSettings& one : tables) plan.counters<TableCounters>("tables", one.name);
+    plan.counters<WaiterCounters>("waiters", "ann", {"left", "right"});
+    plan.counters<WaiterCounters>("waiters", "bob", {"right"});
     return {};
   }
   uint32_t seats = 100;
@@ -215,6 +225,16 @@ TEST(KeyFindings, EachOfSeveralTablesHasItsOwnPeak) {
   CHECK_EQUAL(4, left.proposed.value());
   CHECK_EQUAL(static_cast<int64_t>(12 * kKiB), left.saved_bytes);
   CHECK_EQUAL(8, finding("inn.table[right].plates").proposed.value());  // a power of two
+}
+
+TEST(KeyFindings, ASetMayMeasureSeveralTablesThatItIsNotCalledAs) {
+  for (const char* table : {"left", "right"})
+    of<TableCounters>("tables", table).plates_peak.set(16);
+  of<WaiterCounters>("waiters", "ann").spilled.set(1);
+  of<WaiterCounters>("waiters", "bob").spilled.set(2);
+  CHECK_EQUAL(1, finding("inn.table[left].plates").refused);
+  CHECK_EQUAL(3, finding("inn.table[right].plates").refused);
+  CHECK_EQUAL(32, finding("inn.table[left].plates").proposed.value());
 }
 
 TEST(KeyFindings, WhatTheConfigurationWouldRefuseIsNotProposed) {

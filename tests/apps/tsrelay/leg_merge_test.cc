@@ -71,6 +71,7 @@ TEST(LegMerge, InOrderNothingWaits) {
   CHECK(merge.deadline_ns() == LegMerge::kNever);
   LONGS_EQUAL(0, merge.lost_count());
   LONGS_EQUAL(0, merge.leg_report(0).lost);
+  LONGS_EQUAL(1, merge.span_peak());
 }
 
 TEST(LegMerge, TheOtherLegBringsWhatIsMissing) {
@@ -90,6 +91,7 @@ TEST(LegMerge, OrderIsRestored) {
   create(16);
   put_all(0, {1, 4, 3, 2, 6, 5});
   STRCMP_EQUAL("1 2 3 4 5 6 ", book.order.c_str());
+  LONGS_EQUAL(3, merge.span_peak());  // of 4, which comes ahead of 2 and 3
   LONGS_EQUAL(3, merge.leg_report(0).reordered);
   LONGS_EQUAL(0, merge.leg_report(0).lost);
 }

@@ -76,6 +76,8 @@ TEST(PacketRing, APacketStaysUntilAllHaveHadIt) {
   LONGS_EQUAL(2, ring.pump(100));
   LONGS_EQUAL(0, socket.kept_count());
   LONGS_EQUAL(0, table.used_count());
+  LONGS_EQUAL(0, ring.held_count());
+  LONGS_EQUAL(3, ring.held_peak());
   CHECK(ring.is_drained());
   slow.is_busy = true;
   CHECK(!ring.is_drained());

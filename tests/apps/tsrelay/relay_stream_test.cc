@@ -60,6 +60,8 @@ TEST(RelayStream, NoByteIsCopiedOnItsWayToFiveHundredOutputs) {
   LONGS_EQUAL(20, r.counters->packets.read());
   LONGS_EQUAL(140, r.counters->ts_packets.read());
   LONGS_EQUAL(0, r.counters->held.read());
+  LONGS_EQUAL(20, r.counters->queue_peak.read());
+  LONGS_EQUAL(1, r.counters->window_peak.read());
 }
 
 TEST(RelayStream, PlainUdpIsToldFromRtp) {

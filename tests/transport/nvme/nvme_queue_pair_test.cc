@@ -80,6 +80,7 @@ TEST(NvmeQueuePair, EachShardHasOneWithAnInterruptOfItsOwn) {
     LONGS_EQUAL(i, rig.drive.interrupts[i + 1]);
     for (uint32_t n = 0; n <= i; ++n) expect_served(i);
     LONGS_EQUAL(i + 1, rig.queue_counters[i].commands.read());
+    LONGS_EQUAL(1, rig.queue_counters[i].commands_peak.read());
   }
   expect_no_harm();
 }

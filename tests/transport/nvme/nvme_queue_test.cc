@@ -125,6 +125,18 @@ TEST(NvmeQueue, IsFullOneBeforeItsLastEntry) {
   POINTERS_EQUAL(nullptr, queue.try_begin(ended, 0).command);
 }
 
+TEST(NvmeQueue, KnowsTheMostThatWereOutstanding) {
+  const uint16_t first = queue.try_begin(ended, 0).command->id;
+  const uint16_t second = queue.try_begin(ended, 0).command->id;
+  queue.ring();
+  complete(first);
+  complete(second);
+  LONGS_EQUAL(2, queue.poll(8));
+  queue.try_begin(ended, 0);
+  LONGS_EQUAL(1, queue.outstanding());
+  LONGS_EQUAL(2, queue.outstanding_peak());
+}
+
 TEST(NvmeQueue, EndsNoMoreThanItMay) {
   uint16_t ids[kEntries - 1];
   for (uint16_t& id : ids) id = queue.try_begin(ended, 0).command->id;
