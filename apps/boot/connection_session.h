@@ -53,6 +53,9 @@ class ConnectionSession {
   virtual void closed() noexcept {}
   // The client has proved by a certificate that it may ask. At most once in a connection.
   virtual void peer_is_certified() noexcept {}
+  // The connection is a line that is always there (standing_line.h), and not new to those that use
+  // it: whatever comes, or does not, the session goes on. At most once in a connection.
+  virtual void begin_line() noexcept {}
   // Where bytes that come are put, and how many were. Empty: nothing is taken before output is.
   virtual std::span<char> room() noexcept = 0;
   virtual void received(size_t bytes) noexcept = 0;

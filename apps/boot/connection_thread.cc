@@ -19,6 +19,7 @@ constexpr uint64_t kSlowNs = 10 * kNsPerSecond;   // a request comes, an answer 
 constexpr uint64_t kIdleNs = 120 * kNsPerSecond;  // between requests
 constexpr uint64_t kLingerNs = kNsPerSecond;
 constexpr uint64_t kNoDescriptorNs = kNsPerSecond;
+constexpr uint64_t kLineAgainNs = kNsPerSecond;
 constexpr int kLookMs = 500;         // how late what is slow is found
 constexpr size_t kSaidBytes = 1024;  // to one that gets no place
 
@@ -73,6 +74,7 @@ void ConnectionThread::stop() noexcept {
   for (Connection& connection : connections_) {
     if (connection.fd.is_open()) close(&connection);
   }
+  if (line_fd_.is_open()) options_.line->close(&line_fd_);
   BP_ASSERT(open_count_ == 0);
   wake_.close();
 }
@@ -101,6 +103,7 @@ void ConnectionThread::wait() noexcept {
   BP_DCHECK_SLOW(is_valid());
   const bool is_begun = is_begun_.load(std::memory_order_acquire);
   const bool may_accept = is_begun && now_ns_ >= accept_again_ns_;
+  if (is_begun && options_.line != nullptr) take_line();
   polled_[0] = {wake_.number(), POLLIN, 0};
   for (size_t i = 0; i < listeners_.size(); ++i) {
     polled_[1 + i] = {may_accept ? listeners_[i].number() : -1, POLLIN, 0};
@@ -113,7 +116,8 @@ void ConnectionThread::wait() noexcept {
     of_connections[i] = {is_waiting ? -1 : one.fd.number(),
                          static_cast<short>(has_output ? POLLOUT : POLLIN), 0};
   }
-  const bool must_look = open_count_ > 0 || (is_begun && !may_accept);
+  const bool has_no_line = options_.line != nullptr && line_ == nullptr;
+  const bool must_look = open_count_ > 0 || (is_begun && (!may_accept || has_no_line));
   const int ready = poll(polled_.data(), polled_.size(), must_look ? kLookMs : -1);
   now_ns_ = monotonic_ns();
   if (ready > 0 && polled_[0].revents != 0) {
@@ -131,8 +135,8 @@ void ConnectionThread::wait() noexcept {
   for (size_t i = 0; ready > 0 && i < listeners_.size(); ++i) {
     if (polled_[1 + i].revents != 0) accept_from(listeners_[i].number());
   }
-  options_.counters->connections.set(open_count_);
-  options_.counters->connections_peak.raise(open_count_);
+  options_.counters->connections.set(client_count());
+  options_.counters->connections_peak.raise(client_count());
 }
 
 void ConnectionThread::accept_from(int listener) noexcept {
@@ -145,7 +149,7 @@ void ConnectionThread::accept_from(int listener) noexcept {
       return;
     }
     if (is_turned_away(fd)) continue;
-    Connection* place = place_for_one();
+    Connection* place = place_for_one(false);
     if (place == nullptr) {
       options_.counters->turned_away.add(1);
       char room[kSaidBytes];
@@ -156,12 +160,38 @@ void ConnectionThread::accept_from(int listener) noexcept {
     BP_DCHECK(!place->session->is_held());
     const int without_delay = 1;  // a Unix socket knows no such option
     setsockopt(fd.number(), IPPROTO_TCP, TCP_NODELAY, &without_delay, sizeof without_delay);
-    place->fd = std::move(fd);
-    place->session->open(place->fd.number());
-    place->since_ns = now_ns_;
-    place->is_lingering = false;
-    ++open_count_;
+    begin_connection(place, std::move(fd));
   }
+}
+
+void ConnectionThread::begin_connection(Connection* place, Fd fd) noexcept {
+  place->fd = std::move(fd);
+  place->session->open(place->fd.number());
+  place->since_ns = now_ns_;
+  place->is_lingering = false;
+  ++open_count_;
+}
+
+// The line, where it has no place: at first, after it broke, and when its session had to end.
+void ConnectionThread::take_line() noexcept {
+  if (line_ != nullptr || now_ns_ < line_again_ns_) return;
+  if (!line_fd_.is_open()) line_fd_ = options_.line->open();
+  Connection* const place = line_fd_.is_open() ? place_for_one(true) : nullptr;
+  if (place == nullptr) {
+    line_again_ns_ = now_ns_ + kLineAgainNs;
+    return;
+  }
+  line_ = place;
+  begin_connection(place, std::move(line_fd_));
+  place->session->begin_line();
+}
+
+// The line goes on, with another session.
+void ConnectionThread::leave_line() noexcept {
+  line_fd_ = std::move(line_->fd);
+  line_->session->closed();
+  line_ = nullptr;
+  --open_count_;
 }
 
 bool ConnectionThread::is_turned_away(const Fd& fd) noexcept {
@@ -182,11 +212,14 @@ void ConnectionThread::look(Connection* connection) noexcept {
 }
 
 // A free one, or that of the connection that has been silent the longest.
-ConnectionThread::Connection* ConnectionThread::place_for_one() noexcept {
+ConnectionThread::Connection* ConnectionThread::place_for_one(bool is_for_line) noexcept {
+  const size_t client_count_max = connections_.size() - (options_.line != nullptr ? 1 : 0);
+  const bool may_take_free = is_for_line || client_count() < client_count_max;
   Connection* silent = nullptr;
   for (Connection& one : connections_) {
-    if (one.session->is_held()) continue;
-    if (!one.fd.is_open()) return &one;
+    if (one.session->is_held() || &one == line_) continue;
+    if (!one.fd.is_open() && may_take_free) return &one;
+    if (!one.fd.is_open()) continue;
     if (one.is_busy() || (silent != nullptr && silent->since_ns <= one.since_ns)) continue;
     silent = &one;
   }
@@ -200,7 +233,7 @@ void ConnectionThread::serve(Connection* connection, short events) noexcept {
   BP_DCHECK(connection->fd.is_open());
   BP_DCHECK(!connection->session->is_waiting());  // such a one is polled for nothing
   if ((events & (POLLERR | POLLNVAL)) != 0) {
-    close(connection);
+    lose(connection, EIO);
     return;
   }
   // A client that sends no more may still read.
@@ -219,10 +252,12 @@ bool ConnectionThread::receive(Connection* connection) noexcept {
   std::span<char> room = connection->session->room();
   if (connection->is_lingering) room = thrown_away;
   if (room.empty()) return true;
-  const ssize_t got = recv(connection->fd.number(), room.data(), room.size(), 0);
+  const int fd = connection->fd.number();
+  const ssize_t got = connection == line_ ? read(fd, room.data(), room.size())
+                                          : recv(fd, room.data(), room.size(), 0);
   if (got < 0 && would_block()) return true;
   if (got <= 0) {
-    close(connection);
+    lose(connection, got < 0 ? errno : 0);
     return false;
   }
   if (connection->is_lingering) return true;
@@ -237,11 +272,13 @@ bool ConnectionThread::send(Connection* connection) noexcept {
   ConnectionSession& session = *connection->session;
   while (!session.output().empty()) {
     const std::string_view output = session.output();
-    const ssize_t sent =
-        ::send(connection->fd.number(), output.data(), output.size(), MSG_NOSIGNAL);
+    const int fd = connection->fd.number();
+    const ssize_t sent = connection == line_
+                             ? write(fd, output.data(), output.size())
+                             : ::send(fd, output.data(), output.size(), MSG_NOSIGNAL);
     if (sent < 0 && would_block()) return true;
     if (sent < 0) {
-      close(connection);
+      lose(connection, errno);
       return false;
     }
     options_.counters->sent_bytes.add(static_cast<uint64_t>(sent));
@@ -249,6 +286,10 @@ bool ConnectionThread::send(Connection* connection) noexcept {
     session.sent(static_cast<size_t>(sent));
   }
   if (!session.is_over()) return true;
+  if (connection == line_) {
+    leave_line();
+    return false;
+  }
   // What the client has sent meanwhile would make the kernel take the answer back.
   shutdown(connection->fd.number(), SHUT_WR);
   connection->is_lingering = true;
@@ -258,6 +299,7 @@ bool ConnectionThread::send(Connection* connection) noexcept {
 void ConnectionThread::end_slow(Connection* connection) noexcept {
   BP_DCHECK(connection->since_ns <= now_ns_);
   ConnectionSession& session = *connection->session;
+  if (connection == line_ && !connection->is_busy()) return;
   const uint64_t patience_ns = connection->is_lingering ? kLingerNs
                                : connection->is_busy()  ? kSlowNs
                                                         : kIdleNs;
@@ -269,12 +311,27 @@ void ConnectionThread::end_slow(Connection* connection) noexcept {
     send(connection);
     return;
   }
+  if (connection == line_) {
+    options_.line->drop_output(connection->fd.number());
+    return leave_line();
+  }
+  close(connection);
+}
+
+// A client's connection has ended, or the line is gone.
+void ConnectionThread::lose(Connection* connection, int error_number) noexcept {
+  if (connection == line_) options_.line->lost(error_number);
   close(connection);
 }
 
 void ConnectionThread::close(Connection* connection) noexcept {
   BP_ASSERT(owner_.is_caller());
   BP_ASSERT(connection->fd.is_open() && open_count_ > 0);
+  if (connection == line_) {
+    line_ = nullptr;
+    line_again_ns_ = now_ns_ + kLineAgainNs;
+    options_.line->close(&connection->fd);
+  }
   connection->fd.close();
   connection->session->closed();
   --open_count_;

@@ -23,6 +23,7 @@
 #include <poll.h>
 
 #include "apps/boot/connection_session.h"
+#include "apps/boot/standing_line.h"
 #include "platform/file.h"
 #include "platform/result.h"
 #include "platform/thread_owner.h"
@@ -42,6 +43,8 @@ class ConnectionThread {
     // may. Then it is closed.
     std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
     void* context = nullptr;
+    // Takes one of the sessions; those that connect have the others. Outlives this. nullptr: none.
+    StandingLine* line = nullptr;
   };
 
   ConnectionThread() noexcept = default;
@@ -83,12 +86,18 @@ class ConnectionThread {
   void run() noexcept;
   void wait() noexcept;
   void accept_from(int listener) noexcept;
-  Connection* place_for_one() noexcept;
+  Connection* place_for_one(bool is_for_line) noexcept;
+  void begin_connection(Connection* place, Fd fd) noexcept;
+  void take_line() noexcept;
+  void leave_line() noexcept;
   void serve(Connection* connection, short events) noexcept;
   bool receive(Connection* connection) noexcept;
   bool send(Connection* connection) noexcept;
   void end_slow(Connection* connection) noexcept;
   void close(Connection* connection) noexcept;
+  void lose(Connection* connection, int error_number) noexcept;
+  // Of those that connected.
+  uint32_t client_count() const noexcept { return open_count_ - (line_ != nullptr ? 1 : 0); }
   bool is_turned_away(const Fd& fd) noexcept;
   void look(Connection* connection) noexcept;
 
@@ -102,6 +111,9 @@ class ConnectionThread {
   uint64_t now_ns_ = 0;
   uint64_t accept_again_ns_ = 0;  // the system had no descriptor: so long it is not asked again
   uint32_t open_count_ = 0;
+  Connection* line_ = nullptr;  // that it has now
+  Fd line_fd_;                  // while it has none
+  uint64_t line_again_ns_ = 0;
   ThreadOwner owner_;  // held while the thread runs
   StackedThread thread_;
 };

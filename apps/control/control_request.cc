@@ -76,6 +76,7 @@ class Reader {
     const auto bit = 1U << static_cast<unsigned>(member);
     member_ = Member::kNone;  // the value of one that is refused is nobody's
     if (member == Member::kNone) {
+      request_.is_answer = request_.is_answer || key == "result" || key == "error";
       return fault(ControlFault::kNoRequest,
                    "a request has \"jsonrpc\", \"method\", \"params\" and \"id\" alone");
     }
@@ -182,7 +183,7 @@ class Reader {
 void read_control_request(std::string_view line, ControlRequest* request) noexcept {
   BP_ASSERT(line.size() <= ControlRequest::kBytesMax);
   request->fault = ControlFault::kNone;
-  request->has_id = false;
+  request->is_answer = request->has_id = false;
   request->id = "null";
   request->method = {};
   request->parameter_count = request->used_bytes = 0;

@@ -38,6 +38,7 @@ struct ControlRequest {
 
   ControlFault fault = ControlFault::kNone;
   std::string_view complaint;  // where there is one: what is wrong, for people
+  bool is_answer = false;      // it has "result" or "error": it is none, but an answer to one
   bool has_id = false;         // without one nothing is answered, unless it could not be read
   std::string_view id;         // as JSON
   std::string_view method;

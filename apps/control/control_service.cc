@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "apps/boot/appliance_plan.h"
+#include "apps/boot/configuration_reader.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
@@ -67,6 +68,18 @@ void ControlService::describe(ConfigurationTable& table) {
   table.integer("max_connections", &max_connections_, 1, kAskersMax)
       .help("How many may be open. Their memory is planned; a new one takes the place of one that "
             "says nothing.");
+  table.path("serial", &serial_, 1, 255)
+      .otherwise("none: the socket alone")
+      .help("A serial line that is answered on, too, say `/dev/ttyS1`: everybody that has the "
+            "line may ask ([control.md](control.md#a-serial-line)).");
+  table.integer("serial_baud", &serial_baud_, kSerialBaudMin, kSerialBaudMax)
+      .help(std::string("Its speed: ") + kSerialBauds + ". 8 bits, no parity, one stop bit.");
+  table.check([this](ReadTable& read) {
+    if (!is_serial_baud(serial_baud_) && !read.was_refused("serial_baud")) {
+      read.refuse_value("serial_baud", std::to_string(serial_baud_) + " baud is not known",
+                        std::string("write ") + kSerialBauds);
+    }
+  });
 }
 
 Result<void> ControlService::plan(ServicePlan& plan) {
@@ -80,9 +93,17 @@ Result<void> ControlService::plan(ServicePlan& plan) {
   plan.counters<ControlCounters>("control");
   plan.threads(1);
   plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount + 1, "max_connections");
-  plan.heap(max_connections_ * (ConnectionThread::bytes_each() + sizeof(ControlSession)) +
+  if (!serial_.empty()) plan.descriptors(1, nullptr);
+  plan.heap(session_count() * (ConnectionThread::bytes_each() + sizeof(ControlSession)) +
             kLineHeapBytes + kTextHeapBytes);
   return {};
+}
+
+void ControlService::preflight(std::vector<Error>* problems) {
+  if (serial_.empty()) return;
+  if (auto there = check_serial_line(serial_.c_str()); !there.ok()) {
+    problems->push_back(there.error());
+  }
 }
 
 // The kernel asks the file first, and it is asked who is there on top of that: a descriptor can be
@@ -106,6 +127,7 @@ Result<void> ControlService::prepare() {
                             group_.empty() ? "that it has" : group_.c_str())
         .set_cure("run as root, or name a group in [control] that the user is in");
   }
+  if (!serial_.empty()) return line_.begin(serial_, serial_baud_);
   return {};
 }
 
@@ -130,8 +152,9 @@ Result<void> ControlService::create(ServiceContext& context) {
   site_.owner = owner.value();
   site_.wake = [](void* thread) noexcept { static_cast<ConnectionThread*>(thread)->wake(); };
   site_.wake_context = &thread_;
+  line_.count_in(&site_.counters->line_losses);
   std::vector<ConnectionSession*> sessions;
-  for (uint32_t i = 0; i < max_connections_; ++i) {
+  for (uint32_t i = 0; i < session_count(); ++i) {
     sessions.push_back(sessions_.emplace_back(std::make_unique<ControlSession>(site_)).get());
     site_.sessions.push_back(sessions_.back().get());
   }
@@ -143,7 +166,8 @@ Result<void> ControlService::create(ServiceContext& context) {
                          .counters = &site_.counters->connections,
                          .too_many = &ControlService::no_place,
                          .refusal = &ControlService::refusal,
-                         .context = this},
+                         .context = this,
+                         .line = serial_.empty() ? nullptr : &line_},
                         listening.value(), sessions);
 }
 

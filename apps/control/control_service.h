@@ -1,5 +1,6 @@
 // [control]: what the appliance can be asked, and told, while it runs, over a Unix socket beside
-// its other files (docs/control.md), as a service of the runtime. Each program has it.
+// its other files (docs/control.md), and over a serial line, as a service of the runtime. Each
+// program has it.
 //
 // It runs on a thread of its own, beside the shards, which notice what methods do there and nothing
 // else. It knows no service: services add their methods themselves (Service::methods).
@@ -13,6 +14,7 @@
 
 #include "apps/boot/connection_thread.h"
 #include "apps/boot/service.h"
+#include "apps/control/control_line.h"
 #include "apps/control/control_session.h"
 #include "apps/control/runtime_methods.h"
 
@@ -34,6 +36,7 @@ class ControlService final : public Service {
   const char* name() const noexcept override { return "control"; }
   void describe(ConfigurationTable& table) override;
   Result<void> plan(ServicePlan& plan) override;
+  void preflight(std::vector<Error>* problems) override;
   Result<void> prepare() override;
   Result<void> create(ServiceContext& context) override;
   Result<void> sealed() override;
@@ -41,12 +44,16 @@ class ControlService final : public Service {
 
  private:
   bool is_allowed(int fd, uint32_t* user) const noexcept;
+  // Of all sessions: the line has one, beside those that connect.
+  uint32_t session_count() const noexcept { return max_connections_ + (serial_.empty() ? 0 : 1); }
   static std::string_view refusal(void* self, int fd, std::span<char> room) noexcept;
   static std::string_view no_place(void* self, std::span<char> room) noexcept;
 
   // ---- [control] ----
   std::string group_;
   uint32_t max_connections_ = 8;
+  std::string serial_;
+  uint32_t serial_baud_ = kSerialBaud;
 
   std::string (*plan_text_)(const AppliancePlan&, const Configuration&);
   std::string path_;
@@ -58,6 +65,7 @@ class ControlService final : public Service {
   RuntimeMethods runtime_;
   ControlSite site_;
   std::vector<std::unique_ptr<ControlSession>> sessions_;
+  ControlLine line_;
   ConnectionThread thread_;
 };
 

@@ -24,6 +24,8 @@ void describe(CounterTable& table, ControlCounters& counters) {
       "Of the refused, those for a shard that did not come to them, or to others, in time.");
   table.counter("not_allowed", counters.not_allowed, "connections",
                 "Connections of users that may not ask.");
+  table.counter("line_losses", counters.line_losses, "times",
+                "Times that the serial line was hung up or could not be read or written.");
   describe(table, counters.connections);
 }
 
@@ -41,9 +43,14 @@ std::string_view ControlSite::name_of(const EventLoop& loop) const noexcept {
 void ControlSession::open(int /*fd*/) noexcept {
   BP_ASSERT(!is_held());
   at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
-  is_last_ = is_waiting_ = goes_on_ = false;
+  is_line_ = is_skipping_ = is_last_ = is_waiting_ = goes_on_ = has_begun_ = false;
   received_ = 0;
   output_ = {};
+}
+
+void ControlSession::begin_line() noexcept {
+  is_line_ = true;
+  output_ = "\n";
 }
 
 std::span<char> ControlSession::room() noexcept {
@@ -74,7 +81,10 @@ void ControlSession::time_out() noexcept { refuse_beginning("the line did not en
 void ControlSession::refuse_beginning(std::string_view what) noexcept {
   site_->counters->requests.add(1);
   request_.id = "null";
-  is_last_ = true;
+  has_begun_ = false;
+  is_last_ = !is_line_;
+  is_skipping_ = is_line_;
+  received_ = 0;
   complain(ControlFault::kNoRequest, what);
 }
 
@@ -84,11 +94,13 @@ void ControlSession::go_on() noexcept {
     const std::string_view all(in_, received_);
     const size_t end = all.find('\n');
     if (end == all.npos) {
+      if (is_skipping_) received_ = 0;
       if (received_ < sizeof in_) return;
       refuse_beginning("a line has less than 8192 bytes");
       return;
     }
-    answer(all.substr(0, end));
+    if (!is_skipping_) answer(all.substr(0, end));
+    is_skipping_ = false;
     received_ -= end + 1;
     std::memmove(in_, in_ + end + 1, received_);
   }
@@ -100,6 +112,11 @@ void ControlSession::answer(std::string_view line) noexcept {
   {
     const HeapOwnerScope scope(site_->owner);
     read_control_request(line, &request_);
+  }
+  has_begun_ = false;
+  if (is_line_ && request_.is_answer) {
+    site_->counters->refused.add(1);
+    return;
   }
   if (request_.fault != ControlFault::kNone) {
     complain(request_.fault, request_.complaint);
@@ -114,7 +131,6 @@ void ControlSession::answer(std::string_view line) noexcept {
   if (!take_parameters()) return;
   BP_LOG_DEBUG("control: asked for %s", method_->name.c_str());
   page_ = 0;
-  has_begun_ = false;
   call();
 }
 
@@ -208,7 +224,7 @@ void ControlSession::look(uint64_t now_ns) noexcept {
 void ControlSession::give_up() noexcept {
   site_->counters->stuck.add(1);
   is_last_ = true;
-  if (has_begun_) return break_off();
+  if (must_break_off()) return break_off();
   char text[256];
   Piece piece(text);
   piece.text("the shard ").text(site_->name_of(*loop_));
@@ -219,7 +235,7 @@ void ControlSession::give_up() noexcept {
 // Each call that waits for such a shard would keep a place until it comes.
 void ControlSession::refuse_for_stuck() noexcept {
   site_->counters->stuck.add(1);
-  if (has_begun_) return break_off();
+  if (must_break_off()) return break_off();
   char text[256];
   Piece piece(text);
   piece.text("the shard ").text(site_->name_of(*loop_));
@@ -241,7 +257,7 @@ void ControlSession::called() noexcept {
   goes_on_ = is_good && has_more_ && request_.has_id;
   if (is_good) {
     if (request_.has_id) end_result();
-  } else if (has_begun_) {
+  } else if (must_break_off()) {
     break_off();
   } else if (is_refused_) {
     say_error(ControlFault::kRefused, &error_, {}, {});
@@ -292,12 +308,14 @@ void ControlSession::say_error(ControlFault fault, const Error* error, std::stri
   }
   const std::string_view text =
       error == nullptr ? std::string_view(message, piece.bytes()) : std::string_view(message);
-  JsonText said(complaint_);
+  const size_t at = has_begun_ ? 1 : 0;  // the answer that has begun ends with its line
+  complaint_[0] = '\n';
+  JsonText said(std::span<char>(complaint_).subspan(at));
   said.begin_object().key("jsonrpc").text("2.0").key("id").raw(request_.id).key("error");
   said.begin_object().key("code").raw("-").more(std::to_string(-static_cast<int>(fault)));
   said.key("message").text(text).end_object().end_object().more("\n");
   BP_ASSERT(!said.is_full());
-  output_ = {complaint_, said.bytes()};
+  output_ = {complaint_, at + said.bytes()};
 }
 
 }  // namespace bedplate

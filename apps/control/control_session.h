@@ -3,7 +3,10 @@
 //
 // A method that goes on at a shard is waited for, for two seconds; then the shard is said to be
 // stuck and the connection ends, since what it asked for may yet be done. Until it was done nothing
-// more is asked of that shard: what is late keeps its place. A session's memory is a line and
+// more is asked of that shard: what is late keeps its place. On a line that is always there no
+// connection ends: what cannot be read is answered and left out up to the next newline, an answer
+// that is broken off ends with its line, and one that came back (an echo) is not answered. A
+// session's memory is a line and
 // a piece of an answer: a line that is longer is refused, an answer that is longer is made in
 // pieces. Threads: that of the connections, but for what a loop calls. Nothing is allocated but by
 // the parser (control_request.h), for as long as it reads.
@@ -31,6 +34,7 @@ struct ControlCounters {
   Counter refused;
   Counter stuck;
   Counter not_allowed;
+  Counter line_losses;
   ServedCounters connections;
 };
 void describe(CounterTable& table, ControlCounters& counters);
@@ -67,6 +71,8 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   explicit ControlSession(const ControlSite& site) noexcept : site_(&site) {}
 
   void open(int fd) noexcept override;
+  // It begins with an empty line: what the line had before may not have ended.
+  void begin_line() noexcept override;
   std::span<char> room() noexcept override;
   void received(size_t bytes) noexcept override;
   std::string_view output() const noexcept override { return output_; }
@@ -102,6 +108,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   static void at_loop(void* session) noexcept;
   void give_up() noexcept;
   void refuse_for_stuck() noexcept;
+  bool must_break_off() const noexcept { return has_begun_ && !is_line_; }
   void break_off() noexcept;
   void refuse_beginning(std::string_view what) noexcept;
   void begin_result() noexcept;
@@ -112,6 +119,8 @@ class ControlSession final : public ConnectionSession, private ControlCall {
 
   const ControlSite* site_;
   const ControlMethod* method_ = nullptr;  // that is answered
+  bool is_line_ = false;                   // one that is always there
+  bool is_skipping_ = false;               // up to the end of a line
   bool is_last_ = false;                   // no line is read any more
   bool is_waiting_ = false;                // for a loop
   bool has_begun_ = false;                 // a piece of the answer has been made

@@ -2,7 +2,7 @@
 
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
             file hugepage log log_component log_limit numa parallel recent_lines result sanitizer \
-            standard_error standard_streams thread_calls thread_stack units user
+            serial_line standard_error standard_streams thread_calls thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \
@@ -67,7 +67,8 @@ COMMANDS := check_command counter_changes counter_text counters_command ctl_comm
             top_model top_screen top_signs top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
-CONTROL := control_client control_request control_service control_session counter_words runtime_methods
+CONTROL := control_client control_line control_request control_service control_session counter_words \
+           runtime_methods
 HTTP := event_text http_request http_service http_session lines metrics_text status_page
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \

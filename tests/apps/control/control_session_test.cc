@@ -305,3 +305,77 @@ TEST(ControlSession, ItsCountersAddUp) {
   said("");
   expect_counts(5, 4);
 }
+
+// ---- On a line that is always there ----
+
+TEST(ControlSession, ALineBeginsWithAnEmptyOne) {
+  session->begin_line();
+  STRCMP_EQUAL(("\n" + answer("[\"a\",7,false]")).c_str(),
+               said("\n\r\n" + request("echo", R"("text":"a")")).c_str());
+}
+
+TEST(ControlSession, ALineGoesOnBehindWhatItCannotRead) {
+  session->begin_line();
+  said("");
+  const std::string good = request("echo", R"("text":"a")");
+  const std::string wanted = answer("[\"a\",7,false]");
+  constexpr const char* kTooLong = "a line has less than 8192 bytes";
+  for (const size_t step : {size_t{1}, size_t{1000}, size_t{8192}, SIZE_MAX}) {
+    for (const size_t bytes : {8191, 8192, 8193, 16384, 100000}) {
+      const std::string answered = said(std::string(bytes, 'x') + "\n" + good, step);
+      const size_t end = answered.find('\n') + 1;
+      STRCMP_CONTAINS(bytes < 8192 ? "this is no JSON" : kTooLong, answered.substr(0, end).c_str());
+      STRCMP_EQUAL(wanted.c_str(), answered.substr(end).c_str());
+    }
+  }
+  // Noise, and half of a request that somebody left.
+  const std::string answered = said(std::string("\xff\x80\x00{\"jsonr\n", 11) + good);
+  STRCMP_CONTAINS("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700", answered.c_str());
+  STRCMP_EQUAL(wanted.c_str(), answered.substr(answered.find('\n') + 1).c_str());
+  CHECK_FALSE(session->is_over());
+}
+
+TEST(ControlSession, ALineForgetsWhatDoesNotEnd) {
+  session->begin_line();
+  said("");
+  said(R"({"jsonrpc":)");
+  CHECK(session->is_in_request());
+  session->time_out();
+  STRCMP_CONTAINS("the line did not end in 10 s", said("").c_str());
+  CHECK_FALSE(session->is_over());
+  CHECK_FALSE(session->is_in_request());
+  STRCMP_EQUAL("", said(R"("2.0","id":1,"method":"refuse"})").c_str());
+  CHECK_FALSE(session->is_in_request());  // it is asked for no end once more
+  STRCMP_EQUAL(answer("[\"a\",7,false]").c_str(),
+               said("\n" + request("echo", R"("text":"a")")).c_str());
+}
+
+TEST(ControlSession, ALineIsNotAnsweredItsEcho) {
+  session->begin_line();
+  said("");
+  std::string echo = said("{]\n" + request("refuse") + request("echo", R"("text":"a")"));
+  LONGS_EQUAL(3, std::count(echo.begin(), echo.end(), '\n'));
+  STRCMP_EQUAL("", said(echo).c_str());
+  // On a connection it is an error, as it was.
+  session->open(-1);
+  STRCMP_CONTAINS("-32600", said(echo).c_str());
+}
+
+TEST(ControlSession, ALineEndsAnAnswerThatIsBrokenOff) {
+  session->begin_line();
+  said("");
+  std::string answered = said(request("cache.dump"));
+  CHECK(session->is_waiting());
+  run_loop();
+  session->look(0);
+  answered += said("");  // the first piece has gone, and the next one is waited for
+  CHECK(session->is_waiting());
+  session->look(UINT64_MAX);  // the loop does not come to it
+  answered += said("");
+  CHECK(session->is_over());  // what is late keeps this session; the line gets another
+  const size_t end = answered.find('\n');
+  STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"result":[0)", answered.substr(0, end).c_str());
+  STRCMP_CONTAINS("{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002",
+                  answered.substr(end + 1).c_str());
+  run_loop();
+}

@@ -1,0 +1,38 @@
+// A serial line: a UART, a USB adapter, or a pseudoterminal, as a descriptor that bytes go through
+// as they are.
+//
+// Threads: any. Nothing is allocated.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+inline constexpr uint32_t kSerialBaud = 115200;  // what nearly every line has
+inline constexpr uint32_t kSerialBaudMin = 9600;
+inline constexpr uint32_t kSerialBaudMax = 3'000'000;
+
+// Whether lines are opened at `baud`, and all of these, for people. None is slower than 9600: what
+// asks over a line waits for 10 s at most, and a line of text may have 8 KiB.
+bool is_serial_baud(uint64_t baud) noexcept;
+extern const char kSerialBauds[];
+
+// Opens the line at `path` for this process alone: raw, 8 bits, no parity, one stop bit, no echo,
+// no flow control, no modem lines (CLOCAL), and not as the controlling terminal (O_NOCTTY). It does
+// not block, now or later, and is closed on exec. What had come before is thrown away. Calls on it
+// say EAGAIN where there is nothing, and 0 or an error once the line is gone.
+// Requires: is_serial_baud(baud). Errors (kSystem), each with what to do: no such file, no
+// terminal, no port behind it, another process has it (flock, TIOCEXCL), or it cannot be that fast.
+Result<Fd> open_serial_line(const char* path, uint32_t baud) noexcept;
+// Whether it could be, as far as that can be said without changing it. Errors: the same.
+Result<void> check_serial_line(const char* path) noexcept;
+
+// Throws away what was written and has not left yet.
+void drop_serial_output(int line) noexcept;
+// Closes it at once: close(2) would wait for what was not sent yet, so that is thrown away.
+void close_serial_line(Fd* line) noexcept;
+
+}  // namespace bedplate
