@@ -1,43 +1,123 @@
 #include "apps/control/control_client.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <string>
+#include <utility>
 
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "platform/clock.h"
+#include "platform/serial_line.h"
 #include "transport/socket_address.h"
 
 namespace bedplate {
+namespace {
 
-Result<ControlClient> ControlClient::connect(const std::string& path, uint64_t silence_ns) {
+constexpr size_t kAnswerLineBytesMax = 64 * kMiB;
+constexpr size_t kShownBytesMax = 60;  // of what is no answer
+
+Result<Fd> connected_to(const std::string& path) {
   SocketAddress address;
   address.kind = SocketAddress::Kind::kUnix;
   address.path = path;
-  auto connected = start_connecting(address);
+  return start_connecting(address);
+}
+
+std::string random_id() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) {
+    number = monotonic_ns() << 20 ^ static_cast<uint64_t>(getpid());
+  }
+  char text[24];
+  std::snprintf(text, sizeof text, "%016llx-", static_cast<unsigned long long>(number));
+  return text;
+}
+
+// What a terminal shows of it.
+std::string readable(std::string_view line) {
+  std::string text;
+  for (const char each : line.substr(0, kShownBytesMax)) {
+    if (each != '\n' && each != '\r') text += each >= ' ' && each <= '~' ? each : '?';
+  }
+  return text;
+}
+
+}  // namespace
+
+ControlClient::ControlClient(Kind kind, Fd fd, std::string name, const ControlPatience& patience)
+    : kind_(kind),
+      fd_(std::move(fd)),
+      name_(std::move(name)),
+      patience_(patience),
+      id_(random_id()) {}
+
+ControlClient::~ControlClient() {
+  if (kind_ == Kind::kSerialLine) close_serial_line(&fd_);
+}
+
+Result<ControlClient> ControlClient::connect(const std::string& path,
+                                             const ControlPatience& patience) {
+  auto connected = connected_to(path);
   if (!connected.ok()) {
     Error error = connected.error();
     return error.set_cure("does it run, and has its configuration [control]? Root and its own user "
                           "may ask, and the group that [control] names");
   }
-  return ControlClient(connected.take(), path, silence_ns);
+  return ControlClient(Kind::kControlSocket, connected.take(), path, patience);
+}
+
+Result<ControlClient> ControlClient::connect_to_line(const std::string& path,
+                                                     const ControlPatience& patience) {
+  auto connected = connected_to(path);
+  BP_TRY(connected);
+  return ControlClient(Kind::kLineSocket, connected.take(), path, patience);
+}
+
+Result<ControlClient> ControlClient::open_line(const std::string& path, uint32_t baud,
+                                               const ControlPatience& patience) {
+  auto opened = open_serial_line(path.c_str(), baud);
+  BP_TRY(opened);
+  return ControlClient(Kind::kSerialLine, opened.take(), path, patience);
 }
 
 Result<std::string> ControlClient::ask(const std::string& method, const std::string& params) {
+  Asked asked = {.method = method,
+                 .id = id_ + std::to_string(++asked_count_),
+                 .until_ns = monotonic_ns() + patience_.in_all_ns};
   // What is no UTF-8 is no method's name: the appliance says so.
   const std::string name = nlohmann::ordered_json(method).dump(
       -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  const std::string request =
-      R"({"jsonrpc":"2.0","id":1,"method":)" + name + R"(,"params":)" + params + "}\n";
-  send(request);  // where it fails, what was said before tells why
-  return next_line(method);
+  // Where this fails, what was said before tells why.
+  send("\n"
+       R"({"jsonrpc":"2.0","id":")" +
+           asked.id + R"(","method":)" + name + R"(,"params":)" + params + "}\n",
+       asked.until_ns);
+  while (true) {
+    auto line = next_line(asked);
+    BP_TRY(line);
+    const auto json = nlohmann::ordered_json::parse(line.value(), nullptr, false);
+    const bool is_answer = json.is_object() && (json.contains("result") || json.contains("error"));
+    if (is_answer && json.contains("id") && json["id"] == asked.id) return line;
+    if (is_answer && json.contains("error") && json.contains("id") && json["id"].is_null()) {
+      const auto& error = json["error"];
+      const bool has_message =
+          error.is_object() && error.contains("message") && error["message"].is_string();
+      asked.complaint = has_message ? error["message"].get<std::string>() : error.dump();
+    } else if (std::string other = readable(line.value()); !other.empty()) {
+      asked.other = std::move(other);
+    }
+  }
 }
 
-bool ControlClient::wait_for(short events) const noexcept {
-  const uint64_t deadline_ns = monotonic_ns() + silence_ns_;
+bool ControlClient::wait_for(short events, uint64_t until_ns) const noexcept {
+  const uint64_t deadline_ns = std::min(until_ns, monotonic_ns() + patience_.silence_ns);
   pollfd polled = {fd_.number(), events, 0};
   while (true) {
     const uint64_t now_ns = monotonic_ns();
@@ -48,19 +128,21 @@ bool ControlClient::wait_for(short events) const noexcept {
   }
 }
 
-bool ControlClient::send(std::string_view text) const noexcept {
+bool ControlClient::send(std::string_view text, uint64_t until_ns) const noexcept {
   while (!text.empty()) {
-    const ssize_t sent = ::send(fd_.number(), text.data(), text.size(), MSG_NOSIGNAL);
+    const ssize_t sent = kind_ == Kind::kSerialLine
+                             ? write(fd_.number(), text.data(), text.size())
+                             : ::send(fd_.number(), text.data(), text.size(), MSG_NOSIGNAL);
     if (sent > 0) {
       text.remove_prefix(static_cast<size_t>(sent));
-    } else if (errno != EAGAIN || !wait_for(POLLOUT)) {
+    } else if (errno != EINTR && (errno != EAGAIN || !wait_for(POLLOUT, until_ns))) {
       return false;
     }
   }
   return true;
 }
 
-Result<std::string> ControlClient::next_line(const std::string& method) {
+Result<std::string> ControlClient::next_line(const Asked& asked) {
   char piece[16 * 1024];
   size_t looked = 0;
   while (true) {
@@ -70,30 +152,43 @@ Result<std::string> ControlClient::next_line(const std::string& method) {
       return line;
     }
     looked = received_.size();
-    const bool is_ready = wait_for(POLLIN);
-    const ssize_t got = is_ready ? recv(fd_.number(), piece, sizeof piece, 0) : -1;
+    if (looked > kAnswerLineBytesMax) return failure(asked, "what it says is no answer");
+    if (monotonic_ns() >= asked.until_ns || !wait_for(POLLIN, asked.until_ns)) {
+      return failure(asked, "it has not answered in time");
+    }
+    const ssize_t got = read(fd_.number(), piece, sizeof piece);
     if (got > 0) {
       received_.append(piece, static_cast<size_t>(got));
       continue;
     }
-    if (is_ready && got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    Error error = failure(method);
-    if (!is_ready) {
-      error.set_answer("it has not answered in %u s",
-                       static_cast<unsigned>(silence_ns_ / kNsPerSecond));
-    } else if (got < 0) {
-      error.set_answer_errno(errno);
-    } else {
-      error.set_answer("it ended the connection");
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got < 0) {
+      const int number = errno;
+      return failure(asked, Error().set_answer_errno(number).answer);
     }
-    return error.set_cure("see its log, and `bedplate top`");
+    return failure(asked,
+                   kind_ == Kind::kSerialLine ? "the line was hung up" : "it ended the connection");
   }
 }
 
-// "asking NAME for METHOD".
-Error ControlClient::failure(const std::string& method) const {
+// "asking NAME for METHOD". What it has said says more than that it says nothing.
+Error ControlClient::failure(const Asked& asked, const char* answer) const {
   Error error;
-  return error.set_doing("asking %s for %s", name_.c_str(), method.c_str());
+  error.set_doing("asking %s for %s", name_.c_str(), asked.method.c_str());
+  if (!asked.complaint.empty()) return error.set_answer("%s", asked.complaint.c_str());
+  const std::string other = asked.other.empty() ? readable(received_) : asked.other;
+  if (other.empty()) error.set_answer("%s", answer);
+  if (!other.empty()) error.set_answer("%s, but said: %s", answer, other.c_str());
+  switch (kind_) {
+    case Kind::kControlSocket: return error.set_cure("see its log, and `bedplate top`");
+    case Kind::kLineSocket:
+      return error.set_cure("has the other end's [control] this line as `serial`, and does nobody "
+                            "else ask over it? Such a socket serves one at a time");
+    case Kind::kSerialLine:
+      return error.set_cure("has the other end's [control] this line as `serial`, at the same "
+                            "`serial_baud`?");
+  }
+  return error;
 }
 
 }  // namespace bedplate

@@ -1,7 +1,10 @@
-// The client's end of the control socket (docs/control.md): `bedplate ctl`, and whatever else asks
-// an appliance from outside. One request goes, one line comes.
+// The client's end of [control] (docs/control.md): `bedplate ctl`, and whatever else asks an
+// appliance from outside, over its socket, a serial line, or a socket that leads to one. One
+// request goes, one line comes.
 //
-// Threads: any, each object one at a time. It blocks, up to the time limit.
+// On a line others have asked before, and may have left in the middle of it. So each request comes
+// behind an empty line, with an id that nobody else has, and what is answered to others is passed
+// over. Threads: any, each object one at a time. It blocks, up to the time limits.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +18,58 @@
 
 namespace bedplate {
 
+// So long nothing may come, or go of a request; and so long an answer may take in all, with what is
+// said to others before it.
+struct ControlPatience {
+  uint64_t silence_ns = 15 * kNsPerSecond;
+  uint64_t in_all_ns = 300 * kNsPerSecond;
+};
+
 class ControlClient final : public ControlChannel {
  public:
-  // So long nothing may come of an answer, or go of a request.
-  static constexpr uint64_t kSilenceNs = 15 * kNsPerSecond;
-
   // Connects to the control socket at `path`. Errors (kSystem): nobody listens there, or this user
   // may not connect.
-  static Result<ControlClient> connect(const std::string& path, uint64_t silence_ns = kSilenceNs);
+  static Result<ControlClient> connect(const std::string& path,
+                                       const ControlPatience& patience = {});
+  // Likewise to a Unix socket that a serial line is behind, such as QEMU makes of a guest's.
+  static Result<ControlClient> connect_to_line(const std::string& path,
+                                               const ControlPatience& patience = {});
+  // Opens a serial line for this process alone. Requires: is_serial_baud(baud). Errors: those of
+  // open_serial_line().
+  static Result<ControlClient> open_line(const std::string& path, uint32_t baud,
+                                         const ControlPatience& patience = {});
+
+  ControlClient(ControlClient&&) noexcept = default;
+  ControlClient& operator=(ControlClient&&) = delete;
+  ~ControlClient() override;
 
   Result<std::string> ask(const std::string& method, const std::string& params = "{}") override;
 
  private:
-  ControlClient(Fd fd, std::string name, uint64_t silence_ns) noexcept
-      : fd_(std::move(fd)), name_(std::move(name)), silence_ns_(silence_ns) {}
+  enum class Kind : uint8_t { kControlSocket, kLineSocket, kSerialLine };
+  // Of one request, on the clock of monotonic_ns().
+  struct Asked {
+    const std::string& method;
+    std::string id;
+    uint64_t until_ns;
+    std::string complaint = {};  // that was answered to no id
+    std::string other = {};      // the last line that is no answer to it
+  };
+
+  ControlClient(Kind kind, Fd fd, std::string name, const ControlPatience& patience);
 
   // Whether `fd_` is ready for `events` before the time is over.
-  bool wait_for(short events) const noexcept;
-  bool send(std::string_view text) const noexcept;
-  Result<std::string> next_line(const std::string& method);
-  Error failure(const std::string& method) const;
+  bool wait_for(short events, uint64_t until_ns) const noexcept;
+  bool send(std::string_view text, uint64_t until_ns) const noexcept;
+  Result<std::string> next_line(const Asked& asked);
+  Error failure(const Asked& asked, const char* answer) const;
 
+  Kind kind_;
   Fd fd_;
   std::string name_;  // of what is asked, for messages
-  uint64_t silence_ns_;
+  ControlPatience patience_;
+  std::string id_;  // the beginning of all of its own
+  uint64_t asked_count_ = 0;
   std::string received_;  // and not returned
 };
 

@@ -1,9 +1,13 @@
-// `ctl`: asks a running appliance over its control socket (docs/control.md), or prints the table of
-// methods.
+// `ctl`: asks a running appliance over its control socket or a serial line (docs/control.md), or
+// prints the table of methods.
 //
 // Tested by tests/system/control_test.py.
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -13,9 +17,24 @@
 #include "apps/control/control_service.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "platform/serial_line.h"
 
 namespace bedplate {
 namespace {
+
+constexpr const char* kUsualBaud = "115200";
+constexpr std::pair<const char*, const char*> kContradictions[] = {{"--serial", "--socket"},
+                                                                   {"--serial", "--name"},
+                                                                   {"--serial", "--directory"},
+                                                                   {"--socket", "--name"},
+                                                                   {"--socket", "--directory"}};
+
+std::optional<uint32_t> parse_whole(const std::string& text) {
+  uint32_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
 
 ControlMethods methods_of(const Arguments& arguments) {
   static RuntimeMethods runtime;
@@ -57,7 +76,11 @@ Error failure(const std::string& path, const std::string& method) {
   return error.set_doing("asking %s for %s", path.c_str(), method.c_str());
 }
 
-Result<std::string> socket_path(const Arguments& arguments) {
+// The path of the line, or of the socket.
+Result<std::string> place_to_ask(const Arguments& arguments) {
+  for (const char* option : {"--serial", "--socket"}) {
+    if (arguments.has(option)) return arguments.value(option);
+  }
   const std::string directory = arguments.value("--directory", "/run/bedplate");
   if (arguments.has("--name")) return control_path(directory, arguments.value("--name"));
   auto names = list_appliances(directory);
@@ -109,13 +132,29 @@ int ctl_command(const Arguments& arguments) {
     parameters[word.substr(0, equals)] = word.substr(equals + 1);
   }
   const std::string& method = arguments.operands[0];
-  auto path = socket_path(arguments);
-  if (!path.ok()) return fail(path.error());
-  auto client = ControlClient::connect(path.value());
+  for (const auto& [option, other] : kContradictions) {
+    if (arguments.has(option) && arguments.has(other)) {
+      return usage_failure(std::string(option) + " does not go with", other, "ctl");
+    }
+  }
+  if (arguments.has("--baud") && !arguments.has("--serial")) {
+    return usage_failure("--baud is of a line: name it with", "--serial", "ctl");
+  }
+  const auto baud = parse_whole(arguments.value("--baud", kUsualBaud));
+  if (!baud || !is_serial_baud(*baud)) {
+    return usage_failure(std::string("--baud takes ") + kSerialBauds + ", not",
+                         arguments.value("--baud"), "ctl");
+  }
+  auto place = place_to_ask(arguments);
+  if (!place.ok()) return fail(place.error());
+  const std::string& path = place.value();
+  auto client = arguments.has("--serial")   ? ControlClient::open_line(path, *baud)
+                : arguments.has("--socket") ? ControlClient::connect_to_line(path)
+                                            : ControlClient::connect(path);
   if (!client.ok()) return fail(client.error());
   auto answer = client.value().ask(method, parameters.dump(-1));
   if (!answer.ok()) return fail(answer.error());
-  return print_answer(path.value(), method, answer.value(), arguments.has("--json"));
+  return print_answer(path, method, answer.value(), arguments.has("--json"));
 }
 
 }  // namespace bedplate

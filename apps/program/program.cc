@@ -74,6 +74,9 @@ constexpr CommandOption kCtlOptions[] = {
     {"--markdown", "", "with --list: as the tables in docs/control.md"},
     {"--name", "NAME", "of the appliance (default: the only one there)"},
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
+    {"--serial", "DEVICE", "instead: over this serial line, /dev/ttyUSB0 say"},
+    {"--baud", "N", "with --serial: its speed (default 115200)"},
+    {"--socket", "PATH", "instead: over this Unix socket, of a guest's line say"},
     {"--json", "", "print the answer in one line, as it came"}};
 constexpr CommandOption kPerfOptions[] = {
     {"--latency", "", "of each operation: percentiles (the default)"},
@@ -153,7 +156,8 @@ constexpr Command kCommands[] = {
     {"ctl", "[METHOD [KEY=VALUE...]]", 0, 1 + kControlParametersMax, kCtlOptions,
      "ask or tell a running appliance something",
      "Sends a request to the control socket NAME.control, which appliances with [control] have,\n"
-     "and prints what is answered. `bedplate ctl methods` lists what a running one can be asked,\n"
+     "or over the line that an appliance elsewhere has as [control] serial, and prints what is\n"
+     "answered. `bedplate ctl methods` lists what a running one can be asked,\n"
      "of whatever program it is. docs/control.md says more.\n",
      &ctl_command},
     {"perf", "WHAT [ADDRESS]", 1, 2, kPerfOptions, "measure messages, puts and gets",

@@ -6,8 +6,11 @@
 #include <string_view>
 #include <thread>
 
+#include <pty.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "platform/serial_line.h"
 #include "tests/support/fake_root.h"
 #include "transport/socket_address.h"
 
@@ -33,15 +36,21 @@ TEST_GROUP(ControlClient) {
     root.reset();
   }
 
-  // The other end of the one connection: hears a line, says `answers`, and ends it, once it has
-  // been left where it `stays`.
+  // The other end of the one connection: hears a request behind an empty line, says `answers`, with
+  // the id that it heard for each @, and ends it, once it has been left where it `stays`.
   struct Peer {
     Peer(int listener, std::string answers, bool stays = false)
-        : thread([this, listener, answers = std::move(answers), stays] {
+        : thread([this, listener, answers = std::move(answers), stays]() mutable {
             const Fd fd(accept(listener, nullptr, nullptr));
             char byte = 0;
-            while (recv(fd.number(), &byte, 1, 0) == 1 && byte != '\n') heard += byte;
+            while (recv(fd.number(), &byte, 1, 0) == 1 && (heard.size() < 2 || byte != '\n')) {
+              heard += byte;
+            }
             size_t sent = 0;
+            for (size_t at = 0; (at = answers.find('@')) != answers.npos;) {
+              answers.replace(at, 1, "\"" + id_of(heard) + "\"");
+            }
+            said = answers;
             while (sent < answers.size()) {
               const ssize_t more =
                   send(fd.number(), answers.data() + sent, answers.size() - sent, MSG_NOSIGNAL);
@@ -56,9 +65,14 @@ TEST_GROUP(ControlClient) {
       if (thread.joinable()) thread.join();
     }
     std::string heard;
+    std::string said;
     std::thread thread;
   };
 
+  static std::string id_of(const std::string& request) {
+    const size_t at = request.find("\"id\":\"") + 6;
+    return request.substr(at, request.find('"', at) - at);
+  }
   std::string said_of(const Error& error) {
     char text[1024];
     return format_error(error, text, sizeof text);
@@ -68,15 +82,18 @@ TEST_GROUP(ControlClient) {
 TEST(ControlClient, AsksAndIsAnswered) {
   // As long as a plan may be.
   const std::string answer =
-      R"({"jsonrpc":"2.0","id":1,"result":")" + std::string(1 << 20, 'x') + "\"}\n";
+      R"({"jsonrpc":"2.0","id":@,"result":")" + std::string(1 << 20, 'x') + "\"}\n";
   Peer peer(listener.number(), answer);
   auto client = ControlClient::connect(address.path);
   CHECK(client.ok());
   auto answered = client.value().ask("some\"thing", R"({"a":"b"})");
   CHECK(answered.ok());
-  CHECK(answered.value() == answer);
   peer.end();
-  STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"method":"some\"thing","params":{"a":"b"}})",
+  CHECK(answered.value() == peer.said);
+  STRCMP_EQUAL(("\n"
+                R"({"jsonrpc":"2.0","id":")" +
+                id_of(peer.heard) + R"(","method":"some\"thing","params":{"a":"b"}})")
+                   .c_str(),
                peer.heard.c_str());
 }
 
@@ -99,7 +116,7 @@ TEST(ControlClient, SaysThatTheConnectionEnded) {
   const auto answered = client.value().ask("ping");
   CHECK_FALSE(answered.ok());
   STRCMP_EQUAL(("asking " + address.path +
-                " for ping: it ended the connection; see its log, and "
+                " for ping: it ended the connection, but said: {\"jsonrpc\":; see its log, and "
                 "`bedplate top`")
                    .c_str(),
                said_of(answered.error()).c_str());
@@ -108,11 +125,129 @@ TEST(ControlClient, SaysThatTheConnectionEnded) {
 TEST(ControlClient, SaysThatNothingCame) {
   auto peer = std::make_unique<Peer>(listener.number(), R"({"jsonrpc":)", true);
   {
-    auto client = ControlClient::connect(address.path, kNsPerSecond / 100);
+    auto client = ControlClient::connect(address.path, {.silence_ns = kNsPerSecond / 100});
     CHECK(client.ok());
     const auto answered = client.value().ask("ping");
     CHECK_FALSE(answered.ok());
-    STRCMP_CONTAINS(" for ping: it has not answered in ", said_of(answered.error()).c_str());
+    STRCMP_CONTAINS(" for ping: it has not answered in time, but said: {\"jsonrpc\":; see",
+                    said_of(answered.error()).c_str());
   }
   peer.reset();
+}
+
+TEST(ControlClient, PassesOverWhatIsSaidToOthers) {
+  Peer peer(listener.number(),
+            "the end of an answer\"}\n\n[]\n17\n"
+            R"({"jsonrpc":"2.0","id":1,"result":1})"
+            "\n"
+            R"({"jsonrpc":"2.0","id":"other","error":{"code":-1,"message":"no"}})"
+            "\n"
+            R"({"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}})"
+            "\n"
+            R"({"jsonrpc":"2.0","id":@,"method":"echo"})"
+            "\n"
+            R"({"jsonrpc":"2.0","id":@,"result":[7]})"
+            "\n");
+  auto client = ControlClient::connect_to_line(address.path);
+  CHECK(client.ok());
+  auto answered = client.value().ask("ping");
+  CHECK(answered.ok());
+  STRCMP_CONTAINS(R"(,"result":[7]})", answered.value().c_str());
+}
+
+TEST(ControlClient, NoTwoHaveOneId) {
+  std::string ids[2];
+  for (std::string& id : ids) {
+    Peer peer(listener.number(), R"({"jsonrpc":"2.0","id":@,"result":7})"
+                                 "\n");
+    auto client = ControlClient::connect(address.path);
+    CHECK(client.ok());
+    CHECK(client.value().ask("ping").ok());
+    peer.end();
+    id = id_of(peer.heard);
+  }
+  CHECK(ids[0] != ids[1]);
+  CHECK(ids[0].size() > 16 && ids[0].size() <= 64);
+}
+
+TEST(ControlClient, SaysWhatIsRefusedBeforeItWasRead) {
+  Peer peer(listener.number(),
+            R"({"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"you may not"}})"
+            "\n");
+  auto client = ControlClient::connect(address.path);
+  CHECK(client.ok());
+  const auto answered = client.value().ask("ping");
+  CHECK_FALSE(answered.ok());
+  STRCMP_EQUAL(("asking " + address.path + " for ping: you may not").c_str(),
+               said_of(answered.error()).c_str());
+}
+
+TEST(ControlClient, WaitsNoLongerForWhatOthersAreTold) {
+  std::string other;
+  for (int i = 0; i < 100'000; ++i) other += "a console, \x1b[1msay\n";
+  auto peer = std::make_unique<Peer>(listener.number(), other, true);
+  {
+    auto client = ControlClient::connect_to_line(
+        address.path, {.silence_ns = 60 * kNsPerSecond, .in_all_ns = kNsPerSecond / 10});
+    CHECK(client.ok());
+    const auto answered = client.value().ask("ping");
+    CHECK_FALSE(answered.ok());
+    STRCMP_EQUAL(("asking " + address.path +
+                  " for ping: it has not answered in time, but said: a console, ?[1msay; has the "
+                  "other end's [control] this line as `serial`, and does nobody else ask over it? "
+                  "Such a socket serves one at a time")
+                     .c_str(),
+                 said_of(answered.error()).c_str());
+  }
+  peer.reset();
+}
+
+TEST(ControlClient, AsksOverASerialLine) {
+  int near = -1, far = -1;
+  char name[64];
+  LONGS_EQUAL(0, openpty(&near, &far, name, nullptr, nullptr));
+  const Fd line(near);
+  close(far);
+  {
+    auto client = ControlClient::open_line(name, kSerialBaud);
+    CHECK(client.ok());
+    std::thread other([&line] {
+      char request[256];
+      size_t bytes = 0;
+      while (bytes < 2 || request[bytes - 1] != '\n') {
+        bytes += static_cast<size_t>(read(line.number(), request + bytes, 1));
+      }
+      const std::string answer = R"({"jsonrpc":"2.0","id":")" + id_of(std::string(request, bytes)) +
+                                 R"(","result":"\\r"})"
+                                 "\r\n";
+      CHECK(write(line.number(), answer.data(), answer.size()) > 0);
+    });
+    auto answered = client.value().ask("ping");
+    other.join();
+    CHECK(answered.ok());
+    STRCMP_CONTAINS(R"(","result":"\\r"})"
+                    "\r\n",
+                    answered.value().c_str());
+    const auto second = ControlClient::open_line(name, kSerialBaud);
+    CHECK_FALSE(second.ok());
+    STRCMP_EQUAL("another process has it", second.error().answer);
+  }
+  CHECK(ControlClient::open_line(name, kSerialBaud).ok());
+}
+
+TEST(ControlClient, SaysThatALineWasHungUp) {
+  int near = -1, far = -1;
+  char name[64];
+  LONGS_EQUAL(0, openpty(&near, &far, name, nullptr, nullptr));
+  close(far);
+  auto client = ControlClient::open_line(name, kSerialBaud);
+  CHECK(client.ok());
+  close(near);
+  const auto answered = client.value().ask("ping");
+  CHECK_FALSE(answered.ok());
+  STRCMP_EQUAL(("asking " + std::string(name) +
+                " for ping: the line was hung up; has the other end's "
+                "[control] this line as `serial`, at the same `serial_baud`?")
+                   .c_str(),
+               said_of(answered.error()).c_str());
 }
