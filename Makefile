@@ -100,7 +100,7 @@ image: deps-image ## build the image of an appliance (CONFIG=apps/demo.toml) int
 	  $(if $(SIGN_KEY),--sign-key "$(SIGN_KEY)") $(if $(SIGN_CERT),--sign-cert "$(SIGN_CERT)")
 
 image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C stops it
-	$(Q)scripts/image/run.sh build/image
+	$(Q)CONTROL=build/image/control scripts/image/run.sh build/image
 
 # Ten times and more of check's strains, all tests with every assertion of the allocator's, and the
 # floors of coverage, which take a sixth of the time that check has.

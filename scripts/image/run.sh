@@ -4,11 +4,13 @@
 #
 #   scripts/image/run.sh IMAGE [QEMU-OPTION...]
 #
-# PORT (10809) is the port here, MEMORY_MIB (1024) the guest's memory. UEFI=1 boots bedplate.efi
-# from UEFI firmware, UEFI=secure only if it is signed by a key in VARS, a store of the firmware's
-# variables (Debian's has a key that is for tests: docs/image.md); else APPEND is added to the
-# kernel's command line, and KERNEL may be another one. ACCEL=kvm is faster where KVM works (the
-# default, tcg, works everywhere).
+# PORT (10809) is the port here, MEMORY_MIB (1024) the guest's memory. CONTROL=PATH gives the guest
+# a second serial port, /dev/ttyS1, which is a Unix socket at PATH here, for this user alone: with
+# serial = "/dev/ttyS1" in [control], `bedplate ctl --socket PATH` asks it (docs/control.md).
+# UEFI=1 boots bedplate.efi from UEFI firmware, UEFI=secure only if it is signed by a key in VARS, a
+# store of the firmware's variables (Debian's has a key that is for tests: docs/image.md); else
+# APPEND is added to the kernel's command line, and KERNEL may be another one. ACCEL=kvm is faster
+# where KVM works (the default, tcg, works everywhere).
 set -euo pipefail
 image=${1:?usage: run.sh IMAGE [QEMU-OPTION...]}
 shift
@@ -31,9 +33,15 @@ else
   boot=(-kernel "${KERNEL:-$image/vmlinuz}" -initrd "$image/initramfs.cpio.zst"
     -append "$(cat "$image/cmdline") no_timer_check ${APPEND:-}")
 fi
+control=()
+if [ -n "${CONTROL:-}" ]; then
+  umask 077
+  control=(-chardev "socket,id=control,path=${CONTROL//,/,,},server=on,wait=off"
+    -serial chardev:control)
+fi
 # Emulated, "rep stosb" goes byte by byte; without erms the kernel clears pages by eight.
 exec qemu-system-x86_64 -accel "${ACCEL:-tcg}" -cpu max,-erms,-fsrm -smp 2 \
   -m "${MEMORY_MIB:-1024}M" -nodefaults -vga none -display none -no-reboot \
-  -chardev stdio,id=console,signal=on -serial chardev:console \
+  -chardev stdio,id=console,signal=on -serial chardev:console "${control[@]}" \
   -netdev "user,id=net,hostfwd=tcp:127.0.0.1:${PORT:-10809}-10.0.2.15:10809" \
   -device virtio-net-pci,netdev=net,romfile= "${boot[@]}" "$@"

@@ -7,8 +7,12 @@ A PATTERN is a part of a test's name. The console of a machine is shown when its
 last line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
 """
 
+import contextlib
 import filecmp
+import json
 import os
+import socket
+import stat
 import sys
 import tempfile
 import time
@@ -288,6 +292,50 @@ def processes_seccomp_and_ipv6_have_the_rights_they_need():
             machine.expect_ready()
 
 
+def it_is_asked_over_its_second_serial_port():
+    """What an earlier client has left in the middle is no matter; the console stays the log's."""
+    tables = '[control]\nserial = "/dev/ttyS1"'
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "control")
+        with Image(tables=tables, pool="64 MiB") as image:
+            with Machine(image.path, KERNEL=VMLINUX, CONTROL=path) as machine:
+                machine.expect_ready()
+                if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+                    raise Failure("others than this user may connect")
+
+                def ask(*words):
+                    return json.loads(run(PROGRAM, "ctl", "--socket", path, *words))
+
+                said = ask("ping")
+                if (said["appliance"], said["pid"]) != ("small", 1):
+                    raise Failure(f"it answers {said}")
+                with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
+                    client.connect(path)
+                    client.sendall(b'\n{"jsonrpc":"2.0","id":1,"method":"methods"}\n{"jsonrpc":')
+                plan = ask("plan")
+                if not any(one["owner"] == "volume:ram0" for one in plan["segments"]):
+                    raise Failure(f"the plan is {plan}")
+                owners = {one["owner"] for one in ask("counters", "owner=blockd")}
+                if owners != {"blockd"}:
+                    raise Failure(f"counters are of {owners}")
+                shown = run(PROGRAM, "top", "--once", "--socket", path)
+                if not shown.startswith("small") or "ram0" not in shown:
+                    raise Failure(f"top shows {shown}")
+                ask("blockd.hold", "volume=ram0", "on=true")
+                if not ask("blockd.volumes")[0]["held"]:
+                    raise Failure("the volume is not held")
+
+
+def a_serial_port_that_is_not_there_stops_the_boot():
+    tables = ('[crash]\naction = "power-off"\ndelay_s = 0\n'
+              '[control]\nserial = "/dev/ttyS1"')
+    with Image(tables=tables, pool="64 MiB") as image:
+        with Machine(image.path, KERNEL=VMLINUX) as machine:
+            machine.expect(r"opening the serial line /dev/ttyS1: Input/output error; no port is "
+                           r"behind it: `dmesg \| grep tty` lists those that there are$")
+            machine.expect_end("guest-shutdown")
+
+
 def what_stops_a_boot_is_said_and_the_machine_ends():
     tables = ('[crash]\naction = "power-off"\ndelay_s = 0\n'
               '[[network]]\ninterface = "eth7"\naddress = "10.0.2.15/24"')
@@ -318,6 +366,7 @@ TESTS = [two_builds_are_equal, image_holds_what_is_needed_and_no_more,
          modules_that_are_given_are_loaded, hugepages_of_the_command_line_are_taken,
          a_machine_without_a_console_serves,
          processes_seccomp_and_ipv6_have_the_rights_they_need,
+         it_is_asked_over_its_second_serial_port, a_serial_port_that_is_not_there_stops_the_boot,
          what_stops_a_boot_is_said_and_the_machine_ends,
          a_pool_that_is_too_large_leaves_the_kernel_its_memory]
 

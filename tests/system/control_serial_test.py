@@ -1,5 +1,5 @@
-"""[control] serial: what an appliance is asked over a serial line, with pseudoterminals in its place,
-and what clients of such a line are told."""
+"""[control] serial: what an appliance is asked over a serial line, with pseudoterminals in its
+place, and what clients of such a line are told."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ import time
 import tty
 
 from control_test import ask as ask_socket, stopped_thread
-from harness import BOUND_SECONDS, KIB, Failure, expect, expect_in, expect_true, test, to_toml, wait_for
+from harness import BOUND_SECONDS, KIB, Failure, expect, expect_in, test, to_toml, wait_for
 
 
 class Line:
@@ -163,7 +163,8 @@ def answers_over_the_line(box):
     for method in ("plan", "methods"):
         expect(line.ask(method)["result"], ask_socket(appliance, method)["result"], method)
     expect(line.ask("blockd.hold", volume="ram0", on=True)["result"]["held"], True, "at a shard")
-    expect(ask_socket(appliance, "blockd.hold", volume="ram0", on=False)["result"]["held"], False, "it")
+    said = ask_socket(appliance, "blockd.hold", volume="ram0", on=False)["result"]
+    expect(said["held"], False, "it")
     expect(line.ask("pang")["error"]["code"], -32601, "the code of an unknown method")
     expect(control_counters(appliance)["connections"], 0, "connections, of which the line is none")
     expect(control_counters(appliance)["line_losses"], 0, "losses")
@@ -219,8 +220,8 @@ def one_client_has_the_line(box):
         with open(path, "rb+", buffering=0) as other:
             fcntl.flock(other, fcntl.LOCK_EX)
             said = box.bedplate("ctl", "--serial", path, "ping", expect_code=1).stderr
-        expect_in(f"opening the serial line {path}: another process has it; end that: fuser -v {path}",
-                  said, "what the second one is told")
+        expect_in(f"opening the serial line {path}: another process has it; end that: fuser -v "
+                  f"{path}", said, "what the second one is told")
         box.bedplate("ctl", "--serial", path, "--baud", "9600", "ping")
     said = box.bedplate("ctl", "--serial", line.path, "ping", expect_code=1).stderr
     expect_in("another process has it", said, "of the appliance's own end")
@@ -230,11 +231,11 @@ def one_client_has_the_line(box):
 def what_ctl_does_not_take(box):
     for words, text in ((("--serial", "/dev/null", "--baud", "300"), "--baud takes 9600, 19200"),
                         (("--baud", "9600"), "--baud is of a line: name it with --serial"),
-                        (("--serial", "/dev/null", "--socket", "/s"), "--serial does not go with --s"),
+                        (("--serial", "/d", "--socket", "/s"), "--serial does not go with --sock"),
                         (("--socket", "/s", "--name", "n"), "--socket does not go with --name")):
         expect_in(text, box.bedplate("ctl", *words, "ping", expect_code=2).stderr, "the refusal")
-    for words, text in ((("--serial", "/dev/null"), "/dev/null: it is no serial line; name one that"),
-                        (("--serial", box.path("n")), "No such file or directory; name one that is"),
+    for words, text in ((("--serial", "/dev/null"), "/dev/null: it is no serial line; name one"),
+                        (("--serial", box.path("n")), "No such file or directory; name one"),
                         (("--socket", box.path("n")), "No such file or directory; is somebody")):
         expect_in(text, box.bedplate("ctl", *words, "ping", expect_code=1).stderr, "the failure")
 
@@ -250,7 +251,7 @@ def a_line_that_was_pulled_comes_back(box):
         line.plug()
         expect(line.line(), b"", "what it begins with")
     expect(line.ask("ping")["result"]["pid"], appliance.pid, "what is answered then")
-    expect(appliance.log_text().count("reading the serial line"), 2, "lines of the log, one for each")
+    expect(appliance.log_text().count("reading the serial line"), 2, "lines, one for each")
 
 
 @test()
@@ -270,7 +271,8 @@ def half_a_line_is_forgotten(box):
     expect(line.line(), b"", "what it begins with")
     line.say(b'{"jsonrpc":"2.0","id":1,')
     said = json.loads(line.line())
-    expect((said["id"], said["error"]["message"]), (None, "the line did not end in 10 s"), "the answer")
+    expect((said["id"], said["error"]["message"]), (None, "the line did not end in 10 s"),
+           "the answer")
     line.say(b'"method":"ping"}')
     expect(line.ask("ping")["result"]["pid"], appliance.pid, "what is answered then")
 
@@ -299,9 +301,9 @@ def the_line_must_be_there(box):
     taken = open(line.path, "rb+", buffering=0)
     fcntl.flock(taken, fcntl.LOCK_EX)
     with contextlib.closing(taken):
-        for path, text in ((box.path("none"), "No such file or directory; name one that is there: ls"),
-                           (box.path("file"), "it is no serial line; name one that is: ls /dev/ttyS*"),
-                           ("/dev/null", "it is no serial line; name one that is: ls /dev/ttyS*"),
+        for path, text in ((box.path("none"), "No such file or directory; name one that is there"),
+                           (box.path("file"), "it is no serial line; name one that is: ls /dev/"),
+                           ("/dev/null", "it is no serial line; name one that is: ls /dev/ttyS* "),
                            (line.path, f"another process has it; end that: fuser -v {line.path}")):
             config = box.write("bad.toml", to_toml(configure(box, path)))
             box.ensure_hugepages(config)
