@@ -308,7 +308,8 @@ def look(image="rbd/disk", user="appliance", keyring="/keys/good", at=CLUSTER_AT
 
 
 def what_is_wrong_is_said_in_one_line():
-    """Each refusal by the real kernel and cluster; then lives that end well, and by a kill."""
+    """Each refusal by the real kernel and cluster; lives that end well, and by a kill; two that read
+    one image."""
     script = BEGIN + "".join(look(**each) for each, _ in LOOKS[:-1]) + """
 echo == mapped $(mapped)
 configure rbd/disk appliance /keys/good """ + f"{CLUSTER_AT}" + """ 6789 60
@@ -316,6 +317,13 @@ run; echo == mapped $(mapped); kill -TERM $bedplate; wait $bedplate; echo == end
 echo == mapped $(mapped); cat /tmp/log
 run; kill -KILL $bedplate; wait $bedplate
 until [ $(mapped) -eq 0 ]; do sleep 0.1; done; echo == nothing is left
+sed -i 's/^rbd = /read_only = true\\n&/' /tmp/a.toml
+sed 's/"a"/"b"/; s,/tmp/socket,/tmp/other,' /tmp/a.toml > /tmp/b.toml
+run; /bedplate check /tmp/b.toml 2>&1; echo == beside $?; echo == mapped $(mapped)
+/bedplate run /tmp/b.toml > /tmp/other.log 2>&1 & other=$!
+until grep -q 'bedplate: ready' /tmp/other.log || ! kill -0 $other 2> /dev/null; do sleep 0.1; done
+cat /tmp/other.log; echo == mapped $(mapped); kill -TERM $bedplate; wait $bedplate
+echo == mapped $(mapped); kill -TERM $other; wait $other; echo == ended $?; echo == mapped $(mapped)
 """ + look(**LOOKS[-1][0])
     with a_cluster() as (cluster, work), socket.create_server((CLUSTER_AT, SILENT_PORT)):
         for name in ("disk", "locked"):
@@ -342,10 +350,12 @@ until [ $(mapped) -eq 0 ]; do sleep 0.1; done; echo == nothing is left
             rest[0] == "1" and len(problems) == 1 and re.match(pattern, problems[0]))
         if not good:
             raise Failure(f"{asked}: expected {pattern!r}\n{guest.output}")
-    if re.findall(r"^== mapped (\d)$", guest.output, re.MULTILINE) != ["0", "1", "0"]:
+    if re.findall(r"^== mapped (\d)$", guest.output, re.MULTILINE) != list("0101210"):
         raise Failure(f"it is mapped at another time\n{guest.output}")
-    guest.expect(r"^== ended 0$")
+    if re.findall(r"^== ended (\d+)$", guest.output, re.MULTILINE) != ["0", "0"]:
+        raise Failure(f"not both ended well\n{guest.output}")
     guest.expect(r"^== nothing is left$")
+    guest.expect(r"^== beside 0$")
 
 
 TESTS = [a_cluster_serves_an_image, what_is_wrong_is_said_in_one_line]
