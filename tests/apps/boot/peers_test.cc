@@ -4,10 +4,17 @@
 
 #include <string>
 
+#include <stdlib.h>
+
+#include "apps/boot/shard_messenger.h"
+#include "pinned_pool/pinned_pool.h"
 #include "tests/apps/boot/configuration_support.h"
+#include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/soft_roce.h"
 #include "tests/support/stderr_capture.h"
+#include "tests/transport/plain_sleeper.h"
 
 using namespace bedplate;
 using namespace bedplate::test;
@@ -95,6 +102,62 @@ TEST_GROUP(VerbsPeers) { bool has_device = has_verbs_device(); };
 TEST(VerbsPeers, AllThatIsThereIsGood) {
   if (!has_device) BP_SKIP(kNoVerbs);
   LONGS_EQUAL(0, problems_of(file_with_verbs("listen = \"tcp:127.0.0.1:7471\"\n")).size());
+}
+
+// From the memory to the end, without an appliance around it: what it keeps is looked at by
+// is_valid(). Its segment is the pool's for good.
+BP_PROBE(VerbsPeersWholeLife) {
+  const auto configuration =
+      parsed(file_with_verbs("listen = \"tcp:127.0.0.1:7471\"\n[[verbs.peer]]\nname = \"b\"\n"));
+  auto plan = plan_appliance(configuration);
+  BP_PROBE_CHECK(plan.ok());
+  const OwnerName owner("verbs");
+  PinnedPool& pool = process_pool();
+  for (const SegmentPlan& segment : plan.value().pool.segments) {
+    if (!(segment.owner == owner)) continue;
+    BP_PROBE_CHECK(pool.create_segment(owner, segment.bytes, PageSize::k4KiB, 1).ok());
+  }
+  char directory[] = "/tmp/bedplate-peers-XXXXXX";
+  BP_PROBE_CHECK(mkdtemp(directory) != nullptr);
+  NameLock lock;
+  CountersFile file;
+  BP_PROBE_CHECK(lock.take(directory, "demo").ok());
+  BP_PROBE_CHECK(file.create(lock, plan.value().counters()).ok());
+  EventLoop loop;
+  BP_PROBE_CHECK(loop.create({}).ok());
+  PlainSleeper sleeper(loop);
+  loop.set_sleeper(sleeper);
+  const MessageNames names;
+  ShardMessenger messenger("main", 0, names);
+  std::vector<Error> problems;
+  VerbsPeers peers;
+  BP_PROBE_CHECK(peers.is_valid() && !peers.is_drained());
+  peers.open(configuration, plan.value(), &problems);
+  BP_PROBE_CHECK(problems.empty() && !peers.is_there());
+  BP_PROBE_CHECK(peers.create(configuration, pool, loop, &messenger, file).ok());
+  BP_PROBE_CHECK(peers.is_there() && peers.is_valid());
+  peers.begin();
+  for (int i = 0; i < 100; ++i) {
+    messenger.poll(16);
+    peers.poll(1);
+    BP_PROBE_CHECK(peers.is_valid() && !peers.is_drained());  // nobody has asked
+  }
+  peers.refresh_counters();
+  peers.request_drain();
+  BP_PROBE_CHECK(eventually([&] {
+    messenger.poll(16);
+    peers.poll(1);
+    return peers.is_drained();
+  }));
+  BP_PROBE_CHECK(peers.is_valid());
+  peers.close();
+  BP_PROBE_CHECK(peers.is_valid() && !peers.is_there());
+  peers.close();
+}
+
+TEST(VerbsPeers, KeepWhatTheyPromiseAllTheirLife) {
+  if (!has_device) BP_SKIP(kNoVerbs);
+  BP_CHECK_PROBE(VerbsPeersWholeLife);
 }
 
 TEST(VerbsPeers, AnotherDevicesNameIsAProblem) {
