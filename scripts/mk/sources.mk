@@ -16,8 +16,9 @@ VERBS := peer_state verbs_wire \
            window_probe) \
          $(addprefix connect/,connection_manager device_events link_carriers link_connector \
            link_handshake) \
-         $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint_datapath \
-           verbs_provider verbs_receive_datapath verbs_recovery verbs_window_datapath)
+         $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint \
+           verbs_endpoint_datapath verbs_endpoint_receive_datapath verbs_provider \
+           verbs_provider_datapath)
 SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposures \
        fifo_receiver_datapath futex_bell group_keeper group_layout group_segment group_shape \
        inbound_boxes_datapath lender member_source membership_view \

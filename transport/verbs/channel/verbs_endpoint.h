@@ -16,6 +16,7 @@
 namespace bedplate {
 
 class VerbsProvider;
+struct VerbsShape;
 
 // Acknowledgements that may be on the way: each tells of half a window, and there is one window.
 inline constexpr uint32_t kAcknowledgementsMax = 2;
@@ -29,6 +30,9 @@ class VerbsEndpoint final : public Endpoint {
   VerbsEndpoint(const VerbsEndpoint&) = delete;
   VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
   ~VerbsEndpoint() override;
+
+  // So many requests its queue has room for.
+  static uint32_t request_count(const VerbsShape& shape) noexcept;
 
   SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
   SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
@@ -134,7 +138,7 @@ class VerbsEndpoint final : public Endpoint {
   SendStatus bounce(Lent& record) noexcept;
   void mark_dirty() noexcept;
 
-  // Windows (verbs_window_datapath.cc).
+  // Windows.
   bool has_window(uint32_t index) const noexcept { return windows_[index].handle != nullptr; }
   // Whether there is one, and one region holds the memory.
   bool can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept;
@@ -148,7 +152,7 @@ class VerbsEndpoint final : public Endpoint {
     return cells_ + request_place;
   }
 
-  // Receiving and ending (verbs_receive_datapath.cc).
+  // Receiving and ending (verbs_endpoint_receive_datapath.cc).
   void end_requests(const ibv_wc& completion) noexcept;
   void end_request(const Request& request, uint32_t place, Outcome outcome) noexcept;
   // Each returns what is nonsense about it, or nullptr.
@@ -158,12 +162,14 @@ class VerbsEndpoint final : public Endpoint {
   const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
   void end_loan(uint32_t loan, Outcome outcome) noexcept;
+  // The peer's, which was delivered to us.
+  void give_back(const Loan& loan) noexcept;
   // The work that is due once a batch has been handled: acknowledgement, returns, doorbell.
   void finish_batch() noexcept;
   // Whether it would send something, beside what is listed.
   bool owes() const noexcept;
 
-  // Connections (verbs_recovery.cc).
+  // Connections (verbs_endpoint.cc).
   void look_at_link() noexcept;
   const char* why_broken() const noexcept;
   void look_at_progress(uint64_t now_ns) noexcept;

@@ -8,13 +8,14 @@
 
 #include <poll.h>
 
+#include "platform/clock.h"
+#include "platform/log.h"
 #include "platform/units.h"
 
 namespace bedplate {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
 
 // Bounds of a shape (check_shape). The shortest message holds a loan with its header.
 constexpr uint64_t kPeerCountMax = 1024;
@@ -26,11 +27,6 @@ constexpr uint64_t kBounceBytesMax = 64 * kGiB;
 static_assert(kMessageBytesMin >=
               sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
 
-uint32_t request_count(const VerbsShape& shape) noexcept {
-  return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max + kAcknowledgementsMax +
-                       3);
-}
-
 // As many as all peers together may have on the way to us, and those that are being posted again
 // meanwhile.
 uint32_t receive_count_of(const VerbsShape& shape) noexcept {
@@ -41,13 +37,13 @@ uint32_t receive_count_of(const VerbsShape& shape) noexcept {
 uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
   return align_up(uint64_t{shape.window} * shape.message_bytes +
                       kAcknowledgementsMax * sizeof(VerbsMessageHeader) +
-                      uint64_t{request_count(shape)} * sizeof(uint64_t),
+                      uint64_t{VerbsEndpoint::request_count(shape)} * sizeof(uint64_t),
                   kCacheLineBytes);
 }
 
 // The requests of all peers, and the sends and receives of datagrams.
 uint32_t completion_count(const VerbsShape& shape) noexcept {
-  return receive_count_of(shape) + shape.peer_count_max * request_count(shape) +
+  return receive_count_of(shape) + shape.peer_count_max * VerbsEndpoint::request_count(shape) +
          2 * shape.datagram_count;
 }
 
@@ -115,7 +111,7 @@ uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
 
 std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
                                                 const ibv_device_attr& limits, bool uses_windows) {
-  const uint64_t requests = request_count(shape);
+  const uint64_t requests = VerbsEndpoint::request_count(shape);
   const uint64_t receives = receive_count_of(shape);
   const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
   return {
@@ -273,43 +269,6 @@ Result<void> VerbsProvider::make_endpoints() {
   return {};
 }
 
-Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
-  const VerbsShape& shape = provider_.options_.shape;
-  BP_DCHECK(slots_ == nullptr && reinterpret_cast<uintptr_t>(memory) % kCacheLineBytes == 0);
-  const uint32_t depth = request_count(shape);
-  window_ = shape.window;
-  message_bytes_ = shape.message_bytes;
-  bounced_ = std::make_unique<Bounced[]>(depth);
-  link_.place = place;
-  slots_ = memory;
-  acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;
-  cells_ = reinterpret_cast<uint64_t*>(acknowledgement_ +
-                                       kAcknowledgementsMax * sizeof(VerbsMessageHeader));
-  BP_TRY(
-      link_.queue_pair.create(*provider_.options_.device, {.completions = provider_.completions_,
-                                                           .receives = provider_.receives_,
-                                                           .send_count_max = depth,
-                                                           .send_pieces_max = SendQueue::kPiecesMax,
-                                                           .inline_bytes = kInlineBytes,
-                                                           .owner = &link_}));
-  for (Window& window : windows_) {
-    if (!provider_.uses_windows_) break;
-    if (!make_window(window)) {
-      return error_from_errno("making %u memory windows for %s", kWindowCount, link_.name.c_str())
-          .set_cure("make the number of peers smaller");
-    }
-  }
-  queue_.create(std::make_unique<Request[]>(depth), depth, place, link_.queue_pair.handle());
-  return {};
-}
-
-// The windows go before the queue pair (device_quirks.h).
-VerbsEndpoint::~VerbsEndpoint() {
-  for (Window& window : windows_) {
-    if (window.handle != nullptr) ibv_dealloc_mw(window.handle);
-  }
-}
-
 Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
   for (const auto& endpoint : endpoints_) {
     if (peer.name == nullptr || endpoint->link_.name != peer.name) continue;
@@ -401,55 +360,58 @@ void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
   if (waits[1].revents != 0) bell_.acknowledge();
 }
 
-Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
-  const auto needed = static_cast<RemoteRights>(RemoteRights::kRead | RemoteRights::kWrite);
-  const VerbsExport* open =
-      provider_.options_.device->find_export(memory.data(), memory.size(), needed);
-  if (open != nullptr) {
-    return RemoteMemory{
-        reinterpret_cast<uintptr_t>(memory.data()), memory.size(), open->remote_key,
-        pack_reach(Reach::kExport, open->rights, static_cast<uint32_t>(provider_.instance_))};
+bool VerbsProvider::is_valid() const noexcept {
+  uint32_t dirty_count = 0;
+  uint32_t draining_count = 0;
+  for (const auto& endpoint : endpoints_) {
+    dirty_count += endpoint->is_dirty_;
+    draining_count += endpoint->is_draining_;
   }
-  const auto is_free = [](const Window& window) {
-    return window.handle != nullptr && window.state == WindowState::kFree;
-  };
-  // In turn, so that a key comes again as late as possible.
-  Window* const first = windows_ + kVerbsLoanCountMax;
-  Window* free = std::find_if(first + next_exposure_, std::end(windows_), is_free);
-  if (free == std::end(windows_)) free = std::find_if(first, std::end(windows_), is_free);
-  Error error;
-  error.set_doing("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str());
-  error.set_cure("export its segment, or take the memory from one that is exported");
-  if (!can_bind(kVerbsLoanCountMax, memory)) {
-    return error.set_answer("no export holds it that may be read and written, and memory windows "
-                            "are not used here or cannot hold it");
-  }
-  if (!may_send_) return error.set_answer("it is not connected");
-  if (free == std::end(windows_)) {
-    return error.set_answer("it has as many memory windows as it may have (%u)", kExposureCountMax);
-  }
-  if (queue_.room() <= kRequestsKept) {
-    error.set_answer("its queue is full of requests that have not ended");
-    return error.set_cure("poll, then try again");
-  }
-  next_exposure_ = static_cast<uint32_t>(free - first + 1) % kExposureCountMax;
-  const bool has_atomics = provider_.options_.device->has_atomics();
-  unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-  if (has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
-  const uint32_t key = bind_window(static_cast<uint32_t>(free - windows_), memory, access);
-  return RemoteMemory{
-      reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
-      pack_reach(Reach::kConnection, has_atomics ? kAllRights : needed, link_.packet_number)};
+  const auto is_dirty = [](const VerbsEndpoint* endpoint) { return endpoint->is_dirty_; };
+  return dirty_count == dirty_count_ && draining_count == draining_count_ &&
+         std::all_of(dirty_.begin(), dirty_.begin() + dirty_count_, is_dirty) &&
+         listed_receives_ < kCompletionBatch && loan_bounce_.is_valid() &&
+         transfer_bounce_.is_valid();
 }
 
-void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
-  if (!may_send_ || !is_reach(memory, Reach::kConnection, link_.packet_number)) return;
-  for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
-    if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {
-      give_up_window(i);
-      return invalidate_windows();
-    }
+void VerbsProvider::look_at_links() noexcept {
+  BP_KEEPS_VALID(*this);
+  const uint64_t now_ns = monotonic_ns();
+  for (const auto& endpoint : endpoints_) {
+    endpoint->look_at_link();
+    endpoint->look_at_progress(now_ns);
   }
+}
+
+uint32_t VerbsProvider::look_at_draining() noexcept {
+  const uint64_t now_ns = monotonic_ns();
+  uint32_t count = 0;
+  for (const auto& endpoint : endpoints_) {
+    if (!endpoint->is_draining_ || !endpoint->is_drained(now_ns)) continue;
+    // First the completions that still lie there: a queue pair that is reset may take its receives
+    // with it.
+    count += take_completions(receive_count());
+    endpoint->end_life();
+    ++count;
+  }
+  return count;
+}
+
+// Other processes that use the device find out by themselves. No peer is reconnected: the queues of
+// a device that was taken out stay dead when it is put in again.
+void VerbsProvider::lose_device(const char* why) noexcept {
+  if (is_lost_) return;
+  is_lost_ = true;
+  BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
+                 "again when it is back",
+                 options_.device->kind().name, why);
+  for (const auto& endpoint : endpoints_) endpoint->break_life(nullptr, false);
+}
+
+bool VerbsProvider::settle() noexcept {
+  bool is_settled = true;
+  for (const auto& endpoint : endpoints_) is_settled = endpoint->settle() && is_settled;
+  return is_settled;
 }
 
 }  // namespace bedplate

@@ -5,10 +5,9 @@
 // messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol. Services
 // have it made for them by [verbs]; a process that joined makes its own (joined_verbs.h).
 //
-// Split by what it is about: verbs_provider.cc (making it, peers, sleeping, memory that peers may
-// reach), verbs_endpoint_datapath.cc (what is sent), verbs_window_datapath.cc (what is opened for
-// one message), verbs_receive_datapath.cc (what arrives and ends), verbs_recovery.cc (connections
-// that break and come back), link_connector (the thread that connects them).
+// verbs_provider.cc makes it, looks after links and sleeps; verbs_provider_datapath.cc has what all
+// peers share of sending and receiving. What is one peer's is VerbsEndpoint's (verbs_endpoint.h);
+// link_connector is the thread that connects them.
 #pragma once
 
 #include <algorithm>
@@ -145,7 +144,7 @@ class VerbsProvider final : public Provider {
 
   void take_event() noexcept;
 
-  // verbs_receive_datapath.cc
+  // verbs_provider_datapath.cc
   uint32_t take_completions(uint32_t budget) noexcept;
   void handle_completion(const ibv_wc& completion) noexcept;
   void handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept;
@@ -155,7 +154,6 @@ class VerbsProvider final : public Provider {
   void post_sends() noexcept;
   VerbsEndpoint* sender_of(const ibv_wc& completion, uint16_t place) noexcept;
 
-  // verbs_recovery.cc
   void look_at_links() noexcept;
   // Returns how much has ended.
   uint32_t look_at_draining() noexcept;

@@ -47,7 +47,7 @@ struct DeviceQuirks {
   bool ends_without_answer = false;
 
   // Of a message that is longer than its receive the receiver is told LOC_QP_OP_ERR, and not
-  // LOC_LEN_ERR; the peer is cut off for it all the same (verbs_receive_datapath.cc).
+  // LOC_LEN_ERR; the peer is cut off for it all the same (verbs_provider_datapath.cc).
   // Seen: soft RoCE of Linux 6.1. Shown by VerbsQuirkSigns.HidesLongMessages.
   bool hides_long_messages = false;
 

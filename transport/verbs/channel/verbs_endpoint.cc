@@ -1,8 +1,10 @@
-// Connections that come, break and come back. When one breaks, each operation and loan that is
-// pending ends here, once; when it is back, each message that the peer has not got is sent again,
-// once.
+// The making of it, what a peer may reach for longer, and its connections, which come, break and
+// come back. When one breaks, each operation and loan that is pending ends here, once; when it is
+// back, each message that the peer has not got is sent again, once.
 //
 // Tested by tests/transport/verbs/channel/verbs_ends_test.cc.
+#include "transport/verbs/channel/verbs_endpoint.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -15,6 +17,8 @@
 namespace bedplate {
 namespace {
 
+constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
+
 // Receives that are under way when a queue pair fails get a moment to arrive; the peer sends again
 // those that do not. A device that never flushes its requests is waited for no longer than this.
 constexpr uint64_t kDrainNsMin = 2 * kNsPerMs;
@@ -26,38 +30,46 @@ constexpr uint32_t kCutOffsTold = 16;
 
 }  // namespace
 
-void VerbsProvider::look_at_links() noexcept {
-  BP_KEEPS_VALID(*this);
-  const uint64_t now_ns = monotonic_ns();
-  for (const auto& endpoint : endpoints_) {
-    endpoint->look_at_link();
-    endpoint->look_at_progress(now_ns);
-  }
+uint32_t VerbsEndpoint::request_count(const VerbsShape& shape) noexcept {
+  return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max + kAcknowledgementsMax +
+                       3);
 }
 
-uint32_t VerbsProvider::look_at_draining() noexcept {
-  const uint64_t now_ns = monotonic_ns();
-  uint32_t count = 0;
-  for (const auto& endpoint : endpoints_) {
-    if (!endpoint->is_draining_ || !endpoint->is_drained(now_ns)) continue;
-    // First the completions that still lie there: a queue pair that is reset may take its receives
-    // with it.
-    count += take_completions(receive_count());
-    endpoint->end_life();
-    ++count;
+Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
+  const VerbsShape& shape = provider_.options_.shape;
+  BP_DCHECK(slots_ == nullptr && reinterpret_cast<uintptr_t>(memory) % kCacheLineBytes == 0);
+  const uint32_t depth = request_count(shape);
+  window_ = shape.window;
+  message_bytes_ = shape.message_bytes;
+  bounced_ = std::make_unique<Bounced[]>(depth);
+  link_.place = place;
+  slots_ = memory;
+  acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;
+  cells_ = reinterpret_cast<uint64_t*>(acknowledgement_ +
+                                       kAcknowledgementsMax * sizeof(VerbsMessageHeader));
+  BP_TRY(
+      link_.queue_pair.create(*provider_.options_.device, {.completions = provider_.completions_,
+                                                           .receives = provider_.receives_,
+                                                           .send_count_max = depth,
+                                                           .send_pieces_max = SendQueue::kPiecesMax,
+                                                           .inline_bytes = kInlineBytes,
+                                                           .owner = &link_}));
+  for (Window& window : windows_) {
+    if (!provider_.uses_windows_) break;
+    if (!make_window(window)) {
+      return error_from_errno("making %u memory windows for %s", kWindowCount, link_.name.c_str())
+          .set_cure("make the number of peers smaller");
+    }
   }
-  return count;
+  queue_.create(std::make_unique<Request[]>(depth), depth, place, link_.queue_pair.handle());
+  return {};
 }
 
-// Other processes that use the device find out by themselves. No peer is reconnected: the queues of
-// a device that was taken out stay dead when it is put in again.
-void VerbsProvider::lose_device(const char* why) noexcept {
-  if (is_lost_) return;
-  is_lost_ = true;
-  BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
-                 "again when it is back",
-                 options_.device->kind().name, why);
-  for (const auto& endpoint : endpoints_) endpoint->break_life(nullptr, false);
+// The windows go before the queue pair (device_quirks.h).
+VerbsEndpoint::~VerbsEndpoint() {
+  for (Window& window : windows_) {
+    if (window.handle != nullptr) ibv_dealloc_mw(window.handle);
+  }
 }
 
 bool VerbsEndpoint::is_valid() const noexcept {
@@ -100,20 +112,6 @@ bool VerbsEndpoint::has_valid_windows() const noexcept {
   }
   return given_up_count == given_up_count_ &&
          (!is_live_ || invalidating_count == invalidations_out_);
-}
-
-bool VerbsProvider::is_valid() const noexcept {
-  uint32_t dirty_count = 0;
-  uint32_t draining_count = 0;
-  for (const auto& endpoint : endpoints_) {
-    dirty_count += endpoint->is_dirty_;
-    draining_count += endpoint->is_draining_;
-  }
-  const auto is_dirty = [](const VerbsEndpoint* endpoint) { return endpoint->is_dirty_; };
-  return dirty_count == dirty_count_ && draining_count == draining_count_ &&
-         std::all_of(dirty_.begin(), dirty_.begin() + dirty_count_, is_dirty) &&
-         listed_receives_ < kCompletionBatch && loan_bounce_.is_valid() &&
-         transfer_bounce_.is_valid();
 }
 
 void VerbsEndpoint::look_at_link() noexcept {
@@ -324,12 +322,6 @@ void VerbsEndpoint::forget_loans() noexcept {
   return_count_ = 0;
 }
 
-bool VerbsProvider::settle() noexcept {
-  bool is_settled = true;
-  for (const auto& endpoint : endpoints_) is_settled = endpoint->settle() && is_settled;
-  return is_settled;
-}
-
 // Nobody waits for the completion of a message, but for that of a read behind it.
 bool VerbsEndpoint::settle() noexcept {
   if (!may_send_ || (queue_.is_idle() && return_count_ == 0)) return true;
@@ -347,6 +339,57 @@ bool VerbsEndpoint::make_window(Window& window) noexcept {
   if (window.handle == nullptr) return false;
   window.key = window.handle->rkey;
   return true;
+}
+
+Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
+  const auto needed = static_cast<RemoteRights>(RemoteRights::kRead | RemoteRights::kWrite);
+  const VerbsExport* open =
+      provider_.options_.device->find_export(memory.data(), memory.size(), needed);
+  if (open != nullptr) {
+    return RemoteMemory{
+        reinterpret_cast<uintptr_t>(memory.data()), memory.size(), open->remote_key,
+        pack_reach(Reach::kExport, open->rights, static_cast<uint32_t>(provider_.instance_))};
+  }
+  const auto is_free = [](const Window& window) {
+    return window.handle != nullptr && window.state == WindowState::kFree;
+  };
+  // In turn, so that a key comes again as late as possible.
+  Window* const first = windows_ + kVerbsLoanCountMax;
+  Window* free = std::find_if(first + next_exposure_, std::end(windows_), is_free);
+  if (free == std::end(windows_)) free = std::find_if(first, std::end(windows_), is_free);
+  Error error;
+  error.set_doing("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str());
+  error.set_cure("export its segment, or take the memory from one that is exported");
+  if (!can_bind(kVerbsLoanCountMax, memory)) {
+    return error.set_answer("no export holds it that may be read and written, and memory windows "
+                            "are not used here or cannot hold it");
+  }
+  if (!may_send_) return error.set_answer("it is not connected");
+  if (free == std::end(windows_)) {
+    return error.set_answer("it has as many memory windows as it may have (%u)", kExposureCountMax);
+  }
+  if (queue_.room() <= kRequestsKept) {
+    error.set_answer("its queue is full of requests that have not ended");
+    return error.set_cure("poll, then try again");
+  }
+  next_exposure_ = static_cast<uint32_t>(free - first + 1) % kExposureCountMax;
+  const bool has_atomics = provider_.options_.device->has_atomics();
+  unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+  if (has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
+  const uint32_t key = bind_window(static_cast<uint32_t>(free - windows_), memory, access);
+  return RemoteMemory{
+      reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
+      pack_reach(Reach::kConnection, has_atomics ? kAllRights : needed, link_.packet_number)};
+}
+
+void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
+  if (!may_send_ || !is_reach(memory, Reach::kConnection, link_.packet_number)) return;
+  for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
+    if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {
+      give_up_window(i);
+      return invalidate_windows();
+    }
+  }
 }
 
 }  // namespace bedplate
