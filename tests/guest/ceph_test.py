@@ -276,6 +276,7 @@ configure() {  # IMAGE USER KEYRING ADDRESS PORT
 look() { configure "$@"; echo "== look $*"; /bedplate check /tmp/a.toml 2>&1; echo == exit $?; }
 mapped() { ls /sys/bus/rbd/devices | wc -l; }
 run() {
+  : > /tmp/log  # what an earlier one has said is not this one's
   /bedplate run /tmp/a.toml > /tmp/log 2>&1 & bedplate=$!
   until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $bedplate 2> /dev/null; do sleep 0.1; done
 }
