@@ -2,12 +2,8 @@
 // prints the table of methods.
 //
 // Tested by tests/system/control_test.py.
-#include <charconv>
-#include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -15,26 +11,12 @@
 #include "apps/boot/counters_reader.h"
 #include "apps/control/control_client.h"
 #include "apps/control/control_service.h"
+#include "apps/program/asked_line.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
-#include "platform/serial_line.h"
 
 namespace bedplate {
 namespace {
-
-constexpr const char* kUsualBaud = "115200";
-constexpr std::pair<const char*, const char*> kContradictions[] = {{"--serial", "--socket"},
-                                                                   {"--serial", "--name"},
-                                                                   {"--serial", "--directory"},
-                                                                   {"--socket", "--name"},
-                                                                   {"--socket", "--directory"}};
-
-std::optional<uint32_t> parse_whole(const std::string& text) {
-  uint32_t number = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 ControlMethods methods_of(const Arguments& arguments) {
   static RuntimeMethods runtime;
@@ -78,9 +60,7 @@ Error failure(const std::string& path, const std::string& method) {
 
 // The path of the line, or of the socket.
 Result<std::string> place_to_ask(const Arguments& arguments) {
-  for (const char* option : {"--serial", "--socket"}) {
-    if (arguments.has(option)) return arguments.value(option);
-  }
+  if (const char* option = asked_line_option(arguments)) return arguments.value(option);
   const std::string directory = arguments.value("--directory", "/run/bedplate");
   if (arguments.has("--name")) return control_path(directory, arguments.value("--name"));
   auto names = list_appliances(directory);
@@ -132,25 +112,13 @@ int ctl_command(const Arguments& arguments) {
     parameters[word.substr(0, equals)] = word.substr(equals + 1);
   }
   const std::string& method = arguments.operands[0];
-  for (const auto& [option, other] : kContradictions) {
-    if (arguments.has(option) && arguments.has(other)) {
-      return usage_failure(std::string(option) + " does not go with", other, "ctl");
-    }
-  }
-  if (arguments.has("--baud") && !arguments.has("--serial")) {
-    return usage_failure("--baud is of a line: name it with", "--serial", "ctl");
-  }
-  const auto baud = parse_whole(arguments.value("--baud", kUsualBaud));
-  if (!baud || !is_serial_baud(*baud)) {
-    return usage_failure(std::string("--baud takes ") + kSerialBauds + ", not",
-                         arguments.value("--baud"), "ctl");
-  }
+  int exit_code = kExitGood;
+  if (!check_asked_line(arguments, "ctl", &exit_code)) return exit_code;
   auto place = place_to_ask(arguments);
   if (!place.ok()) return fail(place.error());
   const std::string& path = place.value();
-  auto client = arguments.has("--serial")   ? ControlClient::open_line(path, *baud)
-                : arguments.has("--socket") ? ControlClient::connect_to_line(path)
-                                            : ControlClient::connect(path);
+  auto client = asked_line_option(arguments) == nullptr ? ControlClient::connect(path)
+                                                        : open_asked_line(arguments);
   if (!client.ok()) return fail(client.error());
   auto answer = client.value().ask(method, parameters.dump(-1));
   if (!answer.ok()) return fail(answer.error());

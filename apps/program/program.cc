@@ -42,6 +42,8 @@ constexpr CommandOption kTopOptions[] = {
     {"--directory", "DIR", "the runtime directory (default /run/bedplate)"},
     {"--from", "FILE", "instead: this counters file, wherever it came from"},
     {"--socket", "PATH", "instead: what this control socket answers, as that of an image"},
+    {"--serial", "DEVICE", "instead: what is answered over this serial line"},
+    {"--baud", "N", "with --serial: its speed (default 115200)"},
     kJson};
 constexpr CommandOption kTraceOptions[] = {
     {"--service", "NAME", "of this service alone"},
@@ -143,7 +145,7 @@ constexpr Command kCommands[] = {
      "terminal the arrows choose a value, s sorts, / filters, space freezes, q ends.\n"
      "\"12/s\" is a rate, \"12%\" a share of the time, p99 and the like are of the interval; a\n"
      "number alone is a level, or a total that did not change.\n"
-     "With --socket it asks over [control] for what it cannot read here, once an interval.\n",
+     "With --socket or --serial it asks over [control] for what it cannot read here.\n",
      &top_command},
     {"trace", "[NAME]", 0, 1, kTraceOptions, "print the last requests and where their time went",
      "Reads the last requests of each shard from the counters file NAME.stats (the only one\n"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "apps/control/control_client.h"
+#include "apps/program/asked_line.h"
 #include "apps/program/commands.h"
 #include "apps/program/signs.h"
 #include "apps/program/top_json.h"
@@ -107,14 +107,14 @@ int tell_errors(const TopWatch& watch) {
 
 // nullptr: what is watched has files here.
 std::unique_ptr<RemoteCounters> remote_counters(const Arguments& arguments) {
-  if (!arguments.has("--socket")) return nullptr;
-  const std::string path = arguments.value("--socket");
-  return std::make_unique<RemoteCounters>(path,
-                                          [path]() -> Result<std::unique_ptr<ControlChannel>> {
-                                            auto client = ControlClient::connect(path);
-                                            BP_TRY(client);
-                                            return {std::make_unique<ControlClient>(client.take())};
-                                          });
+  const char* option = asked_line_option(arguments);
+  if (option == nullptr) return nullptr;
+  const auto open = [arguments]() -> Result<std::unique_ptr<ControlChannel>> {
+    auto client = open_asked_line(arguments);
+    BP_TRY(client);
+    return {std::make_unique<ControlClient>(client.take())};
+  };
+  return std::make_unique<RemoteCounters>(arguments.value(option), open);
 }
 
 void sleep_seconds(double seconds) {
@@ -135,8 +135,11 @@ int top_command(const Arguments& arguments) {
     return usage_failure("--interval takes 0.1 to 3600 seconds, not", interval, "top");
   }
   const bool is_once = arguments.has("--once");
-  if (arguments.has("--socket") && (arguments.has("--from") || !arguments.operands.empty())) {
-    return usage_failure("--socket names the appliance: no NAME or --from with it", "", "top");
+  int exit_code = kExitGood;
+  if (!check_asked_line(arguments, "top", &exit_code)) return exit_code;
+  if (asked_line_option(arguments) != nullptr && !arguments.operands.empty()) {
+    return usage_failure("a line or socket is of one appliance: not also", arguments.operands[0],
+                         "top");
   }
   TopWatch watch({.file = arguments.value("--from"),
                   .directory = arguments.value("--directory", "/run/bedplate"),

@@ -60,7 +60,7 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
         shard_group shard_messenger stats_json tls_part toml_reader trace_snapshot
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
-COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
+COMMANDS := asked_line check_command counter_changes counter_text counters_command ctl_command doctor_command \
             explain_plan control_c fifo_question files_c group_parts init_part json_output \
             judgement key_findings keys_command machine_findings mend perf_command plan_command \
             program remote_counters run_command service_c signs sockets_c stats_command stats_text \

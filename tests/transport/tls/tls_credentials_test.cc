@@ -9,10 +9,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "CppUTest/TestHarness.h"
 #include "tests/support/in_heap.h"
 #include "tests/support/skip.h"
 #include "tests/transport/tls/tls_rig.h"
+
+#include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
 using namespace bedplate::test;

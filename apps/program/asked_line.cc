@@ -1,0 +1,63 @@
+#include "apps/program/asked_line.h"
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "platform/serial_line.h"
+
+namespace bedplate {
+namespace {
+
+constexpr const char* kUsualBaud = "115200";
+// What names an appliance, one way or another: two of them would be two.
+constexpr std::pair<const char*, const char*> kContradictions[] = {
+    {"--serial", "--socket"}, {"--serial", "--name"}, {"--serial", "--directory"},
+    {"--serial", "--from"},   {"--socket", "--name"}, {"--socket", "--directory"},
+    {"--socket", "--from"}};
+
+std::optional<uint32_t> parse_whole(const std::string& text) {
+  uint32_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::optional<uint32_t> baud_of(const Arguments& arguments) {
+  return parse_whole(arguments.value("--baud", kUsualBaud));
+}
+
+}  // namespace
+
+const char* asked_line_option(const Arguments& arguments) {
+  return arguments.has("--serial") ? "--serial" : arguments.has("--socket") ? "--socket" : nullptr;
+}
+
+bool check_asked_line(const Arguments& arguments, const char* command, int* exit_code) {
+  for (const auto& [option, other] : kContradictions) {
+    if (!arguments.has(option) || !arguments.has(other)) continue;
+    *exit_code = usage_failure(std::string(option) + " does not go with", other, command);
+    return false;
+  }
+  if (arguments.has("--baud") && !arguments.has("--serial")) {
+    *exit_code = usage_failure("--baud is of a line: name it with", "--serial", command);
+    return false;
+  }
+  const auto baud = baud_of(arguments);
+  if (!baud || !is_serial_baud(*baud)) {
+    *exit_code = usage_failure(std::string("--baud takes ") + kSerialBauds + ", not",
+                               arguments.value("--baud"), command);
+    return false;
+  }
+  return true;
+}
+
+Result<ControlClient> open_asked_line(const Arguments& arguments) {
+  const std::string path = arguments.value(asked_line_option(arguments));
+  if (!arguments.has("--serial")) return ControlClient::connect_to_line(path);
+  return ControlClient::open_line(path, *baud_of(arguments));
+}
+
+}  // namespace bedplate

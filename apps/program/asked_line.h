@@ -1,0 +1,21 @@
+// The options of commands that ask an appliance over a line: --serial DEVICE with its --baud, or
+// --socket PATH, a control socket or what a serial line is behind.
+//
+// Tested by tests/system/control_serial_test.py.
+#pragma once
+
+#include "apps/control/control_client.h"
+#include "apps/program/commands.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Whether the options make sense with one another, and with those that name files here; otherwise
+// it is said, and `exit_code` is what the command, `command`, returns.
+bool check_asked_line(const Arguments& arguments, const char* command, int* exit_code);
+// Whether there is one, and what was given for it; nullptr: none.
+const char* asked_line_option(const Arguments& arguments);
+// Requires: check_asked_line() held, and there is one.
+Result<ControlClient> open_asked_line(const Arguments& arguments);
+
+}  // namespace bedplate
