@@ -19,10 +19,10 @@ namespace bedplate {
 // Threads: the one that polls.
 //
 // Invariants: 1. This member has no more boxes than it may give away, each is the group's, and its
-// sender has an endpoint, which knows of it. (is_valid) Among members that keep to the protocol a
-// sender has one at most, and a box one sender. But the owners of boxes are written down in the
-// segment, and so are the members that have read all that the dead left: any member can spoil that,
-// and with it messages.
+// sender has an endpoint. (is_valid) Among members that keep to the protocol a sender has one at
+// most, of which its endpoint knows, and a box one sender. But the owners of boxes are written down
+// in the segment, and so are the members that have read all that the dead left: any member can
+// spoil that, and with it messages.
 class InboundBoxes final : public BoxKeeper {
  public:
   // All outlive this. Allocates.
