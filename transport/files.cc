@@ -51,9 +51,14 @@ bool Files::close(uint64_t patience_ns) noexcept {
     }
   }
   const uint64_t deadline_ns = monotonic_ns() + patience_ns;
-  // What one of these has ended in part may go on with the other.
-  while (polled_count_ > 0 || ordinary_count() > 0) {
-    if (!(polled_count_ > 0 ? polled_ : backend_)->wait(deadline_ns)) break;
+  // In turns: a drive that does not answer hides nothing that the other way has ended, and what one
+  // has ended in part may go on with the other.
+  for (uint64_t now_ns = 0; polled_count_ > 0 || ordinary_count() > 0;) {
+    if ((now_ns = monotonic_ns()) >= deadline_ns) break;
+    const bool has_both = polled_count_ > 0 && ordinary_count() > 0;
+    const uint64_t turn_ns = has_both ? std::min(deadline_ns, now_ns + kNsPerMs) : deadline_ns;
+    if (polled_count_ > 0) polled_->wait(turn_ns);
+    if (ordinary_count() > 0) backend_->wait(turn_ns);
   }
   while (searched_count_ > 0 && searcher_->wait(deadline_ns)) {
   }

@@ -401,7 +401,9 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
     if (!looked.ok()) problems.push_back(looked.error());
   }
   if (auto had = check_overcommit(configuration); !had.ok()) problems.push_back(had.error());
-  if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
+  // Polled files have no other way than io_uring, whatever the sockets have.
+  if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring ||
+      polled_shard_count(configuration, plan) > 0) {
     const auto look = [](std::vector<Error>* seen) {
       if (auto probed = probe_io_uring(); !probed.ok()) seen->push_back(probed.error());
     };

@@ -117,7 +117,7 @@ stats before
 {copies}
 until /bedplate stats --json a | grep -q '"asleep": true'; do sleep 0.05; done; echo == asleep
 kill -TERM $bedplate; wait $bedplate; echo == ended $?; cat /tmp/log
-cmp -n {MIB} /dev/zero /dev/nvme1n2; umount /mnt; e2fsck -fn /dev/nvme1n1p1; echo == clean $?
+cmp -n {MIB} /dev/zero /dev/nvme1n2; echo == idle $?; umount /mnt; e2fsck -fn /dev/nvme1n1p1; echo == clean $?
 """
     with tempfile.NamedTemporaryFile() as whole, tempfile.NamedTemporaryFile() as parted, \
             tempfile.NamedTemporaryFile() as other:
@@ -143,6 +143,7 @@ cmp -n {MIB} /dev/zero /dev/nvme1n2; umount /mnt; e2fsck -fn /dev/nvme1n1p1; ech
         raise Failure(f"what was read is not what was written\n{guest.output}")
     guest.expect(r"^== asleep$")  # which a shard that polls is not
     guest.expect(r"^== ended 0$")
+    guest.expect(r"^== idle 0$")  # nothing went to another drive than its own
     guest.expect(r"^== clean 0$")
     expect_counted(guest)
 

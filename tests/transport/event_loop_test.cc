@@ -133,7 +133,7 @@ TEST(EventLoop, WhatTheThreadWorksWhileItSleepsIsCounted) {
   CHECK(counters.spin_ns.read() <= took_ns - working.slept_ns);
 }
 
-// A sleep in which nothing is done is none of it, whatever the thread has worked before it ran.
+// A sleep without work is neither busy nor spin, whatever the thread has worked before run().
 TEST(EventLoop, WhatItOnlyWaitsIsNotCounted) {
   struct Waiting final : Sleeper {
     explicit Waiting(EventLoop& the_loop) noexcept : its_loop(the_loop) {}

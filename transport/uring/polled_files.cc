@@ -24,7 +24,10 @@ Result<void> PolledFiles::create(PinnedPool& pool, uint32_t operation_count_max,
   if (outcome != 0) {
     errno = -outcome;
     return error_from_errno("setting up io_uring for files that are polled")
-        .set_cure("allow io_uring (sysctl kernel.io_uring_disabled=0), or leave \"polled\" out");
+        .set_cure(
+            outcome == -ENOSYS || outcome == -EPERM
+                ? "allow io_uring (sysctl kernel.io_uring_disabled=0), or leave \"polled\" out"
+                : "leave \"polled\" out");
   }
   is_created_ = true;
   BP_TRY(hold_quiet_pipe(ring_));

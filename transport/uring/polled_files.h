@@ -47,7 +47,7 @@ class PolledFiles final : public FileBackend, public PollSource {
   io_uring ring_ = {};
   bool is_created_ = false;
   bool is_registered_ = false;
-  UringDevice device_{ring_};
+  UringDevice device_{ring_, kPolledUringKind};
   KeyTable keys_;
   Counter* system_calls_ = nullptr;
   Files* files_ = nullptr;

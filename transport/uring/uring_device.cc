@@ -33,8 +33,7 @@ Result<void> UringDevice::register_regions(std::span<Region> regions) {
   if (outcome != 0) {
     errno = -outcome;
     return error_from_errno("registering %s of the pool with io_uring", format_bytes(bytes).text)
-        .set_cure("raise the limit of locked memory (ulimit -l unlimited), or %s",
-                  kUringKind.instead);
+        .set_cure("raise the limit of locked memory (ulimit -l unlimited), or %s", kind_.instead);
   }
   is_registered_ = true;
   return {};

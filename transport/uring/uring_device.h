@@ -24,19 +24,28 @@ inline constexpr DeviceKind kUringKind = {.name = "io_uring",
                                           .region_bytes_max = kGiB,
                                           .region_count_max = 16384};
 
+// Of a ring for files that are polled, which no other backend can take the place of.
+inline constexpr DeviceKind kPolledUringKind = {.name = "io_uring",
+                                                .instead = "leave \"polled\" out",
+                                                .holds_pages = true,
+                                                .region_bytes_max = kGiB,
+                                                .region_count_max = 16384};
+
 class UringDevice final : public Device {
  public:
   // `ring` outlives the device. Threads: a ring with a single issuer, only that thread.
-  explicit UringDevice(io_uring& ring) noexcept : ring_(ring) {}
+  explicit UringDevice(io_uring& ring, const DeviceKind& kind = kUringKind) noexcept
+      : ring_(ring), kind_(kind) {}
   // Requires: what it registered was taken back, while the ring was there.
   ~UringDevice() override { BP_ASSERT(!is_registered_); }
 
-  const DeviceKind& kind() const noexcept override { return kUringKind; }
+  const DeviceKind& kind() const noexcept override { return kind_; }
   Result<void> register_regions(std::span<Region> regions) override;
   void deregister_regions(std::span<const Region> regions) noexcept override;
 
  private:
   io_uring& ring_;
+  const DeviceKind& kind_;
   bool is_registered_ = false;
 };
 

@@ -18,9 +18,9 @@ namespace bedplate {
 // prepares the entry and sets its user_data. Each submission counts in `system_calls`.
 io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept;
 
-// Makes `entry` what is left of `operation`, a read or a write, as far as the region of `keys`
-// reaches that its memory lies in: what lies beyond goes with another entry. The file is meant by
-// its index; the caller sets the flag and user_data.
+// Makes `entry` what is left of `operation`, a read or a write, up to the end of the region (of
+// `keys`) that holds its memory; the rest goes with another entry. The file is meant by its index;
+// the caller sets the flag and user_data.
 void prepare_move(io_uring_sqe& entry, const KeyTable& keys,
                   const FileOperation& operation) noexcept;
 

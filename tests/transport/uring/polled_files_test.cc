@@ -183,6 +183,17 @@ TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerIsLeft) {
   LONGS_EQUAL(0, small.count);
 }
 
+TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerHidesNothing) {
+  PolledOutcome small(FileAction::kRead, memory, 512, 0);
+  PolledOutcome large(FileAction::kRead, memory, 128 * kKiB, 0);
+  file->begin(small.operation);
+  file->begin(large.operation);
+  ordinary.answers = true;
+  CHECK_FALSE(files.close(20 * kNsPerMs));
+  LONGS_EQUAL(1, large.count);
+  CHECK(polled.has_left && !ordinary.has_left);
+}
+
 TEST_GROUP(PolledFiles) {
   std::unique_ptr<test::TestPool> pool;
   std::unique_ptr<PolledFiles> polled = std::make_unique<PolledFiles>();
