@@ -309,8 +309,8 @@ def look(image="rbd/disk", user="appliance", keyring="/keys/good", at=CLUSTER_AT
 
 
 def what_is_wrong_is_said_in_one_line():
-    """Each refusal by the real kernel and cluster; lives that end well, and by a kill; two that read
-    one image."""
+    """Each refusal by the real kernel and cluster; lives that end well, and by a kill; two that
+    read one image."""
     script = BEGIN + "".join(look(**each) for each, _ in LOOKS[:-1]) + """
 echo == mapped $(mapped)
 configure rbd/disk appliance /keys/good """ + f"{CLUSTER_AT}" + """ 6789 60

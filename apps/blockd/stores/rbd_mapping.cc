@@ -69,9 +69,14 @@ int unmap(RbdBus& bus, uint32_t id, uint64_t patience_ns) {
 Report unmap_left_over(RbdBus& bus, std::string_view text, bool is_shared) {
   const uint64_t begin_ns = monotonic_ns();
   while (const auto there = bus.find(text)) {
-    const Fd alone = bus.alone();
-    const auto left = alone.is_open() ? bus.hold(text) : std::nullopt;
-    if (!left && alone.is_open() && is_shared) break;
+    bool is_alone = false;
+    std::optional<HeldRbd> left;
+    {
+      const Fd alone = bus.alone();  // only to look: what was found is held by a lock of its own
+      is_alone = alone.is_open();
+      if (is_alone) left = bus.hold(text);
+    }
+    if (!left && is_alone && is_shared) break;
     const int error = left ? bus.remove(left->id) : EBUSY;
     if (error == 0) continue;
     if (error == EBUSY && monotonic_ns() - begin_ns < kLeftOverNs) {

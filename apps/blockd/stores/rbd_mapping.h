@@ -54,8 +54,9 @@ class RbdBus {
   std::optional<uint32_t> find(std::string_view text) const;
   // One that nobody holds. The caller does as long as it has what is returned.
   std::optional<HeldRbd> hold(std::string_view text) const;
-  // What is added between these two is held by nobody for a moment. join_adding() waits for those
-  // that look for what was left over; alone() does not wait, and returns none while somebody adds.
+  // A device that was just added is held by nobody yet. A process that adds has join_adding() until
+  // it holds its device; one that looks for left-overs has alone() meanwhile. join_adding() waits
+  // for those that look; alone() does not wait: it is not open while somebody adds.
   Fd join_adding() const;
   Fd alone() const;
 
