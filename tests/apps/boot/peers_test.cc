@@ -4,12 +4,11 @@
 
 #include <string>
 
-#include <stdlib.h>
-
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/pinned_pool.h"
 #include "tests/apps/boot/configuration_support.h"
 #include "tests/support/death_test.h"
+#include "tests/support/fake_root.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/soft_roce.h"
@@ -117,11 +116,10 @@ BP_PROBE(VerbsPeersWholeLife) {
     if (!(segment.owner == owner)) continue;
     BP_PROBE_CHECK(pool.create_segment(owner, segment.bytes, PageSize::k4KiB, 1).ok());
   }
-  char directory[] = "/tmp/bedplate-peers-XXXXXX";
-  BP_PROBE_CHECK(mkdtemp(directory) != nullptr);
+  const test::FakeRoot directory;  // before what lies in it: it goes last
   NameLock lock;
   CountersFile file;
-  BP_PROBE_CHECK(lock.take(directory, "demo").ok());
+  BP_PROBE_CHECK(lock.take(directory.path(), "demo").ok());
   BP_PROBE_CHECK(file.create(lock, plan.value().counters()).ok());
   EventLoop loop;
   BP_PROBE_CHECK(loop.create({}).ok());

@@ -84,8 +84,8 @@ class FakeStandingLine final : public StandingLine {
     return Fd(ends[0]);
   }
   void lost(int error_number) noexcept override {
-    ++lost_count;
     last_error = error_number;
+    ++lost_count;
   }
   void drop_output(int) noexcept override { ++dropped_count; }
   void close(Fd* fd) noexcept override {
