@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
 
@@ -77,12 +76,12 @@ Result<Fd> open_alone(const char* path, termios* modes) noexcept {
   if (tcgetattr(fd.number(), modes) != 0) {
     return errno == ENOTTY ? no_terminal(path) : serial_failure(path);
   }
-  // The lock is for those that ask, root among them; the other keeps out those that do not.
+  // TIOCEXCL would keep out those that do not ask for the lock, but not root, and it outlives the
+  // descriptor.
   if (flock(fd.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) errno = EBUSY;
     return serial_failure(path);
   }
-  ioctl(fd.number(), TIOCEXCL);
   return fd;
 }
 

@@ -25,9 +25,10 @@ extern const char kSerialBauds[];
 // not block, now or later, and is closed on exec. What had come before is thrown away. Calls on it
 // say EAGAIN where there is nothing, and 0 or an error once the line is gone.
 // Requires: is_serial_baud(baud). Errors (kSystem), each with what to do: no such file, no
-// terminal, no port behind it, another process has it (flock, TIOCEXCL), or it cannot be that fast.
+// terminal, no port behind it, another process has it (flock), or it cannot be that fast.
 Result<Fd> open_serial_line(const char* path, uint32_t baud) noexcept;
-// Whether it could be, as far as that can be said without changing it. Errors: the same.
+// Whether it could be, as far as that can be said without setting it; a modem that hangs on it
+// sees DTR rise. Errors: the same.
 Result<void> check_serial_line(const char* path) noexcept;
 
 // Throws away what was written and has not left yet.

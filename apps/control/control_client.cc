@@ -15,6 +15,7 @@
 
 #include "platform/clock.h"
 #include "platform/serial_line.h"
+#include "platform/text.h"
 #include "transport/socket_address.h"
 
 namespace bedplate {
@@ -22,6 +23,8 @@ namespace {
 
 constexpr size_t kAnswerLineBytesMax = 64 * kMiB;
 constexpr size_t kShownBytesMax = 60;  // of what is no answer
+constexpr size_t kDepthMax = 64;
+constexpr size_t kMembersMax = 10'000;  // of an object
 
 Result<Fd> connected_to(const std::string& path) {
   SocketAddress address;
@@ -42,11 +45,31 @@ std::string random_id() {
 
 // What a terminal shows of it.
 std::string readable(std::string_view line) {
-  std::string text;
-  for (const char each : line.substr(0, kShownBytesMax)) {
-    if (each != '\n' && each != '\r') text += each >= ' ' && each <= '~' ? each : '?';
+  while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+  return printable(line.substr(0, kShownBytesMax));
+}
+
+// Whether it is worth reading: a value is printed by recursion, and each key of an object compared
+// with all before it. What is no JSON may pass.
+bool is_bearable(std::string_view json) noexcept {
+  size_t members[kDepthMax] = {};  // of the objects that are open
+  size_t depth = 0;
+  bool is_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char each = json[i];
+    if (each == '"') is_text = !is_text;
+    if (is_text) {
+      if (each == '\\') ++i;
+    } else if (each == '{' || each == '[') {
+      if (++depth == kDepthMax) return false;
+      members[depth] = 0;
+    } else if (each == '}' || each == ']') {
+      if (depth > 0) --depth;
+    } else if (each == ':' && ++members[depth] > kMembersMax) {
+      return false;
+    }
   }
-  return text;
+  return true;
 }
 
 }  // namespace
@@ -102,6 +125,10 @@ Result<std::string> ControlClient::ask(const std::string& method, const std::str
   while (true) {
     auto line = next_line(asked);
     BP_TRY(line);
+    if (!is_bearable(line.value())) {
+      asked.other = readable(line.value());
+      continue;
+    }
     const auto json = nlohmann::ordered_json::parse(line.value(), nullptr, false);
     const bool is_answer = json.is_object() && (json.contains("result") || json.contains("error"));
     if (is_answer && json.contains("id") && json["id"] == asked.id) return line;
@@ -109,7 +136,8 @@ Result<std::string> ControlClient::ask(const std::string& method, const std::str
       const auto& error = json["error"];
       const bool has_message =
           error.is_object() && error.contains("message") && error["message"].is_string();
-      asked.complaint = has_message ? error["message"].get<std::string>() : error.dump();
+      asked.complaint = has_message ? printable(error["message"].get_ref<const std::string&>())
+                                    : "an error without a message";
     } else if (std::string other = readable(line.value()); !other.empty()) {
       asked.other = std::move(other);
     }
@@ -175,15 +203,22 @@ Result<std::string> ControlClient::next_line(const Asked& asked) {
 Error ControlClient::failure(const Asked& asked, const char* answer) const {
   Error error;
   error.set_doing("asking %s for %s", name_.c_str(), asked.method.c_str());
-  if (!asked.complaint.empty()) return error.set_answer("%s", asked.complaint.c_str());
-  const std::string other = asked.other.empty() ? readable(received_) : asked.other;
+  // On a line it is most often about what an earlier client has left.
+  if (!asked.complaint.empty() && kind_ == Kind::kControlSocket) {
+    return error.set_answer("%s", asked.complaint.c_str());
+  }
+  const std::string other = !asked.complaint.empty() ? asked.complaint
+                            : asked.other.empty()    ? readable(received_)
+                                                     : asked.other;
   if (other.empty()) error.set_answer("%s", answer);
   if (!other.empty()) error.set_answer("%s, but said: %s", answer, other.c_str());
   switch (kind_) {
     case Kind::kControlSocket: return error.set_cure("see its log, and `bedplate top`");
     case Kind::kLineSocket:
-      return error.set_cure("has the other end's [control] this line as `serial`, and does nobody "
-                            "else ask over it? Such a socket serves one at a time");
+      return error.set_cure(
+          "of an appliance's own socket, see its log; of one that leads to a serial "
+          "line: has the other end's [control] that line as `serial`, and does "
+          "nobody else ask over it?");
     case Kind::kSerialLine:
       return error.set_cure("has the other end's [control] this line as `serial`, at the same "
                             "`serial_baud`?");

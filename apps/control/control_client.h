@@ -18,10 +18,10 @@
 
 namespace bedplate {
 
-// So long nothing may come, or go of a request; and so long an answer may take in all, with what is
-// said to others before it.
 struct ControlPatience {
+  // Without a byte that comes, or that is taken of a request.
   uint64_t silence_ns = 15 * kNsPerSecond;
+  // For the whole of an answer, with what is said to others before it.
   uint64_t in_all_ns = 300 * kNsPerSecond;
 };
 

@@ -21,11 +21,14 @@ Fd ControlLine::open() noexcept {
   if (fd_.is_open()) return std::move(fd_);
   auto opened = open_serial_line(path_.c_str(), baud_);
   if (!opened.ok()) {
-    if (!is_told_ && limit_.try_pass("the control line")) log_error(opened.error());
-    is_told_ = true;
+    if (!is_told_ && limit_.try_pass("the control line")) {
+      log_error(opened.error());
+      is_told_ = true;
+    }
     return Fd();
   }
-  if (is_lost_ && limit_.try_pass("the control line")) {
+  // Without a limit of its own: it takes back what was told, which is limited.
+  if (is_lost_ || is_told_) {
     BP_LOG_INFO("control: the serial line %s is there again", path_.c_str());
   }
   is_lost_ = is_told_ = false;
@@ -34,8 +37,8 @@ Fd ControlLine::open() noexcept {
 
 void ControlLine::lost(int error_number) noexcept {
   losses_->add(1);
-  is_lost_ = true;
   if (!limit_.try_pass("the control line")) return;
+  is_lost_ = true;
   Error error;
   error.set_doing("control: reading the serial line %s", path_.c_str());
   if (error_number != 0) error.set_answer_errno(error_number);

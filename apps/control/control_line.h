@@ -30,14 +30,13 @@ class ControlLine final : public StandingLine {
   void close(Fd* fd) noexcept override { close_serial_line(fd); }
 
  private:
-  static constexpr uint32_t kLinesMax =
-      4;  // of the log, in a minute, of a line that comes and goes
+  static constexpr uint32_t kLinesMax = 2;  // of the log, in a minute, that it is gone
 
   std::string path_;
   uint32_t baud_ = kSerialBaud;
   Counter* losses_ = nullptr;
-  Fd fd_;  // not handed out yet
-  bool is_lost_ = false;
+  Fd fd_;                 // not handed out yet
+  bool is_lost_ = false;  // the log was told that it broke
   bool is_told_ = false;  // the log was told why it cannot be opened
   LogLimit limit_{kLinesMax, 60 * kNsPerSecond};
 };

@@ -5,11 +5,11 @@
 // stuck and the connection ends, since what it asked for may yet be done. Until it was done nothing
 // more is asked of that shard: what is late keeps its place. On a line that is always there no
 // connection ends: what cannot be read is answered and left out up to the next newline, an answer
-// that is broken off ends with its line, and one that came back (an echo) is not answered. A
-// session's memory is a line and
-// a piece of an answer: a line that is longer is refused, an answer that is longer is made in
-// pieces. Threads: that of the connections, but for what a loop calls. Nothing is allocated but by
-// the parser (control_request.h), for as long as it reads.
+// that is broken off ends with its line, and one that came back (an echo) is not answered.
+//
+// A session's memory is a line and a piece of an answer: a line that is longer is refused, an
+// answer that is longer is made in pieces. Threads: that of the connections, but for what a loop
+// calls. Nothing is allocated but by the parser (control_request.h), for as long as it reads.
 #pragma once
 
 #include <atomic>

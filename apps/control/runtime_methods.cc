@@ -63,20 +63,21 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
                 .result = "[{\"owner\", \"name\", \"instance\", \"labels\", \"counters\"}]",
                 .help = "Says all counters as they are now, set by set."},
                &call<&RuntimeMethods::say_counters>, this);
-  methods->add({.name = "counters.read",
-                .parameters = {{.name = "from",
-                                .type = ControlType::kNumber,
-                                .is_required = false,
-                                .help = "The first byte that is asked for, a multiple of 8; 0 "
-                                        "otherwise."},
-                               {.name = "bytes",
-                                .type = ControlType::kNumber,
-                                .is_required = false,
-                                .help = "How many, a multiple of 8; all that follow otherwise."}},
-                .result = "{\"created_ns\": N, \"now_ns\": N, \"bytes\": N, \"words\": [...]}",
-                .help = "Says the file of the counters as it is, without what is traced, for "
-                        "`bedplate top --socket`: -N are N words of zeros, a text is its bytes."},
-               &call<&RuntimeMethods::read_counters>, this);
+  methods->add(
+      {.name = "counters.read",
+       .parameters = {{.name = "from",
+                       .type = ControlType::kNumber,
+                       .is_required = false,
+                       .help = "The first byte that is asked for, a multiple of 8; 0 "
+                               "otherwise."},
+                      {.name = "bytes",
+                       .type = ControlType::kNumber,
+                       .is_required = false,
+                       .help = "How many, a multiple of 8; all that follow otherwise."}},
+       .result = "{\"created_ns\": N, \"now_ns\": N, \"bytes\": N, \"words\": [...]}",
+       .help = "Says the file of the counters as it is, without what is traced, for "
+               "`bedplate top` over a line: -N are N words of zeros, a text is its bytes."},
+      &call<&RuntimeMethods::read_counters>, this);
   methods->add({.name = "plan",
                 .result = "as `bedplate plan --json` has it",
                 .help = "Says every byte of the pool with its owner."},

@@ -23,7 +23,7 @@ class RuntimeMethods {
   std::string appliance;
   std::string plan;  // as JSON, in one line
   CountersView counters;
-  Fd counters_file;  // the same: what another thread writes is read(2) as it is
+  Fd counters_file;  // theirs: read(2) copies what other threads write meanwhile
   ServiceDrains* drains = nullptr;
 
  private:

@@ -54,10 +54,10 @@ bool check_asked_line(const Arguments& arguments, const char* command, int* exit
   return true;
 }
 
-Result<ControlClient> open_asked_line(const Arguments& arguments) {
+Result<ControlClient> open_asked_line(const Arguments& arguments, const ControlPatience& patience) {
   const std::string path = arguments.value(asked_line_option(arguments));
-  if (!arguments.has("--serial")) return ControlClient::connect_to_line(path);
-  return ControlClient::open_line(path, *baud_of(arguments));
+  if (!arguments.has("--serial")) return ControlClient::connect_to_line(path, patience);
+  return ControlClient::open_line(path, *baud_of(arguments), patience);
 }
 
 }  // namespace bedplate

@@ -13,9 +13,10 @@ namespace bedplate {
 // Whether the options make sense with one another, and with those that name files here; otherwise
 // it is said, and `exit_code` is what the command, `command`, returns.
 bool check_asked_line(const Arguments& arguments, const char* command, int* exit_code);
-// Whether there is one, and what was given for it; nullptr: none.
+// The option that names the line: "--serial" or "--socket". nullptr: neither is given.
 const char* asked_line_option(const Arguments& arguments);
 // Requires: check_asked_line() held, and there is one.
-Result<ControlClient> open_asked_line(const Arguments& arguments);
+Result<ControlClient> open_asked_line(const Arguments& arguments,
+                                      const ControlPatience& patience = {});
 
 }  // namespace bedplate

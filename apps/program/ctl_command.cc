@@ -14,6 +14,7 @@
 #include "apps/program/asked_line.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "platform/text.h"
 
 namespace bedplate {
 namespace {
@@ -86,7 +87,8 @@ int print_answer(const std::string& path, const std::string& method, const std::
     const auto& error = json["error"];
     const bool has_message =
         error.is_object() && error.contains("message") && error["message"].is_string();
-    const std::string said = has_message ? error["message"].get<std::string>() : error.dump();
+    const std::string said = has_message ? printable(error["message"].get_ref<const std::string&>())
+                                         : "an error without a message";
     return fail(failure(path, method).set_answer("%s", said.c_str()));
   }
   if (!is_raw) std::printf("%s\n", json["result"].dump(2).c_str());

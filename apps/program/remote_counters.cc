@@ -6,10 +6,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/control/control_request.h"
+#include "platform/text.h"
+
 namespace bedplate {
 namespace {
 
 constexpr size_t kWordBytes = sizeof(uint64_t);
+constexpr int kNoSuchMethod = static_cast<int>(ControlFault::kNoMethod);
 
 struct ReadAnswer {
   uint64_t created_ns = 0;
@@ -26,7 +30,8 @@ Error not_read(const std::string& source) {
 Error nonsense(const std::string& source) {
   return not_read(source)
       .set_answer("what it answers are no counters")
-      .set_cure("is it an appliance's control socket or serial line? `bedplate ctl ping` asks it");
+      .set_cure("is it an appliance's control socket or serial line? `bedplate ctl ping` with the "
+                "same --socket or --serial asks it");
 }
 
 Result<ReadAnswer> answer_of(const std::string& text, const std::string& source) {
@@ -34,10 +39,13 @@ Result<ReadAnswer> answer_of(const std::string& text, const std::string& source)
   if (!json.is_object()) return nonsense(source);
   if (json.contains("error") && json["error"].is_object() && json["error"].contains("message") &&
       json["error"]["message"].is_string()) {
-    return not_read(source)
-        .set_answer("%s", json["error"]["message"].get<std::string>().c_str())
-        .set_cure("one of an older release has no counters.read: `bedplate ctl methods` lists "
-                  "what it has");
+    Error error = not_read(source);
+    error.set_answer("%s",
+                     printable(json["error"]["message"].get_ref<const std::string&>()).c_str());
+    if (json["error"].contains("code") && json["error"]["code"] == kNoSuchMethod) {
+      error.set_cure("one of an older release has no counters.read: read its file where it is");
+    }
+    return error;
   }
   if (!json.contains("result") || !json["result"].is_object()) return nonsense(source);
   auto& result = json["result"];

@@ -4,6 +4,7 @@
 #include "apps/boot/counter_signs.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/counters_reader.h"
+#include "platform/text.h"
 
 namespace bedplate {
 namespace {
@@ -14,14 +15,6 @@ std::string text_of(void (*write)(const CountersView&, uint32_t, Piece*), const 
   Piece piece(text);
   write(view, index, &piece);
   return {text, piece.bytes()};
-}
-
-// Texts of a foreign file must not steer a terminal, nor break JSON.
-std::string printable(std::string text) {
-  for (char& each : text) {
-    if (each < ' ' || each > '~') each = '?';
-  }
-  return text;
 }
 
 }  // namespace

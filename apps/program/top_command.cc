@@ -24,6 +24,8 @@ namespace {
 
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
+// So long a line may say nothing: meanwhile no key is heard.
+constexpr uint64_t kLineSilenceNs = 3 * kNsPerSecond;
 
 std::vector<TopSection> all_sections(const TopAppliance& appliance) {
   std::vector<TopSection> sections = top_sections(appliance.changes());
@@ -85,8 +87,8 @@ int run_screen(TopWatch* watch, double seconds) {
     if (input.event == TopTerminal::Event::kEnd) return kExitGood;
     if (input.event == TopTerminal::Event::kKey && !screen.press(input.key)) return kExitGood;
     if (input.event != TopTerminal::Event::kTime) continue;
-    next_ns = monotonic_ns() + interval_ns;
     const auto looked = watch->look();
+    next_ns = monotonic_ns() + interval_ns;
     if (looked.ok()) {
       screen.show(views_of(*watch), monotonic_ns());
     } else {
@@ -110,7 +112,7 @@ std::unique_ptr<RemoteCounters> remote_counters(const Arguments& arguments) {
   const char* option = asked_line_option(arguments);
   if (option == nullptr) return nullptr;
   const auto open = [arguments]() -> Result<std::unique_ptr<ControlChannel>> {
-    auto client = open_asked_line(arguments);
+    auto client = open_asked_line(arguments, {.silence_ns = kLineSilenceNs});
     BP_TRY(client);
     return {std::make_unique<ControlClient>(client.take())};
   };

@@ -36,7 +36,7 @@ std::string signs_head(const std::vector<TopView>& views, size_t shown) {
 std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, size_t columns,
                                         size_t rows) {
   std::vector<std::string> text;
-  if (rows == 0 || columns == 0) return text;
+  if (rows == 0 || columns <= kNoteIndent) return text;
   const bool has_all = signs.size() <= rows;
   // A single row is better spent on what the first one says: the head has the number.
   const size_t count = has_all ? signs.size() : std::max<size_t>(rows - 1, 1);

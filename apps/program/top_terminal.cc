@@ -160,6 +160,8 @@ void TopTerminal::draw(const TopPicture& picture) {
 
 TopTerminal::Input TopTerminal::wait(uint64_t deadline_ns) {
   bool is_quiet = false;
+  // Once at least: where looks take longer than the interval, nothing else would be heard.
+  bool has_listened = false;
   while (true) {
     if (g_must_end != 0 || is_gone_) return {Event::kEnd};
     if (g_is_resized != 0) {
@@ -169,7 +171,7 @@ TopTerminal::Input TopTerminal::wait(uint64_t deadline_ns) {
     }
     if (const auto key = keys_.next(is_quiet)) return {Event::kKey, *key};
     const uint64_t now_ns = monotonic_ns();
-    if (now_ns >= deadline_ns && keys_.is_empty()) return {Event::kTime};
+    if (now_ns >= deadline_ns && keys_.is_empty() && has_listened) return {Event::kTime};
     uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
     if (!keys_.is_empty()) left_ns = kEscapeNs;
     timespec time = {};
@@ -178,6 +180,7 @@ TopTerminal::Input TopTerminal::wait(uint64_t deadline_ns) {
     pollfd input = {STDIN_FILENO, POLLIN, 0};
     const int count = ppoll(&input, 1, &time, &mask_before_);
     is_quiet = count == 0;
+    has_listened = true;
     if (count <= 0) continue;
     char bytes[64];
     const ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);

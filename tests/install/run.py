@@ -436,7 +436,7 @@ def check_completion(installation):
         return run(["bash", "-c", line]).split()
     expect(completed(installation.program, "pl"), ["plan"], "what pl becomes")
     expect(completed(installation.program, "plan", "--fi"), ["--fifo"], "what --fi becomes")
-    expect(completed(installation.program, "ctl", "cou"), ["counters"], "what cou becomes")
+    expect(completed(installation.program, "ctl", "cou"), ["counters", "counters.read"], "what cou becomes")
     expect(completed(installation.program, "ctl", "blockd.hold", ""), ["volume=", "on="],
            "the parameters of a method")
 

@@ -274,7 +274,7 @@ def a_line_that_was_pulled_comes_back(box):
 
 @test()
 def a_line_that_nobody_reads(box):
-    """Its answers are thrown away after a while, and whoever comes next is answered."""
+    """Its answers are thrown away after a while, and the next client is answered."""
     line, appliance = start(box)
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n' * 60)
     wait_for(lambda: control_counters(appliance)["timeouts"] >= 1, "the end of patience")

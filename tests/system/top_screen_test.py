@@ -87,8 +87,8 @@ class Console:
         self.before = termios.tcgetattr(slave)
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("LINES", "COLUMNS")}
-        self.process = box.spawn([BEDPLATE, "top", "--directory", directory, "--interval", "0.1",
-                                  *options],
+        where = ["--directory", directory] if directory else []
+        self.process = box.spawn([BEDPLATE, "top", *where, "--interval", "0.1", *options],
                                  "top.log", stdin=slave, stdout=slave, stderr=slave,
                                  start_new_session=True, env={**environment, "TERM": term},
                                  preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
@@ -219,5 +219,17 @@ def names_of_a_foreign_file_do_not_steer_the_terminal(box):
     top.wait_for(lambda text: "q:end" in text, "the screen")
     top.press("/volume\r")
     top.wait_for(lambda text: "volume?[31m" in text, "the name on the screen")
+    top.press("q")
+    top.expect_end()
+
+
+@test()
+def keys_are_heard_beside_a_line_that_is_silent(box):
+    """Looks that take longer than the interval leave room for the one who looks."""
+    master, slave = pty.openpty()
+    box.closing.callback(os.close, master)
+    box.closing.callback(os.close, slave)
+    top = Console(box, None, options=["--serial", os.ttyname(slave)])
+    top.wait_for(lambda text: "has not answered in time" in text, "what it says of the line")
     top.press("q")
     top.expect_end()

@@ -150,7 +150,8 @@ def what_the_control_socket_answers_is_shown_as_what_the_file_says(box):
     socket = os.path.join(appliance.runtime_directory, "test.control")
     near, = json.loads(top(box, appliance, "--once", "--json", "--interval", "0.1").stdout)["appliances"]
     with Load(box, appliance):
-        told = json.loads(box.bedplate("top", "--once", "--json", "--interval", "0.3", "--socket", socket).stdout)
+        told = json.loads(box.bedplate("top", "--once", "--json", "--interval", "0.5", "--socket",
+                                       socket).stdout)
         text = box.bedplate("top", "--once", "--interval", "0.1", "--socket", socket).stdout
     far, = told["appliances"]
     expect((far["name"], far["pid"], far["running"]), ("test", appliance.pid, True), "whose")

@@ -1,6 +1,7 @@
 // What a client of the control socket asks, and what it makes of what is, or is not, answered.
 #include "apps/control/control_client.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -123,16 +124,15 @@ TEST(ControlClient, SaysThatTheConnectionEnded) {
 }
 
 TEST(ControlClient, SaysThatNothingCame) {
-  auto peer = std::make_unique<Peer>(listener.number(), R"({"jsonrpc":)", true);
-  {
-    auto client = ControlClient::connect(address.path, {.silence_ns = kNsPerSecond / 100});
-    CHECK(client.ok());
-    const auto answered = client.value().ask("ping");
-    CHECK_FALSE(answered.ok());
-    STRCMP_CONTAINS(" for ping: it has not answered in time, but said: {\"jsonrpc\":; see",
-                    said_of(answered.error()).c_str());
-  }
-  peer.reset();
+  auto client = ControlClient::connect(address.path, {.silence_ns = kNsPerSecond / 100});
+  CHECK(client.ok());
+  // Said before it is asked, so that no thread must be in time.
+  const Fd peer(accept(listener.number(), nullptr, nullptr));
+  LONGS_EQUAL(11, send(peer.number(), R"({"jsonrpc":)", 11, MSG_NOSIGNAL));
+  const auto answered = client.value().ask("ping");
+  CHECK_FALSE(answered.ok());
+  STRCMP_CONTAINS(" for ping: it has not answered in time, but said: {\"jsonrpc\":; see",
+                  said_of(answered.error()).c_str());
 }
 
 TEST(ControlClient, PassesOverWhatIsSaidToOthers) {
@@ -182,24 +182,59 @@ TEST(ControlClient, SaysWhatIsRefusedBeforeItWasRead) {
                said_of(answered.error()).c_str());
 }
 
+// A connection whose other end never falls silent, and what is said of it.
 TEST(ControlClient, WaitsNoLongerForWhatOthersAreTold) {
-  std::string other;
-  for (int i = 0; i < 100'000; ++i) other += "a console, \x1b[1msay\n";
-  auto peer = std::make_unique<Peer>(listener.number(), other, true);
-  {
-    auto client = ControlClient::connect_to_line(
-        address.path, {.silence_ns = 60 * kNsPerSecond, .in_all_ns = kNsPerSecond / 10});
-    CHECK(client.ok());
-    const auto answered = client.value().ask("ping");
-    CHECK_FALSE(answered.ok());
-    STRCMP_EQUAL(("asking " + address.path +
-                  " for ping: it has not answered in time, but said: a console, ?[1msay; has the "
-                  "other end's [control] this line as `serial`, and does nobody else ask over it? "
-                  "Such a socket serves one at a time")
-                     .c_str(),
-                 said_of(answered.error()).c_str());
-  }
-  peer.reset();
+  auto client = ControlClient::connect_to_line(
+      address.path, {.silence_ns = 60 * kNsPerSecond, .in_all_ns = kNsPerSecond / 10});
+  CHECK(client.ok());
+  const Fd peer(accept(listener.number(), nullptr, nullptr));
+  const std::string other = "a console, \x1b[1msay\n";
+  CHECK(send(peer.number(), other.data(), other.size(), MSG_NOSIGNAL) > 0);
+  std::atomic<bool> is_over{false};
+  std::thread console([&] {
+    while (!is_over) {
+      if (send(peer.number(), other.data(), other.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        usleep(1000);
+    }
+  });
+  const auto answered = client.value().ask("ping");
+  is_over = true;
+  console.join();
+  CHECK_FALSE(answered.ok());
+  STRCMP_EQUAL(("asking " + address.path +
+                " for ping: it has not answered in time, but said: a console, ?[1msay; of an "
+                "appliance's own socket, see its log; of one that leads to a serial line: has the "
+                "other end's [control] that line as `serial`, and does nobody else ask over it?")
+                   .c_str(),
+               said_of(answered.error()).c_str());
+}
+
+// What only costs time and stack is no answer.
+TEST(ControlClient, WhatIsTooDeepOrTooBroadIsPassedOver) {
+  std::string broad = R"({"id":@,"result":{)";
+  for (int i = 0; i < 20'000; ++i) broad += "\"" + std::to_string(i) + "\":1,";
+  Peer peer(listener.number(), R"({"id":null,"error":)" + std::string(300'000, '[') + "\n" +
+                                   R"({"id":@,"result":)" + std::string(64, '[') +
+                                   std::string(64, ']') + "}\n" + broad + "\"z\":1}}\n" +
+                                   R"({"id":@,"result":["[[{{ \" [[",{"a":[{"b":7}]}]})"
+                                   "\n");
+  auto client = ControlClient::connect_to_line(address.path);
+  CHECK(client.ok());
+  auto answered = client.value().ask("ping");
+  CHECK(answered.ok());
+  STRCMP_CONTAINS(R"({"b":7})", answered.value().c_str());
+}
+
+// On a line such a complaint is about what an earlier client has left; it steers no terminal.
+TEST(ControlClient, WhatALineComplainsOfIsNotTheAnswer) {
+  Peer peer(listener.number(), R"({"id":null,"error":{"code":-32700,"message":"no \u001b]JSON\n"}})"
+                               "\n");
+  auto client = ControlClient::connect_to_line(address.path);
+  CHECK(client.ok());
+  const auto answered = client.value().ask("ping");
+  CHECK_FALSE(answered.ok());
+  STRCMP_CONTAINS(" for ping: it ended the connection, but said: no ?]JSON?; of an appliance's",
+                  said_of(answered.error()).c_str());
 }
 
 TEST(ControlClient, AsksOverASerialLine) {

@@ -103,7 +103,9 @@ TEST(ControlLine, OneThatComesAndGoesDoesNotFillTheLog) {
   }
   LONGS_EQUAL(100, losses.read());
   const std::string text = log.text();
-  CHECK(text.size() < 4 * 256);
+  CHECK(text.size() > 100 && text.size() < 4 * 256);
+  // Its last word is right.
+  CHECK(text.ends_with("is there again\n"));
 }
 
 TEST(ControlLine, DoesNotBeginWithoutIt) {

@@ -48,7 +48,7 @@ TEST(CounterWords, ATextIsItsBytes) {
                said(words_of(std::string("eight ofsixteen!\0\0\0\0\0\0\0\0", 24))).c_str());
 }
 
-// Nothing of it would be lost otherwise either; but a number is what counts.
+// As texts they could be read back, too, but most of them are counters.
 TEST(CounterWords, WhatIsShortOrNotPrintableIsANumber) {
   STRCMP_EQUAL("[29550]", said(words_of("ns")).c_str());
   STRCMP_EQUAL("[65]", said({'A'}).c_str());

@@ -68,6 +68,9 @@ TEST(TopSigns, ThoseThatHaveNoRowAreCounted) {
                brief(40, 2).c_str());
   STRCMP_EQUAL("! one is a wor~\n", brief(15, 1).c_str());
   STRCMP_EQUAL("", brief(15, 0).c_str());
+  for (size_t columns = 0; columns < 20; ++columns) {
+    for (const std::string& line : signs_in_brief(signs, columns, 3)) CHECK(line.size() <= columns);
+  }
   STRCMP_EQUAL("", brief(0, 4).c_str());
   STRCMP_EQUAL("", joined(signs_in_brief({}, 80, 7)).c_str());
 }
