@@ -77,6 +77,19 @@ class Guest:
             raise Failure(f"the output lacks {pattern!r}\n{self.output}{self.log}")
         return match
 
+    def expect_refusals(self, wanted):
+        """What was printed behind each line "== look", up to "== exit CODE": one problem that the
+        pattern matches, or (None) nothing that is wrong."""
+        looks = [look.split("\n== exit ") for look in self.output.split("== look ")[1:]]
+        if len(looks) != len(wanted):
+            raise Failure(f"{len(looks)} looks; expected {len(wanted)}\n{self.output}")
+        for (said, rest), pattern in zip(looks, wanted):
+            problems = re.findall(r"^bedplate: (.*)$", said, re.MULTILINE)
+            good = rest[0] == "0" if pattern is None else (
+                rest[0] == "1" and len(problems) == 1 and re.match(pattern, problems[0]))
+            if not good:
+                raise Failure(f"expected {pattern!r}\n{self.output}")
+
 
 # A second shard, on the other node, and a volume that it serves.
 SECOND_SHARD = """

@@ -23,6 +23,7 @@
 #include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/skip.h"
+#include "tests/transport/asked_file.h"
 #include "transport/event_loop.h"
 #include "transport/file_thread.h"
 #include "transport/stream_sockets.h"
@@ -32,31 +33,7 @@
 namespace bedplate {
 namespace {
 
-// An operation, and what became of it.
-struct Asked {
-  FileOperation operation;
-  int64_t result = 0;
-  uint32_t count = 0;  // completions
-  std::vector<Asked*>* order = nullptr;
-  EventLoop* to_stop = nullptr;
-
-  Asked(FileAction action, void* memory, uint64_t bytes, uint64_t offset) {
-    operation.action = action;
-    operation.memory = memory;
-    operation.bytes = bytes;
-    operation.offset = offset;
-    operation.context = this;
-    operation.completed = [](void* self, int64_t outcome) noexcept {
-      auto& asked = *static_cast<Asked*>(self);
-      asked.result = outcome;
-      ++asked.count;
-      if (asked.order != nullptr) asked.order->push_back(&asked);
-      if (asked.to_stop != nullptr) asked.to_stop->stop();
-    };
-  }
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
-};
+using test::AskedFile;
 
 // A file without a name, on the file system of /tmp.
 Fd make_file(int flags = 0) {
@@ -146,7 +123,7 @@ class FilesFixture : public Utest {
 
   uint32_t poll() { return sockets->poll(64) + (thread != nullptr ? thread->poll(64) : 0); }
 
-  int64_t finish(Asked& asked) {
+  int64_t finish(AskedFile& asked) {
     CHECK(test::eventually([&] {
       poll();
       return asked.count > 0;
@@ -156,7 +133,7 @@ class FilesFixture : public Utest {
     return asked.result;
   }
   int64_t ask(FileAction action, void* memory, uint64_t bytes, uint64_t offset) {
-    Asked asked(action, memory, bytes, offset);
+    AskedFile asked(action, memory, bytes, offset);
     file->begin(asked.operation);
     return finish(asked);
   }
@@ -202,14 +179,14 @@ class FilesFixture : public Utest {
   }
 
   void more_than_planned_wait_for_their_turn() {
-    std::deque<Asked> asked;
+    std::deque<AskedFile> asked;
     for (uint64_t i = 0; i < 100; ++i) {
       asked.emplace_back(FileAction::kWrite, data.data() + i * 64, 64, i * 64);
       file->begin(asked.back().operation);
       CHECK(asked.back().operation.is_in_flight);
       LONGS_EQUAL(0, asked.back().count);  // never from within begin()
     }
-    for (Asked& each : asked) LONGS_EQUAL(64, finish(each));
+    for (AskedFile& each : asked) LONGS_EQUAL(64, finish(each));
     LONGS_EQUAL(6'400, read(got.data(), got.size(), 0));
     MEMCMP_EQUAL(data.data(), got.data(), 6'400);
   }
@@ -266,7 +243,7 @@ class FilesFixture : public Utest {
     LONGS_EQUAL(kPiece, write(data.data(), kPiece, kPiece));
     LONGS_EQUAL(0, ask(FileAction::kSync, nullptr, 0, 0));
     FileExtent extents[4];
-    Asked all(FileAction::kExtents, extents, 4 * kPiece - 100, 100);
+    AskedFile all(FileAction::kExtents, extents, 4 * kPiece - 100, 100);
     all.operation.extent_count_max = 4;
     file->begin(all.operation);
     LONGS_EQUAL(3, finish(all));
@@ -274,13 +251,13 @@ class FilesFixture : public Utest {
     UNSIGNED_LONGS_EQUAL(kPiece - 100, extents[0].bytes);
     UNSIGNED_LONGS_EQUAL(kPiece, extents[1].bytes);
     UNSIGNED_LONGS_EQUAL(2 * kPiece, extents[2].bytes);
-    Asked few(FileAction::kExtents, extents, 4 * kPiece, kPiece + 10);
+    AskedFile few(FileAction::kExtents, extents, 4 * kPiece, kPiece + 10);
     few.operation.extent_count_max = 1;
     file->begin(few.operation);
     LONGS_EQUAL(1, finish(few));
     CHECK(extents[0].has_data);
     UNSIGNED_LONGS_EQUAL(kPiece - 10, extents[0].bytes);
-    Asked last(FileAction::kExtents, extents, 2 * kPiece, kPiece);  // ends before it is told
+    AskedFile last(FileAction::kExtents, extents, 2 * kPiece, kPiece);  // ends before it is told
     last.operation.extent_count_max = 1;
     file->begin(last.operation);
     CHECK(files->close(test::kPatienceNs));
@@ -290,7 +267,7 @@ class FilesFixture : public Utest {
 
   // That it lasts a test can see only where the file system forgets (tests/system/stores_test.py).
   void durable_writes_move_their_bytes() {
-    Asked durable(FileAction::kWrite, data.data(), 8192, 4096);
+    AskedFile durable(FileAction::kWrite, data.data(), 8192, 4096);
     durable.operation.is_durable = true;
     file->begin(durable.operation);
     LONGS_EQUAL(8192, finish(durable));
@@ -299,7 +276,7 @@ class FilesFixture : public Utest {
   }
 
   void a_sleeping_loop_is_woken() {
-    Asked asked(FileAction::kWrite, data.data(), data.size(), 0);
+    AskedFile asked(FileAction::kWrite, data.data(), data.size(), 0);
     asked.to_stop = loop.get();
     struct Give {
       bool up = false;
@@ -321,7 +298,7 @@ class FilesFixture : public Utest {
   }
 
   void the_end_is_told() {
-    std::deque<Asked> asked;
+    std::deque<AskedFile> asked;
     for (uint64_t i = 0; i < 10; ++i) {
       file->begin(asked.emplace_back(FileAction::kWrite, data.data(), 4096, i * 4096).operation);
     }
@@ -330,7 +307,7 @@ class FilesFixture : public Utest {
       LONGS_EQUAL(1, asked[i].count);
       LONGS_EQUAL(i < 2 ? 4096 : -ECANCELED, asked[i].result);  // two were in flight
     }
-    Asked late(FileAction::kWrite, data.data(), 4096, 0);
+    AskedFile late(FileAction::kWrite, data.data(), 4096, 0);
     file->begin(late.operation);
     LONGS_EQUAL(0, late.count);
     CHECK(!late.operation.is_in_flight);
@@ -392,7 +369,7 @@ TEST(UringFiles, TheEndDoesNotWaitForWhatHangs) {
   CHECK(pipe2(ends, O_CLOEXEC) == 0);
   const Fd other_end(ends[1]);
   if (!open(Fd(ends[0]), 1)) BP_SKIP("io_uring is not available here");
-  Asked hanging(FileAction::kRead, got.data(), 1, 0);
+  AskedFile hanging(FileAction::kRead, got.data(), 1, 0);
   file->begin(hanging.operation);
   CHECK_FALSE(files->close(kNsPerMs));
   LONGS_EQUAL(0, hanging.count);
@@ -413,7 +390,7 @@ TEST(ThreadFiles, TheEndDoesNotWaitForWhatHangs) {
   LONGS_EQUAL(0, ioctl(faults.number(), UFFDIO_REGISTER, &wanted));
   CHECK(open(make_file()));
   LONGS_EQUAL(1, write(data.data(), 1, 0));
-  Asked hanging(FileAction::kRead, page, 1, 0);
+  AskedFile hanging(FileAction::kRead, page, 1, 0);
   file->begin(hanging.operation);
   CHECK(test::has_input(faults.number()));  // the fault: what a stop finds not begun is left so
   CHECK_FALSE(files->close(kNsPerMs));
@@ -502,7 +479,7 @@ TEST_GROUP(FilesLogic) {
 
 TEST(FilesLogic, ShortAndInterruptedAnswersAreNotTheEnd) {
   File& file = open(4);
-  Asked write(FileAction::kWrite, memory, 64, 100);
+  AskedFile write(FileAction::kWrite, memory, 64, 100);
   file.begin(write.operation);
   answer(24);
   LONGS_EQUAL(24, write.operation.moved_bytes);
@@ -512,7 +489,7 @@ TEST(FilesLogic, ShortAndInterruptedAnswersAreNotTheEnd) {
   answer(40);
   LONGS_EQUAL(64, write.result);
 
-  Asked read(FileAction::kRead, memory, 64, 0);
+  AskedFile read(FileAction::kRead, memory, 64, 0);
   file.begin(read.operation);
   answer(10);
   answer(20);
@@ -524,13 +501,13 @@ TEST(FilesLogic, ShortAndInterruptedAnswersAreNotTheEnd) {
 
 TEST(FilesLogic, AWriteIsWholeOrAnError) {
   File& file = open(4);
-  Asked full(FileAction::kWrite, memory, 64, 0);
+  AskedFile full(FileAction::kWrite, memory, 64, 0);
   file.begin(full.operation);
   answer(32);
   answer(-ENOSPC);
   LONGS_EQUAL(-ENOSPC, full.result);
   LONGS_EQUAL(32, counters.written_bytes.read());
-  Asked stuck(FileAction::kWrite, memory, 64, 0);
+  AskedFile stuck(FileAction::kWrite, memory, 64, 0);
   file.begin(stuck.operation);
   answer(0);
   LONGS_EQUAL(-EIO, stuck.result);
@@ -539,7 +516,7 @@ TEST(FilesLogic, AWriteIsWholeOrAnError) {
 TEST(FilesLogic, DirectReadsStopWithinABlock) {
   File& file = open(4, 512);
   std::vector<std::byte> blocks(4096);
-  Asked read(FileAction::kRead, blocks.data(), 4096, 0);
+  AskedFile read(FileAction::kRead, blocks.data(), 4096, 0);
   file.begin(read.operation);
   answer(512);
   answer(100);
@@ -548,8 +525,8 @@ TEST(FilesLogic, DirectReadsStopWithinABlock) {
 
 TEST(FilesLogic, WhatTheKernelDoesNotAnswerIsLeftAndWhatWaitsIsNot) {
   File& file = open(1);
-  Asked hanging(FileAction::kWrite, memory, 8, 0);
-  Asked waiting(FileAction::kWrite, memory, 8, 8);
+  AskedFile hanging(FileAction::kWrite, memory, 8, 0);
+  AskedFile waiting(FileAction::kWrite, memory, 8, 8);
   file.begin(hanging.operation);
   file.begin(waiting.operation);
   CHECK_FALSE(files.close(0));
@@ -562,8 +539,8 @@ TEST(FilesLogic, WhatTheKernelDoesNotAnswerIsLeftAndWhatWaitsIsNot) {
 
 TEST(FilesLogic, WaitingOperationsKeepTheirOrder) {
   File& file = open(1);
-  std::vector<Asked*> order;
-  std::deque<Asked> asked;
+  std::vector<AskedFile*> order;
+  std::deque<AskedFile> asked;
   for (uint64_t i = 0; i < 4; ++i) {
     asked.emplace_back(FileAction::kWrite, memory, 8, i).order = &order;
     file.begin(asked.back().operation);

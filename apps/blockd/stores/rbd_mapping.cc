@@ -84,7 +84,8 @@ Report unmap_left_over(RbdBus& bus, std::string_view text, bool is_shared) {
       continue;
     }
     if (!left && is_shared) break;  // others add something for so long
-    return {.error = error, .id = left ? left->id : *there, .was_there = true};
+    // Not alone: nobody knows whose it is.
+    return {.error = is_alone ? error : EAGAIN, .id = left ? left->id : *there, .was_there = true};
   }
   return {};
 }
@@ -381,7 +382,7 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
   if (child == 0) live_as_child(bus_, told, !image_.is_writable, other.number());
   if (child < 0) return refused(image_, ceph_, errno);
   other.close();
-  const Report report = hear(end.number(), timeout_ns + kSlackNs);
+  const Report report = hear(end.number(), kLeftOverNs + timeout_ns + kSlackNs);
   if (report.error == 0) {
     std::shared_ptr<MadeDevice> device = std::make_shared<MappedImage>(
         image_.name(), bus_.device_path(report.id), child, std::move(end));
@@ -395,6 +396,12 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
   }
   Error error = mapping(image_, ceph_);
   const std::string path = bus_.device_path(report.id);
+  if (report.error == EAGAIN) {
+    error.set_answer("another appliance is mapping an image; until it has, nobody knows whether %s "
+                     "is in use",
+                     path.c_str());
+    return error.set_cure("start again once that one is ready");
+  }
   error.set_answer("it is mapped already, as %s: %s", path.c_str(), std::strerror(report.error));
   return error.set_cure("end what has it open (fuser %s), then: rbd unmap %s", path.c_str(),
                         path.c_str());

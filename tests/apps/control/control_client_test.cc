@@ -74,6 +74,14 @@ TEST_GROUP(ControlClient) {
     const size_t at = request.find("\"id\":\"") + 6;
     return request.substr(at, request.find('"', at) - at);
   }
+  // What a line that says `answers` answers, or why it is none.
+  std::string heard_over_a_line(const std::string& answers) {
+    Peer peer(listener.number(), answers);
+    auto client = ControlClient::connect_to_line(address.path);
+    CHECK(client.ok());
+    auto answered = client.value().ask("ping");
+    return answered.ok() ? answered.value() : said_of(answered.error());
+  }
   std::string said_of(const Error& error) {
     char text[1024];
     return format_error(error, text, sizeof text);
@@ -136,23 +144,19 @@ TEST(ControlClient, SaysThatNothingCame) {
 }
 
 TEST(ControlClient, PassesOverWhatIsSaidToOthers) {
-  Peer peer(listener.number(),
-            "the end of an answer\"}\n\n[]\n17\n"
-            R"({"jsonrpc":"2.0","id":1,"result":1})"
-            "\n"
-            R"({"jsonrpc":"2.0","id":"other","error":{"code":-1,"message":"no"}})"
-            "\n"
-            R"({"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}})"
-            "\n"
-            R"({"jsonrpc":"2.0","id":@,"method":"echo"})"
-            "\n"
-            R"({"jsonrpc":"2.0","id":@,"result":[7]})"
-            "\n");
-  auto client = ControlClient::connect_to_line(address.path);
-  CHECK(client.ok());
-  auto answered = client.value().ask("ping");
-  CHECK(answered.ok());
-  STRCMP_CONTAINS(R"(,"result":[7]})", answered.value().c_str());
+  const std::string heard =
+      heard_over_a_line("the end of an answer\"}\n\n[]\n17\n"
+                        R"({"jsonrpc":"2.0","id":1,"result":1})"
+                        "\n"
+                        R"({"jsonrpc":"2.0","id":"other","error":{"code":-1,"message":"no"}})"
+                        "\n"
+                        R"({"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}})"
+                        "\n"
+                        R"({"jsonrpc":"2.0","id":@,"method":"echo"})"
+                        "\n"
+                        R"({"jsonrpc":"2.0","id":@,"result":[7]})"
+                        "\n");
+  STRCMP_CONTAINS(R"(,"result":[7]})", heard.c_str());
 }
 
 TEST(ControlClient, NoTwoHaveOneId) {
@@ -213,28 +217,21 @@ TEST(ControlClient, WaitsNoLongerForWhatOthersAreTold) {
 TEST(ControlClient, WhatIsTooDeepOrTooBroadIsPassedOver) {
   std::string broad = R"({"id":@,"result":{)";
   for (int i = 0; i < 20'000; ++i) broad += "\"" + std::to_string(i) + "\":1,";
-  Peer peer(listener.number(), R"({"id":null,"error":)" + std::string(300'000, '[') + "\n" +
-                                   R"({"id":@,"result":)" + std::string(64, '[') +
-                                   std::string(64, ']') + "}\n" + broad + "\"z\":1}}\n" +
-                                   R"({"id":@,"result":["[[{{ \" [[",{"a":[{"b":7}]}]})"
-                                   "\n");
-  auto client = ControlClient::connect_to_line(address.path);
-  CHECK(client.ok());
-  auto answered = client.value().ask("ping");
-  CHECK(answered.ok());
-  STRCMP_CONTAINS(R"({"b":7})", answered.value().c_str());
+  const std::string heard = heard_over_a_line(R"({"id":null,"error":)" + std::string(300'000, '[') +
+                                              "\n" + R"({"id":@,"result":)" + std::string(64, '[') +
+                                              std::string(64, ']') + "}\n" + broad + "\"z\":1}}\n" +
+                                              R"({"id":@,"result":["[[{{ \" [[",{"a":[{"b":7}]}]})"
+                                              "\n");
+  STRCMP_CONTAINS(R"({"b":7})", heard.c_str());
 }
 
 // On a line such a complaint is about what an earlier client has left; it steers no terminal.
 TEST(ControlClient, WhatALineComplainsOfIsNotTheAnswer) {
-  Peer peer(listener.number(), R"({"id":null,"error":{"code":-32700,"message":"no \u001b]JSON\n"}})"
-                               "\n");
-  auto client = ControlClient::connect_to_line(address.path);
-  CHECK(client.ok());
-  const auto answered = client.value().ask("ping");
-  CHECK_FALSE(answered.ok());
+  const std::string heard =
+      heard_over_a_line(R"({"id":null,"error":{"code":-32700,"message":"no \u001b]JSON\n"}})"
+                        "\n");
   STRCMP_CONTAINS(" for ping: it ended the connection, but said: no ?]JSON?; of an appliance's",
-                  said_of(answered.error()).c_str());
+                  heard.c_str());
 }
 
 TEST(ControlClient, AsksOverASerialLine) {

@@ -16,6 +16,7 @@
 #include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/skip.h"
+#include "tests/transport/asked_file.h"
 #include "transport/file_thread.h"
 
 #include "CppUTest/TestHarness.h"
@@ -23,6 +24,8 @@
 using namespace bedplate;
 
 namespace {
+
+using test::AskedFile;
 
 // Keeps what it is given, for a test to answer.
 struct KeepingBackend final : FileBackend {
@@ -37,7 +40,8 @@ struct KeepingBackend final : FileBackend {
     return {};
   }
   void issue(FileOperation& operation) noexcept override { issued.push_back(&operation); }
-  bool wait(uint64_t) noexcept override {
+  bool wait(uint64_t deadline_ns) noexcept override {
+    while (!answers && monotonic_ns() < deadline_ns) usleep(100);
     if (!answers) return false;
     answer(static_cast<int64_t>(issued.front()->bytes));
     return true;
@@ -52,26 +56,6 @@ struct KeepingBackend final : FileBackend {
     issued.erase(issued.begin());
     files->handle(operation, result);
   }
-};
-
-struct PolledOutcome {
-  FileOperation operation;
-  int64_t result = 0;
-  uint32_t count = 0;
-
-  PolledOutcome(FileAction action, void* memory, uint64_t bytes, uint64_t offset) {
-    operation.action = action;
-    operation.memory = memory;
-    operation.bytes = bytes;
-    operation.offset = offset;
-    operation.context = this;
-    operation.completed = [](void* self, int64_t outcome) noexcept {
-      static_cast<PolledOutcome*>(self)->result = outcome;
-      ++static_cast<PolledOutcome*>(self)->count;
-    };
-  }
-  PolledOutcome(const PolledOutcome&) = delete;
-  PolledOutcome& operator=(const PolledOutcome&) = delete;
 };
 
 constexpr PolledLimits kSixteenPages = {.bytes_max = 64 * kKiB, .page_count_max = 16};
@@ -105,7 +89,7 @@ TEST_GROUP(PolledFilesLogic) {
   }
   // Where one of these goes.
   KeepingBackend& way_of(FileAction action, uint64_t bytes, bool is_durable = false) {
-    PolledOutcome outcome(action, memory, bytes, 0);
+    AskedFile outcome(action, memory, bytes, 0);
     outcome.operation.is_durable = is_durable;
     file->begin(outcome.operation);
     KeepingBackend& way = polled.issued.empty() ? ordinary : polled;
@@ -128,7 +112,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
   }
   LONGS_EQUAL(2, counters[0].polled.read());
   LONGS_EQUAL(9, counters[0].operations.read());
-  PolledOutcome other(FileAction::kRead, memory, 512, 0);
+  AskedFile other(FileAction::kRead, memory, 512, 0);
   files.find("other")->begin(other.operation);
   LONGS_EQUAL(1, ordinary.issued.size());
   ordinary.answer(512);
@@ -137,7 +121,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
 
 // What is left of an operation may be small enough.
 TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
-  PolledOutcome write(FileAction::kWrite, memory, 128 * kKiB, 0);
+  AskedFile write(FileAction::kWrite, memory, 128 * kKiB, 0);
   file->begin(write.operation);
   ordinary.answer(96 * kKiB);
   LONGS_EQUAL(0, ordinary.issued.size());
@@ -147,14 +131,14 @@ TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
 }
 
 TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
-  PolledOutcome busy(FileAction::kRead, memory, 512, 0);
+  AskedFile busy(FileAction::kRead, memory, 512, 0);
   file->begin(busy.operation);
   polled.answer(-EAGAIN);
   LONGS_EQUAL(0, busy.count);
   ordinary.answer(512);
   LONGS_EQUAL(512, busy.result);
   POINTERS_EQUAL(&polled, &way_of(FileAction::kRead, 512));
-  PolledOutcome never(FileAction::kRead, memory, 512, 0);
+  AskedFile never(FileAction::kRead, memory, 512, 0);
   file->begin(never.operation);
   polled.answer(-EOPNOTSUPP);
   ordinary.answer(512);
@@ -164,8 +148,8 @@ TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
 }
 
 TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
-  PolledOutcome small(FileAction::kRead, memory, 512, 0);
-  PolledOutcome large(FileAction::kRead, memory, 128 * kKiB, 0);
+  AskedFile small(FileAction::kRead, memory, 512, 0);
+  AskedFile large(FileAction::kRead, memory, 128 * kKiB, 0);
   file->begin(small.operation);
   file->begin(large.operation);
   polled.answers = ordinary.answers = true;
@@ -176,7 +160,7 @@ TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
 }
 
 TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerIsLeft) {
-  PolledOutcome small(FileAction::kRead, memory, 512, 0);
+  AskedFile small(FileAction::kRead, memory, 512, 0);
   file->begin(small.operation);
   CHECK_FALSE(files.close(0));
   CHECK(polled.has_left && !ordinary.has_left);
@@ -184,8 +168,8 @@ TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerIsLeft) {
 }
 
 TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerHidesNothing) {
-  PolledOutcome small(FileAction::kRead, memory, 512, 0);
-  PolledOutcome large(FileAction::kRead, memory, 128 * kKiB, 0);
+  AskedFile small(FileAction::kRead, memory, 512, 0);
+  AskedFile large(FileAction::kRead, memory, 128 * kKiB, 0);
   file->begin(small.operation);
   file->begin(large.operation);
   ordinary.answers = true;
@@ -243,10 +227,10 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   LONGS_EQUAL(0, polled->poll(64));
   LONGS_EQUAL(0, system_calls.read());
   std::memset(memory, 'x', 4096);
-  PolledOutcome write(FileAction::kWrite, memory, 4096, 0);
+  AskedFile write(FileAction::kWrite, memory, 4096, 0);
   files->find("log")->begin(write.operation);
   LONGS_EQUAL(1, polled->poll(64));  // work, until its outcome is there
-  const auto ends = [&](const PolledOutcome& each) {
+  const auto ends = [&](const AskedFile& each) {
     return test::eventually([&] {
       polled->poll(64);
       thread->poll(64);
@@ -255,7 +239,7 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   };
   CHECK(ends(write));
   LONGS_EQUAL(4096, write.result);
-  PolledOutcome read(FileAction::kRead, memory + 8192, 4096, 0);
+  AskedFile read(FileAction::kRead, memory + 8192, 4096, 0);
   files->find("log")->begin(read.operation);
   CHECK(ends(read));
   LONGS_EQUAL(4096, read.result);
@@ -264,7 +248,7 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   LONGS_EQUAL(0, polled->poll(64));
   LONGS_EQUAL(calls, system_calls.read());
   LONGS_EQUAL(2, counters.operations.read());
-  PolledOutcome last(FileAction::kRead, memory + 16384, 4096, 0);
+  AskedFile last(FileAction::kRead, memory + 16384, 4096, 0);
   files->find("log")->begin(last.operation);
   CHECK(files->close(test::kPatienceNs));
   LONGS_EQUAL(4096, last.result);

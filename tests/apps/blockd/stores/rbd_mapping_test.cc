@@ -222,6 +222,14 @@ TEST(RbdMapping, WhatAnotherReadsStaysAndIsMappedOnceMore) {
   CHECK(bus.has_device(7) && !bus.has_device(8));
 }
 
+TEST(RbdMapping, WhileAnotherAddsNobodyKnowsWhatIsLeft) {
+  bus.make_device(3, rbd_map_text(ceph, kKey, image));
+  const Fd adding = bus.join_adding();
+  STRCMP_CONTAINS("another appliance is mapping an image; until it has, nobody knows whether",
+                  problem().c_str());
+  CHECK(bus.has_device(3));
+}
+
 TEST(RbdMapping, WhatAnotherWritesToIsRefused) {
   const auto first = made();
   CHECK(first.ok());
