@@ -171,10 +171,13 @@ TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerHidesNothing) {
   AskedFile small(FileAction::kRead, memory, 512, 0);
   AskedFile large(FileAction::kRead, memory, 128 * kKiB, 0);
   file->begin(small.operation);
+  AskedFile second(FileAction::kRead, memory, 128 * kKiB, 0);
   file->begin(large.operation);
+  file->begin(second.operation);
   ordinary.answers = true;
   CHECK_FALSE(files.close(20 * kNsPerMs));
   LONGS_EQUAL(1, large.count);
+  LONGS_EQUAL(1, second.count);
   CHECK(polled.has_left && !ordinary.has_left);
 }
 
