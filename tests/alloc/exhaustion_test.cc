@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -112,7 +113,11 @@ BP_PROBE(ExhaustEveryWay) {
 BP_PROBE(ExhaustFromSeveralThreads) {
   boot_heap_and_volume();
   expect_appliance();
-  const auto take_all = [] {
+  // What a thread's start allocates comes before the rounds: between them it would be refused, or
+  // lie where the 20 MiB are to be.
+  std::latch all_started(3);
+  const auto take_all = [&all_started] {
+    all_started.arrive_and_wait();
     for (int round = 0; round < 3; ++round) {
       BlockList blocks;
       blocks.add_all(100'000);
