@@ -32,7 +32,7 @@ ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-buil
   -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
 # A program as anybody writes one, but with kvd's own objects.
 release=$here/../../build/release
-if [[ ${1-kvd} =~ ^(kvd|quick)$ ]]; then
+if [[ ${1-kvd} =~ ^(kvd|watch|quick)$ ]]; then
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/kvd_messages" "$here/kvd_messages.cc" "$release"/apps/kvd/*.o \
     -Wl,-u,malloc -Wl,-u,_Znwm "$release"/libbedplate{-malloc,}.a -luring -lpthread

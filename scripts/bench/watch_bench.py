@@ -1,21 +1,27 @@
 #!/usr/bin/python3
-"""What watching costs: NBD with `bedplate top` open, a scrape of /metrics each second and the page
-(/events), against the same appliance with nobody looking.
+"""What watching costs: NBD, and messages of two processes, with `bedplate top` open, a scrape of
+/metrics each second and the page (/events), against the same appliance with nobody looking.
 
-One appliance runs all the time. Each round measures it three times, in an order of chance: watched,
-unwatched, and unwatched again, which shows what the same differs from itself. The shard has a core
-of its own; those that watch, the appliance's own threads and the client have the other one. The
-client is the lean one (nbd_client.c), which waits for the server most of the time, so that it is
-not what the watchers slow down. It is no timed test: it exits 0 whatever the figures, unless
-something failed to run.
+Two appliances run all the time; the one that is not asked sleeps. Each round measures each of them
+three times, in an order of chance: watched, unwatched, and unwatched again, which shows what the
+same differs from itself. The shard has a core of its own; those that watch, the appliance's own
+threads and the client have the other one. NBD's client is the lean one (nbd_client.c), which waits
+for the server most of the time, so it is not what the watchers slow down. That of the messages
+(kvd_messages.cc) spins for each answer: what the watchers take is taken from it. A measurement lasts
+whole seconds, so that each has its share of looks. What those that watch and the appliance's
+other threads ran meanwhile is told, too: it is what watching takes, without the noise of two
+figures that are compared. It is no timed test: it exits 0 whatever the figures, unless something
+failed to run.
 """
 import argparse
 import contextlib
 import http.client
 import os
 import random
+import socket
 import subprocess
 import threading
+import time
 
 import common
 from common import BEDPLATE, BUILD, MIB, BenchError
@@ -24,10 +30,15 @@ from nbd_server import NbdServer, Place, free_port, listen_address
 LEAN_CLIENT = f"{BUILD}/nbd_client"
 VOLUME_BYTES = 64 * MIB
 POOL_BYTES = VOLUME_BYTES + 192 * MIB
-NAME = "watched-one"
+MESSAGES_POOL_BYTES = 192 * MIB
+NBD, MESSAGES = "watched-nbd", "messages"  # the names of the two appliances
 MODES = ("read", "write")
+ASKER, KVD_CLIENT = f"{BUILD}/kvd_messages", f"{BUILD}/kvd_client"
+KEYS, VALUE_BYTES, SLICE_ANSWERS = 1000, 100, 40_000
 FIGURES = ("watched", "unwatched", "unwatched again")
+SHARD = "main"
 TARGET = 0.99  # of the unwatched one: where the paired interval begins
+CLIENT_MAX_S = 120
 EVENTS_SEEN = 2  # of metrics, before anything is measured
 HTTP_MAX_S = 20
 
@@ -35,8 +46,8 @@ HTTP_MAX_S = 20
 class Watchers:
     """All three of them, looking, from __enter__() to __exit__()."""
 
-    def __init__(self, place, port):
-        self._place, self._port = place, port
+    def __init__(self, name, runtime_directory, port):
+        self._name, self._directory, self._port = name, runtime_directory, port
         self._is_over = threading.Event()
         self._is_seen = threading.Event()
         self._failures = []
@@ -44,10 +55,9 @@ class Watchers:
                          for each in (self._scrape, self._follow)]
 
     def __enter__(self):
-        runtime = os.path.join(self._place.directory, f"run-{NAME}")
         # top draws on a terminal, which `script` gives it.
-        self._top = common.start(["script", "-qfc", f"{BEDPLATE} top --directory {runtime} {NAME}",
-                                  "/dev/null"],
+        top = f"{BEDPLATE} top --directory {self._directory} {self._name}"
+        self._top = common.start(["script", "-qfc", top, "/dev/null"],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                  env=dict(os.environ, TERM="xterm"))
         for thread in self._threads:
@@ -56,6 +66,11 @@ class Watchers:
             self.__exit__()
             raise BenchError(f"watching: no event of the page in {HTTP_MAX_S} s {self._failures}")
         return self
+
+    def pids(self):
+        """Of `script` and of what it runs."""
+        with open(f"/proc/{self._top.pid}/task/{self._top.pid}/children", encoding="ascii") as file:
+            return [self._top.pid, *map(int, file.read().split())]
 
     def __exit__(self, *_):
         self._is_over.set()
@@ -97,70 +112,182 @@ class Watchers:
                     self._is_seen.set()
 
 
-def server(directory, port, options):
-    place = Place(directory, NAME, "unix", os.path.join(directory, "nbd.sock"), 0, VOLUME_BYTES,
-                  options.server_cpu, options.client_cpu)
-    config = common.bedplate_config(directory, NAME, [("main", options.server_cpu)], POOL_BYTES,
-                                    VOLUME_BYTES, listen_address(place), "io_uring")
+def listen_http(config):
+    """Adds it to the configuration, and returns the port."""
+    port = free_port()
     with open(config, "a", encoding="ascii") as file:
         file.write(f'[http]\nlisten = ["tcp:127.0.0.1:{port}"]\n')
-    return NbdServer(NAME, place, lambda _: [BEDPLATE, "run", config], cores=2)
+    return port
 
 
-def measure(running, mode, seconds):
-    said, _ = running.run_client([LEAN_CLIENT, f"unix:{running.place.path}", mode, "4096", "32",
-                                  str(seconds)])
-    return float(said.split()[0]) / 1e3
+def said_of(log):
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()[-500:] or "nothing"
 
 
-def run_round(running, port, options, results):
-    for figure in random.sample(FIGURES, len(FIGURES)):
-        with contextlib.ExitStack() as stack:
-            if figure == "watched":
-                stack.enter_context(Watchers(running.place, port))
-            for mode in MODES:
-                results[mode][figure].append(measure(running, mode, options.seconds))
+def wait_for_http(port, log):
+    deadline = time.monotonic() + HTTP_MAX_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.02)  # between two tries, bounded by the deadline
+    raise BenchError(f"waiting for the appliance at port {port}: nobody answers; it said: "
+                     + said_of(log))
 
 
-def report_rows(results):
-    return [common.row(f"NBD {mode}s of 4 KiB, depth 32, watched", "k/s", figures, [
+def run(argv, log):
+    """Returns what a client of the appliance printed."""
+    common.note_command(argv)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=CLIENT_MAX_S, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"running {' '.join(argv)}: exit code {done.returncode}, "
+                         f"{done.stderr.strip()}; the appliance said: {said_of(log)}")
+    return done.stdout
+
+
+def beside_ns(pids):
+    """What all their threads but the shard's have run."""
+    total = 0
+    for task in (f"/proc/{pid}/task/{thread}" for pid in pids
+                 for thread in os.listdir(f"/proc/{pid}/task")):
+        with open(f"{task}/comm", encoding="ascii") as name, \
+                open(f"{task}/schedstat", encoding="ascii") as file:
+            total += 0 if name.read().strip() == SHARD else int(file.read().split()[0])
+    return total
+
+
+@contextlib.contextmanager
+def nbd(directory, options):
+    """Yields the appliance: its name, where its counters lie, its port and process, and what
+    measures it in so many seconds each: thousands in a second, by what."""
+    place = Place(directory, NBD, "unix", os.path.join(directory, "nbd.sock"), 0, VOLUME_BYTES,
+                  options.server_cpu, options.client_cpu)
+    config = common.bedplate_config(directory, NBD, [(SHARD, options.server_cpu)], POOL_BYTES,
+                                    VOLUME_BYTES, listen_address(place), "io_uring")
+    port = listen_http(config)
+
+    def measure(seconds):
+        figures = {}
+        for mode in MODES:
+            said, _ = running.run_client([LEAN_CLIENT, f"unix:{place.path}", mode, "4096", "32",
+                                          str(seconds)])
+            figures[f"NBD {mode}s of 4 KiB, depth 32"] = float(said.split()[0]) / 1e3
+        return figures
+
+    with NbdServer(NBD, place, lambda _: [BEDPLATE, "run", config], cores=2) as running:
+        yield NBD, os.path.join(directory, f"run-{NBD}"), port, running.process.pid, measure
+
+
+@contextlib.contextmanager
+def messages(directory, options):
+    """As nbd(), of a service that answers the messages of another process."""
+    kvd_port = free_port()
+    config = common.service_config(directory, MESSAGES, [(SHARD, options.server_cpu)],
+                                   MESSAGES_POOL_BYTES, "io_uring", f"""[kvd]
+listen = ["tcp:127.0.0.1:{kvd_port}"]
+cache_bytes = "32 MiB"
+[echo]
+answer_bytes = {VALUE_BYTES}
+[[group]]
+name = "main"
+members = 2
+[[process]]
+name = "asker"
+user = "root"
+group = "main"
+heap_bytes = "16 MiB"
+""")
+    port = listen_http(config)
+    runtime = os.path.join(directory, f"run-{MESSAGES}")
+
+    def ask(slices):
+        """Returns thousands of answers a second, and the nanoseconds that a slice took."""
+        said = run([ASKER, "ask", os.path.join(runtime, f"{MESSAGES}.join"), str(KEYS),
+                    str(VALUE_BYTES), str(slices)], log.name)
+        # Of each slice: from a question to its answer, of bare messages and of kvd's.
+        each_ns = [sum(map(float, line.split())) * SLICE_ANSWERS / 2 for line in said.splitlines()]
+        return slices * SLICE_ANSWERS / sum(each_ns) * 1e6, sum(each_ns) / slices
+
+    slice_ns = None
+
+    def measure(seconds):
+        nonlocal slice_ns
+        if slice_ns is None:
+            _, slice_ns = ask(20)
+        return {"messages, answered one at a time": ask(max(1, round(seconds * 1e9 / slice_ns)))[0]}
+
+    with open(os.path.join(directory, "log"), "ab") as log:
+        process = common.start(["taskset", "-c", f"{options.server_cpu},{options.client_cpu}", ASKER,
+                                "serve", "run", config], stdout=log, stderr=log)
+    try:
+        wait_for_http(port, log.name)
+        run([KVD_CLIENT, str(kvd_port), "fill", "1", "1", "0", str(KEYS), str(VALUE_BYTES)],
+            log.name)
+        yield MESSAGES, runtime, port, process.pid, measure
+    finally:
+        common.stop(process)
+
+
+def run_round(appliances, seconds, results, beside):
+    for name, directory, port, pid, measure in appliances:
+        for figure in random.sample(FIGURES, len(FIGURES)):
+            with contextlib.ExitStack() as stack:
+                pids = [os.getpid(), pid]
+                if figure == "watched":
+                    pids += stack.enter_context(Watchers(name, directory, port)).pids()
+                before, began_ns = beside_ns(pids), time.monotonic_ns()
+                measured = measure(seconds)
+                share = (beside_ns(pids) - before) / (time.monotonic_ns() - began_ns)
+                beside.setdefault(name, {each: [] for each in FIGURES})[figure].append(share * 1e3)
+            for what, value in measured.items():
+                results.setdefault(what, {each: [] for each in FIGURES})[figure].append(value)
+
+
+def report_rows(results, beside):
+    rows = [common.row(f"{what}, watched", "k/s", figures, [
         common.compared("unwatched", common.ratios(figures, "watched", ["unwatched"])),
         common.compared("itself", common.ratios(figures, FIGURES[2], ["unwatched"]))],
-                       judged="watched") for mode, figures in results.items()]
+                       judged="watched") for what, figures in results.items()]
+    return rows + [common.row(f"{name}: run beside shard and client", "ms/s", figures, [],
+                              judged="watched", is_rate=False) for name, figures in beside.items()]
 
 
-def print_table(results):
-    for mode, figures in results.items():
-        print(f"NBD {mode}s of 4 KiB at depth 32 [k/s]")
+def print_table(results, beside):
+    for what, figures in results.items():
+        print(f"{what} [k/s]")
         for figure, values in figures.items():
             print(f"  {figure:16}{common.spread(values)}")
         common.print_builds(figures, "watched", FIGURES[1:])
         low, _ = common.median_interval(common.ratios(figures, "watched", ["unwatched"]))
         print(f"  the interval begins above {TARGET}: {common.verdict(low >= TARGET)}")
+    for name, figures in beside.items():
+        print(f"{name}: run beside shard and client [ms/s] "
+              + ", ".join(f"{figure} {common.spread(values)}" for figure, values in figures.items()))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=1, help="of each measurement")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
     options = parser.parse_args()
-    common.require({LEAN_CLIENT: "scripts/bench/run.sh", BEDPLATE: "make", "script": "bsdutils",
-                    "taskset": "util-linux"})
+    own = dict.fromkeys((LEAN_CLIENT, ASKER, KVD_CLIENT), "scripts/bench/run.sh")
+    common.require({**own, BEDPLATE: "make", "script": "bsdutils", "taskset": "util-linux"})
     load = common.warn_if_busy()
     os.sched_setaffinity(0, {options.client_cpu})  # this and what it starts, but for the server
-    results = {mode: {figure: [] for figure in FIGURES} for mode in MODES}
-    port = free_port()
-    with common.reserved_hugepages(POOL_BYTES), common.work_directory() as directory, \
-            server(directory, port, options) as running:
-        for mode in MODES:
-            measure(running, mode, options.seconds)  # the volume's pages and all else are warm
+    results, beside = {}, {}
+    with common.reserved_hugepages(POOL_BYTES + MESSAGES_POOL_BYTES), \
+            common.work_directory() as directory, nbd(directory, options) as first, \
+            messages(directory, options) as second:
+        appliances = (first, second)
+        run_round(appliances, options.seconds, {}, {})  # pages and all else are warm
         for _ in range(options.rounds):
-            run_round(running, port, options, results)
-    path = common.write_json("watch.json", {"load": load, "rows": results}, report_rows(results))
-    print_table(results)
+            run_round(appliances, options.seconds, results, beside)
+    path = common.write_json("watch.json", {"load": load, "rows": results, "beside": beside},
+                             report_rows(results, beside))
+    print_table(results, beside)
     print(f"every round: {os.path.relpath(path)}")
 
 
