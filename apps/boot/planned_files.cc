@@ -47,9 +47,21 @@ Error refused(const ServiceNeeds& service, const FilePlan& plan) {
   return error;
 }
 
+Error kind_error(const ServiceNeeds& service, const FilePlan& plan) {
+  return refused(service, plan)
+      .set_answer("it is neither a file nor a block device")
+      .set_cure("name one of these");
+}
+
 Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) {
   Error error = refused(service, plan);
   if (number == EINVAL && plan.is_direct) {
+    // A pipe or a terminal has no direct access either, and no file system to be blamed.
+    struct stat status {};
+    if (stat(plan.path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
+        !S_ISBLK(status.st_mode)) {
+      return kind_error(service, plan);
+    }
     error.set_answer("its file system has no direct access (O_DIRECT)");
     return error.set_cure("put it on one that has it (ext4, xfs), or have it opened without");
   }
@@ -208,11 +220,7 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   }
   const int fd = opened.fd.number();
   bool is_device = false;
-  if (!look_at(fd, &opened.options.bytes, &is_device)) {
-    return refused(service, plan)
-        .set_answer("it is neither a file nor a block device")
-        .set_cure("name one of these");
-  }
+  if (!look_at(fd, &opened.options.bytes, &is_device)) return kind_error(service, plan);
   set_blocking(fd, true);  // a pipe or a terminal in its place would have held the boot
   opened.options.name = file_name(service.name, plan);
   opened.options.fd = fd;

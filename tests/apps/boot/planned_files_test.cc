@@ -262,7 +262,10 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
                problem({plan}).c_str());
   plan.path = path;
   LONGS_EQUAL(0, mkfifo(path.c_str(), 0600));  // whose other end would be waited for
-  STRCMP_CONTAINS("it is neither a file nor a block device", problem({plan}).c_str());
+  for (const bool is_direct : {false, true}) {
+    plan.is_direct = is_direct;
+    STRCMP_CONTAINS("it is neither a file nor a block device", problem({plan}).c_str());
+  }
   plan.path = "/proc/version";
   plan.is_writable = false;
   plan.is_direct = true;
