@@ -71,7 +71,8 @@ struct FileCounters {
   Counter read_bytes;
   Counter written_bytes;
   Counter errors;
-  Counter polled;  // of the operations, those that the polled ring has ended
+  Counter polled;         // of the operations, those that the polled ring has ended
+  Counter polling_ended;  // 1: the kernel has refused to poll it, which is not asked again
 };
 
 struct FileOptions {

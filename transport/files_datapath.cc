@@ -97,7 +97,10 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
   }
   // What the polled ring cannot have now, or at all, goes the ordinary way.
   const bool is_not_polled = operation.is_polled && result == -EOPNOTSUPP;
-  if (is_not_polled) operation.file->options_.polled = {};
+  if (is_not_polled) {
+    operation.file->options_.polled = {};
+    operation.file->options_.counters->polling_ended.set(1);
+  }
   if (is_not_polled || result == -EINTR || result == -EAGAIN) return hand_over(operation, false);
   if (result >= 0) {
     // No kernel is known to write nothing without saying why; one that did would be asked for ever.

@@ -271,6 +271,12 @@ void describe(CounterTable& table, FileCounters& counters) {
   table.counter("file_polled", counters.polled, "operations",
                 "Operations on the file that were ended by polling.");
   table
+      .boolean("file_polling_ended", counters.polling_ended,
+               "Whether the kernel has refused to poll its drive, though that is planned.")
+      .sign_from(1,
+                 "the kernel no longer polls its drive, and all goes by the ordinary ring: look at "
+                 "queue/io_poll in /sys/block, and start anew, or leave \"polled\" out");
+  table
       .counter("file_errors", counters.errors, "operations",
                "Operations on the file that ended with an error.")
       .sign_as_it_grows("operations on it fail, {file_errors} by now: look whether its file system "

@@ -84,7 +84,8 @@ def is_read_written_synced_and_counted(box, sockets):
     expect(journal.ask("read 11 100"), "read 5 figs!", "what it reads at the end")
     expect(journal.ask("read 16 100"), "read 0", "what it reads behind the end")
     expect(journal.counters(), {"file_operations": 5, "file_read_bytes": 11,
-                                "file_written_bytes": 5, "file_errors": 0, "file_polled": 0},
+                                "file_written_bytes": 5, "file_errors": 0, "file_polled": 0,
+                                "file_polling_ended": False},
            "its counters")
     journal.stop(0)
 
@@ -150,7 +151,8 @@ def an_error_is_the_operations_alone(box, sockets):
         expect(journal.ask("write 0 figs!!"), "write 6", "a write after that")
         expect(journal.ask("read 0 6"), "read 6 figs!!", "a read after that")
         expect(journal.counters(), {"file_operations": 5, "file_read_bytes": 6,
-                                    "file_written_bytes": 6, "file_errors": 3, "file_polled": 0},
+                                    "file_written_bytes": 6, "file_errors": 3, "file_polled": 0,
+                                    "file_polling_ended": False},
                "its counters")
         journal.stop(0)
 

@@ -278,6 +278,10 @@ TEST(CounterSigns, WhatADriveOrAFileFails) {
   Grown::expect<FileCounters>(directory, "file_errors",
                               "operations on it fail, 3 by now: look whether its file system is "
                               "full, and what the kernel's log says of its drive\n");
+  Grown::expect<FileCounters>(directory, "file_polling_ended",
+                              "the kernel no longer polls its drive, and all goes by the ordinary "
+                              "ring: look at queue/io_poll in /sys/block, and start anew, or leave "
+                              "\"polled\" out\n");
 }
 
 // What it had lost before is read from its log after the first look.

@@ -138,6 +138,7 @@ TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
   ordinary.answer(512);
   LONGS_EQUAL(512, busy.result);
   POINTERS_EQUAL(&polled, &way_of(FileAction::kRead, 512));
+  LONGS_EQUAL(0, counters[0].polling_ended.read());
   AskedFile never(FileAction::kRead, memory, 512, 0);
   file->begin(never.operation);
   polled.answer(-EOPNOTSUPP);
@@ -145,6 +146,7 @@ TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
   LONGS_EQUAL(512, never.result);
   POINTERS_EQUAL(&ordinary, &way_of(FileAction::kRead, 512));  // from now on
   LONGS_EQUAL(1, counters[0].polled.read());
+  LONGS_EQUAL(1, counters[0].polling_ended.read());
 }
 
 TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
