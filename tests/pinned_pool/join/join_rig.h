@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <signal.h>
@@ -149,9 +150,19 @@ class JoinRig {
     body(join_options);
     _exit(0);
   }
+  // In a child that stays, as exec() would: what the server had open just then would be open for as
+  // long as the child is there, such as the pipe's end that tells when another joiner has ended.
+  static void close_on_exec() noexcept {
+    constexpr int kLimit = 4096;  // more than any test opens, and less than some machines allow
+    for (int fd = 0; fd < kLimit; ++fd) {
+      const int flags = fcntl(fd, F_GETFD);
+      if (flags >= 0 && (flags & FD_CLOEXEC) != 0) close(fd);
+    }
+  }
   // A child that joins, is ready, and stays until it is killed.
   Child start_joiner(const char* process = "relay", uint32_t member_count = 1) {
     return fork_joiner([&](JoinOptions& join_options) {
+      close_on_exec();
       join_options.process = process;
       join_options.member_count = member_count;
       auto joined = JoinedPool::join(join_options);

@@ -43,6 +43,7 @@ TEST_GROUP(Join) {
   // One that waits for a place as long as the test may take.
   Child start_patient(uint32_t member_count) {
     return rig.fork_joiner([&](JoinOptions& options) {
+      JoinRig::close_on_exec();
       options.member_count = member_count;
       options.timeout_ns = JoinRig::kPatienceNs;
       BP_PROBE_CHECK(JoinedPool::join(options).take().ready().ok());
