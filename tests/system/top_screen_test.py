@@ -1,5 +1,6 @@
 """`bedplate top` on a terminal: what a VT100 would show, of any size, and how it is left."""
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -10,7 +11,8 @@ import struct
 import termios
 import time
 
-from harness import BEDPLATE, BOUND_SECONDS, Failure, expect, expect_in, expect_true, test
+from harness import (BEDPLATE, BOUND_SECONDS, Failure, expect, expect_in, expect_true, test,
+                     wait_for)
 
 
 class Vt100:
@@ -231,5 +233,14 @@ def keys_are_heard_beside_a_line_that_is_silent(box):
     box.closing.callback(os.close, slave)
     top = Console(box, None, options=["--serial", os.ttyname(slave)])
     top.wait_for(lambda text: "has not answered in time" in text, "what it says of the line")
+    # The first interval begins when the screen does: from the second look on, none is left.
+    asked = bytearray()
+    os.set_blocking(master, False)
+
+    def count_of_looks():
+        with contextlib.suppress(BlockingIOError):
+            asked.extend(os.read(master, 4096))
+        return asked.count(b"counters.read")
+    wait_for(lambda: count_of_looks() >= 3, "the third look")
     top.press("q")
     top.expect_end()
