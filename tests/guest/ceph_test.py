@@ -85,11 +85,11 @@ STOP_SECONDS = int(os.environ.get("CEPH_STOP_SECONDS", "30"))
 
 @contextlib.contextmanager
 def a_cluster():
-    """With a directory for files that an image takes along: none that it mounts something on."""
+    """With a directory for files that an image takes along: none that it mounts something on, such
+    as /tmp, wherever this checkout lies."""
     # While there is a network beside the cluster's.
     subprocess.run([os.path.join(ROOT, "scripts", "image", "kernel.sh")], check=True)
-    with tempfile.TemporaryDirectory(dir=os.path.join(ROOT, "build")) as work, \
-            Cluster(work) as cluster:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as work, Cluster(work) as cluster:
         yield cluster, work
 
 
