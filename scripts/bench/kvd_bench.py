@@ -21,17 +21,17 @@ a service on the same shard that sends as many bytes and looks nothing up.
 """
 
 import argparse
-import contextlib
 import os
 import random
-import socket
 import statistics
 import subprocess
 import time
 
 from common import (compared, row, BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
-                    reserved_hugepages, run_main, service_config, spread, start, stop, verdict,
+                    reserved_hugepages, run_main, spread, start, stop, verdict,
                     wait_for_hugepages, warn_if_busy, work_directory, write_json)
+from kvd_server import KVD_MESSAGES, asker_tables, kvd_config, wait_for
+from nbd_server import free_port
 
 KEYS, VALUE_BYTES = 100_000, 100
 POOL_BYTES = 128 * MIB
@@ -44,19 +44,11 @@ SELDOM_PER_SECOND, SELDOM_SECONDS, IDLE_SECONDS = 10, 2, 2
 AFTER_IDLING_MAX_US, IDLE_SHARE_MAX = 100, 0.01
 MESSAGE_SLICES = 5  # in a round, each of bare messages and of gets
 MESSAGE_RATIO_MAX = 1.5
-MESSAGES = f"{BUILD}/kvd_messages"
-
-
-def kvd_config(directory, name, port, sockets, cache_bytes="64 MiB", tables=""):
-    return service_config(directory, name, [("main", 0)], POOL_BYTES, sockets, f"""[kvd]
-listen = ["tcp:127.0.0.1:{port}"]
-cache_bytes = "{cache_bytes}"
-{tables}""")
 
 
 def kvd(directory, port, sockets):
-    return [BEDPLATE, "run",
-            kvd_config(directory, "kvd-" + sockets.replace("_", "-"), port, sockets)]
+    return [BEDPLATE, "run", kvd_config(directory, "kvd-" + sockets.replace("_", "-"), 0, port,
+                                        POOL_BYTES, sockets, "64 MiB")]
 
 
 def memcached(_directory, port):
@@ -70,23 +62,6 @@ SERVERS = {
     "memcached": memcached,
     "bare": lambda _directory, port: ["taskset", "-c", "0", f"{BUILD}/bare_kv_server", str(port)],
 }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(port, log):
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.05)
-    with open(log, encoding="utf-8", errors="replace") as file:
-        raise BenchError(f"waiting for a server at port {port}: nobody answers; it said:\n"
-                         + file.read()[-1000:])
 
 
 def run_lines(*argv):
@@ -157,24 +132,15 @@ def run_one(directory, name, options, results, latencies, idlings):
 def ask_by_messages(directory):
     """Nanoseconds from question to answer, slice by slice: [bare message, get]."""
     port = free_port()
-    path = kvd_config(directory, "messages", port, "io_uring", "48 MiB", """[echo]
-answer_bytes = {}
-[[group]]
-name = "main"
-members = 2
-[[process]]
-name = "asker"
-user = "root"
-group = "main"
-heap_bytes = "16 MiB"
-""".format(VALUE_BYTES))
+    path = kvd_config(directory, "messages", 0, port, POOL_BYTES, "io_uring", "48 MiB",
+                      asker_tables(VALUE_BYTES))
     wait_for_hugepages(POOL_BYTES)
     with open(f"{directory}/log", "ab") as log:
-        process = start([MESSAGES, "serve", "run", path], stdout=log, stderr=log)
+        process = start([KVD_MESSAGES, "serve", "run", path], stdout=log, stderr=log)
     try:
         wait_for(port, f"{directory}/log")
         client(port, "fill", 1, 1, 0)
-        return run_lines("taskset", "-c", "1", MESSAGES, "ask",
+        return run_lines("taskset", "-c", "1", KVD_MESSAGES, "ask",
                          f"{directory}/run-messages/messages.join", KEYS, VALUE_BYTES,
                          MESSAGE_SLICES)
     finally:
@@ -255,7 +221,7 @@ def main():
     require({"memcached": "scripts/setup.sh bench", BEDPLATE: "make", "taskset": "util-linux",
              f"{BUILD}/kvd_client": "scripts/bench/run.sh",
              f"{BUILD}/bare_kv_server": "scripts/bench/run.sh",
-             MESSAGES: "scripts/bench/run.sh"})
+             KVD_MESSAGES: "scripts/bench/run.sh"})
     load = warn_if_busy()
     results, latencies, idlings = {workload: {} for workload in WORKLOADS}, {}, {}
     slices = []

@@ -7,8 +7,8 @@ three times, in an order of chance: watched, unwatched, and unwatched again, whi
 same differs from itself. The shard has a core of its own; those that watch, the appliance's own
 threads and the client have the other one. NBD's client is the lean one (nbd_client.c), which waits
 for the server most of the time, so it is not what the watchers slow down. That of the messages
-(kvd_messages.cc) spins for each answer: what the watchers take is taken from it. A measurement lasts
-whole seconds, so that each has its share of looks. What those that watch and the appliance's
+(kvd_messages.cc) spins for each answer: what the watchers take is taken from it. A measurement
+lasts whole seconds, so that each has its share of looks. What those that watch and the appliance's
 other threads ran meanwhile is told, too: it is what watching takes, without the noise of two
 figures that are compared. It is no timed test: it exits 0 whatever the figures, unless something
 failed to run.
@@ -18,22 +18,22 @@ import contextlib
 import http.client
 import os
 import random
-import socket
 import subprocess
 import threading
 import time
 
 import common
 from common import BEDPLATE, BUILD, MIB, BenchError
+from kvd_server import KVD_MESSAGES, asker_tables, kvd_config, said_of, wait_for
 from nbd_server import NbdServer, Place, free_port, listen_address
 
 LEAN_CLIENT = f"{BUILD}/nbd_client"
 VOLUME_BYTES = 64 * MIB
 POOL_BYTES = VOLUME_BYTES + 192 * MIB
 MESSAGES_POOL_BYTES = 192 * MIB
-NBD, MESSAGES = "watched-nbd", "messages"  # the names of the two appliances
+NBD, MESSAGES = "watched-nbd", "watched-messages"  # the names of the two appliances
 MODES = ("read", "write")
-ASKER, KVD_CLIENT = f"{BUILD}/kvd_messages", f"{BUILD}/kvd_client"
+KVD_CLIENT = f"{BUILD}/kvd_client"
 KEYS, VALUE_BYTES, SLICE_ANSWERS = 1000, 100, 40_000
 FIGURES = ("watched", "unwatched", "unwatched again")
 SHARD = "main"
@@ -120,21 +120,6 @@ def listen_http(config):
     return port
 
 
-def said_of(log):
-    with open(log, encoding="utf-8", errors="replace") as file:
-        return file.read().strip()[-500:] or "nothing"
-
-
-def wait_for_http(port, log):
-    deadline = time.monotonic() + HTTP_MAX_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.02)  # between two tries, bounded by the deadline
-    raise BenchError(f"waiting for the appliance at port {port}: nobody answers; it said: "
-                     + said_of(log))
-
-
 def run(argv, log):
     """Returns what a client of the appliance printed."""
     common.note_command(argv)
@@ -182,27 +167,14 @@ def nbd(directory, options):
 def messages(directory, options):
     """As nbd(), of a service that answers the messages of another process."""
     kvd_port = free_port()
-    config = common.service_config(directory, MESSAGES, [(SHARD, options.server_cpu)],
-                                   MESSAGES_POOL_BYTES, "io_uring", f"""[kvd]
-listen = ["tcp:127.0.0.1:{kvd_port}"]
-cache_bytes = "32 MiB"
-[echo]
-answer_bytes = {VALUE_BYTES}
-[[group]]
-name = "main"
-members = 2
-[[process]]
-name = "asker"
-user = "root"
-group = "main"
-heap_bytes = "16 MiB"
-""")
+    config = kvd_config(directory, MESSAGES, options.server_cpu, kvd_port, MESSAGES_POOL_BYTES,
+                        "io_uring", "32 MiB", asker_tables(VALUE_BYTES))
     port = listen_http(config)
     runtime = os.path.join(directory, f"run-{MESSAGES}")
 
     def ask(slices):
         """Returns thousands of answers a second, and the nanoseconds that a slice took."""
-        said = run([ASKER, "ask", os.path.join(runtime, f"{MESSAGES}.join"), str(KEYS),
+        said = run([KVD_MESSAGES, "ask", os.path.join(runtime, f"{MESSAGES}.join"), str(KEYS),
                     str(VALUE_BYTES), str(slices)], log.name)
         # Of each slice: from a question to its answer, of bare messages and of kvd's.
         each_ns = [sum(map(float, line.split())) * SLICE_ANSWERS / 2 for line in said.splitlines()]
@@ -217,10 +189,10 @@ heap_bytes = "16 MiB"
         return {"messages, answered one at a time": ask(max(1, round(seconds * 1e9 / slice_ns)))[0]}
 
     with open(os.path.join(directory, "log"), "ab") as log:
-        process = common.start(["taskset", "-c", f"{options.server_cpu},{options.client_cpu}", ASKER,
-                                "serve", "run", config], stdout=log, stderr=log)
+        process = common.start(["taskset", "-c", f"{options.server_cpu},{options.client_cpu}",
+                                KVD_MESSAGES, "serve", "run", config], stdout=log, stderr=log)
     try:
-        wait_for_http(port, log.name)
+        wait_for(port, log.name)
         run([KVD_CLIENT, str(kvd_port), "fill", "1", "1", "0", str(KEYS), str(VALUE_BYTES)],
             log.name)
         yield MESSAGES, runtime, port, process.pid, measure
@@ -261,8 +233,8 @@ def print_table(results, beside):
         low, _ = common.median_interval(common.ratios(figures, "watched", ["unwatched"]))
         print(f"  the interval begins above {TARGET}: {common.verdict(low >= TARGET)}")
     for name, figures in beside.items():
-        print(f"{name}: run beside shard and client [ms/s] "
-              + ", ".join(f"{figure} {common.spread(values)}" for figure, values in figures.items()))
+        told = (f"{figure} {common.spread(values)}" for figure, values in figures.items())
+        print(f"{name}: run beside shard and client [ms/s] {', '.join(told)}")
 
 
 def main():
@@ -273,7 +245,7 @@ def main():
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--client-cpu", type=int, default=1)
     options = parser.parse_args()
-    own = dict.fromkeys((LEAN_CLIENT, ASKER, KVD_CLIENT), "scripts/bench/run.sh")
+    own = dict.fromkeys((LEAN_CLIENT, KVD_MESSAGES, KVD_CLIENT), "scripts/bench/run.sh")
     common.require({**own, BEDPLATE: "make", "script": "bsdutils", "taskset": "util-linux"})
     load = common.warn_if_busy()
     os.sched_setaffinity(0, {options.client_cpu})  # this and what it starts, but for the server

@@ -1,0 +1,49 @@
+"""kvd, and beside it a service that is asked by messages (kvd_messages.cc), running."""
+import contextlib
+import socket
+import time
+
+import common
+from common import BUILD, BenchError
+
+KVD_MESSAGES = f"{BUILD}/kvd_messages"
+START_MAX_S = 20
+
+
+def kvd_config(directory, name, cpu, port, pool_bytes, sockets, cache_bytes, tables=""):
+    """Writes the configuration of an appliance with one shard, `main`; returns its path."""
+    return common.service_config(directory, name, [("main", cpu)], pool_bytes, sockets, f"""[kvd]
+listen = ["tcp:127.0.0.1:{port}"]
+cache_bytes = "{cache_bytes}"
+{tables}""")
+
+
+def asker_tables(answer_bytes):
+    """Of `kvd_messages serve`: for one process that joins, and is answered so many bytes."""
+    return f"""[echo]
+answer_bytes = {answer_bytes}
+[[group]]
+name = "main"
+members = 2
+[[process]]
+name = "asker"
+user = "root"
+group = "main"
+heap_bytes = "16 MiB"
+"""
+
+
+def said_of(log):
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()[-1000:] or "nothing"
+
+
+def wait_for(port, log):
+    """Until somebody answers there."""
+    end = time.monotonic() + START_MAX_S
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)  # between two tries, bounded by the end
+    raise BenchError(f"waiting for a server at port {port}: nobody answers; it said: "
+                     + said_of(log))
