@@ -87,8 +87,8 @@ int run_screen(TopWatch* watch, double seconds) {
     if (input.event == TopTerminal::Event::kEnd) return kExitGood;
     if (input.event == TopTerminal::Event::kKey && !screen.press(input.key)) return kExitGood;
     if (input.event != TopTerminal::Event::kTime) continue;
-    const auto looked = watch->look();
     next_ns = monotonic_ns() + interval_ns;
+    const auto looked = watch->look();
     if (looked.ok()) {
       screen.show(views_of(*watch), monotonic_ns());
     } else {

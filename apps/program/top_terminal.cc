@@ -160,7 +160,7 @@ void TopTerminal::draw(const TopPicture& picture) {
 
 TopTerminal::Input TopTerminal::wait(uint64_t deadline_ns) {
   bool is_quiet = false;
-  // Once at least: where looks take longer than the interval, nothing else would be heard.
+  // Once at least: where a look, or to draw, takes longer than the interval, no key would be heard.
   bool has_listened = false;
   while (true) {
     if (g_must_end != 0 || is_gone_) return {Event::kEnd};
