@@ -21,7 +21,7 @@ import time
 import urllib.request
 
 from ceph_cluster import CARD, CLUSTER_AT, GUEST_AT, OSD_COUNT, Cluster
-from configuration import ONE_VOLUME, smallest
+from configuration import ONE_VOLUME, SERVE, smallest
 from guest_test import Guest
 from image import VMLINUX, Image
 from machine import ROOT, Machine
@@ -264,7 +264,7 @@ def a_cluster_serves_an_image():
 # ---- What is said before anything is taken ----
 
 SILENT_PORT = 6799
-BEGIN = r"""
+BEGIN = SERVE + r"""
 ip link set lo up; ip addr add """ + GUEST_AT + r"""/24 dev eth0; ip link set eth0 up
 echo 160 > /proc/sys/vm/nr_hugepages
 configure() {  # IMAGE USER KEYRING ADDRESS PORT
@@ -275,11 +275,6 @@ configure() {  # IMAGE USER KEYRING ADDRESS PORT
 }
 look() { configure "$@"; echo "== look $*"; /bedplate check /tmp/a.toml 2>&1; echo == exit $?; }
 mapped() { ls /sys/bus/rbd/devices | wc -l; }
-run() {
-  : > /tmp/log  # what an earlier one has said is not this one's
-  /bedplate run /tmp/a.toml > /tmp/log 2>&1 & bedplate=$!
-  until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $bedplate 2> /dev/null; do sleep 0.1; done
-}
 """
 MAPPING = "mapping the Ceph image {} as client.appliance: "
 READING, ASKING = "reading the key of client.{} in {}: ", "asking the Ceph monitors .*: "
@@ -314,17 +309,16 @@ def what_is_wrong_is_said_in_one_line():
     script = BEGIN + "".join(look(**each) for each, _ in LOOKS[:-1]) + """
 echo == mapped $(mapped)
 configure rbd/disk appliance /keys/good """ + f"{CLUSTER_AT}" + """ 6789 60
-run; echo == mapped $(mapped); kill -TERM $bedplate; wait $bedplate; echo == ended $?
-echo == mapped $(mapped); cat /tmp/log
-run; kill -KILL $bedplate; wait $bedplate
+serve a; echo == mapped $(mapped); kill -TERM $a; wait $a; echo == ended $?
+echo == mapped $(mapped); cat /tmp/a.log
+serve a; kill -KILL $a; wait $a
 until [ $(mapped) -eq 0 ]; do sleep 0.1; done; echo == nothing is left
 sed -i 's/^rbd = /read_only = true\\n&/' /tmp/a.toml
 sed 's/"a"/"b"/; s,/tmp/socket,/tmp/other,' /tmp/a.toml > /tmp/b.toml
-run; /bedplate check /tmp/b.toml 2>&1; echo == beside $?; echo == mapped $(mapped)
-/bedplate run /tmp/b.toml > /tmp/other.log 2>&1 & other=$!
-until grep -q 'bedplate: ready' /tmp/other.log || ! kill -0 $other 2> /dev/null; do sleep 0.1; done
-cat /tmp/other.log; echo == mapped $(mapped); kill -TERM $bedplate; wait $bedplate
-echo == mapped $(mapped); kill -TERM $other; wait $other; echo == ended $?; echo == mapped $(mapped)
+serve a; /bedplate check /tmp/b.toml 2>&1; echo == beside $?; echo == mapped $(mapped)
+serve b
+cat /tmp/b.log; echo == mapped $(mapped); kill -TERM $a; wait $a
+echo == mapped $(mapped); kill -TERM $b; wait $b; echo == ended $?; echo == mapped $(mapped)
 """ + look(**LOOKS[-1][0])
     with a_cluster() as (cluster, work), socket.create_server((CLUSTER_AT, SILENT_PORT)):
         for name in ("disk", "locked"):

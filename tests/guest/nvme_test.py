@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from configuration import ONE_VOLUME, smallest
+from configuration import ONE_VOLUME, SERVE, smallest
 from guest_test import Guest
 from image import MIB, VMLINUX, Image, run
 from machine import ROOT, Machine
@@ -374,7 +374,7 @@ def volumes_of_one_drive_on_two_shards():
 
 # ---- What is said before, and counted ----
 
-BEGIN = r"""
+BEGIN = SERVE + r"""
 echo 160 > /proc/sys/vm/nr_hugepages
 pci=/sys/bus/pci
 configure() {
@@ -412,12 +412,8 @@ look 'nvme = "{FIRST}"
 bytes = "17 MiB"'
 look 'nvme = "{SECOND}"'
 head -c 4194304 /dev/urandom > /tmp/random
-run() {{
-  /bedplate run /tmp/a.toml > /tmp/log 2>&1 & bedplate=$!
-  until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $bedplate 2> /dev/null; do sleep 0.1; done
-}}
 left() {{ /bedplate stats --json a | sed -n 's/.*"mappings_left": //p'; }}
-run
+serve a
 echo == before $(left)
 /usr/bin/nbdcopy --flush /tmp/random 'nbd+unix:///disk?socket=/tmp/socket'
 /usr/bin/nbdcopy 'nbd+unix:///disk?socket=/tmp/socket' /tmp/back
@@ -425,10 +421,10 @@ head -c 4194304 /tmp/back | cmp - /tmp/random; echo == same $?
 echo == after $(left)
 echo == stats; /bedplate stats --json a
 /bedplate plan /tmp/a.toml | grep nvme
-kill -KILL $bedplate; wait $bedplate
+kill -KILL $a; wait $a
 /bedplate check /tmp/a.toml; echo == after a kill $?
-run
-kill -TERM $bedplate; wait $bedplate; echo == ended $?; cat /tmp/log
+serve a
+kill -TERM $a; wait $a; echo == ended $?; cat /tmp/a.log
 """
     with tempfile.NamedTemporaryFile() as file:
         file.truncate(SIZE)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from configuration import ONE_VOLUME, smallest
+from configuration import ONE_VOLUME, SERVE, smallest
 from guest_test import KIB, MIB, Guest
 from runner import Failure, run_tests
 
@@ -30,7 +30,7 @@ VOLUMES = {"disk": 'device = "/dev/nvme0n1"\nbytes = "2 MiB"\npolled = true',
 # one of 512 KiB lies within the first limit, and not within the second.
 SMALL, SPLIT, LARGE = 4 * KIB, 512 * KIB, MIB
 
-BEGIN = r"""
+BEGIN = SERVE + r"""
 echo 160 > /proc/sys/vm/nr_hugepages
 configure() {
   cat > /tmp/a.toml << END
@@ -43,10 +43,6 @@ look() { configure "$1"; echo "== look $1"; /bedplate check /tmp/a.toml 2>&1; ec
 load() {
   rmmod nvme; insmod /modules/nvme.ko $1 || exit
   until [ -b /dev/nvme0n1 ] && [ -b /dev/nvme1n1p1 ]; do sleep 0.05; done
-}
-run() {
-  /bedplate run /tmp/a.toml > /tmp/log 2>&1 & bedplate=$!
-  until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $bedplate 2> /dev/null; do sleep 0.05; done
 }
 stats() { echo "== stats $1"; /bedplate stats --json a; echo == end; }
 """
@@ -100,11 +96,11 @@ copy() {{
   cmp /tmp/back /tmp/random; echo == same $?
   head -c {BYTES} /dev/urandom > /tmp/random
 }}
-run; kill -0 $bedplate || {{ cat /tmp/log; exit 1; }}
+serve a; kill -0 $a || {{ cat /tmp/a.log; exit 1; }}
 stats before
 {copies}
 until /bedplate stats --json a | grep -q '"asleep": true'; do sleep 0.05; done; echo == asleep
-kill -TERM $bedplate; wait $bedplate; echo == ended $?; cat /tmp/log
+kill -TERM $a; wait $a; echo == ended $?; cat /tmp/a.log
 cmp -n {MIB} /dev/zero /dev/nvme1n2; echo == idle $?; umount /mnt; e2fsck -fn /dev/nvme1n1p1; echo == clean $?
 """
     with tempfile.NamedTemporaryFile() as whole, tempfile.NamedTemporaryFile() as parted, \

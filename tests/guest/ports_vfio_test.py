@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 
-from configuration import smallest
+from configuration import SERVE, smallest
 from guest_test import VERBS_MODULES, Guest
 from image import VMLINUX, Image, build_module
 from machine import ROOT, Machine
@@ -190,20 +190,14 @@ def run_with_wires(script, cards, use, modules="vfio_iommu_type1 vfio_pci", **ma
     return guest
 
 
-# `give ADDRESS` has vfio-pci take a device; `serve NAME` starts an appliance from /tmp/NAME.toml and
-# waits until it is ready or has ended; `until_done` waits for a datagram to "a" that no socket takes
-# (Wire.say_done).
-BEGIN = r"""
+# `give ADDRESS` has vfio-pci take a device; `until_done` waits for a datagram to "a" that no socket
+# takes (Wire.say_done).
+BEGIN = SERVE + r"""
 echo 160 > /proc/sys/vm/nr_hugepages
 give() {
   echo vfio-pci > /sys/bus/pci/devices/$1/driver_override
   [ ! -e /sys/bus/pci/devices/$1/driver ] || echo $1 > /sys/bus/pci/devices/$1/driver/unbind
   echo $1 > /sys/bus/pci/drivers_probe
-}
-serve() {
-  /echo run /tmp/$1.toml > /tmp/$1.log 2>&1 &
-  eval "$1=$!"
-  until grep -q 'bedplate: ready' /tmp/$1.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
 }
 until_done() {
   while kill -0 $a 2> /dev/null; do
@@ -233,7 +227,7 @@ def in_a_guest(card):
 cat > /tmp/a.toml << END
 {CONFIGURATION}
 END
-give {AT}; serve a
+give {AT}; serve a /echo
 echo == before; /echo stats --json a
 until_done
 echo == after; /echo stats --json a
@@ -277,7 +271,7 @@ def what_one_card_receives_another_sends_from_where_it_lies():
 cat > /tmp/a.toml << END
 {BETWEEN_CARDS}
 END
-give {AT}; give {OTHER_AT}; serve a
+give {AT}; give {OTHER_AT}; serve a /echo
 until_done
 echo == after; /echo stats --json a
 kill -TERM $a; wait $a; echo == exit $?; cat /tmp/a.log""", [CARDS["e1000e"]] * 2, use)
@@ -337,7 +331,7 @@ cat > /tmp/b.toml << END
 {BORROWING}
 END
 /bedplate-tests -sg VerbsPeers -sn AllThatIsThereIsGood > /dev/null 2>&1  # it makes rxe0
-give {AT}; serve a; serve b
+give {AT}; serve a /echo; serve b /echo
 until_done
 echo == after; /echo stats --json a
 sha256sum /tmp/lent

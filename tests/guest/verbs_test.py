@@ -11,25 +11,19 @@ import os
 import re
 import sys
 
-from configuration import smallest
+from configuration import SERVE, smallest
 from guest_test import RUN, VERBS_MODULES, Guest
 from runner import Failure, run_tests
 
 # What every script begins with: the device (a test makes it, where `rdma link add` is missing), and
-# functions. `serve NAME` starts an appliance from /tmp/NAME.toml and waits until it is ready or has
-# ended; `until_state NAME STATE` waits for the state of its only peer.
-BEGIN = r"""
+# functions. `until_state NAME STATE` waits for the state of an appliance's only peer.
+BEGIN = SERVE + r"""
 echo 128 > /proc/sys/vm/nr_hugepages
 mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
 make_device() { /bedplate-tests -sg VerbsPeers -sn AllThatIsThereIsGood > /dev/null 2>&1; }
 configure() {
   cat > /tmp/$1.toml << END
 """ + smallest("$1", more="[verbs]\n$2") + r"""END
-}
-serve() {
-  /bedplate run /tmp/$1.toml > /tmp/$1.log 2>&1 &
-  eval "$1=$!"
-  until grep -q 'bedplate: ready' /tmp/$1.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
 }
 state() { /bedplate stats --json $1 | sed -n '/^  "peer"/,/^  }/s/.*"state": "\(.*\)".*/\1/p'; }
 until_state() {
@@ -193,10 +187,8 @@ configure b "trust_windows = true
 $B
 [places]
 ask = [\"main\", \"a\"]"
-/places run /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
-until grep -q ready /tmp/a.log || ! kill -0 $a; do sleep 0.1; done
-/places run /tmp/b.toml > /tmp/b.log 2>&1 & b=$!
-for i in $(seq 600); do grep -q 'a by' /tmp/b.log && break; sleep 0.1; done
+serve a /places
+serve b /places 'a by'
 kill -TERM $b; wait $b; echo == exit $?
 kill -TERM $a; wait $a
 grep ' by ' /tmp/b.log
@@ -231,8 +223,8 @@ for connect in socket rdma_cm; do
   as_nobody b "$B
 [places]
 ask = [\"main\", \"a\"]"
-  /places run /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
-  until grep -q ready /tmp/a.log || ! kill -0 $a; do sleep 0.1; done
+  serve a /places
+  : > /tmp/b.log
   /places run /tmp/b.toml > /tmp/b.log 2>&1 & b=$!
   for i in $(seq 900); do grep -q 'a by' /tmp/b.log || ! kill -0 $b && break; sleep 0.1; done
   grep -q 'a by' /tmp/b.log || grep -H . /proc/$b/task/*/stack  # where it stands still
@@ -270,8 +262,7 @@ $AREA
   configure b "datagrams = 64
 $B
 [remote-read]"
-  /remote_read run /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
-  until grep -q ready /tmp/a.log || ! kill -0 $a; do sleep 0.1; done
+  serve a /remote_read
   echo == $remote
   /remote_read run /tmp/b.toml > /tmp/b.log 2>&1; echo == exit $?
   grep bytes, /tmp/b.log

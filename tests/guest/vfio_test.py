@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 
-from configuration import smallest
+from configuration import SERVE, smallest
 from guest_test import Guest
 from image import VMLINUX, Image, build_module
 from machine import ROOT, Machine
@@ -28,7 +28,7 @@ EDU_AT, NIC_AT = "0000:00:05.0", "0000:00:06.0"
 
 # `give ADDRESS` has vfio-pci take a device, as the preflight's cures say; `configure ADDRESS` writes
 # the configuration of an appliance that drives it, `look` looks what stands against it.
-BEGIN = r"""
+BEGIN = SERVE + r"""
 echo 64 > /proc/sys/vm/nr_hugepages
 mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
 pci=/sys/bus/pci
@@ -77,13 +77,11 @@ def unit_tests_behind_an_iommu():
 
 def malloc_goes_through_a_device_and_nothing_is_mapped_after_the_seal():
     guest = run(f"""give {EDU_AT}; configure {EDU_AT}
-/edu run /tmp/a.toml > /tmp/log 2>&1 & edu=$!
-until grep -q 'through the device' /tmp/log || ! kill -0 $edu 2> /dev/null; do sleep 0.1; done
+serve a /edu 'through the device'
 echo == stats; /edu stats --json a
-kill -TERM $edu; wait $edu; echo == ended $?; cat /tmp/log
-/edu run /tmp/a.toml > /tmp/log 2>&1 & edu=$!
-until grep -q 'through the device' /tmp/log || ! kill -0 $edu 2> /dev/null; do sleep 0.1; done
-kill -KILL $edu; wait $edu
+kill -TERM $a; wait $a; echo == ended $?; cat /tmp/a.log
+serve a /edu 'through the device'
+kill -KILL $a; wait $a
 /edu check /tmp/a.toml; echo == after a kill $?""")
     guest.expect(r"2048 bytes of malloc went through the device into a carve: as they were$")
     guest.expect(r"^== ended 0$")
