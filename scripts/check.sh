@@ -49,6 +49,14 @@ show_failures() { # LOG
     tail -n 30 "$1"; } | cut -c 1-300 | sed 's/^/    /'
 }
 
+# A line for each, for readers of the last lines alone.
+name_failures() { # NAME
+  local lines
+  lines=$(grep -aoE 'Failure in .*|^FAIL.*|ERROR: AddressSanitizer.*|WARNING: ThreadSanitizer.*' \
+    "build/check/$1.log" | head -n 20 | cut -c 1-200)
+  sed "s/^/failed: $1: /" <<< "${lines:-no test is named, see build/check/$1.log}"
+}
+
 # In a process group of its own, so that it ends as a whole with this script.
 beside() { # NAME COMMAND...
   [[ $1 =~ ${CHECK_ONLY:-.} ]] || return 0
@@ -160,12 +168,15 @@ if [ ${#steps[@]} -eq 0 ]; then
     "(those of coverage: with CHECK_COVERAGE=1)" >&2
   exit 2
 fi
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 names=
 for name in "${steps[@]}"; do
   # One that ended without a count was killed.
   read -r p f s 2> /dev/null < "build/check/$name.count" || p=0 f=1 s=0
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-  [ "$f" -eq 0 ] || show_failures "build/check/$name.log"
+  [ "$f" -eq 0 ] && continue
+  show_failures "build/check/$name.log"
+  names+=$(name_failures "$name")$'\n'
 done
+printf '%s' "$names"
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]
