@@ -4,7 +4,8 @@
 // there and back; the shard that popped it owns it. A read comes back with where its bytes lie. A
 // write travels twice: first to be granted a destination, then, its payload received straight into
 // that destination, to be committed (or aborted, when the client left in the middle). One whose
-// payload has arrived with its header travels once: the volume's shard copies the payload.
+// payload has arrived with its header travels once: the volume's shard copies the payload. On the
+// connections' own shard neither this one nor a read travels: it is carried out where it came.
 //
 // On a store that is not memory, data lie in buffers of the volume (StoreQueue). A read travels
 // once more when its data have been sent, to give its buffer back, and so does a write whose
@@ -29,6 +30,7 @@ namespace bedplate {
 class Connection;
 class Doorbell;
 class StoreQueue;
+class VolumeService;
 
 struct BlockRequest;
 struct RequestLane;
@@ -49,6 +51,7 @@ struct Volume {
   VolumeHold* hold = nullptr;
   RequestLane* requests = nullptr;  // to its shard
   VolumeCounters* counters = nullptr;
+  VolumeService* here = nullptr;  // its shard's, where that is the connections', too
 };
 
 enum class RequestStep : uint8_t {
