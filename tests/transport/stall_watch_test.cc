@@ -176,11 +176,12 @@ TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
   CPU_ZERO(&one);
   CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
   CHECK_EQUAL(0, sched_setaffinity(0, sizeof one, &one));  // those that it starts, too
-  static std::atomic<bool> go, has_class, is_over;
-  go = has_class = is_over = false;
+  static std::atomic<bool> is_ready, go, has_class, is_over;
+  is_ready = go = has_class = is_over = false;
   std::thread thief([] {
     const sched_param first = {.sched_priority = 1};
     has_class = pthread_setschedparam(pthread_self(), SCHED_FIFO, &first) == 0;
+    is_ready = true;
     while (!go) std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (has_class) be_busy(5 * kStallNs);
     is_over = true;
@@ -195,6 +196,7 @@ TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
     if (++self.rounds == 5) self.loop->stop();
   };
   loop.add_source(a, 1, "the innocent");
+  CHECK(test::eventually([] { return is_ready.load(); }));  // until then it would not be first
   test::StderrCapture capture;
   loop.run();
   const std::string log = capture.finish();
