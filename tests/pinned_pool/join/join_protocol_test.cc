@@ -146,7 +146,7 @@ TEST(JoinProtocol, ServerOutlastsNonsense) {
     if (outcome == EPERM && thrown_count > 0) continue;  // the kernel keeps descriptors out
     if (random() % 2 == 0) continue;                     // gone before it is answered
     Explained refusal;
-    const timeval patience = {1, 0};
+    const timeval patience = {JoinRig::kPatienceNs / kNsPerSecond, 0};
     setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     const int64_t got = receive_packet(socket.number(), &refusal, sizeof refusal);
     // What brings descriptors is cut off unread (before Linux 6.16).
