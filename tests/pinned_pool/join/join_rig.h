@@ -98,6 +98,8 @@ class JoinRig {
     options.socket_path = path;
     options.pool = &*pool;
     options.pool_id = pool_id;
+    // On a busy machine nobody is too slow, unless a test says so.
+    options.request_timeout_ns = options.ready_timeout_ns = kPatienceNs;
     options.groups = {{"mesh", table, std::as_bytes(std::span("layout", 6)), fifo, &keeper}};
     options.grants = {{.name = MemberName("relay"),
                        .max_count = 2,
@@ -147,6 +149,7 @@ class JoinRig {
     join_options.socket_path = path;
     join_options.process = "relay";
     join_options.pool = joiner_pool();
+    join_options.timeout_ns = kPatienceNs;
     body(join_options);
     _exit(0);
   }
@@ -170,10 +173,11 @@ class JoinRig {
       for (;;) pause();
     });
   }
-  // A child that has to be refused. It fails unless the answer begins with `answer`.
+  // A child that has to be refused, in the end. It fails unless the answer begins with `answer`.
   template <typename Change>
   void check_refused(const char* answer, Change&& change) {
     Child child = fork_joiner([&](JoinOptions& join_options) {
+      join_options.timeout_ns = JoinOptions{}.timeout_ns;
       change(join_options);
       auto joined = JoinedPool::join(join_options);
       if (joined.ok()) _exit(1);
