@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <fcntl.h>
@@ -67,11 +68,16 @@ TEST_GROUP(PolledFilesLogic) {
   KeepingBackend polled;
   KeyTable keys;
   FileCounters counters[2];
-  Files files;
+  std::optional<Files> files;
   File* file = nullptr;
   alignas(4096) std::byte memory[4096];
 
-  void setup() override {
+  void setup() override { begin(); }
+  // Anew, as if nothing had been asked for.
+  void begin() {
+    ordinary = {};
+    polled = {};
+    files.emplace();
     const FileOptions options[] = {{.name = "polled",
                                     .fd = 0,
                                     .operation_count_max = 8,
@@ -83,9 +89,9 @@ TEST_GROUP(PolledFilesLogic) {
                                     .operation_count_max = 8,
                                     .alignment_bytes = 512,
                                     .counters = &counters[1]}};
-    CHECK(files.open(options, ordinary, keys, nullptr, &polled).ok());
-    file = files.find("polled");
-    CHECK(file->is_polled() && !files.find("other")->is_polled());
+    CHECK(files->open(options, ordinary, keys, nullptr, &polled).ok());
+    file = files->find("polled");
+    CHECK(file->is_polled() && !files->find("other")->is_polled());
   }
   // Where one of these goes.
   KeepingBackend& way_of(FileAction action, uint64_t bytes, bool is_durable = false) {
@@ -113,7 +119,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
   LONGS_EQUAL(2, counters[0].polled.read());
   LONGS_EQUAL(9, counters[0].operations.read());
   AskedFile other(FileAction::kRead, memory, 512, 0);
-  files.find("other")->begin(other.operation);
+  files->find("other")->begin(other.operation);
   LONGS_EQUAL(1, ordinary.issued.size());
   ordinary.answer(512);
   LONGS_EQUAL(0, counters[1].polled.read());
@@ -127,7 +133,7 @@ TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
   LONGS_EQUAL(0, ordinary.issued.size());
   polled.answer(32 * kKiB);
   LONGS_EQUAL(128 * kKiB, write.result);
-  CHECK(files.is_valid());
+  CHECK(files->is_valid());
 }
 
 TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
@@ -155,7 +161,7 @@ TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
   file->begin(small.operation);
   file->begin(large.operation);
   polled.answers = ordinary.answers = true;
-  CHECK(files.close(test::kPatienceNs));
+  CHECK(files->close(test::kPatienceNs));
   LONGS_EQUAL(512, small.result);
   LONGS_EQUAL(128 * kKiB, large.result);
   CHECK(polled.is_closed && !polled.has_left && ordinary.is_closed && !ordinary.has_left);
@@ -164,23 +170,31 @@ TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
 TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerIsLeft) {
   AskedFile small(FileAction::kRead, memory, 512, 0);
   file->begin(small.operation);
-  CHECK_FALSE(files.close(0));
+  CHECK_FALSE(files->close(0));
   CHECK(polled.has_left && !ordinary.has_left);
   LONGS_EQUAL(0, small.count);
 }
 
+// The end gives up after a time, in which this process may have no core: it gets more then.
 TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerHidesNothing) {
-  AskedFile small(FileAction::kRead, memory, 512, 0);
-  AskedFile large(FileAction::kRead, memory, 128 * kKiB, 0);
-  file->begin(small.operation);
-  AskedFile second(FileAction::kRead, memory, 128 * kKiB, 0);
-  file->begin(large.operation);
-  file->begin(second.operation);
-  ordinary.answers = true;
-  CHECK_FALSE(files.close(20 * kNsPerMs));
-  LONGS_EQUAL(1, large.count);
-  LONGS_EQUAL(1, second.count);
-  CHECK(polled.has_left && !ordinary.has_left);
+  for (uint64_t patience_ns = 20 * kNsPerMs;; patience_ns *= 2) {
+    begin();
+    AskedFile small(FileAction::kRead, memory, 512, 0);
+    AskedFile large(FileAction::kRead, memory, 128 * kKiB, 0);
+    file->begin(small.operation);
+    AskedFile second(FileAction::kRead, memory, 128 * kKiB, 0);
+    file->begin(large.operation);
+    file->begin(second.operation);
+    ordinary.answers = true;
+    CHECK_FALSE(files->close(patience_ns));
+    LONGS_EQUAL(0, small.count);
+    CHECK(polled.has_left);
+    if (large.count + second.count < 2 && patience_ns < test::kPatienceNs) continue;
+    LONGS_EQUAL(1, large.count);
+    LONGS_EQUAL(1, second.count);
+    CHECK_FALSE(ordinary.has_left);
+    return;
+  }
 }
 
 TEST_GROUP(PolledFiles) {
