@@ -49,14 +49,11 @@ class RequestTrace {
   }
   // It is at `station`, 1 to kTraceStationMax. Stations may be left out; one that is passed twice
   // has the later time. Times of other shards may be a round older than begin(): that is 0.
-  void pass(uint32_t station, uint64_t now_ns) noexcept { pass_all(station, station, now_ns); }
-  // The same of each from `first` to `last`.
-  void pass_all(uint32_t first, uint32_t last, uint64_t now_ns) noexcept {
-    BP_DCHECK(first >= 1 && first <= last && last <= kTraceStationMax);
+  void pass(uint32_t station, uint64_t now_ns) noexcept {
+    BP_DCHECK(station >= 1 && station <= kTraceStationMax);
     const uint64_t ns = now_ns > begin_ns_ ? now_ns - begin_ns_ : 0;
-    const auto steps =
+    passed_[station - 1] =
         static_cast<uint32_t>(std::min<uint64_t>(ns >> kTraceStepLog2, kTraceNotPassed - 1));
-    for (uint32_t station = first; station <= last; ++station) passed_[station - 1] = steps;
   }
   uint64_t begin_ns() const noexcept { return begin_ns_; }
 

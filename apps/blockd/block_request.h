@@ -4,8 +4,7 @@
 // there and back; the shard that popped it owns it. A read comes back with where its bytes lie. A
 // write travels twice: first to be granted a destination, then, its payload received straight into
 // that destination, to be committed (or aborted, when the client left in the middle). One whose
-// payload has arrived with its header travels once: the volume's shard copies the payload. On the
-// connections' own shard neither this one nor a read travels: it is carried out where it came.
+// payload has arrived with its header travels once: the volume's shard copies the payload.
 //
 // On a store that is not memory, data lie in buffers of the volume (StoreQueue). A read travels
 // once more when its data have been sent, to give its buffer back, and so does a write whose
@@ -22,6 +21,7 @@
 #include "apps/blockd/nbd_request_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
 #include "platform/assert.h"
+#include "platform/cache_line.h"
 #include "platform/trace_ring.h"
 #include "transport/spsc_fifo_datapath.h"
 
@@ -30,7 +30,6 @@ namespace bedplate {
 class Connection;
 class Doorbell;
 class StoreQueue;
-class VolumeService;
 
 struct BlockRequest;
 struct RequestLane;
@@ -51,7 +50,6 @@ struct Volume {
   VolumeHold* hold = nullptr;
   RequestLane* requests = nullptr;  // to its shard
   VolumeCounters* counters = nullptr;
-  VolumeService* here = nullptr;  // its shard's, where that is the connections', too
 };
 
 enum class RequestStep : uint8_t {
@@ -108,6 +106,16 @@ struct RequestLane {
     has_submitted = true;
   }
 };
+
+// Asks for the lines that a small payload will be copied to, where the shard that copies is this one
+// and the volume is memory: they come while the rest of its burst is looked at. More than that would
+// go again before it is used.
+inline void fetch_place(const Volume& volume, uint64_t offset, uint32_t bytes) noexcept {
+  constexpr uint32_t kBytesMax = 1024;
+  if (bytes > kBytesMax || volume.queue != nullptr || volume.requests->doorbell != nullptr) return;
+  const std::byte* const place = volume.store->memory() + offset;
+  for (uint32_t i = 0; i < bytes; i += kCacheLineBytes) prefetch_for_write(place + i);
+}
 
 // The volumes' end of the lane back.
 struct ReplyLane {

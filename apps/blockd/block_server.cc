@@ -148,10 +148,8 @@ Result<void> BlockServer::add_volumes(const Carve& carve) {
     VolumeShard& shard = shards_[volume.shard];
     auto memory = carve(volume_owner(options_, i));
     BP_TRY(memory);
-    Volume made = {.hold = &holds_.emplace_back(),
-                   .requests = &shard.requests,
-                   .counters = wiring.counters,
-                   .here = shard.requests.doorbell == nullptr ? &shard.service : nullptr};
+    Volume made = {
+        .hold = &holds_.emplace_back(), .requests = &shard.requests, .counters = wiring.counters};
     if (volume.queue.has_value()) {
       auto tasks = carve(queue_owner(options_, i));
       BP_TRY(tasks);
@@ -323,12 +321,9 @@ void BlockServer::handshake_done(Connection& connection) noexcept {
   wiring_.connections_loop->timers().cancel(connection.handshake_timer);
 }
 
-bool BlockServer::submit(BlockRequest& request) noexcept {
+void BlockServer::submit(BlockRequest& request) noexcept {
   BP_DCHECK(is_own_thread() && request.connection != nullptr);
-  const Volume& volume = *request.volume;
-  if (volume.here != nullptr && volume.here->try_answer(request)) return true;
-  volume.requests->push(request);
-  return false;
+  request.volume->requests->push(request);
 }
 
 void BlockServer::mark(Connection& connection) noexcept {

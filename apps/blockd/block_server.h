@@ -142,7 +142,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
                                           index * connection_stride_bytes_);
   }
   bool is_own_thread() const noexcept { return wiring_.connections_loop->is_own_thread(); }
-  bool submit(BlockRequest& request) noexcept override;
+  void submit(BlockRequest& request) noexcept override;
   void mark(Connection& connection) noexcept override;
   void handshake_done(Connection& connection) noexcept override;
 

@@ -305,17 +305,17 @@ RequestStep Connection::accept_write(BlockRequest& request) noexcept {
     incoming_ = Incoming::kNothing;
     return RequestStep::kSubmit;
   }
-  request.data = buffer_ + buffer_begin_;
-  buffer_begin_ += length;
+  request.data = buffer_ + std::exchange(buffer_begin_, buffer_begin_ + length);
+  ++stored_count_;
+  fetch_place(*volume_, request.wire.offset, length);
   return RequestStep::kStore;
 }
 
 void Connection::submit(BlockRequest& request, RequestStep step) noexcept {
   request.step = step;
   BP_USDT(request_queued, request.wire.cookie, step);
-  if (environment_.host->submit(request)) return queue_reply(request);
   ++submitted_count_;
-  if (step == RequestStep::kStore) ++stored_count_;
+  environment_.host->submit(request);
 }
 
 void Connection::refuse(BlockRequest& request, nbd::ErrorCode error) noexcept {
@@ -411,7 +411,7 @@ void Connection::queue_reply(BlockRequest& request) noexcept {
   request.next = nullptr;
   (first_reply_ == nullptr ? first_reply_ : last_reply_->next) = &request;
   last_reply_ = &request;
-  if (!is_marked) environment_.host->mark(*this);
+  environment_.host->mark(*this);
 }
 
 // A buffer that its data lie in is given back first.

@@ -41,9 +41,8 @@ class TlsStream;
 // What connections share and call; BlockServer implements it.
 class ConnectionHost {
  public:
-  // Hands `request` to the volume's shard. Returns whether it was carried out at once instead, and
-  // is still the caller's.
-  virtual bool submit(BlockRequest& request) noexcept = 0;
+  // Hands `request` to the volume's shard.
+  virtual void submit(BlockRequest& request) noexcept = 0;
   // The connection has replies to send, or may have ended: look at it once this batch is done.
   virtual void mark(Connection& connection) noexcept = 0;
   // The negotiation is over: the handshake timer is no longer needed.

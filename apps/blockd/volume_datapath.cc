@@ -18,17 +18,6 @@ bool is_inside(const BlockRequest& request) noexcept {
   return request.wire.offset <= bytes && request.wire.length <= bytes - request.wire.offset;
 }
 
-std::byte* memory_of(const BlockRequest& request) noexcept {
-  return request.volume->store->memory() + request.wire.offset;
-}
-
-// The payload has arrived with its header.
-void store(const BlockRequest& request) noexcept {
-  BP_ASSERT(request.data != nullptr);
-  std::memcpy(memory_of(request), request.data, request.wire.length);
-  request.volume->counters->commits.add(1);
-}
-
 }  // namespace
 
 bool VolumeService::is_valid() const noexcept {
@@ -49,13 +38,17 @@ void VolumeService::reply(BlockRequest& request) noexcept {
 }
 
 void VolumeService::handle_write(BlockRequest& request) noexcept {
-  std::byte* const destination = memory_of(request);
+  std::byte* const destination = request.volume->store->memory() + request.wire.offset;
   switch (request.step) {
     case RequestStep::kSubmit:
       request.data = destination;
       request.volume->counters->grants.add(1);
       break;
-    case RequestStep::kStore: store(request); break;
+    case RequestStep::kStore:
+      BP_ASSERT(request.data != nullptr);
+      std::memcpy(destination, request.data, request.wire.length);
+      request.volume->counters->commits.add(1);
+      break;
     case RequestStep::kCommit:
       BP_ASSERT(request.data == destination);
       request.volume->counters->commits.add(1);
@@ -74,7 +67,7 @@ void VolumeService::handle(BlockRequest& request) noexcept {
   request.trace.pass(kBegun, options_.loop->now_ns());
   switch (request.wire.command) {
     case nbd::Command::kRead:
-      request.data = memory_of(request);
+      request.data = request.volume->store->memory() + request.wire.offset;
       reply(request);
       break;
     case nbd::Command::kWrite: handle_write(request); break;
@@ -89,24 +82,6 @@ void VolumeService::handle(BlockRequest& request) noexcept {
       reply(request);
       break;
   }
-}
-
-// Nothing is measured between its stations: what one look at the clock would cost is most of it.
-bool VolumeService::try_answer(BlockRequest& request) noexcept {
-  const bool is_read = request.wire.command == nbd::Command::kRead;
-  const Volume& volume = *request.volume;
-  if (!(is_read || request.step == RequestStep::kStore) || volume.queue != nullptr) return false;
-  if (volume.hold->is_on.load(std::memory_order_relaxed)) return false;
-  BP_ASSERT(is_inside(request));
-  BP_USDT(request_begun, request.wire.cookie, request.step);
-  if (is_read) {
-    request.data = memory_of(request);
-  } else {
-    store(request);
-  }
-  request.trace.pass_all(kBegun, kDone, options_.loop->now_ns());
-  BP_USDT(request_done, request.wire.cookie, request.error);
-  return true;
 }
 
 void VolumeService::take(BlockRequest& request) noexcept {

@@ -31,10 +31,6 @@ class VolumeService final : public PollSource {
   // For the queues of its volumes: what they answer leaves with its next poll, at once.
   ReplyLane& replies() noexcept { return replies_; }
 
-  // Carries out a read, or a write whose payload is there, of a volume that is memory and not on
-  // hold; leaves all else alone. Returns whether it did. Threads: its shard's.
-  bool try_answer(BlockRequest& request) noexcept;
-
   uint32_t poll(uint32_t budget) noexcept override;
 
   // Invariants, looked at before and after each poll: 1. the requests that zero are in one list, to

@@ -106,39 +106,6 @@ TEST(VolumeService, GrantsAWriteItsDestinationAndCountsWhatBecameOfIt) {
   CHECK(is_filled(0, kVolumeBytes, 0xee));  // it touches no payload
 }
 
-// As the connections' own shard asks it: no lane has seen them.
-TEST(VolumeService, CarriesOutReadsAndSmallWritesAtOnce) {
-  const std::vector<std::byte> payload(512, std::byte{0x11});
-  BlockRequest write = request(nbd::Command::kWrite, 4096, 512);
-  write.step = RequestStep::kStore;
-  write.data = const_cast<std::byte*>(payload.data());
-  CHECK(service.try_answer(write));
-  CHECK(is_filled(4096, 512, 0x11));
-  CHECK(is_filled(4096 + 512, 4096, 0xee));
-  CHECK_EQUAL(1, parts->counters.commits.read());
-  BlockRequest read = request(nbd::Command::kRead, 12'345, 4096);
-  CHECK(service.try_answer(read));
-  POINTERS_EQUAL(&memory[12'345], read.data);
-  service.poll(64);
-  POINTERS_EQUAL(nullptr, reply());
-}
-
-TEST(VolumeService, LeavesToItsPollWhatTakesTimeOrAPlace) {
-  BlockRequest grant = request(nbd::Command::kWrite, 0, 512);
-  BlockRequest commit = request(nbd::Command::kWrite, 0, 512);
-  commit.step = RequestStep::kCommit;
-  BlockRequest zero = request(nbd::Command::kWriteZeroes, 0, 512);
-  BlockRequest flush = request(nbd::Command::kFlush, 0, 0);
-  for (BlockRequest* each : {&grant, &commit, &zero, &flush})
-    CHECK_FALSE(service.try_answer(*each));
-  service.hold(volume, true);
-  BlockRequest read = request(nbd::Command::kRead, 0, 512);
-  CHECK_FALSE(service.try_answer(read));
-  service.hold(volume, false);
-  CHECK(service.try_answer(read));
-  CHECK(is_filled(0, kVolumeBytes, 0xee));
-}
-
 TEST(VolumeService, CopiesAPayloadThatHasArrivedWithItsHeader) {
   const std::vector<std::byte> payload(512, std::byte{0x11});
   BlockRequest write = request(nbd::Command::kWrite, 4096, 512);
