@@ -128,10 +128,10 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
 // ---- Pages of one block ----
 //
 // Blocks of 128 KiB to 1 MiB are buffers that come and go. mimalloc would cut a page out of its
-// segment for each, and give it back; so the last few that a heap has freed stay its own, empty, for
-// the next block of their size. They go when others take their place, when none of them was asked
-// for while the heap took so many other pages, and whenever it is collected: by a thread that is
-// refused, is idle, or ends.
+// segment for each, and give it back; so the last few that a heap has freed stay its own, empty,
+// for the next block of their size. They go when others take their place, when none of them was
+// asked for while the heap took so many other pages, and whenever it is collected: by a thread that
+// is refused, is idle, or ends.
 
 constexpr size_t kKeptBytesMax = bedplate::kMiB;  // of one heap
 constexpr uint8_t kKeptCycles = 64;

@@ -107,9 +107,9 @@ struct RequestLane {
   }
 };
 
-// Asks for the lines that a small payload will be copied to, where the shard that copies is this one
-// and the volume is memory: they come while the rest of its burst is looked at. More than that would
-// go again before it is used.
+// Asks for the lines that a small payload will be copied to, where the shard that copies is this
+// one and the volume is memory: they come while the rest of its burst is looked at. Those of more
+// bytes would go again before they are used.
 inline void fetch_place(const Volume& volume, uint64_t offset, uint32_t bytes) noexcept {
   constexpr uint32_t kBytesMax = 1024;
   if (bytes > kBytesMax || volume.queue != nullptr || volume.requests->doorbell != nullptr) return;
