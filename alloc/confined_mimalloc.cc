@@ -12,10 +12,8 @@
 // No code of mimalloc's is in this repository; scripts/mimalloc.sh fetches and adjusts it.
 //
 // Tested by tests/alloc/confined_heap_test.cc, tests/alloc/interception_test.cc.
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -44,7 +42,6 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wextra"
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 #include "mimalloc.h"
 #include "mimalloc-internal.h"
 
@@ -94,20 +91,6 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #define _mi_os_good_alloc_size(bytes) _mi_align_up(bytes, MI_SEGMENT_SLICE_SIZE)
 #define mi_thread_init()
 #define mi_get_default_heap() bedplate::heap_of_thread()
-// For so many further pages an empty one stays with its heap, if that has no other of its size.
-static inline uint8_t bp_retire_cycles(const mi_page_t* page) {
-  return page->xblock_size <= MI_SMALL_OBJ_SIZE_MAX ? 9 : 3;
-}
-// Whether an empty page stays once more.
-static inline bool bp_page_stays(mi_page_t* page) {
-  if (page->retire_expire == 0 || page->next != nullptr || page->prev != nullptr) return false;
-  page->retire_expire = bp_retire_cycles(page);
-  return true;
-}
-static bool bp_keep_page(mi_page_t* page);
-static mi_page_t* bp_take_kept_page(mi_heap_t* heap, size_t block_bytes);
-static void bp_forget_kept_page(mi_heap_t* heap, const mi_page_t* page);
-static void bp_collect_kept_pages(mi_heap_t* heap, bool is_forced);
 #include "page.c"
 #undef mi_heap_collect
 #undef _mi_os_good_alloc_size
@@ -123,67 +106,6 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
   const bool is_at_limit = bedplate::was_refused_by_limit(&owner);
   bedplate::empty_idle_heaps(is_at_limit ? owner.index : bedplate::kEveryOwner);
   _mi_abandoned_collect(heap, true, &heap->tld->segments);
-}
-
-// ---- Pages of one block ----
-//
-// Blocks of 128 KiB to 1 MiB are buffers that come and go. mimalloc would cut a page out of its
-// segment for each, and give it back; so the last few that a heap has freed stay its own, empty,
-// for the next block of their size. They go when others take their place, when none of them was
-// asked for while the heap took so many other pages, and whenever it is collected: by a thread that
-// is refused, is idle, or ends.
-
-constexpr size_t kKeptBytesMax = bedplate::kMiB;  // of one heap
-constexpr uint8_t kKeptCycles = 64;
-
-// Returns false where the page is to be freed. Requires: it is empty.
-static bool bp_keep_page(mi_page_t* page) {
-  const size_t bytes = page->xblock_size;
-  if (bytes <= MI_MEDIUM_OBJ_SIZE_MAX || bytes > kKeptBytesMax) return false;
-  if (_mi_page_segment(page)->kind == MI_SEGMENT_HUGE) return false;
-  mi_heap_t* heap = mi_page_heap(page);
-  size_t kept_bytes = bytes;
-  for (const mi_page_t* each : heap->kept_pages) {
-    if (each != nullptr) kept_bytes += each->xblock_size;
-  }
-  mi_page_t** const last = std::end(heap->kept_pages) - 1;
-  while (*last != nullptr || kept_bytes > kKeptBytesMax) {
-    mi_page_t* oldest = heap->kept_pages[0];
-    kept_bytes -= oldest->xblock_size;
-    _mi_page_free(oldest, mi_page_queue_of(oldest), false);
-  }
-  page->retire_expire = kKeptCycles;
-  *std::find(heap->kept_pages, last, nullptr) = page;
-  return true;
-}
-
-static void bp_forget_kept_page(mi_heap_t* heap, const mi_page_t* page) {
-  if (page->retire_expire == 0 || page->xblock_size <= MI_MEDIUM_OBJ_SIZE_MAX) return;
-  mi_page_t** const end = std::end(heap->kept_pages);
-  // What has no entry was of a heap that has been deleted.
-  mi_page_t** const rest = std::remove(heap->kept_pages, end, page);
-  std::fill(rest, end, nullptr);
-}
-
-static mi_page_t* bp_take_kept_page(mi_heap_t* heap, size_t block_bytes) {
-  for (mi_page_t* page : heap->kept_pages) {
-    if (page == nullptr) break;
-    if (page->xblock_size != block_bytes) continue;
-    bp_forget_kept_page(heap, page);
-    page->retire_expire = 0;
-    _mi_page_free_collect(page, false);
-    return page;
-  }
-  return nullptr;
-}
-
-static void bp_collect_kept_pages(mi_heap_t* heap, bool is_forced) {
-  for (size_t i = std::size(heap->kept_pages); i-- > 0;) {
-    mi_page_t* page = heap->kept_pages[i];
-    if (page == nullptr || (--page->retire_expire > 0 && !is_forced)) continue;
-    page->retire_expire = 1;  // it has an entry
-    _mi_page_free(page, mi_page_queue_of(page), is_forced);
-  }
 }
 
 // mimalloc keeps a table of pages for blocks of up to 1 KiB, and takes the long way for all others.

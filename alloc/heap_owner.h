@@ -3,8 +3,7 @@
 // A thread allocates for one owner at a time. Each owner has a heap of its own in each thread, so
 // malloc and free cost what they always do; it is charged the pages that mimalloc cuts into blocks
 // (64 KiB, 512 KiB, or one large block), when they are taken and when they are given back. So an
-// owner's figure is above what it asked for by at most such a page for each size class and thread,
-// and by large blocks that a thread has freed and keeps for its next ones, 1 MiB at most.
+// owner's figure is above what it asked for by at most such a page for each size class and thread.
 // A page stays with the owner that took it until its last block is freed, by any thread.
 //
 // In a forked child and under a sanitizer entering an owner does nothing, and nothing is charged.

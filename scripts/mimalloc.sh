@@ -55,24 +55,6 @@ adjust "$source/src/page.c" 's/^\(#define MI_MAX_EXTEND_SIZE *\)(4\*1024)/\1(16*
 adjust "$source/src/alloc.c" '/^void mi_free(void\* p)/,/^}/s/page->local_free/page->free/g'
 adjust "$source/src/page.c" \
   's/^\( *page->is_zero = page->is_zero_init\);/\1 \&\& page->reserved == 1;/'
-# A page that is empty, and kept as the only one of its size, stays without a call that finds its
-# queue: so it is where one block is taken and freed again and again.
-adjust "$source/src/alloc.c" \
-  '/^void mi_free(void\* p)/,/^}/s/^ *_mi_page_retire(page);/        if (!bp_page_stays(page)) &/'
-adjust "$source/src/page.c" 's/^\( *page->retire_expire = \)1 + (.*;/\1bp_retire_cycles(page);/'
-# A block of more than 128 KiB has a page to itself: a heap keeps the last of these that it has freed
-# for the next block of their size (alloc/confined_mimalloc.cc).
-adjust "$source/include/mimalloc-types.h" '/^struct mi_heap_s {/,/^}/s/^ *bool *no_reclaim;.*/&\n'\
-'  mi_page_t* kept_pages[4];  \/\/ the oldest first/'
-adjust "$source/src/page.c" '/^void _mi_page_retire(/,/^}/s/^  _mi_page_free(page, pq, false);/'\
-'  if (!bp_keep_page(page)) _mi_page_free(page, pq, false);/'
-adjust "$source/src/page.c" '/^void _mi_page_free(/,/^}/s/^  mi_page_queue_remove(pq, page);/'\
-'  bp_forget_kept_page(heap, page);\n&/'
-adjust "$source/src/page.c" '/^void _mi_heap_collect_retired(/,/^}/s/^  size_t min = .*/'\
-'  bp_collect_kept_pages(heap, force);\n&/'
-adjust "$source/src/page.c" '/mi_large_huge_page_alloc(mi_heap_t\*/,/^}/s/^  #if MI_HUGE_PAGE_ABANDON/'\
-'  if (!is_huge) {\n    mi_page_t* kept = bp_take_kept_page(heap, block_size);\n'\
-'    if (kept != NULL) return kept;\n  }\n&/'
 # free asks for the identity that alloc/thread_heaps can take away.
 adjust "$source/src/alloc.c" \
   's/^\( *const bool *is_local *= (\)_mi_thread_id()/\1bp_heap_identity()/'

@@ -1,7 +1,6 @@
 // mimalloc in the pool: the arenas as its owner sees them.
 #include "alloc/confined_heap.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -11,11 +10,8 @@
 
 #include <unistd.h>
 
-#include "alloc/bad_pointer.h"
 #include "alloc/exhaustion.h"
-#include "alloc/heap_owner.h"
 #include "alloc/metadata_zone.h"
-#include "alloc/thread_heaps.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/clock.h"
 #include "platform/file.h"
@@ -229,81 +225,6 @@ BP_PROBE(HandlerOfRefusals) {
 TEST(ConfinedHeap, HandlerIsCalledForEachRefusal) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(HandlerOfRefusals);
-}
-
-// Blocks that have a page to themselves, freed and asked for again.
-BP_PROBE(LargeBlocksComeAndGo) {
-  constexpr size_t kLarge = 200'000;
-  boot_heap(64 * kMiB);
-  const HeapOwner owner = heap_owner("heap:large").take();
-  const auto held_bytes = [&] { return heap_owner_use(owner).used_bytes; };
-  const HeapOwnerScope scope(owner);
-  void* first = allocate(kLarge);
-  std::memset(first, 0xee, kLarge);
-  std::free(first);
-  BP_PROBE_CHECK(held_bytes() >= kLarge && held_bytes() < 2 * kLarge);  // it is kept
-  const auto* again = static_cast<const char*>(test::keep(std::calloc(1, kLarge)));
-  BP_PROBE_CHECK(again == first || kKeepsLedger);
-  BP_PROBE_CHECK(std::all_of(again, again + kLarge, [](char each) { return each == 0; }));
-  std::free(const_cast<char*>(again));
-  // So are others, up to 1 MiB: the last ones.
-  BlockList blocks;
-  for (int i = 0; i < 16; ++i) blocks.add(kLarge + static_cast<size_t>(i) * 50'000);
-  BP_PROBE_CHECK(held_bytes() > 8 * kMiB);
-  blocks.free_all();
-  BP_PROBE_CHECK(held_bytes() >= kLarge && held_bytes() <= kMiB);
-  // One that is larger is not.
-  std::free(allocate(kMiB + 100'000));
-  BP_PROBE_CHECK(held_bytes() <= kMiB);
-  // A thread that goes to sleep has none left, ...
-  return_empty_pages();
-  BP_PROBE_CHECK(held_bytes() == 0);
-  // ... nor has one that took many other pages since, ...
-  std::free(allocate(kLarge));
-  BP_PROBE_CHECK(held_bytes() >= kLarge);
-  for (int i = 0; i < 600; ++i) blocks.add(60'000);
-  const uint64_t before = held_bytes();
-  return_empty_pages();
-  BP_PROBE_CHECK(held_bytes() == before);
-  blocks.free_all();
-  // ... nor one that has ended.
-  std::thread([&] {
-    const HeapOwnerScope own_scope(owner);
-    std::free(allocate(kLarge));
-  }).join();
-  return_empty_pages();
-  BP_PROBE_CHECK(held_bytes() < kLarge);
-}
-
-TEST(ConfinedHeap, LargeBlocksThatAreFreedAreKeptForAWhile) {
-  BP_SKIP_UNDER_SANITIZER();
-  BP_CHECK_PROBE(LargeBlocksComeAndGo);
-}
-
-// What one thread keeps another that needs it has, once the first waits.
-BP_PROBE(LargeBlockOfASleeper) {
-  boot_heap(16 * kMiB);
-  int ends[2];
-  BP_PROBE_CHECK(pipe(ends) == 0);
-  std::atomic<bool> has_freed{false};
-  std::thread sleeper([&] {
-    std::free(allocate(kMiB - 100'000));
-    has_freed = true;
-    char byte;
-    BP_PROBE_CHECK(read(ends[0], &byte, 1) == 0);
-  });
-  BP_PROBE_CHECK(test::eventually([&] { return has_freed.load(); }));
-  BlockList blocks;
-  const size_t count = blocks.add_all(kMiB - 100'000);
-  blocks.free_all();
-  close(ends[1]);
-  sleeper.join();
-  BP_PROBE_CHECK(blocks.add_all(kMiB - 100'000) <= count);
-}
-
-TEST(ConfinedHeap, WhatASleeperKeepsIsFound) {
-  BP_SKIP_UNDER_SANITIZER();
-  BP_CHECK_PROBE(LargeBlockOfASleeper);
 }
 
 #if BP_SANITIZED
