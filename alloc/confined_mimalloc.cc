@@ -83,7 +83,7 @@ static void bp_page_given_back(mi_page_t* page);
 #undef _mi_segment_page_alloc
 #undef mi_heap_get_default
 
-// A thread that is refused looks into its own heap, then into those of idle threads.
+// A thread that is refused looks into its own heaps, then into those of idle threads.
 static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #define mi_heap_collect bp_collect_for_refused
 // For the system's sake mimalloc rounds large requests up, to 4 MiB in the end; the pool has no
@@ -91,6 +91,16 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #define _mi_os_good_alloc_size(bytes) _mi_align_up(bytes, MI_SEGMENT_SLICE_SIZE)
 #define mi_thread_init()
 #define mi_get_default_heap() bedplate::heap_of_thread()
+// For so many further pages an empty one stays with its heap, if that has no other of its size.
+static inline uint8_t bp_retire_cycles(const mi_page_t* page) {
+  return page->xblock_size <= MI_SMALL_OBJ_SIZE_MAX ? 9 : 3;
+}
+// Whether an empty page stays once more.
+static inline bool bp_page_stays(mi_page_t* page) {
+  if (page->retire_expire == 0 || page->next != nullptr || page->prev != nullptr) return false;
+  page->retire_expire = bp_retire_cycles(page);
+  return true;
+}
 #include "page.c"
 #undef mi_heap_collect
 #undef _mi_os_good_alloc_size
@@ -98,12 +108,19 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #undef mi_thread_init
 #undef mi_get_default_heap
 static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
+  bedplate::HeapOwner owner;
+  const bool is_at_limit = bedplate::was_refused_by_limit(&owner);
   {
     const bedplate::WithoutReclaim without(*heap);
     mi_heap_collect(heap, force);
   }
-  bedplate::HeapOwner owner;
-  const bool is_at_limit = bedplate::was_refused_by_limit(&owner);
+  for (mi_heap_t* each = is_at_limit ? nullptr : heap->tld->heaps; each != nullptr;
+       each = each->next) {
+    if (each == heap) continue;
+    const bedplate::InsideHeap inside;  // the low-memory handler was called above
+    const bedplate::WithoutReclaim without(*each);
+    mi_heap_collect(each, force);
+  }
   bedplate::empty_idle_heaps(is_at_limit ? owner.index : bedplate::kEveryOwner);
   _mi_abandoned_collect(heap, true, &heap->tld->segments);
 }
