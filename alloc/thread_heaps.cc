@@ -189,11 +189,12 @@ bool holds_memory(const ThreadHeaps& thread, uint32_t owner) noexcept {
   return false;
 }
 
+// All of them, whichever owner's memory is wanted: a segment that is left in part stays the
+// thread's, and so would a page in it that no heap has any more.
 // Requires: the words are taken away, and the thread is blocked, or was when they were taken.
-void empty(ThreadHeaps& thread, uint32_t owner) noexcept {
-  for (uint32_t i = 0; i < kHeapOwnerCountMax; ++i) {
-    mi_heap_t* heap = thread.heaps[i];
-    if (heap == nullptr || (owner != i && owner != kEveryOwner)) continue;
+void empty(ThreadHeaps& thread) noexcept {
+  for (mi_heap_t* heap : thread.heaps) {
+    if (heap == nullptr) continue;
     const WithoutReclaim without(*heap);
     _mi_heap_collect_abandon(heap);
   }
@@ -215,7 +216,7 @@ bool empty_those_asleep(uint32_t owner) noexcept {
     if (thread == &this_thread || !holds_memory(*thread, owner)) continue;
     if (!thread->is_away && is_inside(*thread)) continue;  // it collects for itself
     if (thread->is_away || put_aside(*thread)) {
-      empty(*thread, owner);
+      empty(*thread);
     } else {
       is_complete = false;
     }

@@ -77,7 +77,7 @@ void heap_of_thread_done() noexcept;
 // none for long (transport/event_loop.h). Cost: a look at each page that it has.
 void return_empty_pages() noexcept;
 
-// Empties the heaps of all idle threads but the caller's: those of `owner`, or all.
+// Empties the heaps of all idle threads but the caller's that have memory of `owner`, or of any.
 // Threads: any, in the midst of malloc. Cost: some ten microseconds for each thread with memory.
 inline constexpr uint32_t kEveryOwner = ~uint32_t{0};
 void empty_idle_heaps(uint32_t owner) noexcept;

@@ -105,6 +105,41 @@ BP_PROBE(IdleThreadWithholdsNothing) {
   BP_PROBE_CHECK(could_go_on);
 }
 
+// The sleeper's blocks of two owners lie in one of mimalloc's segments; the first owner's limit is
+// reached by another thread, which takes what the sleeper has of it.
+BP_PROBE(SleeperOfTwoOwners) {
+  boot_heap(64 * kMiB);
+  const HeapOwner limited = heap_owner("heap:limited").take();
+  const HeapOwner other = heap_owner("heap:other").take();
+  limit_heap_owner(limited, 16 * kMiB);
+  BlockList of_limited;
+  BlockList of_other;
+  {
+    Sleeper sleeper(
+        [&] {
+          for (int i = 0; i < 20; ++i) {
+            const HeapOwnerScope scope(i % 2 == 0 ? limited : other);
+            BP_PROBE_CHECK((i % 2 == 0 ? of_limited : of_other).add(kBlock));
+          }
+        },
+        [&] {
+          std::free(allocate(24));  // its heaps are its own again
+          of_limited.free_all();
+          const HeapOwnerScope scope(limited);
+          for (int i = 0; i < 100; ++i) BP_PROBE_CHECK(of_limited.add(kBlock));
+          of_limited.free_all();
+          of_other.free_all();
+        });
+    sleeper.wait_until_asleep();
+    const HeapOwnerScope scope(limited);
+    BlockList hoard;
+    hoard.add_all(kBlock);
+    BP_PROBE_CHECK(heap_owner_use(limited).refused_count > 0);
+  }
+  find_all_that_is_free();  // also what this thread's other heaps keep
+  BP_PROBE_CHECK(heap_owner_use(limited).used_bytes == 0);
+}
+
 BP_PROBE(HugeBlockFreedByAnotherThread) {
   boot_heap(64 * kMiB, kHeapReserveBytes);
   std::atomic<void*> block{nullptr};
@@ -167,4 +202,9 @@ TEST(ThreadHeaps, AHugeBlockIsFreeWhoeverFreesIt) {
 TEST(ThreadHeaps, AreEmptiedWhileTheirThreadWakesAtAnyMoment) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(ThreadWakesAtAnyMoment);
+}
+
+TEST(ThreadHeaps, OfASleeperAreAllEmptiedForTheLimitOfOneOwner) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(SleeperOfTwoOwners);
 }
