@@ -232,12 +232,12 @@ ConnectionThread::Connection* ConnectionThread::place_for_one(bool is_for_line) 
 void ConnectionThread::serve(Connection* connection, short events) noexcept {
   BP_DCHECK(connection->fd.is_open());
   BP_DCHECK(!connection->session->is_waiting());  // such a one is polled for nothing
+  // A client that sends no more may still read; one that has reset may have said why before.
+  if ((events & (POLLIN | POLLHUP)) != 0 && !receive(connection)) return;
   if ((events & (POLLERR | POLLNVAL)) != 0) {
     lose(connection, EIO);
     return;
   }
-  // A client that sends no more may still read.
-  if ((events & (POLLIN | POLLHUP)) != 0 && !receive(connection)) return;
   const ConnectionSession& session = *connection->session;
   if (!session.output().empty() || (session.is_over() && !connection->is_lingering)) {
     send(connection);

@@ -1,11 +1,14 @@
 """[http] with a certificate: HTTPS for clients that we did not write, client certificates instead of
 a token, and everything else that such a port is sent."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import socket
 import ssl
+import struct
 
 from harness import (BOUND_SECONDS, expect, expect_in, expect_true, free_port, need_tools,
                      test, to_toml, wait_for)
@@ -99,12 +102,58 @@ def curl_and_openssl(box, kind, version):
     appliance.stop()
 
 
+@contextlib.contextmanager
+def stopped(pid):
+    """All of its threads, meanwhile."""
+    def is_stopped():
+        states = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as stat:
+                states.append(stat.read().rsplit(") ", 1)[1][0])
+        return all(state == "T" for state in states)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(is_stopped, "the threads to stop")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def distrust(client):
+    """Refuses the certificate over the socket `client`. Returns what is to be said of that."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    while True:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            client.sendall(outgoing.read())
+            incoming.write(client.recv(1 << 16))
+        except ssl.SSLCertVerificationError:
+            return outgoing.read()
+
+
 @test()
 def a_client_that_does_not_trust_it_says_so(box):
     appliance, port, _ = start(box)
     need_tools("curl")
     box.run("curl", "--silent", f"https://127.0.0.1:{port}/", expect_code=60)
     wait_for(lambda: counted(appliance, "tls_failed_refused") == 1, "it to be counted")
+    appliance.stop()
+
+
+@test()
+def a_client_that_says_so_and_resets_is_heard(box):
+    """Both have come when the appliance looks: curl closes so, with some of the answer unread."""
+    appliance, port, _ = start(box)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        words = distrust(client)
+        with stopped(appliance.process.pid):
+            client.sendall(words)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+    wait_for(lambda: counted(appliance, "tls_failed_refused") == 1, "it to be counted")
+    expect(counted(appliance, "tls_failed_gone"), 0, "those gone without a word")
     appliance.stop()
 
 
