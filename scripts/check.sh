@@ -52,7 +52,7 @@ show_failures() { # LOG
 # A line for each, for readers of the last lines alone.
 name_failures() { # NAME
   local lines
-  lines=$(grep -aoE 'Failure in .*|^FAIL.*|ERROR: AddressSanitizer.*|WARNING: ThreadSanitizer.*' \
+  lines=$(grep -aoE 'Failure in .*|^FAIL.*|^failed  .*|ERROR: AddressSanitizer.*|WARNING: ThreadSanitizer.*' \
     "build/check/$1.log" | head -n 20 | cut -c 1-200)
   sed "s/^/failed: $1: /" <<< "${lines:-no test is named, see build/check/$1.log}"
 }

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-from runner import Failure
+from runner import Crashed, Failure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN = os.path.join(ROOT, "scripts", "image", "run.sh")
@@ -125,6 +125,11 @@ class Machine:
 
     def failure(self, text):
         """What is raised out of its `with` gets the console's last lines with it."""
+        if self._ended:
+            self.process.wait(20)
+        code = self.process.poll()
+        if code is not None and code < 0:
+            return Crashed(f"{text}; QEMU was ended by signal {-code}")
         return Failure(text)
 
     def expect(self, pattern, seconds=BOOT_SECONDS, after=0):
