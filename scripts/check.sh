@@ -39,12 +39,14 @@ run_step() { # NAME COMMAND...
   echo "$p $f $s" > "build/check/$name.count"
 }
 
-# The failures by the words that the runners begin one with, and the end: what crashed says no more.
+# What the runners begin a failure with.
+failure_words='Failure in|^FAIL|^failed  |^Traceback'
+failure_words+='|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
+
+# The failures by these words, and the end: what crashed says no more.
 show_failures() { # LOG
   echo "failed: $1"
-  local words='Failure in|^FAIL|^failed|^Traceback'
-  words+='|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
-  { grep -aE -m 8 -A 12 -e "$words" "$1" | head -n 100 || true
+  { grep -aE -m 8 -A 12 -e "$failure_words" "$1" | head -n 100 || true
     echo "the end of $1:"
     tail -n 30 "$1"; } | cut -c 1-300 | sed 's/^/    /'
 }
@@ -52,8 +54,7 @@ show_failures() { # LOG
 # A line for each, for readers of the last lines alone.
 name_failures() { # NAME
   local lines
-  lines=$(grep -aoE 'Failure in .*|^FAIL.*|^failed  .*|ERROR: AddressSanitizer.*|WARNING: ThreadSanitizer.*' \
-    "build/check/$1.log" | head -n 20 | cut -c 1-200)
+  lines=$(grep -aoE "($failure_words).*" "build/check/$1.log" | head -n 20 | cut -c 1-200)
   sed "s/^/failed: $1: /" <<< "${lines:-no test is named, see build/check/$1.log}"
 }
 

@@ -56,15 +56,15 @@ adjust "$source/src/alloc.c" '/^void mi_free(void\* p)/,/^}/s/page->local_free/p
 adjust "$source/src/page.c" \
   's/^\( *page->is_zero = page->is_zero_init\);/\1 \&\& page->reserved == 1;/'
 # A page that is empty, and kept as the only one of its size, stays without a call that finds its
-# queue: so it is where one block is taken and freed again and again. What the page says of that ends
-# where it leaves its queue, or another page goes before it.
+# queue: so it is where one block is taken and freed again and again. What the page says of that
+# ends where it leaves its queue, or another page goes before it.
 adjust "$source/src/alloc.c" \
   '/^void mi_free(void\* p)/,/^}/s/^ *_mi_page_retire(page);/        if (!bp_page_stays(page)) &/'
 adjust "$source/src/page.c" 's/^\( *page->retire_expire = \)1 + (.*;/\1bp_retire_cycles(page);/'
-adjust "$source/src/page-queue.c" \
-  '/^static void mi_page_queue_\(remove\|enqueue_from\)(/,/^}/s/^  mi_heap_t\* heap = .*/&\n  page->retire_expire = 0;/'
-adjust "$source/src/page-queue.c" '/^static void mi_page_queue_push(/,/^}/s/^    queue->first->prev = page;/&\n'\
-'    queue->first->retire_expire = 0;/'
+adjust "$source/src/page-queue.c" '/^static void mi_page_queue_\(remove\|enqueue_from\)(/,/^}/'\
+'s/^  mi_heap_t\* heap = .*/&\n  page->retire_expire = 0;/'
+adjust "$source/src/page-queue.c" '/^static void mi_page_queue_push(/,/^}/'\
+'s/^    queue->first->prev = page;/&\n    queue->first->retire_expire = 0;/'
 # free asks for the identity that alloc/thread_heaps can take away.
 adjust "$source/src/alloc.c" \
   's/^\( *const bool *is_local *= (\)_mi_thread_id()/\1bp_heap_identity()/'

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "alloc/exhaustion.h"
+#include "alloc/heap_owner.h"
 #include "alloc/metadata_zone.h"
+#include "alloc/thread_heaps.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/clock.h"
 #include "platform/file.h"
@@ -225,6 +227,46 @@ BP_PROBE(HandlerOfRefusals) {
 TEST(ConfinedHeap, HandlerIsCalledForEachRefusal) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(HandlerOfRefusals);
+}
+
+// An empty page goes once its heap has taken some others, whatever it was before: empty for a
+// while, full, not the only one of its size.
+BP_PROBE(EmptyPageThatWasFull) {
+  constexpr size_t kBytes = 50'000;
+  boot_heap(64 * kMiB);
+  const HeapOwner owner = heap_owner("heap:pages").take();
+  const HeapOwnerScope scope(owner);
+  const auto held_bytes = [&] { return heap_owner_use(owner).used_bytes; };
+  BlockList page;
+  page.add(kBytes);
+  size_t count = 1;  // of blocks in a page
+  for (const uint64_t one = held_bytes(); page.add(kBytes) && held_bytes() == one;) ++count;
+  page.free_all();
+  return_empty_pages();
+  BP_PROBE_CHECK(held_bytes() == 0 && count > 1);
+  const auto fill = [&](BlockList& blocks, size_t block_count) {
+    for (size_t i = 0; i < block_count; ++i) BP_PROBE_CHECK(blocks.add(kBytes));
+  };
+  fill(page, count);
+  page.free_all();  // it stays
+  BlockList first;
+  fill(first, 1);
+  fill(page, count - 1);
+  BlockList second;
+  fill(second, 1);   // in another page
+  first.free_all();  // the first is no longer full
+  second.free_all();
+  page.free_all();
+  BlockList others;
+  for (int i = 0; i < 400; ++i) BP_PROBE_CHECK(others.add(9'000));
+  const uint64_t before = held_bytes();
+  return_empty_pages();
+  BP_PROBE_CHECK(held_bytes() == before);
+}
+
+TEST(ConfinedHeap, AnEmptyPageGoesOnceOthersAreTaken) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(EmptyPageThatWasFull);
 }
 
 #if BP_SANITIZED
