@@ -12,6 +12,7 @@
 // No code of mimalloc's is in this repository; scripts/mimalloc.sh fetches and adjusts it.
 //
 // Tested by tests/alloc/confined_heap_test.cc, tests/alloc/interception_test.cc.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -191,6 +192,49 @@ size_t expected_charge(size_t block_bytes, size_t alignment) noexcept {
 
 HeapOwner owner_of_page(const mi_page_t* page) noexcept {
   return {static_cast<uint32_t>(page->padding[0])};
+}
+
+// The more a heap has of a size, the larger its next page is: twice the last one that became full,
+// up to four times mimalloc's. mimalloc's are all alike, and a heap with many full ones puts pages
+// into the queue of the full ones and takes them out again in nearly every call.
+constexpr size_t kGrowthMax = 4;
+static_assert(kGrowthMax * MI_SMALL_PAGE_SIZE / sizeof(void*) <= UINT16_MAX,
+              "a page counts its blocks in 16 bits");
+static_assert(kGrowthMax * MI_MEDIUM_PAGE_SIZE <= MI_LARGE_OBJ_SIZE_MAX);
+// Where memory is scarce, other sizes and threads need it more than this one.
+constexpr uint64_t kGrowthFreeBytesMin = 16 * kMiB;  // of the heap
+constexpr uint64_t kGrowthRoomMin = 8;               // of an owner: so many such pages
+
+// Returns 0 where the page is to be as mimalloc has it.
+size_t grown_page_bytes(const mi_heap_t* heap, size_t block_bytes, HeapOwner owner) noexcept {
+  if (block_bytes > MI_MEDIUM_OBJ_SIZE_MAX) return 0;
+  // The page that has just become full is the last in that queue.
+  const mi_page_t* full = heap->pages[MI_BIN_FULL].last;
+  if (full == nullptr || full->xblock_size != block_bytes) return 0;
+  const size_t page_bytes =
+      block_bytes <= MI_SMALL_OBJ_SIZE_MAX ? MI_SMALL_PAGE_SIZE : MI_MEDIUM_PAGE_SIZE;
+  const size_t bytes =
+      std::min(2 * full->slice_count * MI_SEGMENT_SLICE_SIZE, kGrowthMax * page_bytes);
+  const bool has_room = heap_owner_room_bytes(owner) / kGrowthRoomMin >= bytes &&
+                        heap_free_bytes() >= kGrowthFreeBytesMin;
+  return has_room ? bytes : 0;
+}
+
+// Takes such a page from the segments that the thread has already: it is not worth one of its own.
+// Returns nullptr where there is none.
+mi_page_t* take_grown_page(mi_heap_t* heap, size_t block_bytes, HeapOwner owner,
+                           mi_segments_tld_t* tld) noexcept {
+  const size_t bytes = grown_page_bytes(heap, block_bytes, owner);
+  if (bytes == 0 || !charge_heap_owner(owner, bytes)) return nullptr;
+  mi_page_t* page =
+      mi_segments_page_find_and_allocate(bytes / MI_SEGMENT_SLICE_SIZE, heap->arena_id, tld);
+  if (page == nullptr) {
+    cancel_heap_charge(owner, bytes);
+    return nullptr;
+  }
+  page->padding[0] = owner.index;
+  settle_heap_charge(owner, bytes, page_charge(page));
+  return page;
 }
 
 struct LowMemory {
@@ -430,6 +474,9 @@ mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t al
   const bool is_boot =
       owner.index == kUnnamedOwner.index && !is_boot_retired.load(std::memory_order_relaxed);
   if (is_boot) owner = kBootOwner;
+  if (alignment == 0) {
+    if (mi_page_t* page = take_grown_page(heap, block_bytes, owner, tld)) return page;
+  }
   const size_t expected = expected_charge(block_bytes, alignment);
   if (!charge_heap_owner(owner, expected)) return nullptr;
   const size_t segments_before = tld->current_size;

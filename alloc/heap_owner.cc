@@ -123,6 +123,13 @@ bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
   return false;
 }
 
+uint64_t heap_owner_room_bytes(HeapOwner owner) noexcept {
+  const Account& account = accounts[owner.index];
+  const uint64_t limit = account.limit_bytes.load(std::memory_order_relaxed);
+  const uint64_t used = account.used_bytes.load(std::memory_order_relaxed);
+  return limit > used ? limit - used : 0;
+}
+
 void cancel_heap_charge(HeapOwner owner, uint64_t bytes) noexcept {
   accounts[owner.index].used_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }

@@ -2,8 +2,9 @@
 //
 // A thread allocates for one owner at a time. Each owner has a heap of its own in each thread, so
 // malloc and free cost what they always do; it is charged the pages that mimalloc cuts into blocks
-// (64 KiB, 512 KiB, or one large block), when they are taken and when they are given back. So an
-// owner's figure is above what it asked for by at most such a page for each size class and thread.
+// (64 to 256 KiB, 512 KiB to 2 MiB, or one large block), when they are taken and when they are
+// given back. So an owner's figure is above what it asked for by at most such a page for each size
+// class and thread, and by what lies free between its blocks.
 // A page stays with the owner that took it until its last block is freed, by any thread.
 //
 // In a forked child and under a sanitizer entering an owner does nothing, and nothing is charged.
@@ -82,6 +83,8 @@ bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 // Charges `bytes` to the owner, or says that its limit forbids it. Each charge is settled, or
 // cancelled.
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
+// What the owner's limit leaves it.
+uint64_t heap_owner_room_bytes(HeapOwner owner) noexcept;
 // There was no memory for it.
 void cancel_heap_charge(HeapOwner owner, uint64_t bytes) noexcept;
 // The owner holds `bytes` from now on, for what was charged in advance as `expected_bytes`.

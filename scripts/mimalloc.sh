@@ -65,6 +65,8 @@ adjust "$source/src/page-queue.c" '/^static void mi_page_queue_\(remove\|enqueue
 's/^  mi_heap_t\* heap = .*/&\n  page->retire_expire = 0;/'
 adjust "$source/src/page-queue.c" '/^static void mi_page_queue_push(/,/^}/'\
 's/^    queue->first->prev = page;/&\n    queue->first->retire_expire = 0;/'
+# Pages of small blocks may have four times mimalloc's size (confined_mimalloc.cc).
+adjust "$source/src/heap.c" 's/^\( *#define MI_MAX_BLOCKS *(\)MI_SMALL_PAGE_SIZE/\14*MI_SMALL_PAGE_SIZE/'
 # free asks for the identity that alloc/thread_heaps can take away.
 adjust "$source/src/alloc.c" \
   's/^\( *const bool *is_local *= (\)_mi_thread_id()/\1bp_heap_identity()/'

@@ -269,6 +269,48 @@ TEST(ConfinedHeap, AnEmptyPageGoesOnceOthersAreTaken) {
   BP_CHECK_PROBE(EmptyPageThatWasFull);
 }
 
+// Fills pages with blocks of `block_bytes` in a thread, which has a segment of its own, and checks
+// what each adds to what its owner holds.
+void check_pages(size_t block_bytes, std::initializer_list<uint64_t> pages_kib) {
+  std::thread([&] {
+    const HeapOwner owner = heap_owner("heap:pages").take();
+    const HeapOwnerScope scope(owner);
+    BlockList blocks;
+    for (const uint64_t page_kib : pages_kib) {
+      const uint64_t before = heap_owner_use(owner).used_bytes;
+      while (heap_owner_use(owner).used_bytes == before) BP_PROBE_CHECK(blocks.add(block_bytes));
+      BP_PROBE_CHECK(heap_owner_use(owner).used_bytes - before == page_kib * kKiB);
+    }
+    const uint64_t before = heap_owner_use(owner).used_bytes;
+    BP_PROBE_CHECK(blocks.add(2 * block_bytes));  // another size begins anew
+    BP_PROBE_CHECK(heap_owner_use(owner).used_bytes == before + pages_kib.begin()[0] * kKiB);
+  }).join();
+}
+
+BP_PROBE(PagesOfAHeapWithMuchOfOneSize) {
+  boot_heap(64 * kMiB);
+  check_pages(8, {64, 128, 256, 256, 256});
+  check_pages(1000, {64, 128, 256, 256, 256});
+  check_pages(50'000, {512, 1024, 2048});
+}
+
+BP_PROBE(PagesOfAHeapWithLittleLeft) {
+  boot_heap(64 * kMiB);
+  BlockList most;
+  BP_PROBE_CHECK(most.add(50 * kMiB));
+  check_pages(1000, {64, 64, 64});
+}
+
+TEST(ConfinedHeap, TheMoreOfASizeTheLargerItsPages) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(PagesOfAHeapWithMuchOfOneSize);
+}
+
+TEST(ConfinedHeap, PagesDoNotGrowWhereLittleIsLeft) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(PagesOfAHeapWithLittleLeft);
+}
+
 #if BP_SANITIZED
 TEST(ConfinedHeap, SanitizerBuildsHaveNone) {
   LONGS_EQUAL(0, heap_arena_count());

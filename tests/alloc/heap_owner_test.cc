@@ -83,6 +83,24 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
   BP_PROBE_CHECK(hoard.add(9 * kMiB));
 }
 
+// Where a limit is near, a page of much of one size is no larger than the first: others need it.
+BP_PROBE(LimitNearAGrownPage) {
+  boot_heap(64 * kMiB);
+  constexpr uint64_t kLimit = kMiB;
+  const HeapOwner owner = owner_with_limit("heap:small", kLimit);
+  std::thread([owner] {  // it has a segment of its own, with room
+    const HeapOwnerScope scope(owner);
+    const auto held_bytes = [owner] { return heap_owner_use(owner).used_bytes; };
+    BlockList blocks;
+    while (held_bytes() <= 64 * kKiB) BP_PROBE_CHECK(blocks.add(1000));
+    BP_PROBE_CHECK(held_bytes() == 128 * kKiB);
+    const size_t count = blocks.add_all(1000);
+    BP_PROBE_CHECK(held_bytes() == kLimit && heap_owner_use(owner).refused_count == 1);
+    BP_PROBE_CHECK(count * 1000 > kLimit * 3 / 4);
+  })
+      .join();
+}
+
 BP_PROBE(LimitHoldsForAllThreads) {
   boot_heap(64 * kMiB, kHeapReserveBytes);
   const HeapOwner owner = owner_with_limit("heap:many", 16 * kMiB);
@@ -230,6 +248,11 @@ TEST(HeapOwner, ScopesNest) {
 TEST(HeapOwner, AtItsLimitIsRefusedAlone) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(LimitRefusesItsOwnerAlone);
+}
+
+TEST(HeapOwner, HasAllOfItsLimitThoughPagesGrow) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(LimitNearAGrownPage);
 }
 
 TEST(HeapOwner, OfManyThreadsHasOneLimit) {
