@@ -65,6 +65,13 @@ adjust "$source/src/page-queue.c" '/^static void mi_page_queue_\(remove\|enqueue
 's/^  mi_heap_t\* heap = .*/&\n  page->retire_expire = 0;/'
 adjust "$source/src/page-queue.c" '/^static void mi_page_queue_push(/,/^}/'\
 's/^    queue->first->prev = page;/&\n    queue->first->retire_expire = 0;/'
+# Of the segments that ended threads left, a collection looks at each once, not at the same ones
+# thousands of times; a thread that ends looks at eight, as one that needs a segment does.
+adjust "$source/src/segment.c" \
+  's/^ *int max_tries = (force ? 16\*1024 : 1024);.*/  long max_tries = 1 +'\
+' (long)(mi_atomic_load_relaxed(\&abandoned_count) +'\
+' mi_atomic_load_relaxed(\&abandoned_visited_count));\n'\
+'  if (!force \&\& max_tries > 8) max_tries = 8;/'
 # Pages of small blocks may have four times mimalloc's size (confined_mimalloc.cc).
 adjust "$source/src/heap.c" 's/^\( *#define MI_MAX_BLOCKS *(\)MI_SMALL_PAGE_SIZE/\14*MI_SMALL_PAGE_SIZE/'
 # free asks for the identity that alloc/thread_heaps can take away.
