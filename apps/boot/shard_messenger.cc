@@ -2,7 +2,7 @@
 
 namespace bedplate {
 
-// One fence for all groups: strangers bring a group each, and a membarrier interrupts who is awake.
+// One fence for all groups: strangers bring a group each, and a membarrier interrupts those awake.
 void ShardMessenger::announce_sleep() noexcept {
   for (ShmProvider* group : groups_) group->raise_bell();
   if (!groups_.empty()) pass_bell_fence(groups_[0]->segment().fence());  // all have the same

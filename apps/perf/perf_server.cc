@@ -42,7 +42,7 @@ void PerfServer::serve(const volatile sig_atomic_t& must_stop) noexcept {
   }
 }
 
-// Puts and gets of the client alone need nobody here, so who sleeps leaves it the processor.
+// Puts and gets of the client alone need nobody here: the server sleeps, and leaves it the core.
 PerfMode PerfServer::mode() const noexcept {
   const bool is_waiting = state_ == State::kIdle || state_ == State::kPassive;
   return is_waiting || ask_.sleeps != 0 ? PerfMode::kEvents : PerfMode::kPolling;

@@ -44,7 +44,7 @@ class SenderLock {
     heard_ns_ = now_ns;
     return SenderVerdict::kNew;
   }
-  // The next one may have it, whoever it is.
+  // The next sender may have it.
   void open() noexcept { has_sender_ = false; }
   bool is_alive(uint64_t now_ns) const noexcept {
     return has_sender_ && now_ns < heard_ns_ + silence_ns_;

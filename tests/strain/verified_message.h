@@ -13,7 +13,7 @@
 
 namespace bedplate::strain {
 
-// Ends the process, which is how whoever watches learns of it.
+// Ends the process, which is how the test that watches learns of it.
 [[noreturn]] inline void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] inline void fail(const char* format, ...) {
   char text[512];

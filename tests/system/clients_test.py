@@ -207,7 +207,7 @@ def activated_by_libnbd(box):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def activated_with_two_sockets(box, layout, sockets):
-    """TCP and Unix at once; the Unix socket's file belongs to who made it and stays."""
+    """TCP and Unix at once; the Unix socket's file belongs to its maker and stays."""
     configuration = box.configuration(layout, sockets, listen=["activation:"])
     tcp = box.closing.enter_context(socket.create_server(("127.0.0.1", 0)))
     unix = box.closing.enter_context(socket.socket(socket.AF_UNIX))

@@ -327,7 +327,7 @@ class Sandbox:
 
     def tmpfs_path(self, name):
         """A path in a directory on tmpfs, whose pages the kernel never writes back and so never
-        protects: files on a disk cost whoever maps them a page fault after each write-back."""
+        protects: files on a disk cost those that map them a page fault after each write-back."""
         if [line for line in read_text("/proc/mounts").splitlines()
                 if line.split()[1:3] == ["/dev/shm", "tmpfs"]]:
             folder = tempfile.TemporaryDirectory(prefix="bedplate-", dir="/dev/shm")

@@ -142,7 +142,7 @@ def start_without_proof(box):
     expect(os.path.exists(box.path("runtime")), False, "whether the counters are left")
 
     appliance = box.appliance(plain)
-    expect_in(words, appliance.log_text(), "the log of who expects nothing")
+    expect_in(words, appliance.log_text(), "the log of a program that expects nothing")
     level = appliance.stats()["pool"]["support_level"].split()
     expect_true(not {"FREE", "CHUNK"} & set(level), f"neither FREE nor CHUNK is in {level}")
     appliance.stop()

@@ -108,7 +108,7 @@ def drain_ends_in_time(box, sockets, behaviour):
 
 @test(layout=LAYOUTS, sockets=BACKENDS, number=["SIGTERM", "SIGINT"])
 def idle_clients_do_not_delay(box, layout, sockets, number):
-    """With nothing in flight there is nothing to wait for, whoever is connected."""
+    """With nothing in flight there is nothing to wait for, with any client connected."""
     appliance = start(box, layout, sockets)
     clients = [connected(box, appliance), connected(box, appliance, "tcp"), greeted(box, appliance),
                connect(box, appliance), connect(box, appliance, "tcp", structured=True)]
@@ -189,7 +189,7 @@ def signal_while_booting(box):
 
 @test(stream=["stdout", "stderr"])
 def broken_standard_streams(box, stream):
-    """Whoever read our output has gone: that is no reason to die, nor to leave things behind."""
+    """The reader of our output has gone: that is no reason to die, nor to leave things behind."""
     appliance = Appliance(box, box.configuration())
     box.ensure_hugepages(appliance.config)
     read_end, write_end = os.pipe()

@@ -212,7 +212,7 @@ constexpr Deed kDeeds[] = {
      }},
 };
 
-// Lends the same block to whoever asks.
+// Lends the same block to each that asks.
 class LendingAnswers final : public MessageAnswers {
  public:
   explicit LendingAnswers(std::span<std::byte> block) : block_(block) {}

@@ -14,8 +14,8 @@ namespace bedplate {
 
 // What is remembered of a member: its state, and of its generation as much as tells it from the
 // next one. A place changes hands only after every living and joining member has acknowledged
-// that it was left, so between two looks of ours there is one change at most. (Who is dead to
-// the others and polls all the same may miss some; nothing is for it any more.)
+// that it was left, so between two looks of ours there is one change at most. (A member
+// that is dead to the others and polls all the same may miss some; nothing is for it any more.)
 struct KnownMember {
   uint8_t bits = 0;
 

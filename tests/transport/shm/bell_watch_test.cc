@@ -1,4 +1,4 @@
-// A loop that sleeps on its own doorbell is woken by whoever rings the futex bell of a messenger
+// A loop that sleeps on its own doorbell is woken by a ring of the futex bell of a messenger
 // that it polls, and no such ring is lost. Members are threads, so that ThreadSanitizer sees them.
 #include "transport/shm/bell_watch.h"
 

@@ -153,7 +153,7 @@ TEST(FastBox, KnowsWhatWasConsumed) {
   CHECK_FALSE(producer.is_consumed(1));
   CHECK_FALSE(producer.is_drained());
   CHECK(receive(1, 8));
-  CHECK(is_empty());  // whoever finds nothing acknowledges
+  CHECK(is_empty());  // a receiver that finds nothing acknowledges
   CHECK(producer.is_drained());
 }
 

@@ -1,4 +1,4 @@
-// The doorbell on a futex: it wakes, it does not wake who is awake, and no ring is lost.
+// The doorbell on a futex: it wakes, it does not wake a thread that is awake, and no ring is lost.
 #include "transport/shm/futex_bell.h"
 
 #include <fstream>

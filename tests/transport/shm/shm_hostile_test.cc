@@ -183,7 +183,7 @@ TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
   LONGS_EQUAL(0, b->counters.cut_off.read());
 }
 
-// What the victim has mapped and the member has not: its bytes are not for whoever names them.
+// What the victim has mapped and the member has not: naming them does not give its bytes.
 TEST(ShmHostile, ALoanOfWhatItMayNotReadItself) {
   const std::span<std::byte> secret = pool.memory(4 * kKiB);
   SegmentRights rights;

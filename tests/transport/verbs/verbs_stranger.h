@@ -235,7 +235,7 @@ class Stranger {
     return ends;
   }
 
-  // Brings its queue pair up towards who said `record`.
+  // Brings its queue pair up towards the one that said `record`.
   void reach(const HandshakeRecord& record) {
     place_ = record.place;
     peer_ = {record.queue_pair,

@@ -31,7 +31,7 @@ struct PortOptions {
   uint32_t mtu_bytes = 1500;
   bool strips_vlan = false;      // where the device can
   bool is_promiscuous = false;   // also what is for others
-  bool takes_all_groups = true;  // multicast, whoever joined
+  bool takes_all_groups = true;  // multicast, also those that nobody joined
   bool wants_interrupts = true;  // where the device has them
   uint32_t buffer_count = 4096;
   std::span<std::byte> memory;       // of mbuf_shape(...).bytes(), the pool's

@@ -204,8 +204,8 @@ Result<void> VerbsProvider::open_loan_bounce(std::span<std::byte> memory) {
   auto opened = options_.device->add_export(*options_.pool, memory, RemoteRights::kRead);
   if (!opened.ok()) return opened.error();
   loan_bounce_key_ = opened.value()->remote_key;
-  BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and who borrows "
-              "one can read those of others (docs/verbs.md)",
+  BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and a "
+              "borrower of one can read those of others (docs/verbs.md)",
               options_.device->kind().name,
               options_.device->has_windows() ? "does not enforce" : "has no");
   return {};

@@ -141,7 +141,7 @@ TEST(VerbsEnds, ALifeThatEndsInAPollIsCounted) {
   uint32_t counted = 0;
   const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
   while (returned.count == 0 && monotonic_ns() < deadline_ns) counted = rig->a.verbs->poll(64);
-  CHECK(counted > 0);  // else who sleeps after a poll that found nothing forgets what it began
+  CHECK(counted > 0);  // else a sleep after a poll that found nothing forgets what it began
   CHECK(returned.outcome == Outcome::kUnknown);
 }
 
