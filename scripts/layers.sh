@@ -24,8 +24,10 @@ done
 complain "the pool knows another process" \
   "$(grep -nE '#include "pinned_pool/join/' pinned_pool/*.h pinned_pool/*.cc || true)"
 
-# channel -> connect -> device
+# joined, channel -> connect -> device; joined alone knows the processes that joined, and their shm.
 complain "a part of verbs includes one above it" "$(
+  grep -rnE '#include "transport/(shm/|joined_process\.h|verbs/joined/)' transport/verbs |
+    grep -v '^transport/verbs/joined/'
   grep -rnE '#include "transport/verbs/(connect|channel)/' transport/verbs/device transport/verbs/*.*
   grep -rnE '#include "transport/verbs/channel/' transport/verbs/connect
   true)"

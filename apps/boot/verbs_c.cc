@@ -5,7 +5,7 @@
 
 #include "apps/boot/bedplate.h"
 #include "apps/boot/messages_c.h"
-#include "transport/verbs/device/joined_verbs.h"
+#include "transport/verbs/joined/joined_verbs.h"
 
 using namespace bedplate;
 

@@ -38,7 +38,7 @@ ROOTS = (
     "transport/vfio/vfio_pool.h",
 )
 # Of libbedplate-verbs.a; they need the headers of rdma-core, and so are not in bedplate.hpp.
-VERBS_ROOTS = ("transport/verbs/device/joined_verbs.h", "transport/verbs/channel/verbs_provider.h")
+VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel/verbs_provider.h")
 # Of libbedplate-dpdk.a, and so not in bedplate.hpp either.
 DPDK_ROOTS = ("apps/ports/port_service.h",)
 

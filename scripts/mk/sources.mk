@@ -12,13 +12,13 @@ ALLOC := added_heap block_ledger buffer_pool_datapath exhaustion fork_mark heap_
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 VERBS := peer_state verbs_wire \
-         $(addprefix device/,device_quirks joined_verbs queue_pair verbs_device verbs_ports \
-           window_probe) \
+         $(addprefix device/,device_quirks queue_pair verbs_device verbs_ports window_probe) \
          $(addprefix connect/,connection_manager device_events link_carriers link_connector \
            link_handshake) \
          $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint \
            verbs_endpoint_datapath verbs_endpoint_receive_datapath verbs_provider \
-           verbs_provider_datapath)
+           verbs_provider_datapath) \
+         joined/joined_verbs
 SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposures \
        fifo_receiver_datapath futex_bell group_keeper group_layout group_segment group_shape \
        inbound_boxes_datapath lender member_source membership_view \

@@ -17,7 +17,7 @@
 #include "pinned_pool/audit.h"
 #include "platform/clock.h"
 #include "transport/joined_process.h"
-#include "transport/verbs/device/joined_verbs.h"
+#include "transport/verbs/joined/joined_verbs.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 using namespace bedplate;

@@ -7,8 +7,9 @@
 // in question. Where that passes, the quirk can go, with the code that asks for it. What goes wrong
 // without four of them, VerbsDeniedQuirks shows.
 //
-// For what follows there is no name: what gets around it is right on every device.
-// - Soft RoCE (Linux 6.1) loses its timer with a packet now and then: it stops without a word until
+// For what follows there is no name, as what gets around it is right on every device. All were seen
+// with soft RoCE of Linux 6.1 and rdma-core 44.
+// - Soft RoCE loses its timer with a packet now and then: it stops without a word until
 //   more is posted, or for ever. VerbsEndpoint::look_at_progress. Shown by
 //   VerbsEnds.WhatDoesNotEndIsFollowedByMore, cable_that_is_pulled_under_traffic (two guests).
 // - It takes 7 retries as retries without end: RetryOptions has 6. Shown by
@@ -17,13 +18,13 @@
 //   (VerbsEndpoint, window_probe.cc). Shown by VerbsRandom.WithBreaksAndWindows.
 // - It takes imm_data from requests that have none: SendQueue clears it, or what is bound after an
 //   invalidation is refused. Shown by VerbsRandom.WithBreaksAndWindows.
-// - Its driver (rdma-core 44) names no request when its doorbell fails: SendQueue::post then takes
+// - Its driver names no request when its doorbell fails: SendQueue::post then takes
 //   all of them for posted. Shown by VerbsEnds.ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn.
 // - It has no event for a queue pair's last receive, nor for a peer that asks for what it may not:
 //   VerbsDevice::tells_last_receive is learned, VerbsEndpoint::why_broken looks. Shown by
 //   VerbsEnds.WhereADeviceTellsOfTheLastReceiveThatIsWaitedForButNotForEver and
 //   VerbsLinks.WhoAsksForWhatItMayNotIsNamedByItsVictim.
-// - Linux 6.1 pins no page that the process may not write: what is mapped read-only gets no key
+// - The kernel pins no page that the process may not write: what is mapped read-only gets no key
 //   (joined_verbs.h, plan_verbs_contexts). Shown by VerbsQuirkSigns.WhatMayNotBeWrittenIsNotPinned.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "transport/verbs/device/joined_verbs.h"
+#include "transport/verbs/joined/joined_verbs.h"
 
 namespace bedplate {
 

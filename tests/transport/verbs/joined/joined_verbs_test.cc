@@ -1,6 +1,6 @@
 // The appliance's device in a process that joined: what the owner grants, and what it does not. The
 // whole of it, with the owner's side: tests/system/messages_test.py, tests/guest/verbs_test.py.
-#include "transport/verbs/device/joined_verbs.h"
+#include "transport/verbs/joined/joined_verbs.h"
 
 #include <cstring>
 
