@@ -30,7 +30,8 @@ struct JoinedProcessOptions {
   bool is_threaded = false;       // several threads send through a member
   PeerEventHandler on_peer = {};  // of all members; called within polls
   // Called once everything is mapped, before the pool is sealed and the others see its members:
-  // what registers it with a device belongs here (verbs/joined/joined_verbs.h). Its error fails the join.
+  // what registers it with a device belongs here (verbs/joined/joined_verbs.h). Its error
+  // fails the join.
   std::function<Result<void>(JoinedProcess&)> before_ready = {};
 };
 

@@ -1,8 +1,8 @@
 // Which services finish what was begun and take nothing new: one that somebody wishes for while the
 // appliance serves, or all of them when it ends.
 //
-// A service is asked once, on the control thread, by whichever part wants it. What a drain is the service
-// says (Service::request_drain); nothing takes it back.
+// A service is asked once, on the control thread, by whichever part wants it. What a drain is the
+// service says (Service::request_drain); nothing takes it back.
 //
 // Threads: wish(), state_of() and drains_alone() any one, find() and name_of() as well; the rest is
 // the control thread's.

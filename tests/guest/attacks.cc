@@ -77,7 +77,7 @@ void flood(const AttackOptions& options) {
     if (i % 8 == 0) {
       waiting.push_back(std::make_unique<Attacker>(options));
       waiting.back()->stranger().dial();
-      waiting.back()->stranger().say(kExchangeMagic, sizeof kExchangeMagic);
+      waiting.back()->stranger().say(kHandshakeMagic, sizeof kHandshakeMagic);
     }
     Attacker attacker(options);
     const HandshakeRecord record = attacker.stranger().hello();

@@ -14,7 +14,7 @@ void Exposures::create(const ShmPlace& place, SingleCopy* single_copy) noexcept 
   single_copy_ = single_copy;
 }
 
-const char* Exposures::serve(const PeerLife& who, const std::byte* body) noexcept {
+const char* Exposures::serve(const PeerGeneration& who, const std::byte* body) noexcept {
   const auto place = read_once<PayloadPlace>(body);
   const std::span<std::byte> region = place_->eager_region_of(who.peer);
   if (place.offset % kCacheLineBytes != 0 || sizeof(OperationRecord) > region.size() ||
@@ -42,7 +42,7 @@ const char* Exposures::serve(const PeerLife& who, const std::byte* body) noexcep
   return nullptr;
 }
 
-const Exposure* Exposures::find(const PeerLife& who, uint64_t kind, uint64_t address,
+const Exposure* Exposures::find(const PeerGeneration& who, uint64_t kind, uint64_t address,
                                 uint64_t bytes) const noexcept {
   const uint32_t index = exposure_index(kind);
   if (index >= kExposureCountMax) return nullptr;
@@ -54,7 +54,7 @@ const Exposure* Exposures::find(const PeerLife& who, uint64_t kind, uint64_t add
   return &exposure;
 }
 
-Result<RemoteMemory> Exposures::expose(const PeerLife& who, std::span<std::byte> memory) {
+Result<RemoteMemory> Exposures::expose(const PeerGeneration& who, std::span<std::byte> memory) {
   BP_ASSERT(place_->is_peer(who.peer));
   const Segment* segment = place_->shared_segment(memory.data(), memory.size());
   const bool is_pool = segment != nullptr;

@@ -14,12 +14,12 @@
 
 namespace bedplate {
 
-// A peer in one of its lives: a process that comes into its place later is another peer.
-struct PeerLife {
+// One generation of a peer: a process that comes into its place later is another peer.
+struct PeerGeneration {
   uint32_t peer = UINT32_MAX;
   uint64_t generation = 0;
 
-  bool operator==(const PeerLife&) const noexcept = default;
+  bool operator==(const PeerGeneration&) const noexcept = default;
 };
 
 // Threads: the shard's.
@@ -33,17 +33,17 @@ class Exposures {
   void create(const ShmPlace& place, SingleCopy* single_copy) noexcept;
 
   // Endpoint::expose and withdraw, for `who`.
-  Result<RemoteMemory> expose(const PeerLife& who, std::span<std::byte> memory);
+  Result<RemoteMemory> expose(const PeerGeneration& who, std::span<std::byte> memory);
   void withdraw(uint32_t peer, const RemoteMemory& memory) noexcept;
 
   // Does what the slot with `body` asks for. Returns what is wrong with it, or nullptr: then the
   // peer has its answer, and is to be woken.
-  const char* serve(const PeerLife& who, const std::byte* body) noexcept;
+  const char* serve(const PeerGeneration& who, const std::byte* body) noexcept;
 
   bool is_valid() const noexcept;
 
  private:
-  const Exposure* find(const PeerLife& who, uint64_t kind, uint64_t address,
+  const Exposure* find(const PeerGeneration& who, uint64_t kind, uint64_t address,
                        uint64_t bytes) const noexcept;
 
   const ShmPlace* place_ = nullptr;

@@ -80,7 +80,7 @@ void ShmDispatch::handle_control(ShmEndpoint& from, const SlotHeader& header, co
   const auto what = static_cast<ShmControl>(header.am);
   const char* nonsense = nullptr;
   if (what == ShmControl::kOperation) {
-    nonsense = parts_->exposures.serve(from.life(), body);
+    nonsense = parts_->exposures.serve(from.peer_generation(), body);
     if (nonsense == nullptr) from.way().ring();
   } else {
     const auto box = read_once<uint32_t>(body);

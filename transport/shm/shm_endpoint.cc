@@ -13,7 +13,7 @@ Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
 }
 
 Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
-  return parts_.exposures.expose(life(), memory);
+  return parts_.exposures.expose(peer_generation(), memory);
 }
 
 void ShmEndpoint::withdraw(const RemoteMemory& memory) noexcept {

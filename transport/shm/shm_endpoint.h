@@ -71,7 +71,7 @@ class ShmEndpoint final : public Endpoint {
   OutgoingWay& way() noexcept { return way_; }
   IncomingPeer& incoming() noexcept { return incoming_; }
   const IncomingPeer& incoming() const noexcept { return incoming_; }
-  PeerLife life() const noexcept { return {peer(), generation()}; }
+  PeerGeneration peer_generation() const noexcept { return {peer(), generation()}; }
 
  private:
   bool is_reachable(const RemoteOperation& operation) const noexcept;

@@ -54,18 +54,18 @@ const char* cure_of(Refusal refusal) noexcept {
 }
 
 void finish_record(HandshakeRecord& record) noexcept {
-  std::memcpy(record.magic, kExchangeMagic, sizeof record.magic);
-  record.version = kExchangeVersion;
+  std::memcpy(record.magic, kHandshakeMagic, sizeof record.magic);
+  record.version = kHandshakeVersion;
   record.checksum = checksum_of(record);
 }
 
 bool has_magic(const HandshakeRecord& record) noexcept {
-  return std::memcmp(record.magic, kExchangeMagic, sizeof record.magic) == 0;
+  return std::memcmp(record.magic, kHandshakeMagic, sizeof record.magic) == 0;
 }
 
 Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noexcept {
   if (!has_magic(record)) return Refusal::kMalformed;
-  if (record.version != kExchangeVersion) return Refusal::kVersion;
+  if (record.version != kHandshakeVersion) return Refusal::kVersion;
   const bool is_good = record.checksum == checksum_of(record) && is_name(record.name) &&
                        record.kind == static_cast<uint16_t>(expected) &&
                        record.datagram_queue <= 0xff'ffff && record.instance != 0 &&
@@ -80,7 +80,7 @@ CmHello shorten(const HandshakeRecord& hello) noexcept {
   BP_ASSERT(hello.datagram_queue <= 0xff'ffff && hello.mtu <= 7 && hello.reads_max <= 31);
   CmHello brief = {};
   std::memcpy(brief.magic, kCmMagic, sizeof brief.magic);
-  brief.version = kExchangeVersion;
+  brief.version = kHandshakeVersion;
   brief.name_hash = hash_of_name(hello.name);
   brief.instance = hello.instance;
   brief.received = hello.received;

@@ -20,8 +20,8 @@ namespace bedplate {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline constexpr char kExchangeMagic[8] = {'B', 'P', 'V', 'E', 'R', 'B', 'S', '1'};
-inline constexpr uint16_t kExchangeVersion = 1;
+inline constexpr char kHandshakeMagic[8] = {'B', 'P', 'V', 'E', 'R', 'B', 'S', '1'};
+inline constexpr uint16_t kHandshakeVersion = 1;
 inline constexpr size_t kVerbsNameBytes = 32;  // with at least one zero
 
 enum class HandshakeKind : uint16_t { kHello = 1, kWelcome = 2, kReady = 3, kRefusal = 4 };

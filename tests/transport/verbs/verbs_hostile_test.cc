@@ -118,13 +118,13 @@ TEST(VerbsHostile, WhoSaysHalfAndWaitsHoldsNothingUp) {
   for (int i = 0; i < 40; ++i) {
     strangers.push_back(std::make_unique<Stranger>(stranger_options()));
     strangers.back()->dial();
-    strangers.back()->say(kExchangeMagic, sizeof kExchangeMagic);
+    strangers.back()->say(kHandshakeMagic, sizeof kHandshakeMagic);
   }
   rig->restart_b();  // a has to come through once more
   count_what_b_gets();
   for (auto& stranger : strangers) {
     stranger->dial();
-    stranger->say(kExchangeMagic, sizeof kExchangeMagic);
+    stranger->say(kHandshakeMagic, sizeof kHandshakeMagic);
   }
   CHECK(rig->connect());
   CHECK(rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone);

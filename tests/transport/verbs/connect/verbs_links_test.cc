@@ -154,7 +154,7 @@ TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
     char more[127];
   } said = {second.hello(), {}};
   // It is let wait until the link is down: what would be believed then is checked no more.
-  std::memcpy(said.more, kExchangeMagic, sizeof kExchangeMagic);
+  std::memcpy(said.more, kHandshakeMagic, sizeof kHandshakeMagic);
   second.dial();
   second.say(&said, sizeof said.hello + sizeof said.more);
   const auto answer = second.answer();
@@ -382,7 +382,7 @@ TEST(VerbsLinks, HalfARecordIsToldThoughNothingIsHungUp) {
   StderrCapture log;
   Stranger stranger(this->stranger("c"));
   stranger.dial();
-  stranger.say(kExchangeMagic, sizeof kExchangeMagic);
+  stranger.say(kHandshakeMagic, sizeof kHandshakeMagic);
   CHECK_FALSE(stranger.answer().has_value());
   CHECK(stranger.is_hung_up_on);
   STRCMP_CONTAINS("verbs: refusing a connection from a local socket: half a record",
