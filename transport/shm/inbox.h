@@ -1,13 +1,5 @@
 // What a member is written to through: one kind of queues for each kind of group. Each has the same
-// functions, and Inbox::with() is the one place that asks which it is.
-//
-//     poll()           delivers what is there
-//     welcome()        somebody new is in a place
-//     drain()          delivers what a dead one has left beside the FIFO, before or after all of
-//                      what is there
-//     mark_drain()     remembers how far it is to be read for those who are dead by now
-//     is_drained()     whether it was
-//     forget_writer()  no store of a member can come any more
+// functions (InboundQueues), and Inbox::with() is the one place that asks which it is.
 //
 // Once round is all that a dead member can have left. One that only said that it leaves may still
 // be writing.
@@ -15,6 +7,7 @@
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include "platform/assert.h"
@@ -33,6 +26,32 @@ struct InboxParts {
   const EndpointTable& endpoints;
   ShmDispatch& dispatch;
   ShmCounters& counters;
+};
+
+// Threads: the one that polls.
+template <typename Queues>
+concept InboundQueues = requires(Queues queues, const InboxParts& parts, uint32_t budget,
+                                 uint32_t member) {
+  queues.create(parts);  // allocates
+  // Delivers what is there. Returns how many messages.
+  { queues.poll(budget) }
+  noexcept->std::same_as<uint32_t>;
+  // Somebody new is in a place.
+  { queues.welcome(member) }
+  noexcept;
+  // Delivers what a dead one has left beside the FIFO, before or after all of what is there.
+  { queues.drain(member) }
+  noexcept;
+  // Remembers how far it is to be read for those who are dead by now; whether it was.
+  { queues.mark_drain() }
+  noexcept;
+  { queues.is_drained() }
+  noexcept->std::same_as<bool>;
+  // No store of a member can come any more.
+  { queues.forget_writer(member) }
+  noexcept;
+  { queues.box_count() }
+  noexcept->std::same_as<uint32_t>;
 };
 
 // One FIFO that all write, and boxes for those that write often.
@@ -143,6 +162,8 @@ class ExchangeInbox {
   BoxReceiver box_;
   bool has_peer_ = false;
 };
+
+static_assert(InboundQueues<LazyInbox> && InboundQueues<MeshInbox> && InboundQueues<ExchangeInbox>);
 
 // Threads: the one that polls.
 class Inbox {

@@ -1,17 +1,16 @@
 // What the three kinds of queues that lead to a peer have in common. Each has a class for its
-// sending end (FifoSender, BoxSender, LaneSender) with the same functions:
-//
-//     post()         puts one slot into it; false when there is no room
-//     post_long()    the same for a message that is longer than a slot, where it carries such
-//     has_room()     whether a slot can be posted
-//     is_consumed()  whether the receiver is done with a message, by its number
-//     last_index()   the number of the message that was posted last
+// sending end: FifoSender, BoxSender, LaneSender.
 //
 // They have no base: which one a peer is sent to by is decided when a box is given or taken away,
 // and OutgoingWay::with_queue() is the one place that asks.
+//
+// Tested by tests/transport/provider_conformance_test.cc.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace bedplate {
 
@@ -21,6 +20,30 @@ enum class LongPost : uint8_t {
   kPosted,
   kNoRoom,
   kElsewhere,  // it does not carry such a message: post() says where in the eager region it lies
+};
+
+struct SlotHeader;
+
+// Threads: the sender's.
+template <typename Queue>
+concept OutgoingQueue = requires(Queue queue, const SlotHeader& header, const std::byte* data,
+                                 size_t data_bytes, std::span<const std::byte> payload,
+                                 uint64_t index) {
+  // Puts one slot into it; false when there is no room.
+  { queue.post(header, data, data_bytes) }
+  noexcept->std::same_as<bool>;
+  // The same for a message that is longer than a slot, where it carries such.
+  { queue.post_long(header, payload) }
+  noexcept->std::same_as<LongPost>;
+  // Whether a slot can be posted.
+  { queue.has_room() }
+  noexcept->std::same_as<bool>;
+  // Whether the receiver is done with a message, by its number.
+  { queue.is_consumed(index) }
+  noexcept->std::same_as<bool>;
+  // The number of the message that was posted last.
+  { queue.last_index() }
+  noexcept->std::same_as<uint64_t>;
 };
 
 }  // namespace bedplate

@@ -40,6 +40,8 @@ struct OutgoingParts {
   uint32_t returning_count = 0;  // boxes that peers want back from us
 };
 
+static_assert(OutgoingQueue<FifoSender> && OutgoingQueue<BoxSender> && OutgoingQueue<LaneSender>);
+
 // Threads: the shard's.
 class OutgoingWay {
  private:
