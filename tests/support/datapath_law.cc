@@ -8,8 +8,10 @@
 
 #include <cxxabi.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -142,6 +144,7 @@ constexpr NamedCall kNamedCalls[] = {
     {SYS_read, "read"},
     {SYS_write, "write"},
     {SYS_close, "close"},
+    {SYS_newfstatat, "newfstatat"},
     {SYS_poll, "poll"},
     {SYS_mmap, "mmap"},
     {SYS_mprotect, "mprotect"},
@@ -157,6 +160,10 @@ constexpr NamedCall kNamedCalls[] = {
     {SYS_recvfrom, "recvfrom"},
     {SYS_sendmsg, "sendmsg"},
     {SYS_recvmsg, "recvmsg"},
+    {SYS_sendmmsg, "sendmmsg"},
+    {SYS_recvmmsg, "recvmmsg"},
+    {SYS_getsockopt, "getsockopt"},
+    {SYS_setsockopt, "setsockopt"},
     {SYS_shutdown, "shutdown"},
     {SYS_clone, "clone"},
     {SYS_clone3, "clone3"},
@@ -188,6 +195,17 @@ bool is_file_of(int fd, const char* begin) noexcept {
          std::strncmp(target, begin, std::strlen(begin)) == 0;
 }
 
+bool has_permit(Permit one) noexcept {
+  return (static_cast<uint32_t>(watched.permit) & static_cast<uint32_t>(one)) != 0;
+}
+
+// A look whether its process has ended.
+bool looks_at_a_pidfd(const long* arguments) noexcept {
+  const auto* looked_at = reinterpret_cast<const pollfd*>(arguments[0]);
+  return arguments[1] == 1 && static_cast<int>(arguments[2]) == 0 &&
+         is_file_of(looked_at->fd, "anon_inode:[pidfd]");
+}
+
 bool is_lawful(long number, const long* arguments) noexcept {
   const auto fd = static_cast<int>(arguments[0]);
   switch (number) {
@@ -195,12 +213,23 @@ bool is_lawful(long number, const long* arguments) noexcept {
     case SYS_read:
     case SYS_write:
       if (arguments[2] == sizeof(uint64_t) && is_file_of(fd, "anon_inode:[eventfd]")) return true;
-      return number == SYS_write && watched.permit == Permit::kDriver &&
+      return number == SYS_write && has_permit(Permit::kDriver) &&
              is_file_of(fd, "/dev/infiniband/uverbs");
-    case SYS_io_uring_enter: return watched.permit == Permit::kRing;
-    case SYS_epoll_wait:
+    case SYS_io_uring_enter: return has_permit(Permit::kRing);
+    case SYS_epoll_wait: return has_permit(Permit::kEpoll);
+    case SYS_epoll_ctl: return has_permit(Permit::kWatches);
     case SYS_recvmsg:
-    case SYS_sendmsg: return watched.permit == Permit::kEpoll;
+      return has_permit(Permit::kStreams) ||
+             (has_permit(Permit::kDatagramErrors) && (arguments[2] & MSG_ERRQUEUE) != 0);
+    case SYS_sendmsg: return has_permit(Permit::kStreams);
+    case SYS_recvmmsg:
+    case SYS_sendmmsg: return has_permit(Permit::kDatagrams);
+    case SYS_getsockopt:
+      return has_permit(Permit::kDatagramErrors) && static_cast<int>(arguments[1]) == SOL_SOCKET &&
+             static_cast<int>(arguments[2]) == SO_ERROR;
+    case SYS_process_vm_readv:
+    case SYS_process_vm_writev: return has_permit(Permit::kSingleCopy);
+    case SYS_poll: return has_permit(Permit::kSingleCopy) && looks_at_a_pidfd(arguments);
     // Where the machine's clock cannot be read without the kernel, the vDSO asks it.
     case SYS_clock_gettime: return true;
     default: return false;
@@ -322,8 +351,8 @@ bool bedplate_trapped(const char* name, const void* argument) noexcept {
   bedplate_is_watched = 0;
   const int errno_before = errno;
   const bool is_lawful_here =
-      (watched.permit == Permit::kDriver && std::strcmp(name, "pthread_spin_lock") == 0) ||
-      (watched.permit == Permit::kLibrary && std::strcmp(name, "pthread_once") == 0);
+      (has_permit(Permit::kDriver) && std::strcmp(name, "pthread_spin_lock") == 0) ||
+      (has_permit(Permit::kLibrary) && std::strcmp(name, "pthread_once") == 0);
   if (!is_lawful_here && ++watched.breach_count <= kToldMax) {
     int status = 0;
     char* readable = abi::__cxa_demangle(name, nullptr, nullptr, &status);

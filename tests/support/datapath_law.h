@@ -20,13 +20,25 @@ namespace bedplate::test {
 
 // Which system calls are lawful besides those that wake: futex(2) as FUTEX_WAKE, and of an eventfd
 // write(2), which rings it, and read(2), which makes it quiet again after a sleep.
-enum class Permit : uint8_t {
-  kWaking,
-  kRing,   // io_uring_enter(2) as well: once for a batch, where the loop has a ring
-  kEpoll,  // what the sockets of a loop without a ring make: epoll_wait(2), recvmsg(2), sendmsg(2)
-  kLibrary,  // pthread_once(3): what a library looks at to see that it was made ready
-  kDriver,   // write(2) on an RDMA device, by which soft RoCE posts, and its driver's spin locks
+enum class Permit : uint32_t {
+  kWaking = 0,
+  kRing = 1 << 0,       // io_uring_enter(2): once for a batch, where the loop has a ring
+  kEpoll = 1 << 1,      // epoll_wait(2), where it has none
+  kStreams = 1 << 2,    // recvmsg(2), sendmsg(2): what the stream sockets of such a loop make
+  kDatagrams = 1 << 3,  // recvmmsg(2), sendmmsg(2)
+  // By which a datagram socket learns what an earlier datagram has met: recvmsg(2) from the queue
+  // of errors, getsockopt(2) of SO_ERROR.
+  kDatagramErrors = 1 << 4,
+  kWatches = 1 << 5,  // epoll_ctl(2): a descriptor is watched from now on, or no more
+  // process_vm_readv(2), process_vm_writev(2), and poll(2) of a pidfd that does not wait.
+  kSingleCopy = 1 << 6,
+  kLibrary = 1 << 7,  // pthread_once(3): what a library looks at to see that it was made ready
+  // write(2) on an RDMA device, by which soft RoCE posts, and its driver's spin locks.
+  kDriver = 1 << 8,
 };
+constexpr Permit operator|(Permit one, Permit other) noexcept {
+  return static_cast<Permit>(static_cast<uint32_t>(one) | static_cast<uint32_t>(other));
+}
 
 // Why nothing can be watched here; nullptr: it can.
 const char* why_no_law() noexcept;

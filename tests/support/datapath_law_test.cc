@@ -6,16 +6,20 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -184,6 +188,46 @@ TEST(DatapathLaw, LetsARingThroughWhereThereIsOne) {
   LONGS_EQUAL(0, seen(enter, Permit::kRing));
   LONGS_EQUAL(1, seen([] { sched_yield(); }, Permit::kRing));
   LONGS_EQUAL(1, seen(enter, Permit::kEpoll));
+}
+
+TEST(DatapathLaw, LetsThroughWhatEachPermitNamesAndNoMore) {
+  BP_SKIP_WITHOUT_LAW();
+  const Fd self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  const Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  CHECK(self.is_open() && event.is_open());
+  const auto look_at = [](int fd, int timeout_ms) {
+    pollfd wanted = {fd, POLLIN, 0};
+    syscall(SYS_poll, &wanted, 1, timeout_ms);
+  };
+  const std::pair<Permit, std::function<void()>> calls[] = {
+      {Permit::kRing, [] { syscall(SYS_io_uring_enter, -1, 0, 0, 0, nullptr, 0); }},
+      {Permit::kEpoll, [] { syscall(SYS_epoll_wait, -1, nullptr, 1, 0); }},
+      {Permit::kStreams, [] { syscall(SYS_recvmsg, -1, nullptr, MSG_DONTWAIT); }},
+      {Permit::kStreams, [] { syscall(SYS_sendmsg, -1, nullptr, MSG_DONTWAIT); }},
+      {Permit::kDatagrams, [] { syscall(SYS_recvmmsg, -1, nullptr, 0, MSG_DONTWAIT, nullptr); }},
+      {Permit::kDatagrams, [] { syscall(SYS_sendmmsg, -1, nullptr, 0, MSG_DONTWAIT); }},
+      {Permit::kDatagramErrors | Permit::kStreams,
+       [] { syscall(SYS_recvmsg, -1, nullptr, MSG_ERRQUEUE | MSG_DONTWAIT); }},
+      {Permit::kDatagramErrors,
+       [] { syscall(SYS_getsockopt, -1, SOL_SOCKET, SO_ERROR, nullptr, nullptr); }},
+      {Permit::kWaking, [] { syscall(SYS_getsockopt, -1, SOL_SOCKET, SO_TYPE, nullptr, nullptr); }},
+      {Permit::kWatches, [] { syscall(SYS_epoll_ctl, -1, 0, -1, nullptr); }},
+      {Permit::kSingleCopy, [] { syscall(SYS_process_vm_readv, 0, nullptr, 0, nullptr, 0, 0); }},
+      {Permit::kSingleCopy, [] { syscall(SYS_process_vm_writev, 0, nullptr, 0, nullptr, 0, 0); }},
+      {Permit::kSingleCopy, [&] { look_at(self.number(), 0); }},
+      {Permit::kWaking, [&] { look_at(self.number(), 1); }},  // it waits
+      {Permit::kWaking, [&] { look_at(event.number(), 0); }},
+  };
+  constexpr Permit kEach[] = {Permit::kRing,           Permit::kEpoll,   Permit::kStreams,
+                              Permit::kDatagrams,      Permit::kLibrary, Permit::kDriver,
+                              Permit::kDatagramErrors, Permit::kWatches, Permit::kSingleCopy};
+  for (const auto& [permit, call] : calls) {
+    LONGS_EQUAL(1, seen(call));
+    for (const Permit each : kEach) {
+      const bool is_let = (permit | each) == permit;
+      LONGS_EQUAL_TEXT(is_let ? 0 : 1, seen(call, each), told.c_str());
+    }
+  }
 }
 
 TEST(DatapathLaw, ReadsTheClock) {

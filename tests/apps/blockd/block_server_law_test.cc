@@ -54,7 +54,7 @@ class LoopWatch {
 class BlockServerLawTest : public BlockServerFixture {
  public:
   void requests_of_all_kinds(std::string_view volume = "") {
-    const Permit permit = variant().uring ? Permit::kRing : Permit::kEpoll;
+    const Permit permit = variant().uring ? Permit::kRing : Permit::kEpoll | Permit::kStreams;
     LoopWatch connections(rig->connections.loop, permit);
     LoopWatch volumes(rig->volumes.loop, permit);
     NbdPeer peer = negotiated(true, volume);
