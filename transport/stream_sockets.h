@@ -142,7 +142,7 @@ class StreamSockets : public PollSource, public Sleeper {
   // Has watch.ready called from poll() whenever watch.fd is ready (transport/watch.h).
   // Requires: `watch` is not watched; its descriptor is not attached, and no listener's.
   // Returns 0 or an errno value (WatchTable::insert; or the kernel's).
-  // Cost: a look at each watch; and with epoll a system call.
+  // Cost: a look at each watch, and insert()'s; with epoll one system call more.
   virtual int start_watching(Watch& watch) noexcept = 0;
   // No call comes once this was called, though an event may be on its way; the kernel has let go of
   // the descriptor. Nothing happens if it is not watched. Requires, where it is: the sockets that

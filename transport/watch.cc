@@ -24,9 +24,11 @@ void WatchTable::create(uint32_t count_max) {
 
 int WatchTable::insert(Watch& watch) noexcept {
   BP_ASSERT(!watch.is_watched());
-  struct stat status {};
-  if (fstat(watch.fd, &status) != 0) return errno;
-  if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return EPERM;
+  if (!watch.is_socket) {
+    struct stat status {};
+    if (fstat(watch.fd, &status) != 0) return errno;
+    if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return EPERM;
+  }
   const bool asks = watch.events != 0 && (watch.events & ~kEventsToAsk) == 0;
   if (!asks || watch.ready == nullptr) return EINVAL;
   uint32_t free = Watch::kNoSlot;

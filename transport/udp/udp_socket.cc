@@ -87,6 +87,7 @@ UdpSocket::UdpSocket(StreamSockets& sockets, std::span<std::byte> memory,
       shares_(std::make_unique<Share[]>(kBatchMax)) {
   BP_ASSERT(check_shape(shape) == nullptr);
   BP_ASSERT(memory.size() >= shape.bytes());
+  watch_.is_socket = true;
   watch_.context = this;
   watch_.ready = [](void* self, uint32_t events) noexcept {
     static_cast<UdpSocket*>(self)->ready(events);
