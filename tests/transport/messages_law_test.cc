@@ -1,5 +1,5 @@
 // The data path's law for messages: whatever a provider does, it neither allocates nor locks nor
-// logs, and asks the kernel for nothing but to wake somebody.
+// logs, and asks the kernel for nothing but to wake somebody, or to copy where that is its part.
 //
 // Each operation runs some times before it is watched: a peer's first message may make its books.
 #include <cstring>
@@ -8,12 +8,15 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include "tests/support/datapath_law.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/transport/shm/group_rig.h"
 #include "tests/transport/verbs/verbs_rig.h"
 #include "transport/message_answers_datapath.h"
 #include "transport/self/self_provider.h"
+#include "transport/single_copy.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -273,8 +276,12 @@ TEST_GROUP(MessagesLaw) {
     wire.back->withdraw(wire.remote);
     if (reaches_outside) wire.back->withdraw(wire.outside);
   }
-  void group_keeps_the_law(const GroupShape& shape, const char* name, bool has_box_then) {
+  // `single_copy`: by which they copy what is not the pool's, as this process from and to itself.
+  void group_keeps_the_law(const GroupShape& shape, const char* name, bool has_box_then,
+                           SingleCopy* single_copy = nullptr) {
     GroupRig rig(shape, &*pool);
+    if (single_copy != nullptr) rig.pid = static_cast<uint32_t>(getpid());
+    rig.single_copy = single_copy;
     Member& a = rig.join(0);
     Member& b = rig.join(1);
     Wire wire;
@@ -283,7 +290,13 @@ TEST_GROUP(MessagesLaw) {
     wire.back = &b.to(0);
     wire.sender = &a.messenger;
     wire.receiver = &b.messenger;
-    keeps_the_law(wire, shape.kind != GroupKind::kExchange);     // which refuses it
+    keeps_the_law(wire, shape.kind != GroupKind::kExchange,  // which refuses it
+                  single_copy != nullptr ? Permit::kSingleCopy : Permit::kWaking);
+    if (single_copy != nullptr) {  // it is at its end at once: the target has no part in it
+      const RemoteMemory remote = b.to(0).expose(outside).take();
+      CHECK(a.to(1).put(std::span(local).first(5000), remote, nullptr) == SendStatus::kDone);
+      b.to(0).withdraw(remote);
+    }
     CHECK_EQUAL_TEXT(has_box_then, has_box(*wire.there), name);  // it is what its name says
     LONGS_EQUAL(0, a.counters.cut_off.read() + b.counters.cut_off.read());
   }
@@ -322,6 +335,15 @@ TEST(MessagesLaw, InboundFifos) {
 TEST(MessagesLaw, FastBoxes) {
   BP_SKIP_WITHOUT_LAW();
   group_keeps_the_law(shape_of(GroupKind::kLazy, 2), "fast box", true);
+}
+
+// Puts and gets of what is not the pool's are a system call each.
+TEST(MessagesLaw, SingleCopyByTheKernel) {
+  BP_SKIP_WITHOUT_LAW();
+  auto opened = open_single_copy(SingleCopyKind::kCma);
+  if (!opened.ok()) BP_SKIP("process_vm_readv is missing here, or forbidden");
+  const auto single_copy = opened.take();
+  group_keeps_the_law(shape_of(GroupKind::kLazy, 2), "single copy", true, single_copy.get());
 }
 
 TEST(MessagesLaw, MeshLanes) {
