@@ -201,7 +201,7 @@ class EventLoop {
   EventLoopCounters own_counters_;
   Doorbell doorbell_;
   LoopCallQueue calls_;
-  TimerQueue timers_;
+  TimerQueue timers_{owner_};
   Sleeper* sleeper_ = nullptr;
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;

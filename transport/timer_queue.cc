@@ -46,6 +46,7 @@ void TimerQueue::sift_down(uint32_t index) noexcept {
 }
 
 void TimerQueue::arm(Timer& timer, uint64_t deadline_ns) noexcept {
+  BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
   BP_ASSERT(timer.expired != nullptr);
   cancel(timer);
@@ -57,6 +58,7 @@ void TimerQueue::arm(Timer& timer, uint64_t deadline_ns) noexcept {
 }
 
 void TimerQueue::cancel(Timer& timer) noexcept {
+  BP_DCHECK(is_own_thread());
   if (!timer.is_armed()) return;
   const uint32_t index = timer.heap_index;
   BP_ASSERT(index < heap_.size() && heap_[index] == &timer);  // else another queue has it
@@ -71,6 +73,7 @@ void TimerQueue::cancel(Timer& timer) noexcept {
 }
 
 uint32_t TimerQueue::expire(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_own_thread());
   uint32_t count = 0;
   while (!heap_.empty() && heap_.front()->deadline_ns <= now_ns) {
     Timer& timer = *heap_.front();

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "platform/thread_owner.h"
+
 namespace bedplate {
 
 // Ownership: the caller's, at the same address while it is armed; it is cancelled before it goes.
@@ -30,6 +32,10 @@ struct Timer {
 class TimerQueue {
  public:
   static constexpr uint64_t kNever = ~uint64_t{0};
+
+  TimerQueue() noexcept = default;
+  // `owner`: of the loop whose timers these are; outlives this.
+  explicit TimerQueue(const ThreadOwner& owner) noexcept : owner_(&owner) {}
 
   // Makes room for `count` further timers. Before the seal.
   void reserve_more(uint32_t count) { heap_.reserve(heap_.capacity() + count); }
@@ -53,11 +59,13 @@ class TimerQueue {
   bool is_valid() const noexcept;
 
  private:
+  bool is_own_thread() const noexcept { return owner_ == nullptr || owner_->is_caller(); }
   void place(Timer* timer, uint32_t index) noexcept;
   void sift_up(uint32_t index) noexcept;
   void sift_down(uint32_t index) noexcept;
 
   std::vector<Timer*> heap_;
+  const ThreadOwner* owner_ = nullptr;  // nullptr: any thread's
 };
 
 }  // namespace bedplate

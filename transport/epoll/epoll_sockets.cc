@@ -83,6 +83,7 @@ int EpollSockets::watch(int fd, uint32_t events, uint64_t name, Purpose purpose)
 }
 
 void EpollSockets::start_listening(StreamListener& listener) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   set_blocking(listener.fd, false);
   // Level-triggered: what one poll did not accept, the next is told of again.
   const int outcome =
@@ -92,12 +93,14 @@ void EpollSockets::start_listening(StreamListener& listener) noexcept {
 }
 
 void EpollSockets::stop_listening(StreamListener& listener) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   if (listener.is_armed) epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, listener.fd, nullptr);
   listener.is_armed = false;
   options_.loop->timers().cancel(listener.retry);
 }
 
 int EpollSockets::attach(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   socket.can_receive = true;  // until an attempt says otherwise
   socket.can_send = true;
   const int outcome = watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
@@ -107,6 +110,7 @@ int EpollSockets::attach(StreamSocket& socket) noexcept {
 }
 
 void EpollSockets::detach(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
   slow_sends_.detached(socket);
   for (int i = 0; i < event_count_; ++i) {  // what ended a sleep is handled by the next poll
@@ -119,6 +123,7 @@ void EpollSockets::detach(StreamSocket& socket) noexcept {
 }
 
 int EpollSockets::start_watching(Watch& watched) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   int outcome = watches_.insert(watched);
   if (outcome != 0) return outcome;
   outcome = watch(watched.fd, watched.events, watches_.key_of(watched), Purpose::kWatch);
@@ -128,6 +133,7 @@ int EpollSockets::start_watching(Watch& watched) noexcept {
 
 // An event that ended a sleep, or follows in this poll, names no watch any more.
 void EpollSockets::stop_watching(Watch& watched) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   if (!watched.is_watched()) return;
   epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, watched.fd, nullptr);
   watches_.remove(watched);
@@ -141,11 +147,13 @@ void EpollSockets::append(SocketOperation& operation) noexcept {
 }
 
 void EpollSockets::receive(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   begin_operation(socket.receive, socket, false);
   if (socket.can_receive) append(socket.receive);
 }
 
 void EpollSockets::send(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   begin_operation(socket.send, socket, true);
   slow_sends_.began(socket);
   if (socket.can_send) append(socket.send);
@@ -236,6 +244,7 @@ uint32_t EpollSockets::handle_events() noexcept {
 }
 
 uint32_t EpollSockets::poll(uint32_t budget) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   uint32_t happened = handle_events();  // those that ended a sleep
   wait(0);
   happened += handle_events();
@@ -252,6 +261,7 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
 }
 
 void EpollSockets::sleep_until(uint64_t deadline_ns) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   if (event_count_ > 0) return;  // an edge is told once: the next poll handles it first
   int timeout_ms = -1;
   if (deadline_ns != TimerQueue::kNever) {

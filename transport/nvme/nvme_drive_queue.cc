@@ -26,6 +26,7 @@ void NvmeDriveQueue::attach(NvmeDevice& device, NvmeQueuePair& pair, uint32_t in
 }
 
 void NvmeDriveQueue::start(StreamSockets& sockets) noexcept {
+  BP_DCHECK(loop_->is_own_thread() && &sockets.loop() == loop_);
   timer_.expired = [](void* self) noexcept { static_cast<NvmeDriveQueue*>(self)->look(); };
   timer_.context = this;
   watch_.fd = device_->interrupt_fd(index_);
@@ -42,6 +43,7 @@ void NvmeDriveQueue::look() noexcept { loop_->timers().arm(timer_, pair_->look(l
 // Once it is ended the device may go, with the registers that mask the interrupt.
 void NvmeDriveQueue::follow(void* self) noexcept {
   auto& queue = *static_cast<NvmeDriveQueue*>(self);
+  BP_DCHECK(queue.loop_->is_own_thread());
   queue.announce_awake();
   queue.pair_->follow();
 }
@@ -51,12 +53,14 @@ uint32_t NvmeDriveQueue::poll(uint32_t budget) noexcept {
 }
 
 void NvmeDriveQueue::announce_sleep() noexcept {
+  BP_DCHECK(loop_->is_own_thread());
   if (!pair_->has_outstanding()) return;
   has_interrupt_ = true;
   device_->allow_interrupt(index_, true);
 }
 
 void NvmeDriveQueue::announce_awake() noexcept {
+  BP_DCHECK(loop_->is_own_thread());
   if (!has_interrupt_) return;
   has_interrupt_ = false;
   device_->allow_interrupt(index_, false);
@@ -65,6 +69,7 @@ void NvmeDriveQueue::announce_awake() noexcept {
 // What has completed, poll() finds.
 void NvmeDriveQueue::interrupted(void* self, uint32_t) noexcept {
   auto& queue = *static_cast<NvmeDriveQueue*>(self);
+  BP_DCHECK(queue.loop_->is_own_thread());
   uint64_t count = 0;
   (void)!read(queue.watch_.fd, &count, sizeof count);
   queue.counters_.interrupts.add(1);

@@ -65,10 +65,12 @@ class UringSockets final : public StreamSockets {
   void start_listening(StreamListener& listener) noexcept override;
   void stop_listening(StreamListener& listener) noexcept override;
   int attach(StreamSocket& socket) noexcept override {
+    BP_DCHECK(loop().is_own_thread());
     slow_sends_.attached(socket);
     return 0;
   }
   void detach(StreamSocket& socket) noexcept override {
+    BP_DCHECK(loop().is_own_thread());
     BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
     slow_sends_.detached(socket);
   }
@@ -166,6 +168,7 @@ void UringSockets::arm(StreamListener& listener) noexcept {
 }
 
 void UringSockets::start_listening(StreamListener& listener) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   // The ring waits by itself, unless the descriptor (one passed to us, say) tells it not to.
   set_blocking(listener.fd, true);
   listener.is_stopping = false;
@@ -173,6 +176,7 @@ void UringSockets::start_listening(StreamListener& listener) noexcept {
 }
 
 void UringSockets::stop_listening(StreamListener& listener) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   listener.is_stopping = true;
   options_.loop->timers().cancel(listener.retry);
   if (!listener.is_armed) return;
@@ -195,6 +199,7 @@ void UringSockets::arm(Watch& watch) noexcept {
 }
 
 int UringSockets::start_watching(Watch& watch) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   const int outcome = watches_.insert(watch);
   if (outcome == 0) arm(watch);
   return outcome;
@@ -203,6 +208,7 @@ int UringSockets::start_watching(Watch& watch) noexcept {
 // The request holds the file open until its end was fetched: a peer would not see it closed. So it
 // is fetched here; its completion then waits for a poll, and names no watch.
 void UringSockets::stop_watching(Watch& watch) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   if (!watch.is_watched()) return;
   const uint64_t key = watches_.key_of(watch);
   const bool was_armed = watches_.is_armed(watch);
@@ -273,11 +279,13 @@ void UringSockets::submit(SocketOperation& operation) noexcept {
 }
 
 void UringSockets::receive(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   begin_operation(socket.receive, socket, false);
   postpone(socket.receive);
 }
 
 void UringSockets::send(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   begin_operation(socket.send, socket, true);
   slow_sends_.began(socket);
   submit(socket.send);
@@ -335,6 +343,7 @@ bool UringSockets::handle(const RingCompletion& completion) noexcept {
 }
 
 uint32_t UringSockets::poll(uint32_t budget) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   submit_postponed();
   const unsigned kernel_flags = __atomic_load_n(ring_.sq.kflags, __ATOMIC_RELAXED);
   if (io_uring_sq_ready(&ring_) > 0 ||
@@ -357,6 +366,7 @@ uint32_t UringSockets::poll(uint32_t budget) noexcept {
 }
 
 void UringSockets::sleep_until(uint64_t deadline_ns) noexcept {
+  BP_DCHECK(loop().is_own_thread());
   __kernel_timespec wait = {};
   __kernel_timespec* wait_pointer = nullptr;
   if (deadline_ns != TimerQueue::kNever) {

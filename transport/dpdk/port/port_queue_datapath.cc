@@ -52,6 +52,9 @@ uint16_t PortQueue::send_burst(rte_mbuf** frames, uint16_t count) noexcept {
 }
 
 uint32_t PortQueue::poll(uint32_t budget) noexcept {
+#if BP_DEBUG
+  const ThreadOwner::Hold hold(owner_);
+#endif
   if (is_cut_off_.load(std::memory_order_relaxed)) return 0;
   BP_KEEPS_VALID(*this);
   rte_mbuf* frames[kBurstMax];
@@ -81,6 +84,7 @@ void PortQueue::wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor
 }
 
 void PortQueue::announce_sleep() noexcept {
+  BP_DCHECK(owner_.is_caller());
   if (!is_cut_off_.load(std::memory_order_relaxed)) wake_.arm();
   next_look_ns_ = std::min(next_look_ns_ + next_look_ns_ / kGrowth, options_.idle_poll_ns);
   BP_DCHECK_SLOW(is_valid());
@@ -94,6 +98,7 @@ uint64_t PortQueue::sleep_max_ns() const noexcept {
 }
 
 uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
+  BP_DCHECK(owner_.is_caller());
   PortQueueCounters& counters = *options_.counters;
   uint32_t sent = 0;
   while (sent < frames.size() && !is_cut_off_.load(std::memory_order_relaxed)) {
@@ -115,6 +120,7 @@ uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
 }
 
 rte_mbuf* PortQueue::allocate() noexcept {
+  BP_DCHECK(owner_.is_caller());
   rte_mbuf* frame = rte_pktmbuf_alloc(options_.port->buffers().pool());
   BP_DCHECK(frame == nullptr || (frame->nb_segs == 1 && frame->pkt_len == 0));
   BP_DCHECK(frame == nullptr || rte_pktmbuf_headroom(frame) == RTE_PKTMBUF_HEADROOM);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "platform/thread_owner.h"
 #include "transport/dpdk/net/frame_queue.h"
 #include "transport/dpdk/port/memif_gate.h"
 #include "transport/dpdk/port/port.h"
@@ -86,6 +87,7 @@ class PortQueue final : public FrameQueue, public PollSource {
   static constexpr uint64_t kGrowth = 8;
 
   Options options_;
+  ThreadOwner owner_;  // held by the thread that polls, in debug builds
   uint16_t number_ = 0;
   PortQueueCounters own_counters_;
   QueueWake wake_;

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <rte_mbuf.h>
 
+#include "tests/support/death_test.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/dpdk/started_eal.h"
 #include "transport/dpdk/port/port_queue_datapath.h"
@@ -224,3 +226,32 @@ TEST(Port, CutOffItNeitherReceivesNorSends) {
   LONGS_EQUAL(1, port.queue_counters.refused_frames.read());
   rte_pktmbuf_free(frame);
 }
+
+#if BP_DEBUG
+TEST(Port, WhileItIsPolledAQueueIsThatThreadsAlone) {
+  // Has another thread use the queue from within a poll.
+  struct Intruder final : FrameReceiver {
+    PortQueue* queue = nullptr;
+    test::Ended sent;
+    test::Ended allocated;
+    test::Ended announced;
+    void receive(std::span<rte_mbuf*> frames) noexcept override {
+      for (rte_mbuf* frame : frames) rte_pktmbuf_free(frame);
+      std::thread([this] {
+        sent = test::run_forked([this] { queue->send({}); });
+        allocated = test::run_forked([this] { queue->allocate(); });
+        announced = test::run_forked([this] { queue->announce_sleep(); });
+      }).join();
+    }
+  } intruder;
+  Rig port("own", "ring:own");
+  Rig peer("own-peer", "ring:own");
+  intruder.queue = port.queue.get();
+  port.queue->set_receiver(intruder);
+  peer.send({peer.frame("polled")});
+  LONGS_EQUAL(1, port.queue->poll(64));
+  test::check_died(intruder.sent, "owner_.is_caller()", __FILE__, __LINE__);
+  test::check_died(intruder.allocated, "owner_.is_caller()", __FILE__, __LINE__);
+  test::check_died(intruder.announced, "owner_.is_caller()", __FILE__, __LINE__);
+}
+#endif

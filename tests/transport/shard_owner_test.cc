@@ -1,0 +1,89 @@
+// What is a shard's is for its thread alone while it runs: its timers, and its sockets over both
+// backends. Another thread that uses them meets an assertion, in builds that have these.
+#include "platform/assert.h"
+
+#if BP_DEBUG
+
+#include <memory>
+#include <thread>
+
+#include <poll.h>
+
+#include "tests/support/death_test.h"
+#include "tests/transport/plain_sleeper.h"
+#include "tests/transport/stream_sockets_fixture.h"
+
+using namespace bedplate;
+
+class OwnedBodies : public SocketsFixture {
+ public:
+  std::unique_ptr<test::PlainSleeper> sleeper;
+  std::thread shard;
+
+  void run_elsewhere() {
+    sleeper = std::make_unique<test::PlainSleeper>(*loop);
+    loop->set_sleeper(*sleeper);
+    shard = std::thread([this] { loop->run(); });
+    CHECK(test::eventually([this] { return !loop->is_own_thread(); }));
+  }
+  void teardown() override {
+    if (shard.joinable()) {
+      loop->stop();
+      shard.join();
+    }
+    SocketsFixture::teardown();
+  }
+
+  void timers() {
+    TimerQueue& timers = loop->timers();
+    timers.reserve_more(1);
+    run_elsewhere();
+    Timer timer;  // nobody to be called: that is looked at later
+    BP_CHECK_DIES("is_own_thread()", timers.arm(timer, 1));
+    BP_CHECK_DIES("is_own_thread()", timers.cancel(timer));
+    BP_CHECK_DIES("is_own_thread()", timers.expire(0));
+  }
+
+  void streams() {
+    constexpr const char* kWords = "loop().is_own_thread()";
+    run_elsewhere();
+    StreamSocket socket;
+    BP_CHECK_DIES(kWords, (void)sockets->attach(socket));
+    BP_CHECK_DIES(kWords, sockets->receive(socket));
+    BP_CHECK_DIES(kWords, sockets->send(socket));
+    BP_CHECK_DIES(kWords, sockets->detach(socket));
+    StreamListener listener;
+    BP_CHECK_DIES(kWords, sockets->start_listening(listener));
+    BP_CHECK_DIES(kWords, sockets->stop_listening(listener));
+  }
+
+  void watches_and_rounds() {
+    constexpr const char* kWords = "loop().is_own_thread()";
+    run_elsewhere();
+    Watch watch;
+    BP_CHECK_DIES(kWords, (void)sockets->start_watching(watch));
+    BP_CHECK_DIES(kWords, sockets->stop_watching(watch));
+    BP_CHECK_DIES(kWords, sockets->poll(1));
+    BP_CHECK_DIES(kWords, sockets->sleep_until(0));
+  }
+
+  void anybodys_before_and_after() {
+    connect_pair();
+    run_elsewhere();
+    loop->stop();
+    shard.join();
+    std::byte byte{};
+    receive(ours, &byte, 1);
+    peer.close();
+    CHECK(run_until([this] { return ours.receive_count == 1; }));
+  }
+};
+
+BP_GROUPS_OF_BOTH_BACKENDS(Owned, OwnedBodies);
+
+BP_BOTH_BACKENDS(Owned, TimersAreTheLoopsThreads, timers())
+BP_BOTH_BACKENDS(Owned, StreamsAndListenersAreTheLoopsThreads, streams())
+BP_BOTH_BACKENDS(Owned, WatchesAndRoundsAreTheLoopsThreads, watches_and_rounds())
+BP_BOTH_BACKENDS(Owned, BeforeAndAfterTheLoopRunsTheyAreAnybodys, anybodys_before_and_after())
+
+#endif
