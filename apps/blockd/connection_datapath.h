@@ -29,6 +29,7 @@
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/nbd_negotiation.h"
+#include "platform/assert.h"
 #include "platform/units.h"
 #include "transport/event_loop.h"
 #include "transport/stream_sockets.h"
@@ -167,7 +168,10 @@ class Connection {
   void protocol_error() noexcept;
   void close() noexcept;
 
-  uint32_t buffered_bytes() const noexcept { return buffer_end_ - buffer_begin_; }
+  uint32_t buffered_bytes() const noexcept {
+    BP_DCHECK(buffer_begin_ <= buffer_end_);
+    return buffer_end_ - buffer_begin_;
+  }
   bool is_own_thread() const noexcept { return environment_.loop->is_own_thread(); }
   void empty_buffer() noexcept { buffer_begin_ = buffer_end_ = 0; }
 

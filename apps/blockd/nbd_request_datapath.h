@@ -197,6 +197,7 @@ inline size_t encode_read_chunk(ReplyBytes out, uint64_t cookie, uint64_t offset
 // The answer to a BLOCK_STATUS: `descriptor_bytes` of descriptors must follow. Returns 24.
 inline size_t encode_block_status(ReplyBytes out, uint64_t cookie,
                                   uint32_t descriptor_bytes) noexcept {
+  BP_DCHECK(descriptor_bytes > 0 && descriptor_bytes % sizeof(BlockDescriptor) == 0);
   const BlockStatusChunk chunk{
       .header = {.magic = kChunkMagic,
                  .flags = kChunkFlagDone,
@@ -210,6 +211,7 @@ inline size_t encode_block_status(ReplyBytes out, uint64_t cookie,
 
 // The same with its one descriptor: all of the range is data. Returns 32.
 inline size_t encode_all_data(ReplyBytes out, uint64_t cookie, uint32_t length) noexcept {
+  BP_DCHECK(length > 0);
   const BlockDescriptor descriptor{.bytes = length, .state = 0};
   const size_t header_bytes = encode_block_status(out, cookie, sizeof descriptor);
   std::memcpy(out.data() + header_bytes, &descriptor, sizeof descriptor);

@@ -86,6 +86,7 @@ void VolumeService::handle(BlockRequest& request) noexcept {
 
 void VolumeService::take(BlockRequest& request) noexcept {
   VolumeHold& hold = *request.volume->hold;
+  BP_DCHECK((hold.first == nullptr) == (hold.last == nullptr));
   const bool is_new = request.step == RequestStep::kSubmit || request.step == RequestStep::kStore;
   if (!hold.is_on.load(std::memory_order_relaxed) || !is_new) return handle(request);
   request.next = nullptr;
@@ -113,7 +114,7 @@ uint32_t VolumeService::zero_some() noexcept {
   if (request == nullptr) return 0;
   first_long_ = request->next;
   if (first_long_ == nullptr) last_long_ = nullptr;
-  BP_DCHECK(request->done_bytes <= request->wire.length);
+  BP_DCHECK(is_inside(*request) && request->done_bytes <= request->wire.length);
   const uint64_t slice =
       std::min<uint64_t>(kZeroSliceBytes, request->wire.length - request->done_bytes);
   std::memset(request->volume->store->memory() + request->wire.offset + request->done_bytes, 0,

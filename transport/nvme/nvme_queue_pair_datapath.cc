@@ -14,6 +14,7 @@ constexpr uint64_t kLookIntervalNsMax = kNsPerSecond;
 
 void NvmeQueuePair::create(const Options& options, std::span<std::byte> memory,
                            volatile std::byte* registers, NvmeQueueCounters& counters) noexcept {
+  BP_DCHECK(has_followed() && !io_.is_open() && !has_outstanding());
   timeout_ns_ = options.timeout_ns;
   counters_ = &counters;
   io_.queue().create(options.id, options.entry_count, true, memory, registers,
@@ -23,7 +24,9 @@ void NvmeQueuePair::create(const Options& options, std::span<std::byte> memory,
 // ---- The control's ------------------------------------------------------------------------------
 
 void NvmeQueuePair::want(Phase phase) noexcept {
-  const uint32_t number = (wanted_.load(std::memory_order_relaxed) >> kPhaseBits) + 1;
+  const uint32_t before = wanted_.load(std::memory_order_relaxed);
+  BP_DCHECK(phase != Phase::kOpen || (has_followed() && phase_of(before) == Phase::kEnded));
+  const uint32_t number = (before >> kPhaseBits) + 1;
   // Pairs with follow(): the shard sees what the control has done before.
   wanted_.store(number << kPhaseBits | static_cast<uint32_t>(phase), std::memory_order_release);
   if (calls_.follow == nullptr) return follow();
@@ -35,8 +38,12 @@ void NvmeQueuePair::want(Phase phase) noexcept {
 void NvmeQueuePair::follow() noexcept {
   const uint32_t wanted = wanted_.load(std::memory_order_acquire);
   if (wanted == reached_.load(std::memory_order_relaxed)) return;
-  switch (static_cast<Phase>(wanted & ((1U << kPhaseBits) - 1))) {
-    case Phase::kOpen: io_.open(); break;
+  BP_DCHECK(is_newer(wanted, reached_.load(std::memory_order_relaxed)));
+  switch (phase_of(wanted)) {
+    case Phase::kOpen:
+      BP_DCHECK(!has_outstanding() && late_id_.load(std::memory_order_relaxed) == kNone);
+      io_.open();
+      break;
     case Phase::kClosed:
       io_.queue().ring();  // what was begun just before
       io_.close();
@@ -49,6 +56,7 @@ void NvmeQueuePair::follow() noexcept {
       is_stuck_.store(false, std::memory_order_relaxed);
       break;
   }
+  BP_DCHECK_SLOW(io_.is_valid() && io_.queue().is_valid());
   publish();
   reached_.store(wanted, std::memory_order_release);
 }
@@ -92,6 +100,8 @@ void NvmeQueuePair::tell_control() noexcept {
 }
 
 void NvmeQueuePair::publish() noexcept {
+  BP_DCHECK(io_.queue().outstanding() <= io_.queue().outstanding_peak());
+  BP_DCHECK(io_.queue().outstanding() <= io_.command_count());
   counters_->commands.set(io_.command_count());
   counters_->commands_outstanding.set(io_.queue().outstanding());
   counters_->commands_peak.set(io_.queue().outstanding_peak());

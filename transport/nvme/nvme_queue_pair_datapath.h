@@ -106,6 +106,13 @@ class NvmeQueuePair {
 
  private:
   static constexpr uint32_t kPhaseBits = 2;
+  static constexpr Phase phase_of(uint32_t wish) noexcept {
+    return static_cast<Phase>(wish & ((1U << kPhaseBits) - 1));
+  }
+  // Numbers go round.
+  static constexpr bool is_newer(uint32_t wish, uint32_t other) noexcept {
+    return static_cast<int32_t>(wish - other) > 0;
+  }
 
   void publish() noexcept;
   void tell_control() noexcept;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "platform/assert.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/shm_dispatch.h"
 
@@ -23,6 +24,7 @@ class BoxReceiver {
     SlotHeader header;
     const MessageSlot* slot = consumer_.peek(&header);
     if (slot == nullptr) return 0;
+    BP_DCHECK(last_used_ <= dispatch.received_count() && "it only grows");
     ShmEndpoint* from = dispatch.sender_of(sender_);
     uint32_t count = 0;
     do {
@@ -43,7 +45,10 @@ class BoxReceiver {
   // What the member had received at its last message.
   uint64_t last_used() const noexcept { return last_used_; }
   bool is_wanted_back() const noexcept { return is_wanted_back_; }
-  void set_wanted_back() noexcept { is_wanted_back_ = true; }
+  void set_wanted_back() noexcept {
+    BP_DCHECK(!is_wanted_back_ && "its sender is asked once");
+    is_wanted_back_ = true;
+  }
   // Its sender can see what is read.
   void acknowledge() noexcept { consumer_.acknowledge(); }
 

@@ -25,11 +25,16 @@ class BoxSender {
   // From now on `box`, which is empty, is the one.
   void take(const FastBox& box) noexcept { producer_ = FastBoxProducer(box); }
   // The box is the receiver's again. Requires: is_drained().
-  void give_up() noexcept { uses_ += producer_.next_index(); }
+  void give_up() noexcept {
+    BP_DCHECK(is_drained());
+    uses_ += producer_.next_index();
+  }
 
   // Copies `data` into a slot. Returns false, and changes nothing, when all slots are taken.
   // Requires, as has_room: a box.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    BP_DCHECK(data_bytes <= kInlineBytesMax);
+    BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kArea);
     MessageSlot* slot = producer_.next_slot();
     if (slot == nullptr) return false;
     copy_inline(slot->payload, data, data_bytes);
@@ -38,6 +43,7 @@ class BoxSender {
   }
   // In its area, up to all of that. `header`: with the bytes of the payload.
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
+    BP_DCHECK(header.bytes == payload.size());
     if (payload.size() > producer_.box().area_bytes()) return LongPost::kElsewhere;
     MessageSlot* slot = producer_.next_slot();
     if (slot == nullptr) return LongPost::kNoRoom;
@@ -59,7 +65,10 @@ class BoxSender {
   bool is_consumed(uint64_t index) noexcept {
     return index < uses_ || producer_.is_consumed(index - uses_);
   }
-  uint64_t last_index() const noexcept { return uses_ + producer_.next_index() - 1; }
+  uint64_t last_index() const noexcept {
+    BP_DCHECK(producer_.next_index() > 0);
+    return uses_ + producer_.next_index() - 1;
+  }
 
  private:
   FastBoxProducer producer_;

@@ -25,6 +25,9 @@ class FifoSender {
   // Returns false when there is no room. Tries again in another slot where the receiver has passed
   // over the first: this process was stopped or preempted for too long.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    BP_DCHECK(data_bytes <= kInlineBytesMax);
+    BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kClaimed);
+    BP_DCHECK(header.sender == self_ && "a slot is claimed and published in one name");
     for (int attempt = 0; attempt < kPublishAttemptsMax; ++attempt) {
       const InboundFifo::Claim claim = fifo_.try_claim(self_, &known_tail_);
       if (claim.slot == nullptr) return false;

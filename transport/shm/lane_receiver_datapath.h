@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "platform/assert.h"
 #include "transport/shm/mesh_lane_datapath.h"
 #include "transport/shm/shm_dispatch.h"
 
@@ -47,6 +48,7 @@ class LaneReceiver {
         dispatch.handle(from, {word.kind, word.am, word.bytes, from.peer()}, body, nullptr);
       }
     }
+    BP_DCHECK(head_ - tail <= lane_.capacity() && "nothing is read before it was written");
     lane_.set_tail(tail);
     return count;
   }

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -49,21 +50,27 @@ class MeshLane {
       : queue_(reinterpret_cast<std::atomic<uint64_t>*>(queue)),
         head_(reinterpret_cast<std::atomic<uint32_t>*>(head)),
         tail_(reinterpret_cast<std::atomic<uint32_t>*>(tail)),
-        mask_(entry_count - 1) {}
+        mask_(entry_count - 1) {
+    BP_DCHECK(std::has_single_bit(entry_count));
+  }
 
   // Producer. `head` is its own count of words, `known_tail` what it saw last of the tail.
   bool has_room(uint32_t head, uint32_t* known_tail) const noexcept {
+    BP_DCHECK(head - *known_tail <= capacity());
     if (head - *known_tail <= mask_) return true;
     refresh(head, known_tail);
     return head - *known_tail <= mask_;
   }
   // Looks at the tail. What is impossible there changes nothing.
   void refresh(uint32_t head, uint32_t* known_tail) const noexcept {
+    BP_DCHECK(head - *known_tail <= capacity());
     const uint32_t now = tail();
     if (head - now <= head - *known_tail) *known_tail = now;
   }
   // Requires: has_room.
   void push(uint32_t head, const LaneWord& word) const noexcept {
+    BP_DCHECK(word.bytes <= kMessageBytesMax);
+    BP_DCHECK(word.offset >> (64 - kSlotSenderShift) == 0);
     queue_[head & mask_].store(pack_lane_word(word), std::memory_order_relaxed);
     head_->store(head + 1, std::memory_order_release);  // publishes the word and its bytes
   }

@@ -1,5 +1,6 @@
 #include <atomic>
 
+#include "platform/assert.h"
 #include "platform/usdt.h"
 #include "transport/shm/shm_endpoint.h"
 
@@ -64,6 +65,7 @@ SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
 // on its own. What it may not the peer is asked to do, with its rights.
 bool ShmEndpoint::is_reachable(const RemoteOperation& operation) const noexcept {
   if (!is_pool_memory(operation.remote.kind)) return false;
+  BP_DCHECK(operation.bytes <= operation.remote.bytes);
   const ShmPlace& place = parts_.outgoing.place;
   const Segment* segment =
       place.shared_segment(pointer_to(operation.remote.address), operation.bytes);
@@ -76,6 +78,8 @@ bool ShmEndpoint::is_reachable(const RemoteOperation& operation) const noexcept 
 
 void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {
   std::byte* at = pointer_to(operation.remote.address);
+  BP_DCHECK(is_atomic(operation.kind) || operation.bytes == 0 || operation.local != nullptr);
+  BP_DCHECK(!is_atomic(operation.kind) || operation.remote.address % sizeof(uint64_t) == 0);
   if (operation.kind == OperationKind::kPut) {
     copy_bytes(at, operation.local, operation.bytes);
   } else if (operation.kind == OperationKind::kGet) {

@@ -1,6 +1,7 @@
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #include <utility>
 
+#include "platform/assert.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
@@ -14,6 +15,7 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (BP_UNLIKELY(wrapper_->notices.load(std::memory_order_acquire) != seen_notices_)) {
     look_for_cut_offs();
   }
+  BP_DCHECK(parts_.outgoing.returning_count <= place().member_count());
   if (borrower_.has_released()) borrower_.give_back_released();
   uint32_t count = 0;
   if (parts_.lender.out_count() > 0 && polls_++ % kPollsPerCollection == 0) {

@@ -4,6 +4,9 @@
 // enough. So the same few units, which are in the caches, serve as long as little is in flight, and
 // nothing is written into memory that a device may still see. A request of 4 KiB takes one word.
 // It does not know what it gave out: the taker of a buffer gives it back with its size.
+//
+// Invariants, which is_valid() looks at, around what changes them: 1. There is a bit for each unit,
+// and those beyond the last unit are taken. 2. free_count_ counts the units that are free.
 #pragma once
 
 #include <bit>
@@ -37,16 +40,20 @@ class BufferArena {
     free_count_ = unit_count_;
     // Those that there are no units for are taken for ever.
     if (unit_count_ % 64 != 0) words.back() = ~uint64_t{0} << unit_count_ % 64;
+    BP_DCHECK_SLOW(is_valid());
   }
 
   // Returns memory aligned to a unit; nullptr: there is no free run of so many bytes.
   // Requires: `bytes` is over 0. Cost: a look at each word up to the run.
   std::byte* try_take(uint64_t bytes) noexcept {
+    BP_KEEPS_VALID(*this);
+    BP_DCHECK(bytes > 0);
     const uint64_t count = units_of(bytes);
     if (count > free_count_) return nullptr;
     uint64_t begin = next(0, false);
     while (begin < unit_count_) {
       const uint64_t end = next(begin, true, begin + count);
+      BP_DCHECK(begin < end && end <= unit_count_);
       if (end - begin >= count) {
         set(begin, count, true);
         free_count_ -= count;
@@ -59,7 +66,9 @@ class BufferArena {
 
   // Requires: `buffer` was taken with as many bytes, and not given back.
   void give(std::byte* buffer, uint64_t bytes) noexcept {
+    BP_KEEPS_VALID(*this);
     BP_ASSERT(buffer >= memory_.data() && buffer < memory_.data() + memory_.size());
+    BP_DCHECK(bytes > 0 && static_cast<uint64_t>(buffer - memory_.data()) % kUnitBytes == 0);
     const auto begin = static_cast<uint64_t>(buffer - memory_.data()) / kUnitBytes;
     set(begin, units_of(bytes), false);
     free_count_ += units_of(bytes);
@@ -68,6 +77,16 @@ class BufferArena {
 
   uint64_t free_bytes() const noexcept { return free_count_ * kUnitBytes; }
   uint64_t bytes() const noexcept { return memory_.size(); }
+
+  // Cost: a look at each word.
+  bool is_valid() const noexcept {
+    if (words_.size() != words_for(memory_.size())) return false;
+    const uint64_t beyond = unit_count_ % 64 == 0 ? 0 : ~uint64_t{0} << unit_count_ % 64;
+    if (beyond != 0 && (words_.back() & beyond) != beyond) return false;
+    uint64_t free_count = 0;
+    for (const uint64_t word : words_) free_count += static_cast<uint64_t>(std::popcount(~word));
+    return free_count == free_count_;
+  }
 
  private:
   static constexpr uint64_t units_of(uint64_t bytes) noexcept {
@@ -88,6 +107,7 @@ class BufferArena {
   }
 
   void set(uint64_t begin, uint64_t count, bool is_taken) noexcept {
+    BP_DCHECK(begin < unit_count_ && count <= unit_count_ - begin);
     while (count > 0) {
       const uint64_t shift = begin % 64;
       const uint64_t here = count < 64 - shift ? count : 64 - shift;

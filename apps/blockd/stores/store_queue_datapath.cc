@@ -105,7 +105,8 @@ bool StoreQueue::is_valid() const noexcept {
   if (free_count != free_count_ || free_count + static_cast<size_t>(busy_count) != tasks_.size())
     return false;
   if (committed_.first != nullptr && free_count != 0) return false;
-  return committed_.count() + new_.count() == waiting_count_ && order_.is_valid();
+  return committed_.count() + new_.count() == waiting_count_ && order_.is_valid() &&
+         arena_.is_valid();
 }
 
 uint32_t StoreQueue::List::count() const noexcept {
@@ -155,6 +156,7 @@ std::byte* StoreQueue::try_take_buffer(const BlockRequest& request) noexcept {
 
 void StoreQueue::give_buffer(BlockRequest& request) noexcept {
   BP_ASSERT(request.has_buffer);
+  BP_DCHECK(request.data != nullptr && needs_buffer(request));
   const bool is_status = request.wire.command == nbd::Command::kBlockStatus;
   arena_.give(request.data - (is_status ? 0 : edges_of(request).head_bytes),
               buffer_bytes_of(request));
@@ -178,6 +180,8 @@ void StoreQueue::take(BlockRequest& request) noexcept {
       ++waiting_count_;
       break;
     default:
+      BP_DCHECK(request.step == RequestStep::kSubmit || request.step == RequestStep::kStore);
+      BP_DCHECK(!request.has_buffer);
       new_.push(request);
       ++waiting_count_;
       break;
@@ -196,6 +200,7 @@ void StoreQueue::pump() noexcept {
 }
 
 void StoreQueue::set_levels() noexcept {
+  BP_DCHECK(free_count_ <= tasks_.size() && arena_.free_bytes() <= arena_.bytes());
   counters_->requests_waiting.set(waiting_count_);
   const uint64_t operations = tasks_.size() - free_count_;
   const uint64_t buffer_bytes = arena_.bytes() - arena_.free_bytes();
@@ -207,6 +212,7 @@ void StoreQueue::set_levels() noexcept {
 
 // Returns whether the first of those that wait is on its way, and so no longer waits.
 bool StoreQueue::try_begin(BlockRequest& request) noexcept {
+  BP_DCHECK(&request == new_.first);
   if (request.wire.command == nbd::Command::kWrite) return try_grant(request);
   if (request.wire.command == nbd::Command::kBlockStatus && !store_->has_extents()) {
     end_wait(new_);
@@ -381,6 +387,7 @@ void StoreQueue::completed(void* context, int64_t result) noexcept {
 }
 
 void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
+  BP_DCHECK(task.step != Step::kDone && task.operation.context == &task);
   const StoreOperation& operation = task.operation;
   BP_DCHECK(operation.action == StoreAction::kExtents || result < 0 ||
             static_cast<uint64_t>(result) <= operation.bytes);
@@ -449,6 +456,7 @@ void StoreQueue::merge_edge(StoreTask& task) noexcept {
   const bool is_head = task.step == Step::kReadHead;
   const uint64_t before = is_head ? edges.head_bytes : 0;
   const uint64_t behind = is_head && !edges.is_one_block() ? 0 : edges.tail_bytes;
+  BP_DCHECK(before + behind < block && "some of it is the request's");
   if (request.wire.command == nbd::Command::kWriteZeroes) {
     std::memset(task.scratch + before, 0, block - before - behind);
     return;
@@ -467,6 +475,7 @@ void StoreQueue::end_extents(StoreTask& task, int64_t count) noexcept {
   const auto* extents = reinterpret_cast<const FileExtent*>(request.data);
   for (int64_t i = 0; i < count; ++i) {
     const FileExtent extent = extents[i];
+    BP_DCHECK(extent.bytes <= UINT32_MAX && "a descriptor has 32 bits for it");
     const uint32_t state = extent.has_data ? 0 : nbd::kStateHole | nbd::kStateZero;
     const nbd::BlockDescriptor descriptor = {static_cast<uint32_t>(extent.bytes), state};
     std::memcpy(request.data + static_cast<size_t>(i) * sizeof descriptor, &descriptor,
@@ -476,6 +485,7 @@ void StoreQueue::end_extents(StoreTask& task, int64_t count) noexcept {
 }
 
 void StoreQueue::end_task(StoreTask& task, nbd::ErrorCode error) noexcept {
+  BP_DCHECK(task.request != nullptr && free_count_ < tasks_.size());
   BlockRequest& request = *task.request;
   request.error = error;
   BP_USDT(request_done, request.wire.cookie, error);

@@ -12,7 +12,7 @@
 //
 // Invariants, which is_valid() looks at: 1. Each task is free or has a request. 2. What waits for a
 // task waits only while there is none; what waits for a buffer waits behind one that finds none.
-// 3. What waits is in one of the two lists. 4. The order of writes is valid.
+// 3. What waits is in one of the two lists. 4. The order of writes is valid, as are the buffers.
 #pragma once
 
 #include <cstdint>

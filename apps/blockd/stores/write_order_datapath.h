@@ -31,6 +31,7 @@ class WriteOrder {
   // Returns whether it may begin at once; else try_next() has it once it may.
   // Cost: while all are aligned, none; else a walk over those under way.
   [[nodiscard]] bool enter(OrderedWrite& write) noexcept {
+    BP_DCHECK(!write.has_begun && write.begin <= write.end);
     write.previous = last_;
     write.next = nullptr;
     (last_ == nullptr ? first_ : last_->next) = &write;
@@ -45,6 +46,7 @@ class WriteOrder {
   // Requires: it has begun, and not left.
   void leave(OrderedWrite& write) noexcept {
     BP_ASSERT(write.has_begun);
+    BP_DCHECK(!write.is_exclusive || exclusive_count_ > 0);
     BP_ASSERT((write.previous == nullptr ? first_ : write.previous->next) == &write);
     BP_ASSERT((write.next == nullptr ? last_ : write.next->previous) == &write);
     (write.previous == nullptr ? first_ : write.previous->next) = write.next;

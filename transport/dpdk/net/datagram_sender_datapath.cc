@@ -18,6 +18,7 @@ uint32_t DatagramSender::header_bytes(int family) noexcept {
 rte_mbuf* DatagramSender::copy(const DatagramTerms& terms) noexcept {
   rte_mbuf* frame = sender_.make(terms.byte_count);
   if (frame == nullptr) return nullptr;
+  BP_DCHECK(terms.byte_count == 0 || terms.bytes != nullptr);
   std::copy_n(terms.bytes, terms.byte_count, rte_pktmbuf_mtod(frame, std::byte*));
   counters_.copied_bytes.add(terms.byte_count);
   return frame;
@@ -29,6 +30,7 @@ rte_mbuf* DatagramSender::copy(const DatagramTerms& terms) noexcept {
 rte_mbuf* DatagramSender::refer(const DatagramTerms& terms) noexcept {
   rte_mbuf* owner = sender_.queue().find(terms.bytes);
   if (owner == nullptr) return nullptr;
+  BP_DCHECK(rte_mbuf_refcnt_read(owner) > 0 && "the sender still has the bytes");
   const auto* buffer = static_cast<const std::byte*>(owner->buf_addr);
   const auto offset = static_cast<uint32_t>(terms.bytes - buffer);
   if (terms.bytes < buffer || offset + terms.byte_count > owner->buf_len) return nullptr;

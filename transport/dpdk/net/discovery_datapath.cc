@@ -83,6 +83,7 @@ void Discovery::send_arp(uint16_t operation, const IpAddress& from, const IpAddr
                          const rte_ether_addr* to) noexcept {
   if (from.family != AF_INET) return;
   BP_DCHECK(routes_.is_own(from) && "all who hear it believe whose address this is");
+  BP_DCHECK(target.family == AF_INET);
   rte_mbuf* frame = sender_.make(sizeof(rte_arp_hdr));
   if (frame == nullptr) return;
   rte_arp_hdr message = {};
@@ -136,6 +137,7 @@ Drop Discovery::take_arp(const Packet& packet, bool may_answer, uint64_t now_ns)
 
 // Says whose it is, not too often: two that defend one address would never end (RFC 5227, 2.4).
 void Discovery::note_conflict(const IpAddress& own, uint64_t now_ns) noexcept {
+  BP_DCHECK(routes_.is_own(own) && next_defence_ns_ <= now_ns + kDefendNs);
   counters_.address_conflicts.add(1);
   if (now_ns < next_defence_ns_) return;
   next_defence_ns_ = now_ns + kDefendNs;
@@ -145,6 +147,7 @@ void Discovery::note_conflict(const IpAddress& own, uint64_t now_ns) noexcept {
 // ---- Neighbour discovery ------------------------------------------------------------------------
 
 void Discovery::solicit(const IpAddress& target, const rte_ether_addr* known) noexcept {
+  BP_DCHECK(target.family == AF_INET6);
   const IpTerms terms = {.from = routes_.source_for(target),
                          .to = known != nullptr ? target : solicited_node(target),
                          .protocol = IPPROTO_ICMPV6,

@@ -46,6 +46,7 @@ rte_mbuf* FrameSender::make(uint32_t bytes) noexcept {
 void FrameSender::put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept {
   uint32_t bytes = rte_pktmbuf_pkt_len(frame);
   BP_DCHECK(terms.from.family == terms.to.family || is_unspecified(terms.from));
+  BP_DCHECK(terms.protocol != 0 && frame->l3_len == 0 && "a frame has one header of IP");
   if (terms.from.family == AF_INET) {
     uint32_t header_bytes = sizeof(rte_ipv4_hdr);
     if (terms.alerts_routers) {
@@ -132,6 +133,7 @@ void FrameSender::put_icmp6(rte_mbuf* frame, const IpTerms& terms,
 
 bool FrameSender::send(rte_mbuf* frame) noexcept {
   BP_DCHECK(frame->nb_segs >= 1 && frame->l2_len >= sizeof(rte_ether_hdr));
+  BP_DCHECK(rte_pktmbuf_pkt_len(frame) <= frame->l2_len + mtu_bytes_);
   if (queue_.send({&frame, 1}) == 1) {
     counters_.sent_frames.add(1);
     return true;

@@ -119,6 +119,7 @@ void GroupReports::changed(LinkGroup& group) noexcept {
 Drop GroupReports::take_query(Side& side, const IpAddress& group, uint64_t delay_max_ns,
                               uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
+  BP_DCHECK(group.family == side.family);
   const uint64_t due_ns = now_ns + random_below(std::min(delay_max_ns, kDelayMaxNs));
   if (is_unspecified(group)) {
     side.answer_ns = std::min(side.answer_ns, due_ns);
@@ -272,6 +273,8 @@ void GroupReports::add_record(Side& side, const LinkGroup& group, bool is_change
     record += address_bytes;
     std::memcpy(record, sources[i].bytes, address_bytes);
   }
+  BP_DCHECK(record + address_bytes ==
+            rte_pktmbuf_mtod_offset(side.frame, uint8_t*, rte_pktmbuf_data_len(side.frame)));
   ++side.record_count;
 }
 
@@ -284,6 +287,7 @@ void GroupReports::finish(Side& side) noexcept {
 }
 
 void GroupReports::send(const Side& side, rte_mbuf* message, const IpAddress& to) noexcept {
+  BP_DCHECK(to.family == side.family && is_multicast(to));
   const bool is_ipv6 = side.family == AF_INET6;
   IpTerms terms = {.from = routes_.source_for(is_ipv6 ? kAllMldV2Routers : to),
                    .to = to,

@@ -113,6 +113,7 @@ Drop Icmp::take(const Packet& packet, bool may_answer, uint64_t now_ns,
 void Icmp::send(const Packet& packet, const IpAddress& from, rte_mbuf* message) noexcept {
   BP_DCHECK(routes_.is_own(from) && from.family == packet.from.family);
   BP_DCHECK(!is_multicast(packet.from) && !is_unspecified(packet.from));
+  BP_DCHECK(message->nb_segs == 1 && rte_pktmbuf_data_len(message) >= kHeadBytes);
   auto* bytes = rte_pktmbuf_mtod(message, uint8_t*);
   const IpTerms terms = {
       .from = from,
@@ -139,6 +140,7 @@ void Icmp::answer_echo(const Packet& packet) noexcept {
   if (from.family == 0 || !routes_.is_own(from)) return;
   // What does not fit the link would go as fragments, which are not made (frame_sender_datapath.h).
   const uint32_t ip_bytes = is_ipv6 ? sizeof(rte_ipv6_hdr) : sizeof(rte_ipv4_hdr);
+  BP_DCHECK(sender_.mtu_bytes() > ip_bytes);
   if (packet.message_bytes > sender_.mtu_bytes() - ip_bytes) return;
   rte_mbuf* frame = sender_.make(packet.message_bytes);
   if (frame == nullptr) return;
@@ -151,6 +153,7 @@ void Icmp::answer_echo(const Packet& packet) noexcept {
 
 void Icmp::refuse(const Packet& packet, uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kUdp && routes_.is_own(packet.to));
+  BP_DCHECK(packet.network != nullptr && packet.network < packet.message);
   if (rte_is_multicast_ether_addr(&packet.to_mac)) return;
   if (!refusals_.try_take(now_ns)) {
     counters_.drop(Drop::kRateLimited);

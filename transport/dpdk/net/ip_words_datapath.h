@@ -9,6 +9,7 @@
 #include <rte_byteorder.h>
 #include <rte_ether.h>
 
+#include "platform/assert.h"
 #include "transport/ip_address.h"
 
 namespace bedplate {
@@ -76,6 +77,7 @@ inline bool is_limited_broadcast(const IpAddress& address) noexcept {
 
 // Where frames to a group go: RFC 1112, 6.4; RFC 2464, 7.
 inline rte_ether_addr multicast_mac(const IpAddress& group) noexcept {
+  BP_DCHECK(is_multicast(group));
   const uint8_t* bytes = group.bytes;
   if (group.family == AF_INET) {
     return {{0x01, 0x00, 0x5e, static_cast<uint8_t>(bytes[1] & 0x7f), bytes[2], bytes[3]}};
@@ -85,6 +87,7 @@ inline rte_ether_addr multicast_mac(const IpAddress& group) noexcept {
 
 // ff02::1:ffXX:XXXX, where those that look for `address` ask (RFC 4291, 2.7.1).
 inline IpAddress solicited_node(const IpAddress& address) noexcept {
+  BP_DCHECK(address.family == AF_INET6 && !is_multicast(address));
   IpAddress group{AF_INET6, {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff}};
   std::memcpy(group.bytes + 13, address.bytes + 13, 3);
   return group;

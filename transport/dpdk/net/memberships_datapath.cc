@@ -18,6 +18,7 @@ uint32_t* Memberships::find_link(Holder& holder, const IpAddress& group,
                                  const IpAddress& source) noexcept {
   for (uint32_t* link = &holder; *link != kNone; link = &memberships_[*link].next) {
     const Membership& one = memberships_[*link];
+    BP_DCHECK(one.group < count_max_);
     if (is_same(one.source, source) && is_same(groups_[one.group].address, group)) return link;
   }
   return nullptr;
@@ -105,12 +106,14 @@ bool Memberships::accepts(const Holder& holder, const IpAddress& group,
 
 bool Memberships::has(const Holder& holder, const IpAddress& group) const noexcept {
   for (uint32_t at = holder; at != kNone; at = memberships_[at].next) {
+    BP_DCHECK(memberships_[at].group < count_max_);
     if (is_same(groups_[memberships_[at].group].address, group)) return true;
   }
   return false;
 }
 
 void Memberships::forget_if_left(LinkGroup& group) noexcept {
+  BP_DCHECK(&group >= &groups_[0] && &group < &groups_[0] + count_max_);
   if (!group.is_joined()) group = {};
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "platform/assert.h"
 #include "transport/dpdk/net/ip_words_datapath.h"
 
 namespace bedplate {
@@ -64,8 +65,14 @@ class Memberships {
   // Groups lie at 0 to group_count_max() - 1, some unused. One that is left is unused once
   // forget_if_left() was called.
   uint32_t group_count_max() const noexcept { return count_max_; }
-  LinkGroup& group(uint32_t index) noexcept { return groups_[index]; }
-  const LinkGroup& group(uint32_t index) const noexcept { return groups_[index]; }
+  LinkGroup& group(uint32_t index) noexcept {
+    BP_DCHECK(index < count_max_);
+    return groups_[index];
+  }
+  const LinkGroup& group(uint32_t index) const noexcept {
+    BP_DCHECK(index < count_max_);
+    return groups_[index];
+  }
   LinkGroup* find_group(const IpAddress& address) noexcept;
   void forget_if_left(LinkGroup& group) noexcept;
   // The sources that are wanted of it, each once. Returns how many. Requires: it does not want all.

@@ -137,6 +137,7 @@ bool Neighbours::learn(const IpAddress& address, const rte_ether_addr& mac,
     entry->state = State::kStale;
   }
   if (!was_incomplete) return true;
+  BP_DCHECK(entry->has_mac() && "what waited is sent to it");
   entry->waiting_count = 0;
   waiting_.take_of(index_of(*entry),
                    [&](rte_mbuf* frame) { asker_.send_waiting(frame, entry->mac); });

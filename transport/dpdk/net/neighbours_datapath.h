@@ -20,6 +20,7 @@
 
 #include <rte_mbuf.h>
 
+#include "platform/assert.h"
 #include "transport/dpdk/net/ip_words_datapath.h"
 #include "transport/dpdk/net/waiting_frames_datapath.h"
 
@@ -115,6 +116,7 @@ class Neighbours {
     return const_cast<Neighbour*>(find(address));
   }
   uint32_t index_of(const Neighbour& entry) const noexcept {
+    BP_DCHECK(&entry >= entries_.get() && &entry < entries_.get() + count_max_);
     return static_cast<uint32_t>(&entry - entries_.get());
   }
   Neighbour* take_entry(uint64_t now_ns) noexcept;

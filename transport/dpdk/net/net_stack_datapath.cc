@@ -209,6 +209,7 @@ bool NetStack::hand_to_owners(rte_mbuf* frame, const Packet& packet,
 
 void NetStack::hand_to_all(rte_mbuf* frame) noexcept {
   if (options_.shared == nullptr || options_.shared->queue_count() == 1) return;
+  BP_DCHECK(options_.queue_index < options_.shared->queue_count());
   if (!handed_control_.try_take(time_.now_ns)) {
     counters_->drop(Drop::kRateLimited);
     return;
@@ -220,6 +221,7 @@ void NetStack::hand_to_all(rte_mbuf* frame) noexcept {
 uint32_t NetStack::take_handed() noexcept {
   PortShared::Handed handed[kBurstMax];
   const uint32_t count = options_.shared->take(options_.queue_index, handed);
+  BP_DCHECK(count <= kBurstMax);
   for (uint32_t i = 0; i < count; ++i) {
     take_frame(handed[i].frame, {.is_own = handed[i].is_own != 0, .is_handed = true});
   }
@@ -253,6 +255,7 @@ void NetStack::loop_back(rte_mbuf* frame) noexcept {
 
 // As many as a burst has, so that a socket has room for all that are for it.
 uint32_t NetStack::take_looped() noexcept {
+  BP_DCHECK(looped_count_ <= kLoopedMax);
   const uint32_t count = std::min(looped_count_, kBurstMax);
   rte_mbuf* frames[kBurstMax];
   std::copy_n(looped_, count, frames);

@@ -141,6 +141,7 @@ class Parser {
     constexpr uint8_t kLooseRoute = 131;
     constexpr uint8_t kStrictRoute = 137;
     constexpr uint8_t kRouterAlert = 148;
+    BP_DCHECK(option <= end && end <= end_);
     while (option < end && *option != RTE_IPV4_HDR_OPT_EOL) {
       if (*option == RTE_IPV4_HDR_OPT_NOP) {
         ++option;
@@ -151,6 +152,7 @@ class Parser {
       if (*option == kRouterAlert) packet_.has_router_alert = true;
       option += option[1];
     }
+    BP_DCHECK(option <= end && "no option is longer than the header");
     return Drop::kNone;
   }
 
@@ -188,6 +190,7 @@ class Parser {
       }
       next = extension[0];
       header_bytes += extension_bytes;
+      BP_DCHECK(header_bytes % 8 == 0 && "RFC 8200, 4: headers are whole units");
     }
     return transport(next, header_bytes, bytes);
   }
@@ -197,6 +200,7 @@ class Parser {
     constexpr uint8_t kPad1 = 0;
     constexpr uint8_t kPadN = 1;
     constexpr uint8_t kRouterAlert = 5;
+    BP_DCHECK(option <= end && end <= end_);
     while (option < end) {
       if (*option == kPad1) {
         ++option;
@@ -210,12 +214,14 @@ class Parser {
       }
       option += 2 + option[1];
     }
+    BP_DCHECK(option == end && "the last option ends where its header does");
     return true;
   }
 
   // `bytes`: of the whole packet. What follows it in the frame is padding.
   Drop transport(uint8_t protocol, uint32_t header_bytes, uint32_t bytes) noexcept {
     BP_DCHECK(header_bytes <= bytes && header_bytes <= first_bytes());
+    BP_DCHECK(packet_.from.family == packet_.to.family && bytes <= all_bytes());
     const bool is_ipv6 = packet_.from.family == AF_INET6;
     if (is_multicast(packet_.from) || is_loopback(packet_.from) ||
         is_limited_broadcast(packet_.from)) {
@@ -250,6 +256,7 @@ class Parser {
   }
 
   bool is_sum_right(uint32_t pseudo) const noexcept {
+    BP_DCHECK(packet_.message == at_ && packet_.message_bytes <= first_bytes());
     return filter_.is_trusted ||
            folded(__rte_raw_cksum(packet_.message, packet_.message_bytes, pseudo)) == 0xffff;
   }
@@ -260,6 +267,7 @@ class Parser {
 
   Drop udp() noexcept {
     packet_.kind = PacketKind::kUdp;
+    BP_DCHECK(packet_.message == at_ && packet_.message_bytes <= all_bytes());
     if (packet_.message_bytes < sizeof(rte_udp_hdr)) return Drop::kUdpLength;
     if (first_bytes() < sizeof(rte_udp_hdr)) return Drop::kScattered;
     const auto header = header_at<rte_udp_hdr>(at_);
@@ -288,6 +296,7 @@ class Parser {
     }
     uint16_t sum = 0;
     const auto offset = static_cast<uint32_t>(at_ - rte_pktmbuf_mtod(frame_, uint8_t*));
+    BP_DCHECK(bytes >= sizeof header && offset + bytes <= rte_pktmbuf_pkt_len(frame_));
     if (rte_raw_cksum_mbuf(frame_, offset, bytes, &sum) != 0) return Drop::kUdpLength;
     const uint32_t pseudo = pseudo_header_sum(packet_.from, packet_.to, IPPROTO_UDP, bytes);
     return folded(pseudo + sum) == 0xffff ? Drop::kNone : Drop::kUdpChecksum;
@@ -295,6 +304,7 @@ class Parser {
 
   // In one segment: the first, or the one that begins where the headers end.
   bool find_payload() noexcept {
+    BP_DCHECK(packet_.payload_bytes <= all_bytes());
     packet_.payload_segment = frame_;
     packet_.payload = reinterpret_cast<std::byte*>(at_);
     if (packet_.payload_bytes <= first_bytes()) return true;
@@ -342,6 +352,7 @@ class Parser {
 
 uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,
                            uint32_t bytes) noexcept {
+  BP_DCHECK(from.byte_count() == to.byte_count());
   // The sum is the same for both families: that of IPv6 has the same in wider fields.
   uint32_t sum = __rte_raw_cksum(from.bytes, from.byte_count(), 0);
   sum = __rte_raw_cksum(to.bytes, to.byte_count(), sum);

@@ -32,6 +32,7 @@ uint32_t PortShared::take(uint32_t queue_index, std::span<Handed> handed) noexce
 }
 
 bool PortShared::has_frames(uint32_t queue_index) const noexcept {
+  BP_DCHECK(queue_index < options_.queue_count);
   return rte_ring_empty(rings_[queue_index]) == 0;
 }
 

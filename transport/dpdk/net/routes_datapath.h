@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "platform/assert.h"
 #include "transport/dpdk/net/ip_words_datapath.h"
 
 namespace bedplate {
@@ -21,7 +22,10 @@ class Routes {
   }
 
   uint32_t address_count() const noexcept { return count_; }
-  const IpPrefix& address(uint32_t index) const noexcept { return entries_[index].prefix; }
+  const IpPrefix& address(uint32_t index) const noexcept {
+    BP_DCHECK(index < count_);
+    return entries_[index].prefix;
+  }
 
   bool is_own(const IpAddress& address) const noexcept;
   // That of the link, or of one of its networks; IPv6 has none.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "platform/assert.h"
 #include "transport/datagram_address.h"
 
 namespace bedplate {
@@ -35,7 +36,10 @@ class SocketTable {
 
   // By slot: 0 to count_max() - 1; nullptr where there is none.
   uint32_t count_max() const noexcept { return count_max_; }
-  PortDatagramSocket* at(uint32_t slot) const noexcept { return slots_[slot]; }
+  PortDatagramSocket* at(uint32_t slot) const noexcept {
+    BP_DCHECK(slot < count_max_);
+    return slots_[slot];
+  }
 
   bool is_valid() const noexcept;
 

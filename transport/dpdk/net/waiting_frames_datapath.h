@@ -64,6 +64,7 @@ class WaitingFrames {
  private:
   // Of the one that came as the `order`th of those that wait.
   uint32_t index_of(uint32_t order) const noexcept {
+    BP_DCHECK(oldest_ < count_max_ && order <= count_max_);
     const uint32_t index = oldest_ + order;
     return index < count_max_ ? index : index - count_max_;
   }

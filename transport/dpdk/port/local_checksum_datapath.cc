@@ -9,6 +9,8 @@
 #include <rte_mbuf.h>
 #include <rte_udp.h>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -52,6 +54,7 @@ bool has_local_checksum(const rte_mbuf* frame) noexcept {
 
 void accept_local_checksums(std::span<rte_mbuf* const> frames) noexcept {
   for (rte_mbuf* frame : frames) {
+    BP_DCHECK(frame->data_len <= frame->pkt_len && "its first piece is no longer than all of it");
     if (has_local_checksum(frame)) frame->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
   }
 }

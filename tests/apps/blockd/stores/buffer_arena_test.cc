@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/blockd/stores/buffer_arena_datapath.h"
+#include "tests/support/death_test.h"
 #include "tests/support/seed.h"
 
 #include "CppUTest/TestHarness.h"
@@ -47,6 +48,45 @@ TEST(BufferArena, SaysNoWhenThereIsNoRun) {
   POINTERS_EQUAL(nullptr, arena.try_take(35 * kUnit));  // enough units, but not side by side
 }
 
+TEST(BufferArena, KnowsWhetherItIsValid) {
+  create(70);
+  CHECK(arena.is_valid());
+  arena.try_take(3 * kUnit);
+  CHECK(arena.is_valid());
+  words[0] ^= 1;  // a unit that was taken
+  CHECK_FALSE(arena.is_valid());
+  words[0] ^= 1;
+  words[0] ^= 8;  // one that is free
+  CHECK_FALSE(arena.is_valid());
+  words[0] ^= 8;
+  words[1] ^= uint64_t{1} << 6;  // the first that there is none of
+  CHECK_FALSE(arena.is_valid());
+  words[0] ^= 8;  // and the count is right
+  CHECK_FALSE(arena.is_valid());
+  words[0] ^= 8;
+  words[1] ^= uint64_t{1} << 6;
+  CHECK(arena.is_valid());
+}
+
+TEST(BufferArena, ABufferComesBackOnce) {
+  create(70);
+  std::byte* const buffer = arena.try_take(2 * kUnit);
+  arena.give(buffer, 2 * kUnit);
+  BP_CHECK_DIES("is_taken ? 0 : mask", arena.give(buffer, 2 * kUnit));
+  BP_CHECK_DIES("buffer < memory_.data() + memory_.size()", arena.give(memory + 70 * kUnit, 1));
+}
+
+#if BP_DEBUG
+TEST(BufferArena, ABufferComesBackAsItWasTaken) {
+  create(70);
+  std::byte* const last = arena.try_take(70 * kUnit) + 69 * kUnit;
+  BP_CHECK_DIES("% kUnitBytes == 0", arena.give(last + 512, kUnit));
+  BP_CHECK_DIES("count <= unit_count_ - begin", arena.give(last, 2 * kUnit));
+  words[0] = 0;
+  BP_CHECK_DIES("is_valid() before a change", arena.try_take(1));
+}
+#endif
+
 TEST(BufferArena, AnyBuffersAreApartAndComeBack) {
   const test::Seed seed;
   std::mt19937_64 random(seed.value());
@@ -83,5 +123,5 @@ TEST(BufferArena, AnyBuffersAreApartAndComeBack) {
     for (uint64_t i = 0; i < count; ++i) is_taken[first + i] = true;
     all.push_back({buffer, bytes});
   }
-  CHECK_TEXT(good, seed.text());
+  CHECK_TEXT(good && arena.is_valid(), seed.text());
 }
