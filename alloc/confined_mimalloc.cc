@@ -194,6 +194,12 @@ HeapOwner owner_of_page(const mi_page_t* page) noexcept {
   return {static_cast<uint32_t>(page->padding[0])};
 }
 
+// `page` is `owner`'s from now on, which was charged `expected` bytes for it.
+void give_page(mi_page_t* page, HeapOwner owner, size_t expected) noexcept {
+  page->padding[0] = owner.index;
+  settle_heap_charge(owner, expected, page_charge(page));
+}
+
 // The more a heap has of a size, the larger its next page is: twice the last one that became full,
 // up to four times mimalloc's. mimalloc's are all alike, and a heap with many full ones puts pages
 // into the queue of the full ones and takes them out again in nearly every call.
@@ -232,8 +238,7 @@ mi_page_t* take_grown_page(mi_heap_t* heap, size_t block_bytes, HeapOwner owner,
     cancel_heap_charge(owner, bytes);
     return nullptr;
   }
-  page->padding[0] = owner.index;
-  settle_heap_charge(owner, bytes, page_charge(page));
+  give_page(page, owner, bytes);
   return page;
 }
 
@@ -491,9 +496,8 @@ mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t al
     cancel_heap_charge(owner, expected);
     return nullptr;
   }
-  page->padding[0] = owner.index;
   // With guard pages (MODE=hardened) a huge block takes a little more.
-  settle_heap_charge(owner, expected, page_charge(page));
+  give_page(page, owner, expected);
   return page;
 }
 

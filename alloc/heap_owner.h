@@ -4,8 +4,8 @@
 // malloc and free cost what they always do; it is charged the pages that mimalloc cuts into blocks
 // (64 to 256 KiB, 512 KiB to 2 MiB, or one large block), when they are taken and when they are
 // given back. So an owner's figure is above what it asked for by at most such a page for each size
-// class and thread, and by what lies free between its blocks.
-// A page stays with the owner that took it until its last block is freed, by any thread.
+// class and thread, and by what lies free between its blocks. A page stays with the owner that took
+// it until its last block is freed, by any thread.
 //
 // In a forked child and under a sanitizer entering an owner does nothing, and nothing is charged.
 // Where malloc is not the pool's (support_level.h), what it hands out is charged to nobody.

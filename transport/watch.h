@@ -47,8 +47,8 @@ class WatchTable {
 
   // Returns 0, or an errno value: EBADF; EINVAL: no events that can be asked for, or no callback;
   // EPERM: a file or directory, which is always ready; EEXIST: a descriptor watched already;
-  // ENOSPC: as many as there may be. Requires: not watched. Cost: one system call, for a socket
-  // that is said to be one none.
+  // ENOSPC: as many as there may be. Requires: not watched. Cost: one system call; none where
+  // `watch.is_socket`, and then no EBADF or EPERM.
   int insert(Watch& watch) noexcept;
   void remove(Watch& watch) noexcept;
 
