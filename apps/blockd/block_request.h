@@ -21,7 +21,6 @@
 #include "apps/blockd/nbd_request_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
 #include "platform/assert.h"
-#include "platform/cache_line.h"
 #include "platform/trace_ring.h"
 #include "transport/spsc_fifo_datapath.h"
 
@@ -106,16 +105,6 @@ struct RequestLane {
     has_submitted = true;
   }
 };
-
-// Asks for the lines that a small payload will be copied to, where the shard that copies is this
-// one and the volume is memory: they come while the rest of its burst is looked at. Those of more
-// bytes would go again before they are used.
-inline void fetch_place(const Volume& volume, uint64_t offset, uint32_t bytes) noexcept {
-  constexpr uint32_t kBytesMax = 1024;
-  if (bytes > kBytesMax || volume.queue != nullptr || volume.requests->doorbell != nullptr) return;
-  const std::byte* const place = volume.store->memory() + offset;
-  for (uint32_t i = 0; i < bytes; i += kCacheLineBytes) prefetch_for_write(place + i);
-}
 
 // The volumes' end of the lane back.
 struct ReplyLane {

@@ -307,7 +307,6 @@ RequestStep Connection::accept_write(BlockRequest& request) noexcept {
   }
   request.data = buffer_ + std::exchange(buffer_begin_, buffer_begin_ + length);
   ++stored_count_;
-  fetch_place(*volume_, request.wire.offset, length);
   return RequestStep::kStore;
 }
 

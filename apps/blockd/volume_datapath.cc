@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "apps/blockd/stores/store_queue_datapath.h"
+#include "platform/nontemporal_copy.h"
 #include "platform/units.h"
 #include "platform/usdt.h"
 
@@ -45,9 +46,7 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
       request.volume->counters->grants.add(1);
       break;
     case RequestStep::kStore:
-      BP_ASSERT(request.data != nullptr);
-      std::memcpy(destination, request.data, request.wire.length);
-      request.volume->counters->commits.add(1);
+      request.volume->counters->commits.add(1);  // its payload is there: store_payloads()
       break;
     case RequestStep::kCommit:
       BP_ASSERT(request.data == destination);
@@ -58,6 +57,30 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
     case RequestStep::kRelease: BP_ASSERT(!"memory has no buffers");
   }
   reply(request);
+}
+
+// Copies the payloads that came with their headers, of all these requests before any is answered.
+// They go past the caches, where they can: a volume is larger, and its next small write elsewhere.
+void VolumeService::store_payloads(std::span<BlockRequest* const> requests) noexcept {
+  bool is_fence_due = false;
+  for (const BlockRequest* request : requests) {
+    const Volume& volume = *request->volume;
+    if (request->step != RequestStep::kStore || volume.queue != nullptr) continue;
+    BP_ASSERT(is_inside(*request) && request->data != nullptr);
+    std::byte* const destination = volume.store->memory() + request->wire.offset;
+    if (is_whole_lines(destination, request->wire.length)) {
+      copy_nontemporal(destination, request->data, request->wire.length);
+      is_fence_due = true;
+    } else {
+      std::memcpy(destination, request->data, request->wire.length);
+    }
+  }
+  if (is_fence_due) fence_nontemporal();
+}
+
+void VolumeService::handle(std::span<BlockRequest* const> requests) noexcept {
+  store_payloads(requests);
+  for (BlockRequest* request : requests) handle(*request);
 }
 
 void VolumeService::handle(BlockRequest& request) noexcept {
@@ -84,14 +107,16 @@ void VolumeService::handle(BlockRequest& request) noexcept {
   }
 }
 
-void VolumeService::take(BlockRequest& request) noexcept {
+// Whether it waits, in the list of its volume.
+bool VolumeService::waits(BlockRequest& request) noexcept {
   VolumeHold& hold = *request.volume->hold;
   BP_DCHECK((hold.first == nullptr) == (hold.last == nullptr));
   const bool is_new = request.step == RequestStep::kSubmit || request.step == RequestStep::kStore;
-  if (!hold.is_on.load(std::memory_order_relaxed) || !is_new) return handle(request);
+  if (!hold.is_on.load(std::memory_order_relaxed) || !is_new) return false;
   request.next = nullptr;
   (hold.last == nullptr ? hold.first : hold.last->next) = &request;
   hold.last = &request;
+  return true;
 }
 
 uint32_t VolumeService::hold(const Volume& volume, bool is_on) noexcept {
@@ -100,9 +125,9 @@ uint32_t VolumeService::hold(const Volume& volume, bool is_on) noexcept {
   if (is_on) return 0;
   uint32_t count = 0;
   for (BlockRequest* each = hold.first; each != nullptr; ++count) {
-    BlockRequest& request = *each;
-    each = request.next;
-    handle(request);
+    BlockRequest* const request = each;
+    each = request->next;
+    handle({&request, 1});
   }
   hold.first = hold.last = nullptr;
   return count;
@@ -136,7 +161,8 @@ uint32_t VolumeService::poll(uint32_t budget) noexcept {
   BlockRequest* batch[kBatchMax];
   const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});
   if (count > 0) options_.loop->look_at_clock();  // once for all of them
-  for (size_t i = 0; i < count; ++i) take(*batch[i]);
+  const auto waits_here = [this](BlockRequest* each) { return waits(*each); };
+  handle({batch, std::remove_if(batch, batch + count, waits_here)});
   const uint32_t slices = zero_some();
   // Also for what stores have completed since the last poll.
   if (replies_.has_replied && options_.replies_doorbell != nullptr) {

@@ -5,6 +5,8 @@
 // asked of others it gives to their queues. It never touches a socket.
 #pragma once
 
+#include <span>
+
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/block_server_counters.h"
 #include "transport/doorbell.h"
@@ -38,8 +40,10 @@ class VolumeService final : public PollSource {
   bool is_valid() const noexcept;
 
  private:
-  void take(BlockRequest& request) noexcept;
+  bool waits(BlockRequest& request) noexcept;
+  void handle(std::span<BlockRequest* const> requests) noexcept;
   void handle(BlockRequest& request) noexcept;
+  void store_payloads(std::span<BlockRequest* const> requests) noexcept;
   void handle_write(BlockRequest& request) noexcept;
   void reply(BlockRequest& request) noexcept;
   uint32_t zero_some() noexcept;

@@ -106,17 +106,42 @@ TEST(VolumeService, GrantsAWriteItsDestinationAndCountsWhatBecameOfIt) {
   CHECK(is_filled(0, kVolumeBytes, 0xee));  // it touches no payload
 }
 
+// Whole lines go past the caches, the others not: both wherever they come from, and only theirs.
 TEST(VolumeService, CopiesAPayloadThatHasArrivedWithItsHeader) {
-  const std::vector<std::byte> payload(512, std::byte{0x11});
+  const std::vector<std::byte> payload(1024 + 1, std::byte{0x11});
+  constexpr uint64_t kLookedAtBytes = 16 * kKiB;
+  const uint64_t line = -reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes + 4096;
+  uint64_t written = 0;
+  for (const uint64_t offset : {line, line + 1, line + 16}) {
+    for (const uint32_t bytes : {1U, 64U, 512U, 513U, 1024U}) {
+      for (const size_t from : {0, 1}) {
+        std::fill_n(memory.begin(), kLookedAtBytes, std::byte{0xee});
+        BlockRequest write = request(nbd::Command::kWrite, offset, bytes);
+        write.step = RequestStep::kStore;
+        write.data = const_cast<std::byte*>(payload.data() + from);
+        POINTERS_EQUAL(&write, answer_to(write));
+        CHECK(is_filled(offset, bytes, 0x11));
+        CHECK(is_filled(0, offset, 0xee));
+        CHECK(is_filled(offset + bytes, kLookedAtBytes - offset - bytes, 0xee));
+        ++written;
+        CHECK_EQUAL(written, parts->counters.commits.read());
+      }
+    }
+  }
+  CHECK_EQUAL(0, parts->counters.grants.read());
+}
+
+TEST(VolumeService, APayloadThatCameWhileItsVolumeWasHeldIsCopiedWhenItGoesOn) {
+  std::vector<std::byte> payload(512, std::byte{0x11});
   BlockRequest write = request(nbd::Command::kWrite, 4096, 512);
   write.step = RequestStep::kStore;
-  write.data = const_cast<std::byte*>(payload.data());
-  POINTERS_EQUAL(&write, answer_to(write));
+  write.data = payload.data();
+  CHECK_EQUAL(0, service.hold(volume, true));
+  POINTERS_EQUAL(nullptr, answer_to(write));
+  CHECK(is_filled(4096, 512, 0xee));
+  CHECK_EQUAL(1, service.hold(volume, false));
+  POINTERS_EQUAL(&write, reply());
   CHECK(is_filled(4096, 512, 0x11));
-  CHECK(is_filled(0, 4096, 0xee));
-  CHECK(is_filled(4096 + 512, 4096, 0xee));
-  CHECK_EQUAL(0, parts->counters.grants.read());
-  CHECK_EQUAL(1, parts->counters.commits.read());
 }
 
 TEST(VolumeService, AFlushComesBackAtOnce) {

@@ -1,0 +1,52 @@
+// A copy by non-temporal stores: the bytes go to memory, past the caches.
+//
+// For bytes that come from a hot buffer and go to a place of their own in more memory than the
+// caches hold. An ordinary store first waits until its line has been read from there, and in
+// exchange puts out a line that somebody may still want.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "platform/cache_line.h"
+
+namespace bedplate {
+
+// Whether copy_nontemporal may be asked for: `to` begins a line, and `bytes` are whole lines.
+inline bool is_whole_lines(const void* to, size_t bytes) noexcept {
+  return (reinterpret_cast<uintptr_t>(to) | bytes) % kCacheLineBytes == 0;
+}
+
+// As memcpy. Requires: is_whole_lines(to, bytes); fence_nontemporal() before another thread is told
+// of the bytes, since no other store of this thread waits for these, a release neither.
+// On a processor without such stores it is memcpy.
+inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept {
+#ifdef __SSE2__
+  constexpr size_t kPerLine = kCacheLineBytes / sizeof(__m128i);
+  auto* target = static_cast<__m128i*>(to);
+  const auto* source = static_cast<const __m128i*>(from);
+  // Each line without another load between its stores: it leaves in one piece.
+  for (const __m128i* const end = target + bytes / sizeof(__m128i); target != end;
+       target += kPerLine, source += kPerLine) {
+    __m128i line[kPerLine];
+    for (size_t i = 0; i < kPerLine; ++i) line[i] = _mm_loadu_si128(source + i);
+    for (size_t i = 0; i < kPerLine; ++i) _mm_stream_si128(target + i, line[i]);
+  }
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+// What this thread has copied so far comes before all that it stores from now on.
+inline void fence_nontemporal() noexcept {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
+}
+
+}  // namespace bedplate
