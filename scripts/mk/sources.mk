@@ -17,7 +17,7 @@ VERBS := peer_state verbs_wire \
            link_handshake) \
          $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint \
            verbs_endpoint_datapath verbs_endpoint_receive_datapath verbs_provider \
-           verbs_provider_datapath) \
+           verbs_provider_datapath verbs_shape) \
          joined/joined_verbs
 SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposures \
        fifo_receiver_datapath futex_bell group_keeper group_layout group_segment group_shape \

@@ -30,15 +30,10 @@ constexpr uint32_t kCutOffsTold = 16;
 
 }  // namespace
 
-uint32_t VerbsEndpoint::request_count(const VerbsShape& shape) noexcept {
-  return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max + kAcknowledgementsMax +
-                       3);
-}
-
 Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
   const VerbsShape& shape = provider_.options_.shape;
   BP_DCHECK(slots_ == nullptr && reinterpret_cast<uintptr_t>(memory) % kCacheLineBytes == 0);
-  const uint32_t depth = request_count(shape);
+  const uint32_t depth = shape.request_count();
   window_ = shape.window;
   message_bytes_ = shape.message_bytes;
   bounced_ = std::make_unique<Bounced[]>(depth);

@@ -10,16 +10,13 @@
 
 #include "transport/loan_book_datapath.h"
 #include "transport/verbs/channel/send_queue_datapath.h"
+#include "transport/verbs/channel/verbs_shape.h"
 #include "transport/verbs/connect/verbs_link.h"
 #include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {
 
 class VerbsProvider;
-struct VerbsShape;
-
-// Acknowledgements that may be on the way: each tells of half a window, and there is one window.
-inline constexpr uint32_t kAcknowledgementsMax = 2;
 
 class VerbsEndpoint final : public Endpoint {
  public:
@@ -30,9 +27,6 @@ class VerbsEndpoint final : public Endpoint {
   VerbsEndpoint(const VerbsEndpoint&) = delete;
   VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
   ~VerbsEndpoint() override;
-
-  // So many requests its queue has room for.
-  static uint32_t request_count(const VerbsShape& shape) noexcept;
 
   SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
   SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,

@@ -15,52 +15,6 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
-
-// Bounds of a shape (check_shape). The shortest message holds a loan with its header.
-constexpr uint64_t kPeerCountMax = 1024;
-constexpr uint64_t kWindowMax = 16384;
-constexpr uint64_t kMessageBytesMin = 256;
-constexpr uint64_t kMessageBytesMax = kMiB;
-constexpr uint64_t kVerbsOperationCountMax = 16384;
-constexpr uint64_t kBounceBytesMax = 64 * kGiB;
-static_assert(kMessageBytesMin >=
-              sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
-
-// As many as all peers together may have on the way to us, and those that are being posted again
-// meanwhile.
-uint32_t receive_count_of(const VerbsShape& shape) noexcept {
-  return shape.peer_count_max * (shape.window + kAcknowledgementsMax) + kCompletionBatch;
-}
-
-// The bytes for one peer: slots of messages, acknowledgements, cells (answers of atomics).
-uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
-  return align_up(uint64_t{shape.window} * shape.message_bytes +
-                      kAcknowledgementsMax * sizeof(VerbsMessageHeader) +
-                      uint64_t{VerbsEndpoint::request_count(shape)} * sizeof(uint64_t),
-                  kCacheLineBytes);
-}
-
-// The requests of all peers, and the sends and receives of datagrams.
-uint32_t completion_count(const VerbsShape& shape) noexcept {
-  return receive_count_of(shape) + shape.peer_count_max * VerbsEndpoint::request_count(shape) +
-         2 * shape.datagram_count;
-}
-
-uint64_t bounce_bytes(const VerbsShape& shape) noexcept {
-  return align_up(shape.bounce_bytes, kPageBytes);
-}
-
-// The bytes of the part that no peer reaches, which comes before the shared one: receives, peers,
-// datagrams, and the bounce buffer of our own puts and gets.
-uint64_t private_bytes(const VerbsShape& shape) noexcept {
-  return align_up(uint64_t{receive_count_of(shape)} * shape.message_bytes +
-                      shape.peer_count_max * peer_memory_bytes(shape) +
-                      DatagramQueue::memory_bytes(shape.datagram_count),
-                  kPageBytes) +
-         bounce_bytes(shape);
-}
-
 uint64_t random_instance() {
   std::random_device source;
   return uint64_t{source()} << 32 | source() | 1;
@@ -68,51 +22,10 @@ uint64_t random_instance() {
 
 }  // namespace
 
-Result<void> check_shape(const VerbsShape& shape) noexcept {
-  const struct {
-    const char* what;
-    uint64_t value, min, max;
-    bool is_good;
-    const char* cure;
-  } checks[] = {
-      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "have one at least"},
-      {"messages in a window", shape.window, 2, kWindowMax, std::has_single_bit(shape.window),
-       "choose a power of two, such as 64"},
-      {"bytes of a message", shape.message_bytes, kMessageBytesMin, kMessageBytesMax,
-       shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
-      {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true,
-       "choose a number such as 64"},
-      {"bytes of the bounce buffer", shape.bounce_bytes, 0, kBounceBytesMax, true,
-       "choose a size such as 1 MiB"},
-      {"datagrams", shape.datagram_count, 0, DatagramQueue::kCountMax,
-       shape.datagram_count == 0 || (shape.datagram_count >= DatagramQueue::kCountMin &&
-                                     std::has_single_bit(shape.datagram_count)),
-       "choose 0, or a power of two such as 64"},
-  };
-  for (const auto& one : checks) {
-    if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
-    Error error;
-    error.set_doing("planning the queues of verbs");
-    error.set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " can be", one.value, one.what,
-                     one.min, one.max);
-    return error.set_cure("%s", one.cure);
-  }
-  return {};
-}
-
-uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
-  return private_bytes(shape) + verbs_shared_bytes(shape);
-}
-
-// A page with the flush word, then the bounce buffer.
-uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
-  return kPageBytes + bounce_bytes(shape);
-}
-
 std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
                                                 const ibv_device_attr& limits, bool uses_windows) {
-  const uint64_t requests = VerbsEndpoint::request_count(shape);
-  const uint64_t receives = receive_count_of(shape);
+  const uint64_t requests = shape.request_count();
+  const uint64_t receives = shape.receive_count();
   const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
   return {
       {"queue pairs", "make the number of peers smaller",
@@ -123,7 +36,7 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
       {"receives in a shared queue", "make the number of peers or the window smaller", receives,
        limit(limits.max_srq_wr)},
       {"completions in a queue", "make the number of peers or the window smaller",
-       completion_count(shape), limit(limits.max_cqe)},
+       shape.completion_count(), limit(limits.max_cqe)},
       {"memory windows", "make the number of peers smaller",
        uses_windows ? uint64_t{shape.peer_count_max} * VerbsEndpoint::kWindowCount : 0,
        limit(limits.max_mw)},
@@ -131,7 +44,7 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
   };
 }
 
-uint32_t VerbsProvider::receive_count() const noexcept { return receive_count_of(options_.shape); }
+uint32_t VerbsProvider::receive_count() const noexcept { return options_.shape.receive_count(); }
 
 VerbsProvider::~VerbsProvider() {
   connector_.stop();
@@ -148,7 +61,7 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   BP_ASSERT(check_shape(options.shape).ok());
   BP_ASSERT(options.peers.size() <= options.shape.peer_count_max);
   BP_ASSERT(options.memory.size() >= verbs_memory_bytes(options.shape));
-  BP_ASSERT(reinterpret_cast<uintptr_t>(options.memory.data()) % kPageBytes == 0);
+  BP_ASSERT(reinterpret_cast<uintptr_t>(options.memory.data()) % VerbsShape::kPageBytes == 0);
   BP_ASSERT(options.name.size() < kVerbsNameBytes && !options.name.empty());
   options_ = options;
   dispatcher_ = &dispatcher;
@@ -165,14 +78,14 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   const VerbsDevice& device = *options_.device;
   BP_TRY(device.check_demands(demands(options_.shape, device.limits(), uses_windows_)));
   const std::span<std::byte> shared =
-      options_.memory.subspan(private_bytes(options_.shape), verbs_shared_bytes(options_.shape));
-  auto flush_word =
-      options_.device->add_export(*options_.pool, shared.first(kPageBytes), RemoteRights::kRead);
+      options_.memory.subspan(options_.shape.private_bytes(), verbs_shared_bytes(options_.shape));
+  auto flush_word = options_.device->add_export(
+      *options_.pool, shared.first(VerbsShape::kPageBytes), RemoteRights::kRead);
   if (!flush_word.ok()) return flush_word.error();
-  BP_TRY(open_loan_bounce(shared.subspan(kPageBytes)));
-  const uint64_t transfer_bytes = bounce_bytes(options_.shape);
+  BP_TRY(open_loan_bounce(shared.subspan(VerbsShape::kPageBytes)));
+  const uint64_t transfer_bytes = options_.shape.bounce_page_bytes();
   transfer_bounce_.create(
-      options_.memory.subspan(private_bytes(options_.shape) - transfer_bytes, transfer_bytes));
+      options_.memory.subspan(options_.shape.private_bytes() - transfer_bytes, transfer_bytes));
   BP_TRY(bell_.create());
   BP_TRY(make_queues());
   BP_TRY(make_endpoints());
@@ -215,7 +128,7 @@ Result<void> VerbsProvider::make_queues() {
   const char* device = options_.device->kind().name;
   ibv_context* context = options_.device->context();
   channel_ = ibv_create_comp_channel(context);
-  const auto count = static_cast<int>(completion_count(options_.shape));
+  const auto count = static_cast<int>(options_.shape.completion_count());
   if (channel_ != nullptr) {
     set_blocking(channel_->fd, false);
     completions_ = ibv_create_cq(context, count, nullptr, channel_, 0);
@@ -238,7 +151,7 @@ Result<void> VerbsProvider::make_queues() {
   const VerbsShape& shape = options_.shape;
   if (shape.datagram_count == 0) return {};
   std::byte* memory =
-      receive_buffer(receive_count()) + shape.peer_count_max * peer_memory_bytes(shape);
+      receive_buffer(receive_count()) + shape.peer_count_max * shape.peer_memory_bytes();
   return datagrams_.create({.device = options_.device,
                             .completions = completions_,
                             .memory = {memory, DatagramQueue::memory_bytes(shape.datagram_count)},
@@ -259,7 +172,7 @@ Result<void> VerbsProvider::make_endpoints() {
     endpoint.link_.name = options_.peers[i].name;
     endpoint.link_.address = options_.peers[i].address;
     BP_TRY(endpoint.create(static_cast<uint16_t>(i), memory));
-    memory += peer_memory_bytes(shape);
+    memory += shape.peer_memory_bytes();
   }
   const uint32_t inline_bytes =
       endpoints_.empty() ? 0 : endpoints_[0]->link_.queue_pair.inline_bytes();

@@ -24,8 +24,9 @@
 #include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/peer_state.h"
 #include "transport/verbs/channel/verbs_counters.h"
-#include "transport/verbs/device/verbs_device.h"
 #include "transport/verbs/channel/verbs_endpoint.h"
+#include "transport/verbs/channel/verbs_shape.h"
+#include "transport/verbs/device/verbs_device.h"
 
 namespace bedplate {
 
@@ -33,25 +34,6 @@ struct VerbsPeer {
   std::string name;
   std::optional<SocketAddress> address = {};  // nothing: it dials
 };
-
-// Completions are taken, and receives posted again, so many at a time.
-inline constexpr uint32_t kCompletionBatch = 16;
-
-// What the provider's memory is computed from.
-struct VerbsShape {
-  uint32_t peer_count_max = 8;
-  uint16_t window = 64;               // unconsumed messages, each way; a power of two
-  uint32_t message_bytes = 4096;      // with the header of 32; a multiple of 64
-  uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
-  uint64_t bounce_bytes = kMiB;       // of each of the two bounce buffers
-  uint32_t datagram_count = 0;  // under way, each way, with all peers; 0: none are sent or taken
-};
-// Errors (kSystem): the first number that cannot be, with what can.
-Result<void> check_shape(const VerbsShape& shape) noexcept;
-// How much memory a provider of this shape needs, in whole pages. Requires: check_shape.
-uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept;
-// How much of it peers may read; it is registered once more.
-uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept;
 
 struct VerbsProviderOptions {
   VerbsDevice* device = nullptr;   // it and what follows outlive the provider

@@ -16,27 +16,6 @@ using namespace bedplate::test;
 
 TEST_GROUP_BASE(VerbsProvider, VerbsFixture) { Seed seed; };
 
-TEST(VerbsProvider, ShapesThatCannotBeAreRefusedWithWhatCan) {
-  CHECK(check_shape({}).ok());
-  CHECK(check_shape({.peer_count_max = 1,
-                     .window = 2,
-                     .message_bytes = 256,
-                     .operation_count_max = 1,
-                     .bounce_bytes = 0})
-            .ok());
-  for (const uint16_t window : std::initializer_list<uint16_t>{0, 1, 3, 63, 32768}) {
-    CHECK_FALSE(check_shape({.window = window}).ok());
-  }
-  for (const uint32_t bytes : {0u, 192u, 4095u, 4100u}) {
-    CHECK_FALSE(check_shape({.message_bytes = bytes}).ok());
-  }
-  CHECK_FALSE(check_shape({.peer_count_max = 0}).ok());
-  CHECK_FALSE(check_shape({.operation_count_max = 0}).ok());
-  const auto refused = check_shape({.window = 63});
-  STRCMP_EQUAL("63 messages in a window: from 2 to 16384 can be", refused.error().answer);
-  STRCMP_EQUAL("choose a power of two, such as 64", refused.error().cure);
-}
-
 TEST(VerbsProvider, TellsWhoIsNotInItsList) {
   if (!start()) BP_SKIP(kNoVerbs);
   const auto refused = rig->a.messenger->connect({.name = "c"});

@@ -1,0 +1,59 @@
+// Which shapes can be, and what follows from one.
+#include "transport/verbs/channel/verbs_shape.h"
+
+#include <bit>
+#include <initializer_list>
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(VerbsShape){};
+
+TEST(VerbsShape, ThoseThatCannotBeAreRefusedWithWhatCan) {
+  CHECK(check_shape({}).ok());
+  CHECK(check_shape({.peer_count_max = 1,
+                     .window = 2,
+                     .message_bytes = 256,
+                     .operation_count_max = 1,
+                     .bounce_bytes = 0})
+            .ok());
+  for (const uint16_t window : std::initializer_list<uint16_t>{0, 1, 3, 63, 32768}) {
+    CHECK_FALSE(check_shape({.window = window}).ok());
+  }
+  for (const uint32_t bytes : {0u, 192u, 4095u, 4100u}) {
+    CHECK_FALSE(check_shape({.message_bytes = bytes}).ok());
+  }
+  CHECK_FALSE(check_shape({.peer_count_max = 0}).ok());
+  CHECK_FALSE(check_shape({.operation_count_max = 0}).ok());
+  const auto refused = check_shape({.window = 63});
+  STRCMP_EQUAL("63 messages in a window: from 2 to 16384 can be", refused.error().answer);
+  STRCMP_EQUAL("choose a power of two, such as 64", refused.error().cure);
+}
+
+TEST(VerbsShape, QueuesAreAsLongAsWhatMayBeUnderWay) {
+  for (const uint16_t window : std::initializer_list<uint16_t>{2, 64, 1024}) {
+    for (const uint32_t operations : {1u, 63u, 64u, 1000u}) {
+      const VerbsShape shape = {
+          .peer_count_max = 3, .window = window, .operation_count_max = operations};
+      // Beside them: acknowledgements, the marker of a life's end, a kick.
+      CHECK(shape.request_count() >= window + operations + kAcknowledgementsMax + 2);
+      CHECK(std::has_single_bit(shape.request_count()));
+      LONGS_EQUAL(3 * (window + kAcknowledgementsMax) + kCompletionBatch, shape.receive_count());
+      LONGS_EQUAL(shape.receive_count() + 3 * shape.request_count(), shape.completion_count());
+    }
+  }
+}
+
+TEST(VerbsShape, MemoryIsInPagesAndHoldsAllParts) {
+  const VerbsShape shape = {
+      .peer_count_max = 3, .message_bytes = 320, .bounce_bytes = 5000, .datagram_count = 8};
+  LONGS_EQUAL(8192, shape.bounce_page_bytes());
+  LONGS_EQUAL(0, shape.peer_memory_bytes() % 64);
+  CHECK(shape.peer_memory_bytes() >= 64 * 320 + 8ull * shape.request_count());
+  LONGS_EQUAL(0, shape.private_bytes() % VerbsShape::kPageBytes);
+  CHECK(shape.private_bytes() >=
+        shape.receive_count() * 320ull + 3 * shape.peer_memory_bytes() + shape.bounce_page_bytes());
+  LONGS_EQUAL(VerbsShape::kPageBytes + 8192, verbs_shared_bytes(shape));
+  LONGS_EQUAL(shape.private_bytes() + verbs_shared_bytes(shape), verbs_memory_bytes(shape));
+}

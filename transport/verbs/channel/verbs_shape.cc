@@ -1,0 +1,102 @@
+#include "transport/verbs/channel/verbs_shape.h"
+
+#include <bit>
+#include <cinttypes>
+
+#include "platform/assert.h"
+#include "platform/cache_line.h"
+#include "transport/verbs/channel/datagram_queue_datapath.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+namespace {
+
+// Bounds of a shape (check_shape). The shortest message holds a loan with its header.
+constexpr uint64_t kPeerCountMax = 1024;
+constexpr uint64_t kWindowMax = 16384;
+constexpr uint64_t kMessageBytesMin = 256;
+constexpr uint64_t kMessageBytesMax = kMiB;
+constexpr uint64_t kVerbsOperationCountMax = 16384;
+constexpr uint64_t kBounceBytesMax = 64 * kGiB;
+static_assert(kMessageBytesMin >=
+              sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
+
+// Of a peer's queue, beside messages, operations and acknowledgements: the marker, what sets a
+// device going again, and one to spare.
+constexpr uint32_t kOtherRequestCount = 3;
+
+}  // namespace
+
+uint32_t VerbsShape::request_count() const noexcept {
+  return std::bit_ceil(uint32_t{window} + operation_count_max + kAcknowledgementsMax +
+                       kOtherRequestCount);
+}
+
+uint32_t VerbsShape::receive_count() const noexcept {
+  return peer_count_max * (window + kAcknowledgementsMax) + kCompletionBatch;
+}
+
+uint32_t VerbsShape::completion_count() const noexcept {
+  return receive_count() + peer_count_max * request_count() + 2 * datagram_count;
+}
+
+uint64_t VerbsShape::peer_memory_bytes() const noexcept {
+  return align_up(uint64_t{window} * message_bytes +
+                      kAcknowledgementsMax * sizeof(VerbsMessageHeader) +
+                      uint64_t{request_count()} * sizeof(uint64_t),
+                  kCacheLineBytes);
+}
+
+uint64_t VerbsShape::bounce_page_bytes() const noexcept {
+  return align_up(bounce_bytes, kPageBytes);
+}
+
+uint64_t VerbsShape::private_bytes() const noexcept {
+  return align_up(uint64_t{receive_count()} * message_bytes + peer_count_max * peer_memory_bytes() +
+                      DatagramQueue::memory_bytes(datagram_count),
+                  kPageBytes) +
+         bounce_page_bytes();
+}
+
+Result<void> check_shape(const VerbsShape& shape) noexcept {
+  const struct {
+    const char* what;
+    uint64_t value, min, max;
+    bool is_good;
+    const char* cure;
+  } checks[] = {
+      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "have one at least"},
+      {"messages in a window", shape.window, 2, kWindowMax, std::has_single_bit(shape.window),
+       "choose a power of two, such as 64"},
+      {"bytes of a message", shape.message_bytes, kMessageBytesMin, kMessageBytesMax,
+       shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
+      {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true,
+       "choose a number such as 64"},
+      {"bytes of the bounce buffer", shape.bounce_bytes, 0, kBounceBytesMax, true,
+       "choose a size such as 1 MiB"},
+      {"datagrams", shape.datagram_count, 0, DatagramQueue::kCountMax,
+       shape.datagram_count == 0 || (shape.datagram_count >= DatagramQueue::kCountMin &&
+                                     std::has_single_bit(shape.datagram_count)),
+       "choose 0, or a power of two such as 64"},
+  };
+  for (const auto& one : checks) {
+    if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
+    Error error;
+    error.set_doing("planning the queues of verbs");
+    error.set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " can be", one.value, one.what,
+                     one.min, one.max);
+    return error.set_cure("%s", one.cure);
+  }
+  return {};
+}
+
+uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
+  return shape.private_bytes() + verbs_shared_bytes(shape);
+}
+
+// A page with the flush word, then the bounce buffer.
+uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
+  return VerbsShape::kPageBytes + shape.bounce_page_bytes();
+}
+
+}  // namespace bedplate
