@@ -12,7 +12,6 @@
 
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
 namespace {
@@ -30,33 +29,36 @@ constexpr uint32_t kCutOffsTold = 16;
 
 }  // namespace
 
-Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
-  const VerbsShape& shape = provider_.options_.shape;
-  BP_DCHECK(slots_ == nullptr && reinterpret_cast<uintptr_t>(memory) % kCacheLineBytes == 0);
+Result<void> VerbsEndpoint::create(const VerbsEndpointOptions& options) {
+  const VerbsShape& shape = parts_.shape;
+  BP_DCHECK(slots_ == nullptr && options.place < shape.peer_count_max);
+  BP_DCHECK(reinterpret_cast<uintptr_t>(options.memory) % kCacheLineBytes == 0);
   const uint32_t depth = shape.request_count();
   window_ = shape.window;
   message_bytes_ = shape.message_bytes;
   bounced_ = std::make_unique<Bounced[]>(depth);
-  link_.place = place;
-  slots_ = memory;
+  link_.name = options.name;
+  link_.address = options.address;
+  link_.place = options.place;
+  slots_ = options.memory;
   acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;
   cells_ = reinterpret_cast<uint64_t*>(acknowledgement_ +
                                        kAcknowledgementsMax * sizeof(VerbsMessageHeader));
-  BP_TRY(
-      link_.queue_pair.create(*provider_.options_.device, {.completions = provider_.completions_,
-                                                           .receives = provider_.receives_,
-                                                           .send_count_max = depth,
-                                                           .send_pieces_max = SendQueue::kPiecesMax,
-                                                           .inline_bytes = kInlineBytes,
-                                                           .owner = &link_}));
+  BP_TRY(link_.queue_pair.create(*parts_.device, {.completions = options.completions,
+                                                  .receives = options.receives,
+                                                  .send_count_max = depth,
+                                                  .send_pieces_max = SendQueue::kPiecesMax,
+                                                  .inline_bytes = kInlineBytes,
+                                                  .owner = &link_}));
   for (Window& window : windows_) {
-    if (!provider_.uses_windows_) break;
+    if (!parts_.uses_windows) break;
     if (!make_window(window)) {
       return error_from_errno("making %u memory windows for %s", kWindowCount, link_.name.c_str())
           .set_cure("make the number of peers smaller");
     }
   }
-  queue_.create(std::make_unique<Request[]>(depth), depth, place, link_.queue_pair.handle());
+  queue_.create(std::make_unique<Request[]>(depth), depth, options.place,
+                link_.queue_pair.handle());
   return {};
 }
 
@@ -69,7 +71,7 @@ VerbsEndpoint::~VerbsEndpoint() {
 
 bool VerbsEndpoint::is_valid() const noexcept {
   if ((may_send_ && !is_live_) || (is_live_ && is_draining_)) return false;
-  if (must_fail_ && !is_draining_ && !provider_.is_lost_) return false;
+  if (must_fail_ && !is_draining_ && !parts_.is_lost) return false;
   const bool is_up = link_.state.load(std::memory_order_relaxed) == LinkState::kUp;
   if ((is_live_ || is_draining_) && !is_up) return false;
   if (is_draining_ && !link_.must_break.load(std::memory_order_relaxed)) return false;
@@ -129,15 +131,14 @@ void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
     is_kicked_ = false;
     return;
   }
-  const LinkTiming& timing = provider_.options_.timing;
-  if (now_ns - seen_ns_ >= timing.stall_ns_max) {
+  if (now_ns - seen_ns_ >= parts_.stall_ns_max) {
     return break_life("its device, or this one, does not end what was posted", false);
   }
   const uint32_t room_kept = kAcknowledgementsMax - acknowledgements_out_ + 1;
   if (is_kicked_ || queue_.room() <= room_kept) return;
   is_kicked_ = true;
   list_flush(nullptr);
-  provider_.options_.counters->kicks.add(1);
+  parts_.counters->kicks.add(1);
 }
 
 // A peer that asks for memory that it was not given breaks the queue pair at both ends. At the end
@@ -163,7 +164,7 @@ void VerbsEndpoint::begin_life() noexcept {
   has_refused_ = false;
   if (link_.is_fresh) {
     link_.is_fresh = false;
-    provider_.options_.counters->lost.add(next_ - consumed_);
+    parts_.counters->lost.add(next_ - consumed_);
     next_ = consumed_ = 0;
   } else if (link_.peer_received - consumed_ > next_ - consumed_) {
     return break_life("it claims to have received what was not sent", true);
@@ -178,11 +179,11 @@ void VerbsEndpoint::begin_sending() noexcept {
   BP_DCHECK(!link_.is_connecting.load(std::memory_order_relaxed));
   BP_KEEPS_VALID(*this);
   may_send_ = true;
-  if (provider_.datagrams_.is_open()) {
-    provider_.datagrams_.set_peer(link_.place, provider_.datagram_peer(*this));
+  if (parts_.datagrams.is_open()) {
+    parts_.datagrams.set_peer(link_.place, datagram_address());
   }
-  provider_.options_.counters->connected.add(1);
-  provider_.options_.counters->resent.add(next_ - consumed_);
+  parts_.counters->connected.add(1);
+  parts_.counters->resent.add(next_ - consumed_);
   for (uint64_t number = consumed_; number != next_; ++number) {
     list_message(header_of(number));
   }
@@ -205,7 +206,7 @@ void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
 void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (!is_live_) return;
   BP_DCHECK(!is_draining_ && (why != nullptr || !is_fault));
-  VerbsCounters& counters = *provider_.options_.counters;
+  VerbsCounters& counters = *parts_.counters;
   if (may_send_) counters.broken.add(1);
   if (is_fault) {
     counters.cut_off.add(1);
@@ -221,14 +222,14 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
                    link_.name.c_str(), link_.host, why);
   }
   is_live_ = may_send_ = false;
-  if (provider_.datagrams_.is_open()) provider_.datagrams_.forget_peer(link_.place);
+  if (parts_.datagrams.is_open()) parts_.datagrams.forget_peer(link_.place);
   is_draining_ = true;
   is_cut_off_ = is_fault;
   must_fail_ = true;
   if (!link_.is_connecting.load(std::memory_order_acquire)) fail_queue_pair(monotonic_ns());
-  ++provider_.draining_count_;
+  ++parts_.draining_count;
   link_.must_break.store(true, std::memory_order_release);
-  provider_.connector_.wake();  // it rings until the end of it
+  parts_.connector.wake();  // it rings until the end of it
 }
 
 void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
@@ -247,26 +248,44 @@ void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
 // waited for, since a reset would lose the receives that it still held.
 bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
   BP_DCHECK(is_draining_ && !is_live_);
-  if (provider_.is_lost_) return true;
+  if (parts_.is_lost) return true;
   if (must_fail_) {
     if (link_.is_connecting.load(std::memory_order_acquire)) return false;
     fail_queue_pair(now_ns);
   }
   if (now_ns >= drained_ns_max_) return true;
-  const bool has_receives = provider_.options_.device->tells_last_receive() &&
+  const bool has_receives = parts_.device->tells_last_receive() &&
                             !link_.has_last_receive.load(std::memory_order_acquire);
   return now_ns >= drained_ns_min_ && queue_.is_idle() && !has_receives;
 }
 
-void VerbsEndpoint::end_life() noexcept {
-  BP_DCHECK(is_draining_ && !is_live_ && provider_.draining_count_ > 0);
+Result<void> VerbsEndpoint::stop() noexcept {
+  BP_DCHECK(is_draining_ && !is_live_ && parts_.draining_count > 0);
   is_draining_ = false;
-  --provider_.draining_count_;
+  --parts_.draining_count;
   ++life_;
-  // From here on no peer reaches the memory that was lent.
-  if (const auto reset = link_.queue_pair.reset(); !reset.ok()) {
-    provider_.lose_device(reset.error().answer);
-  }
+  return link_.queue_pair.reset();
+}
+
+Result<void> VerbsEndpoint::end_life() noexcept {
+  BP_DCHECK(!is_draining_ && !is_live_ && !may_send_);
+  end_pending();
+  forget_loans();
+  Result<void> renewed;
+  if (!parts_.is_lost) renewed = link_.queue_pair.renew();
+  BP_DCHECK(queue_.is_idle());
+  BP_DCHECK_SLOW(is_valid());
+  queue_.use(link_.queue_pair.handle());
+  const bool is_lost = parts_.is_lost || !renewed.ok();
+  link_.state.store(is_lost       ? LinkState::kLost
+                    : is_cut_off_ ? LinkState::kCutOff
+                                  : LinkState::kDown,
+                    std::memory_order_release);
+  parts_.connector.wake();
+  return renewed;
+}
+
+void VerbsEndpoint::end_pending() noexcept {
   const Outcome posted = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
   queue_.end_all([&](const Request& request, uint32_t place, bool was_posted) {
     end_request(request, place, was_posted ? posted : Outcome::kNotDone);
@@ -274,19 +293,6 @@ void VerbsEndpoint::end_life() noexcept {
   BP_DCHECK(acknowledgements_out_ == 0 && operations_out_ == 0 && invalidations_out_ == 0);
   acknowledgements_out_ = operations_out_ = invalidations_out_ = 0;
   must_flush_ = false;
-  forget_loans();
-  if (!provider_.is_lost_) {
-    const auto renewed = link_.queue_pair.renew();
-    if (!renewed.ok()) provider_.lose_device(renewed.error().answer);
-  }
-  BP_DCHECK(queue_.is_idle());
-  BP_DCHECK_SLOW(is_valid());
-  queue_.use(link_.queue_pair.handle());
-  link_.state.store(provider_.is_lost_ ? LinkState::kLost
-                    : is_cut_off_      ? LinkState::kCutOff
-                                       : LinkState::kDown,
-                    std::memory_order_release);
-  provider_.connector_.wake();
 }
 
 // A block that was lent is its owner's again; nobody knows whether the peer has read it. A loan
@@ -305,7 +311,7 @@ void VerbsEndpoint::forget_loans() noexcept {
     return true;
   });
   for (Window& window : windows_) {
-    const bool is_lacking = window.handle == nullptr && provider_.uses_windows_;
+    const bool is_lacking = window.handle == nullptr && parts_.uses_windows;
     if (window.state == WindowState::kFree && !is_lacking) continue;
     if (!is_lacking) ibv_dealloc_mw(window.handle);
     make_window(window);  // without one, a loan is refused, until the next life tries again
@@ -330,20 +336,31 @@ bool VerbsEndpoint::settle() noexcept {
 // A window is no registration: it pins nothing and opens nothing until it is bound.
 bool VerbsEndpoint::make_window(Window& window) noexcept {
   window = {};
-  window.handle = ibv_alloc_mw(provider_.options_.device->domain(), IBV_MW_TYPE_2);
+  window.handle = ibv_alloc_mw(parts_.device->domain(), IBV_MW_TYPE_2);
   if (window.handle == nullptr) return false;
   window.key = window.handle->rkey;
   return true;
 }
 
+DatagramPeer VerbsEndpoint::datagram_address() const noexcept {
+  BP_DCHECK(link_.state.load(std::memory_order_relaxed) == LinkState::kUp);
+  return {.queue = link_.datagram_queue,
+          .key = datagram_key(link_.peer_instance),
+          .own_mark = link_.packet_number,
+          .peer_mark = link_.peer.packet_number,
+          .place = link_.peer_place,
+          .gid = link_.peer.gid,
+          .lid = link_.peer.lid,
+          .mtu = link_.peer.mtu};
+}
+
 Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   const auto needed = static_cast<RemoteRights>(RemoteRights::kRead | RemoteRights::kWrite);
-  const VerbsExport* open =
-      provider_.options_.device->find_export(memory.data(), memory.size(), needed);
+  const VerbsExport* open = parts_.device->find_export(memory.data(), memory.size(), needed);
   if (open != nullptr) {
     return RemoteMemory{
         reinterpret_cast<uintptr_t>(memory.data()), memory.size(), open->remote_key,
-        pack_reach(Reach::kExport, open->rights, static_cast<uint32_t>(provider_.instance_))};
+        pack_reach(Reach::kExport, open->rights, static_cast<uint32_t>(parts_.instance))};
   }
   const auto is_free = [](const Window& window) {
     return window.handle != nullptr && window.state == WindowState::kFree;
@@ -368,7 +385,7 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
     return error.set_cure("poll, then try again");
   }
   next_exposure_ = static_cast<uint32_t>(free - first + 1) % kExposureCountMax;
-  const bool has_atomics = provider_.options_.device->has_atomics();
+  const bool has_atomics = parts_.device->has_atomics();
   unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   if (has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
   const uint32_t key = bind_window(static_cast<uint32_t>(free - windows_), memory, access);

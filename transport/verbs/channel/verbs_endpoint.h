@@ -1,27 +1,44 @@
 // The way to one peer of the verbs provider: its queue pair, its part of the window, what was lent
 // and what was borrowed. Only the shard that polls touches it; see verbs_provider.h. Its contract
-// is that of transport/endpoint.h; here are only the additions to that.
+// is that of transport/endpoint.h; here are the additions to that, and what the provider asks of
+// it. What it shares with other endpoints is in VerbsParts.
 #pragma once
 
 #include <bit>
 #include <bitset>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 
 #include "transport/loan_book_datapath.h"
 #include "transport/verbs/channel/send_queue_datapath.h"
+#include "transport/verbs/channel/verbs_parts.h"
 #include "transport/verbs/channel/verbs_shape.h"
 #include "transport/verbs/connect/verbs_link.h"
 #include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {
 
-class VerbsProvider;
+struct VerbsEndpointOptions {
+  std::string name;                      // of the peer
+  std::optional<SocketAddress> address;  // where it listens; nothing: it dials
+  uint16_t place = 0;                    // among the provider's endpoints; the tag of its requests
+  std::byte* memory = nullptr;           // VerbsShape::peer_memory_bytes, on a cache line
+  ibv_cq* completions = nullptr;
+  ibv_srq* receives = nullptr;
+};
 
 class VerbsEndpoint final : public Endpoint {
  public:
-  VerbsEndpoint(VerbsProvider& provider, const EndpointLimits& limits) noexcept
-      : Endpoint("verbs", limits), provider_(provider) {
+  // Of loans, each its own; then of exposures.
+  static constexpr uint32_t kExposureCountMax = 16;
+  static constexpr uint32_t kWindowCount = kVerbsLoanCountMax + kExposureCountMax;
+
+  // `parts` outlives this. create() follows.
+  explicit VerbsEndpoint(VerbsParts& parts) noexcept
+      : Endpoint("verbs", parts.limits), parts_(parts) {
     loans_.create(kVerbsLoanCountMax);
   }
   VerbsEndpoint(const VerbsEndpoint&) = delete;
@@ -53,8 +70,58 @@ class VerbsEndpoint final : public Endpoint {
   // posted with the next poll: it is dirty.
   bool is_valid() const noexcept;
 
+  // ---- The provider's ----
+
+  // Makes its queue pair, and its windows, where they are used. Before the seal; once.
+  // Errors: the device's. It can only be destroyed then.
+  Result<void> create(const VerbsEndpointOptions& options);
+
+  VerbsLink& link() noexcept { return link_; }
+  const VerbsLink& link() const noexcept { return link_; }
+  // Whether messages can be sent.
+  bool is_connected() const noexcept { return may_send_; }
+  // Whether it was broken, and its queue pair may still have something under way.
+  bool is_draining() const noexcept { return is_draining_; }
+  // Whether it is in the dirty list.
+  bool is_dirty() const noexcept { return is_dirty_; }
+
+  // The connector has changed a link: takes over what it says of this one.
+  void look_at_link() noexcept;
+  // Now and then, in no tight loop: whether what was posted ends.
+  void look_at_progress(uint64_t now_ns) noexcept;
+  // A message of `bytes` came through its queue pair. Of these `header` is a copy, all zero where
+  // there are not so many, and `body` what follows it. Calls its handler, or cuts the peer off.
+  void receive(const VerbsMessageHeader& header, const std::byte* body, uint32_t bytes) noexcept;
+  // A receive that was its peer's ended with `status`, which is not a flush.
+  void receive_failed(ibv_wc_status status) noexcept;
+  // A completion with its tag: all requests up to it have ended.
+  void end_requests(const ibv_wc& completion) noexcept;
+  // The loan of its peer was released. One of a former life is nobody's any more.
+  void give_back(const Loan& loan) noexcept;
+  // Gives the device what is listed, and what is due: acknowledgement, returns, invalidations. It
+  // is not dirty any more. Requires: it is.
+  void post_batch() noexcept;
+  // VerbsProvider::settle, for this one.
+  bool settle() noexcept;
+  // The device is gone: the connection ends, without a line in the log for each.
+  void lose() noexcept { break_life(nullptr, false); }
+
+  // The end of a connection, in this order: 1. Whether nothing of it is under way any more, or it
+  // has been waited for long enough. Requires: it drains.
+  bool is_drained(uint64_t now_ns) noexcept;
+  // 2. It drains no more, and no peer reaches the memory that was lent. Requires: its completions
+  // were taken. Errors: the device is gone, which the provider says before it goes on.
+  Result<void> stop() noexcept;
+  // 3. Everything that is pending ends here, and the link is the connector's again, or lost.
+  // Errors: the device's, which is gone.
+  Result<void> end_life() noexcept;
+
+  SendStatus send_datagram(AmId id, std::span<const std::byte> payload) const noexcept;
+  uint32_t datagram_bytes_max() const noexcept;
+  // Requires: the link is up.
+  DatagramPeer datagram_address() const noexcept;
+
  private:
-  friend class VerbsProvider;
   static constexpr uint32_t kNoBuffer = UINT32_MAX;
 
   struct Lent : LoanRecord {
@@ -71,9 +138,6 @@ class VerbsEndpoint final : public Endpoint {
     uint64_t bytes = 0;
   };
 
-  // Of loans, each its own; then of exposures.
-  static constexpr uint32_t kExposureCountMax = 16;
-  static constexpr uint32_t kWindowCount = kVerbsLoanCountMax + kExposureCountMax;
   enum class WindowState : uint8_t {
     kFree,
     kBound,
@@ -92,8 +156,6 @@ class VerbsEndpoint final : public Endpoint {
 
   bool has_valid_windows() const noexcept;
   bool has_valid_counts() const noexcept;
-
-  Result<void> create(uint16_t place, std::byte* memory);
 
   // Sending (verbs_endpoint_datapath.cc).
   SendStatus status_when_down() const noexcept;
@@ -147,7 +209,6 @@ class VerbsEndpoint final : public Endpoint {
   }
 
   // Receiving and ending (verbs_endpoint_receive_datapath.cc).
-  void end_requests(const ibv_wc& completion) noexcept;
   void end_request(const Request& request, uint32_t place, Outcome outcome) noexcept;
   // Each returns what is nonsense about it, or nullptr.
   const char* take(const VerbsMessageHeader& header, const std::byte* body) noexcept;
@@ -156,17 +217,13 @@ class VerbsEndpoint final : public Endpoint {
   const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
   void end_loan(uint32_t loan, Outcome outcome) noexcept;
-  // The peer's, which was delivered to us.
-  void give_back(const Loan& loan) noexcept;
   // The work that is due once a batch has been handled: acknowledgement, returns, doorbell.
   void finish_batch() noexcept;
   // Whether it would send something, beside what is listed.
   bool owes() const noexcept;
 
   // Connections (verbs_endpoint.cc).
-  void look_at_link() noexcept;
   const char* why_broken() const noexcept;
-  void look_at_progress(uint64_t now_ns) noexcept;
   void begin_life() noexcept;
   void begin_sending() noexcept;
   // Takes the connection down. `is_fault`: the peer broke a rule and is cut off.
@@ -174,13 +231,11 @@ class VerbsEndpoint final : public Endpoint {
   void break_by_device(ibv_wc_status status) noexcept;
   // Requires: the connector does not bring the queue pair up.
   void fail_queue_pair(uint64_t now_ns) noexcept;
-  bool is_drained(uint64_t now_ns) noexcept;
-  void end_life() noexcept;
+  void end_pending() noexcept;
   void forget_loans() noexcept;
-  bool settle() noexcept;
   bool make_window(Window& window) noexcept;
 
-  VerbsProvider& provider_;
+  VerbsParts& parts_;
   VerbsLink link_;
   SendQueue queue_;
   uint64_t window_ = 0;

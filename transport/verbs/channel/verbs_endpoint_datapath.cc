@@ -9,7 +9,7 @@
 
 #include "platform/units.h"
 #include "platform/usdt.h"
-#include "transport/verbs/channel/verbs_provider.h"
+#include "transport/verbs/channel/verbs_endpoint.h"
 
 namespace bedplate {
 namespace {
@@ -22,13 +22,13 @@ constexpr uint64_t kOwnSignalBytes = kMiB;
 }  // namespace
 
 SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
-  if (payload.size() > provider_.limits_.am_bytes_max) return SendStatus::kTooLong;
+  if (payload.size() > parts_.limits.am_bytes_max) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (!has_credit()) return SendStatus::kAgain;
   BP_USDT(verbs_send, id, payload.size());
   std::copy(payload.begin(), payload.end(), begin_message());
   send_message(VerbsMessageKind::kMessage, id, static_cast<uint32_t>(payload.size()));
-  provider_.options_.counters->sent.add(1);
+  parts_.counters->sent.add(1);
   return SendStatus::kDone;
 }
 
@@ -57,7 +57,7 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
   std::memcpy(at, &body, sizeof body);
   std::copy(header.begin(), header.end(), at + sizeof body);
   send_message(VerbsMessageKind::kLoan, id, static_cast<uint32_t>(sizeof body + header.size()));
-  provider_.options_.counters->sent.add(1);
+  parts_.counters->sent.add(1);
   return SendStatus::kPending;
 }
 
@@ -71,32 +71,32 @@ SendStatus VerbsEndpoint::describe(uint32_t loan, RemoteMemory* remote) noexcept
   record.has_window = false;
   if (record.bytes == 0) return SendStatus::kPending;  // there is nothing to reach
   const VerbsExport* open =
-      provider_.options_.device->find_export(record.block, record.bytes, RemoteRights::kRead);
+      parts_.device->find_export(record.block, record.bytes, RemoteRights::kRead);
   if (open != nullptr) {
     remote->key = open->remote_key;
     return SendStatus::kPending;
   }
   std::span<const std::byte> reached(record.block, record.bytes);
   if (!can_bind(loan, reached)) {
-    if (provider_.uses_windows_ && !has_window(loan)) return SendStatus::kRefused;
+    if (parts_.uses_windows && !has_window(loan)) return SendStatus::kRefused;
     if (const SendStatus copied = bounce(record); copied != SendStatus::kPending) return copied;
     reached = {record.bounced, record.bytes};
     remote->address = reinterpret_cast<uintptr_t>(record.bounced);
   }
-  record.has_window = provider_.uses_windows_;
+  record.has_window = parts_.uses_windows;
   remote->key = record.has_window ? bind_window(loan, reached, IBV_ACCESS_REMOTE_READ)
-                                  : provider_.loan_bounce_key_;
+                                  : parts_.loan_bounce_key;
   return SendStatus::kPending;
 }
 
 // Copies what was lent to where the peer can be let at it. Returns kPending, kAgain or kRefused.
 SendStatus VerbsEndpoint::bounce(Lent& record) noexcept {
-  if (record.bytes > provider_.loan_bounce_.bytes()) return SendStatus::kRefused;
-  record.bounced = provider_.loan_bounce_.take(record.bytes);
+  if (record.bytes > parts_.loan_bounce.bytes()) return SendStatus::kRefused;
+  record.bounced = parts_.loan_bounce.take(record.bytes);
   BP_DCHECK(record.block != nullptr && !record.is_returning);
   if (record.bounced == nullptr) return SendStatus::kAgain;
   std::memcpy(record.bounced, record.block, record.bytes);
-  provider_.options_.counters->bounced_bytes.add(record.bytes);
+  parts_.counters->bounced_bytes.add(record.bytes);
   return SendStatus::kPending;
 }
 
@@ -136,21 +136,21 @@ SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, std::byte* local, uint6
 // Through the bounce buffer that is ours alone.
 SendStatus VerbsEndpoint::bounce_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                           const RemoteMemory& remote, Completion* done) noexcept {
-  if (bytes > provider_.transfer_bounce_.bytes()) return SendStatus::kRefused;
-  std::byte* piece = provider_.transfer_bounce_.take(bytes);
+  if (bytes > parts_.transfer_bounce.bytes()) return SendStatus::kRefused;
+  std::byte* piece = parts_.transfer_bounce.take(bytes);
   if (piece == nullptr) return SendStatus::kAgain;
   const bool is_put = opcode == IBV_WR_RDMA_WRITE;
   if (is_put) std::memcpy(piece, local, bytes);
   list_transfer(opcode, piece, bytes, remote);
   const uint32_t place = queue_.end_transfer(RequestKind::kBounced, done);
   bounced_[place] = {piece, is_put ? nullptr : local, bytes};
-  provider_.options_.counters->bounced_bytes.add(bytes);
+  parts_.counters->bounced_bytes.add(bytes);
   return SendStatus::kPending;
 }
 
 // A list of pieces may end a request early, at most once for each region of the pool.
 SendStatus VerbsEndpoint::has_room_for(uint64_t bytes) const noexcept {
-  const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
+  const uint64_t request_bytes_max = parts_.device->port().transfer_bytes_max;
   const uint64_t requests =
       (BP_UNLIKELY(bytes > request_bytes_max) ? bytes / request_bytes_max : 0) + 2 + kRequestsKept;
   if (requests > queue_.depth()) return SendStatus::kTooLong;
@@ -160,7 +160,7 @@ SendStatus VerbsEndpoint::has_room_for(uint64_t bytes) const noexcept {
 // As parts, of which the caller makes the last the end.
 void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                   const RemoteMemory& remote) noexcept {
-  const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
+  const uint64_t request_bytes_max = parts_.device->port().transfer_bytes_max;
   const bool is_put = opcode == IBV_WR_RDMA_WRITE;
   // A window may be withdrawn between two packets.
   const bool can_be_cut_short =
@@ -189,7 +189,7 @@ void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64
 }
 
 void VerbsEndpoint::mark_answer(std::byte* end) noexcept {
-  if (BP_UNLIKELY(provider_.options_.device->quirks().ends_without_answer)) {
+  if (BP_UNLIKELY(parts_.device->quirks().ends_without_answer)) {
     queue_.mark_answer(end - SendQueue::kAnswerBytes);
   }
 }
@@ -197,7 +197,7 @@ void VerbsEndpoint::mark_answer(std::byte* end) noexcept {
 bool VerbsEndpoint::is_registered(const std::byte* local, uint64_t bytes) const noexcept {
   uint32_t pieces = 0;
   while (bytes > 0) {
-    const KeyedRange range = provider_.options_.keys->key(local, bytes);
+    const KeyedRange range = parts_.keys->key(local, bytes);
     if (range.key == kNoKey || ++pieces > SendQueue::kPiecesMax) return false;
     local += range.bytes;
     bytes -= range.bytes;
@@ -210,7 +210,7 @@ uint64_t VerbsEndpoint::fill_pieces(const std::byte* local, uint64_t bytes,
   uint64_t filled = 0;
   int count = 0;
   while (filled < bytes && count < static_cast<int>(SendQueue::kPiecesMax)) {
-    const KeyedRange range = provider_.options_.keys->key(local + filled, bytes - filled);
+    const KeyedRange range = parts_.keys->key(local + filled, bytes - filled);
     slot.pieces[count++] = {reinterpret_cast<uintptr_t>(local + filled),
                             static_cast<uint32_t>(range.bytes), VerbsDevice::local_key(range.key)};
     filled += range.bytes;
@@ -230,7 +230,7 @@ SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, u
   uint64_t* into = cell(queue_.next_place());
   const SendQueue::Slot slot =
       queue_.add(opcode, {.kind = RequestKind::kAtomic, .done = done, .before = before});
-  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, provider_.memory_key_};
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, parts_.memory_key};
   slot.request.num_sge = 1;
   slot.request.wr.atomic.remote_addr = to.address;
   slot.request.wr.atomic.rkey = static_cast<uint32_t>(to.key);
@@ -260,7 +260,7 @@ void VerbsEndpoint::list_flush(Completion* done) noexcept {
   uint64_t* into = cell(queue_.next_place());
   const SendQueue::Slot slot =
       queue_.add(IBV_WR_RDMA_READ, {.kind = RequestKind::kOperation, .done = done});
-  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, provider_.memory_key_};
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, parts_.memory_key};
   slot.request.num_sge = 1;
   slot.request.wr.rdma = {link_.flush_address, link_.flush_key};
   ++operations_out_;
@@ -277,7 +277,7 @@ bool VerbsEndpoint::may_reach(const RemoteMemory& memory, RemoteRights rights) c
 
 // Not gone before the queue pair is: until then the peer may reach what was lent or exposed.
 SendStatus VerbsEndpoint::status_when_down() const noexcept {
-  const bool is_gone = !is_draining_ && (is_cut_off_ || provider_.is_lost_ ||
+  const bool is_gone = !is_draining_ && (is_cut_off_ || parts_.is_lost ||
                                          link_.is_given_up.load(std::memory_order_acquire));
   return is_gone ? SendStatus::kGone : SendStatus::kAgain;
 }
@@ -291,7 +291,7 @@ std::byte* VerbsEndpoint::slot(uint64_t number) const noexcept {
 }
 
 void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept {
-  BP_DCHECK(may_send_ && has_credit() && bytes <= provider_.limits_.am_bytes_max);
+  BP_DCHECK(may_send_ && has_credit() && bytes <= parts_.limits.am_bytes_max);
   VerbsMessageHeader& header = header_of(next_);
   header = {};
   header.number = next_;
@@ -311,7 +311,7 @@ void VerbsEndpoint::list_message(VerbsMessageHeader& header) noexcept {
   header.place = link_.peer_place;
   const auto bytes = static_cast<uint32_t>(sizeof header) + header.bytes;
   const SendQueue::Slot slot = queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMessage});
-  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), bytes, provider_.memory_key_};
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), bytes, parts_.memory_key};
   slot.request.num_sge = 1;
   if (bytes <= link_.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
 }
@@ -328,7 +328,7 @@ void VerbsEndpoint::acknowledge() noexcept {
   header.place = link_.peer_place;
   header.kind = VerbsMessageKind::kAcknowledgement;
   const SendQueue::Slot slot = queue_.add(IBV_WR_SEND, {.kind = RequestKind::kAcknowledgement});
-  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), sizeof header, provider_.memory_key_};
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), sizeof header, parts_.memory_key};
   slot.request.num_sge = 1;
   if (sizeof header <= link_.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
   ++acknowledgements_out_;
@@ -337,7 +337,7 @@ void VerbsEndpoint::acknowledge() noexcept {
 // As many as fit into a message, while there is credit.
 void VerbsEndpoint::send_returns() noexcept {
   const uint32_t count_max =
-      provider_.limits_.am_bytes_max / static_cast<uint32_t>(sizeof(ReturnedLoan));
+      parts_.limits.am_bytes_max / static_cast<uint32_t>(sizeof(ReturnedLoan));
   while (return_count_ > 0 && has_credit()) {
     const uint32_t count = std::min(return_count_, count_max);
     BP_DCHECK(count > 0 && is_dirty_);
@@ -351,9 +351,20 @@ void VerbsEndpoint::send_returns() noexcept {
 
 void VerbsEndpoint::mark_dirty() noexcept {
   if (is_dirty_) return;
-  BP_DCHECK(provider_.dirty_count_ < provider_.dirty_.size());
   is_dirty_ = true;
-  provider_.dirty_[provider_.dirty_count_++] = this;
+  parts_.dirty.add(*this);
+}
+
+SendStatus VerbsEndpoint::send_datagram(AmId id,
+                                        std::span<const std::byte> payload) const noexcept {
+  if (!may_send_) return status_when_down();
+  if (!parts_.datagrams.is_open()) return SendStatus::kRefused;
+  return parts_.datagrams.send(link_.place, id, payload);
+}
+
+uint32_t VerbsEndpoint::datagram_bytes_max() const noexcept {
+  if (!may_send_ || !parts_.datagrams.is_open()) return 0;
+  return parts_.datagrams.bytes_max(link_.place);
 }
 
 // ---- Memory windows -----------------------------------------------------------------------------
@@ -366,7 +377,7 @@ void VerbsEndpoint::mark_dirty() noexcept {
 
 bool VerbsEndpoint::can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept {
   if (!has_window(index)) return false;
-  const KeyedRange range = provider_.options_.keys->key(memory.data(), memory.size());
+  const KeyedRange range = parts_.keys->key(memory.data(), memory.size());
   return range.key != kNoKey && range.bytes == memory.size();
 }
 
@@ -375,14 +386,14 @@ uint32_t VerbsEndpoint::bind_window(uint32_t index, std::span<const std::byte> m
   Window& window = windows_[index];
   BP_DCHECK(window.state == WindowState::kFree && can_bind(index, memory));
   BP_DCHECK(may_send_ && queue_.room() > kRequestsKept);
-  const Key key = provider_.options_.keys->key(memory.data(), memory.size()).key;
+  const Key key = parts_.keys->key(memory.data(), memory.size()).key;
   window.handle->rkey = window.key;  // drivers take the former key from there
   window.key = ibv_inc_rkey(window.key);
   window.state = WindowState::kBound;
   const SendQueue::Slot slot = queue_.add(IBV_WR_BIND_MW, {.kind = RequestKind::kBind});
   slot.request.bind_mw.mw = window.handle;
   slot.request.bind_mw.rkey = window.key;
-  slot.request.bind_mw.bind_info = {provider_.options_.device->region(key),
+  slot.request.bind_mw.bind_info = {parts_.device->region(key),
                                     reinterpret_cast<uintptr_t>(memory.data()), memory.size(),
                                     access};
   mark_dirty();

@@ -1,7 +1,7 @@
 // What arrives from one peer, and the ends of what was sent to it.
 //
 // The bodies of messages are copied out and checked before they are used, as their headers are
-// (verbs_provider_datapath.cc). What is nonsense is said to the caller, who cuts the peer off.
+// (verbs_provider_datapath.cc). A peer that writes nonsense is cut off.
 //
 // Tested by tests/transport/verbs/channel/verbs_provider_test.cc,
 //     tests/transport/verbs/verbs_hostile_test.cc.
@@ -9,7 +9,6 @@
 
 #include "platform/usdt.h"
 #include "transport/verbs/channel/verbs_endpoint.h"
-#include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
 namespace {
@@ -26,6 +25,13 @@ bool is_refusal(ibv_wc_status status) noexcept {
   }
 }
 
+// Of a receive: the message was longer than it. Where LOC_QP_OP_ERR says so, it would also say that
+// something is wrong with the receive itself; ours are all alike.
+bool is_too_long(ibv_wc_status status, const DeviceQuirks& quirks) noexcept {
+  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+         (quirks.hides_long_messages && status == IBV_WC_LOC_QP_OP_ERR);
+}
+
 // Loan::token.
 uint64_t pack_token(uint16_t place, uint32_t life, uint32_t loan) noexcept {
   return uint64_t{place} << 48 | uint64_t{life} << 16 | loan;
@@ -37,6 +43,12 @@ bool VerbsEndpoint::owes() const noexcept {
   return link_.received - told_ >= window_ / 2 || return_count_ > 0 || given_up_count_ > 0;
 }
 
+void VerbsEndpoint::post_batch() noexcept {
+  BP_DCHECK(is_dirty_);
+  finish_batch();
+  is_dirty_ = false;  // only now: what it lists it has also posted
+}
+
 void VerbsEndpoint::finish_batch() noexcept {
   BP_KEEPS_VALID(*this);
   if (!may_send_) return;
@@ -45,6 +57,32 @@ void VerbsEndpoint::finish_batch() noexcept {
   if (link_.received - told_ >= window_ / 2) acknowledge();
   queue_.post();
   if (BP_UNLIKELY(queue_.has_failed())) break_life("the device takes no requests", false);
+}
+
+void VerbsEndpoint::receive(const VerbsMessageHeader& header, const std::byte* body,
+                            uint32_t bytes) noexcept {
+  // It may be faster than the word that the connection is up.
+  if (!is_live_) look_at_link();
+  // Of a former life: the peer sends it again, since it was not counted.
+  if (!is_live_) return;
+  const char* fault = nullptr;
+  if (bytes < sizeof header || header.bytes != bytes - sizeof header ||
+      header.place != link_.place || header.zero != 0) {
+    fault = "a malformed message";
+  } else if (header.mark != link_.peer.packet_number) {
+    return break_life("a message of another connection", false);
+  } else {
+    fault = take(header, body);
+  }
+  if (fault != nullptr) return break_life(fault, true);
+  if (owes()) mark_dirty();
+}
+
+void VerbsEndpoint::receive_failed(ibv_wc_status status) noexcept {
+  BP_DCHECK(status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR);
+  if (!is_live_) look_at_link();
+  const bool is_fault = is_too_long(status, parts_.device->quirks());
+  break_life(is_fault ? "a message that is too long" : ibv_wc_status_str(status), is_fault);
 }
 
 const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byte* body) noexcept {
@@ -90,17 +128,17 @@ const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
   is_borrowed_[loan.loan] = true;
   borrowed_marks_[loan.loan] = loan.mark;
   deliver(header.am, {body + sizeof loan, header.bytes - sizeof loan},
-          {{}, loan.memory, &provider_, pack_token(link_.place, life_, loan.loan)});
+          {{}, loan.memory, parts_.provider, pack_token(link_.place, life_, loan.loan)});
   return nullptr;
 }
 
 void VerbsEndpoint::deliver(AmId id, std::span<const std::byte> payload,
                             const Loan& loan) noexcept {
-  provider_.options_.counters->received.add(1);
+  parts_.counters->received.add(1);
   BP_USDT(verbs_receive, id, payload.size());
-  if (provider_.dispatcher_->deliver({*this, id, payload, loan})) return;
-  provider_.options_.counters->unhandled.add(1);
-  if (loan.is_there()) provider_.release(loan);
+  if (parts_.dispatcher->deliver({*this, id, payload, loan})) return;
+  parts_.counters->unhandled.add(1);
+  if (loan.is_there()) give_back(loan);
 }
 
 void VerbsEndpoint::give_back(const Loan& loan) noexcept {
@@ -141,7 +179,7 @@ void VerbsEndpoint::end_bounced(const Bounced& bounced, Outcome outcome) noexcep
   if (bounced.into != nullptr && outcome == Outcome::kDone) {
     std::memcpy(bounced.into, bounced.piece, bounced.bytes);
   }
-  provider_.transfer_bounce_.give_back(bounced.piece, bounced.bytes);
+  parts_.transfer_bounce.give_back(bounced.piece, bounced.bytes);
 }
 
 void VerbsEndpoint::end_loan(uint32_t loan, Outcome outcome) noexcept {
@@ -150,7 +188,7 @@ void VerbsEndpoint::end_loan(uint32_t loan, Outcome outcome) noexcept {
     // The key of the buffer opens all of it, to every peer that has borrowed so: nothing of a loan
     // that is over may be left there.
     if (!record.has_window) std::memset(record.bounced, 0, record.bytes);
-    provider_.loan_bounce_.give_back(record.bounced, record.bytes);
+    parts_.loan_bounce.give_back(record.bounced, record.bytes);
   }
   finish_loan(record, outcome);
 }

@@ -44,12 +44,10 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
   };
 }
 
-uint32_t VerbsProvider::receive_count() const noexcept { return options_.shape.receive_count(); }
-
 VerbsProvider::~VerbsProvider() {
-  connector_.stop();
+  parts_.connector.stop();
   endpoints_.clear();
-  datagrams_.destroy();
+  parts_.datagrams.destroy();
   if (receives_ != nullptr) ibv_destroy_srq(receives_);
   if (completions_ != nullptr) ibv_destroy_cq(completions_);
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
@@ -57,78 +55,89 @@ VerbsProvider::~VerbsProvider() {
 
 Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                                    const Dispatcher& dispatcher) {
-  BP_ASSERT(options_.device == nullptr && options.device != nullptr && options.keys != nullptr);
+  BP_ASSERT(parts_.device == nullptr && options.device != nullptr && options.keys != nullptr);
   BP_ASSERT(check_shape(options.shape).ok());
   BP_ASSERT(options.peers.size() <= options.shape.peer_count_max);
   BP_ASSERT(options.memory.size() >= verbs_memory_bytes(options.shape));
   BP_ASSERT(reinterpret_cast<uintptr_t>(options.memory.data()) % VerbsShape::kPageBytes == 0);
   BP_ASSERT(options.name.size() < kVerbsNameBytes && !options.name.empty());
-  options_ = options;
-  dispatcher_ = &dispatcher;
-  if (options_.counters == nullptr) options_.counters = &own_counters_;
-  instance_ = random_instance();
-  const uint32_t message_bytes = options_.shape.message_bytes;
-  limits_ = {message_bytes - static_cast<uint32_t>(sizeof(VerbsMessageHeader)), 0,
-             kVerbsLoanHeaderBytesMax};
-  const KeyedRange own = options_.keys->key(options_.memory.data(), options_.memory.size());
-  BP_ASSERT(own.key != kNoKey && own.bytes == options_.memory.size());
-  memory_key_ = VerbsDevice::local_key(own.key);
-  uses_windows_ = options_.device->enforces_windows() ||
-                  (options_.trust_windows && options_.device->has_windows());
-  const VerbsDevice& device = *options_.device;
-  BP_TRY(device.check_demands(demands(options_.shape, device.limits(), uses_windows_)));
+  set_parts(options, dispatcher);
+  const VerbsDevice& device = *options.device;
+  const VerbsShape& shape = options.shape;
+  BP_TRY(device.check_demands(demands(shape, device.limits(), parts_.uses_windows)));
   const std::span<std::byte> shared =
-      options_.memory.subspan(options_.shape.private_bytes(), verbs_shared_bytes(options_.shape));
-  auto flush_word = options_.device->add_export(
-      *options_.pool, shared.first(VerbsShape::kPageBytes), RemoteRights::kRead);
+      memory_.subspan(shape.private_bytes(), verbs_shared_bytes(shape));
+  const std::span<std::byte> flush_page = shared.first(VerbsShape::kPageBytes);
+  auto flush_word = options.device->add_export(*options.pool, flush_page, RemoteRights::kRead);
   if (!flush_word.ok()) return flush_word.error();
-  BP_TRY(open_loan_bounce(shared.subspan(VerbsShape::kPageBytes)));
-  const uint64_t transfer_bytes = options_.shape.bounce_page_bytes();
-  transfer_bounce_.create(
-      options_.memory.subspan(options_.shape.private_bytes() - transfer_bytes, transfer_bytes));
+  BP_TRY(open_loan_bounce(*options.pool, shared.subspan(VerbsShape::kPageBytes)));
+  const uint64_t transfer_bytes = shape.bounce_page_bytes();
+  parts_.transfer_bounce.create(
+      memory_.subspan(shape.private_bytes() - transfer_bytes, transfer_bytes));
   BP_TRY(bell_.create());
   BP_TRY(make_queues());
-  BP_TRY(make_endpoints());
+  BP_TRY(make_endpoints(options.peers));
+  BP_DCHECK_SLOW(is_valid());
   std::vector<VerbsLink*> links;
-  for (const auto& endpoint : endpoints_) links.push_back(&endpoint->link_);
-  return connector_.start({.name = options_.name,
-                           .instance = instance_,
-                           .listen = options_.listen,
-                           .window = options_.shape.window,
-                           .message_bytes = message_bytes,
-                           .flush_key = flush_word.value()->remote_key,
-                           .flush_address = reinterpret_cast<uintptr_t>(shared.data()),
-                           .datagram_queue = datagrams_.number(),
-                           .is_by_manager = options_.connects_by_manager,
-                           .timing = options_.timing,
-                           .device = options_.device,
-                           .completion_fd = channel_->fd,
-                           .bell = &bell_,
-                           .loop_bell = options_.loop_bell},
-                          std::move(links));
+  for (const auto& endpoint : endpoints_) links.push_back(&endpoint->link());
+  return parts_.connector.start({.name = options.name,
+                                 .instance = parts_.instance,
+                                 .listen = options.listen,
+                                 .window = shape.window,
+                                 .message_bytes = shape.message_bytes,
+                                 .flush_key = flush_word.value()->remote_key,
+                                 .flush_address = reinterpret_cast<uintptr_t>(flush_page.data()),
+                                 .datagram_queue = parts_.datagrams.number(),
+                                 .is_by_manager = options.connects_by_manager,
+                                 .timing = options.timing,
+                                 .device = options.device,
+                                 .completion_fd = channel_->fd,
+                                 .bell = &bell_,
+                                 .loop_bell = options.loop_bell},
+                                std::move(links));
+}
+
+// What is set once, but for the key of the bounce buffer and what a device sends inline.
+void VerbsProvider::set_parts(const VerbsProviderOptions& options, const Dispatcher& dispatcher) {
+  memory_ = options.memory;
+  const KeyedRange own = options.keys->key(memory_.data(), memory_.size());
+  BP_ASSERT(own.key != kNoKey && own.bytes == memory_.size());
+  parts_.provider = this;
+  parts_.dispatcher = &dispatcher;
+  parts_.device = options.device;
+  parts_.keys = options.keys;
+  parts_.counters = options.counters != nullptr ? options.counters : &own_counters_;
+  parts_.shape = options.shape;
+  const auto header_bytes = static_cast<uint32_t>(sizeof(VerbsMessageHeader));
+  parts_.limits = {options.shape.message_bytes - header_bytes, 0, kVerbsLoanHeaderBytesMax};
+  parts_.stall_ns_max = options.timing.stall_ns_max;
+  parts_.instance = random_instance();
+  parts_.memory_key = VerbsDevice::local_key(own.key);
+  parts_.uses_windows = options.device->enforces_windows() ||
+                        (options.trust_windows && options.device->has_windows());
 }
 
 // Where there are windows each loan has one of its own, also what was copied here. Else each
 // borrower gets the key of all of it: nothing may be left there of before.
-Result<void> VerbsProvider::open_loan_bounce(std::span<std::byte> memory) {
-  loan_bounce_.create(memory);
-  if (uses_windows_ || memory.empty()) return {};
+Result<void> VerbsProvider::open_loan_bounce(const PinnedPool& pool, std::span<std::byte> memory) {
+  parts_.loan_bounce.create(memory);
+  if (parts_.uses_windows || memory.empty()) return {};
   std::fill(memory.begin(), memory.end(), std::byte{0});
-  auto opened = options_.device->add_export(*options_.pool, memory, RemoteRights::kRead);
+  auto opened = parts_.device->add_export(pool, memory, RemoteRights::kRead);
   if (!opened.ok()) return opened.error();
-  loan_bounce_key_ = opened.value()->remote_key;
+  parts_.loan_bounce_key = opened.value()->remote_key;
   BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and a "
               "borrower of one can read those of others (docs/verbs.md)",
-              options_.device->kind().name,
-              options_.device->has_windows() ? "does not enforce" : "has no");
+              parts_.device->kind().name,
+              parts_.device->has_windows() ? "does not enforce" : "has no");
   return {};
 }
 
 Result<void> VerbsProvider::make_queues() {
-  const char* device = options_.device->kind().name;
-  ibv_context* context = options_.device->context();
+  const char* device = parts_.device->kind().name;
+  ibv_context* context = parts_.device->context();
   channel_ = ibv_create_comp_channel(context);
-  const auto count = static_cast<int>(options_.shape.completion_count());
+  const auto count = static_cast<int>(parts_.shape.completion_count());
   if (channel_ != nullptr) {
     set_blocking(channel_->fd, false);
     completions_ = ibv_create_cq(context, count, nullptr, channel_, 0);
@@ -140,7 +149,7 @@ Result<void> VerbsProvider::make_queues() {
   ibv_srq_init_attr attributes = {};
   attributes.attr.max_wr = receive_count();
   attributes.attr.max_sge = 1;
-  receives_ = ibv_create_srq(options_.device->domain(), &attributes);
+  receives_ = ibv_create_srq(parts_.device->domain(), &attributes);
   if (receives_ == nullptr) {
     return error_from_errno("making a shared receive queue of %s with %u entries", device,
                             receive_count())
@@ -148,44 +157,49 @@ Result<void> VerbsProvider::make_queues() {
   }
   for (uint32_t i = 0; i < receive_count(); ++i) repost(i);
   post_receives();
-  const VerbsShape& shape = options_.shape;
+  const VerbsShape& shape = parts_.shape;
   if (shape.datagram_count == 0) return {};
   std::byte* memory =
       receive_buffer(receive_count()) + shape.peer_count_max * shape.peer_memory_bytes();
-  return datagrams_.create({.device = options_.device,
-                            .completions = completions_,
-                            .memory = {memory, DatagramQueue::memory_bytes(shape.datagram_count)},
-                            .memory_key = memory_key_,
-                            .count = shape.datagram_count,
-                            .peer_count_max = shape.peer_count_max,
-                            .key = datagram_key(instance_),
-                            .counters = &options_.counters->datagrams});
+  return parts_.datagrams.create(
+      {.device = parts_.device,
+       .completions = completions_,
+       .memory = {memory, DatagramQueue::memory_bytes(shape.datagram_count)},
+       .memory_key = parts_.memory_key,
+       .count = shape.datagram_count,
+       .peer_count_max = shape.peer_count_max,
+       .key = datagram_key(parts_.instance),
+       .counters = &parts_.counters->datagrams});
 }
 
-Result<void> VerbsProvider::make_endpoints() {
-  const VerbsShape& shape = options_.shape;
+Result<void> VerbsProvider::make_endpoints(std::span<const VerbsPeer> peers) {
+  const VerbsShape& shape = parts_.shape;
   std::byte* memory = receive_buffer(receive_count());
-  dirty_.resize(shape.peer_count_max);
-  for (uint32_t i = 0; i < options_.peers.size(); ++i) {
-    endpoints_.push_back(std::make_unique<VerbsEndpoint>(*this, limits_));
-    VerbsEndpoint& endpoint = *endpoints_.back();
-    endpoint.link_.name = options_.peers[i].name;
-    endpoint.link_.address = options_.peers[i].address;
-    BP_TRY(endpoint.create(static_cast<uint16_t>(i), memory));
+  parts_.dirty.create(shape.peer_count_max);
+  for (uint32_t i = 0; i < peers.size(); ++i) {
+    endpoints_.push_back(std::make_unique<VerbsEndpoint>(parts_));
+    BP_TRY(endpoints_.back()->create({.name = peers[i].name,
+                                      .address = peers[i].address,
+                                      .place = static_cast<uint16_t>(i),
+                                      .memory = memory,
+                                      .completions = completions_,
+                                      .receives = receives_}));
     memory += shape.peer_memory_bytes();
   }
   const uint32_t inline_bytes =
-      endpoints_.empty() ? 0 : endpoints_[0]->link_.queue_pair.inline_bytes();
+      endpoints_.empty() ? 0 : endpoints_[0]->link().queue_pair.inline_bytes();
   const auto header_bytes = static_cast<uint32_t>(sizeof(VerbsMessageHeader));
-  limits_.inline_bytes_max =
-      std::min(limits_.am_bytes_max, inline_bytes > header_bytes ? inline_bytes - header_bytes : 1);
+  parts_.limits.inline_bytes_max = std::min(
+      parts_.limits.am_bytes_max, inline_bytes > header_bytes ? inline_bytes - header_bytes : 1);
   return {};
 }
 
 Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
   for (const auto& endpoint : endpoints_) {
-    if (peer.name == nullptr || endpoint->link_.name != peer.name) continue;
-    if (!endpoint->link_.is_wanted.exchange(true, std::memory_order_acq_rel)) connector_.wake();
+    if (peer.name == nullptr || endpoint->link().name != peer.name) continue;
+    if (!endpoint->link().is_wanted.exchange(true, std::memory_order_acq_rel)) {
+      parts_.connector.wake();
+    }
     return endpoint.get();
   }
   Error error;
@@ -197,7 +211,7 @@ Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
 
 PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
   BP_DCHECK(index < endpoints_.size());
-  const VerbsLink& link = endpoints_[index]->link_;
+  const VerbsLink& link = std::as_const(*endpoints_[index]).link();
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kCutOff) return PeerState::kCutOff;
   if (state == LinkState::kUp && link.can_send.load(std::memory_order_acquire)) {
@@ -210,33 +224,15 @@ PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
 
 SendStatus VerbsProvider::send_datagram(const Endpoint& to, AmId id,
                                         std::span<const std::byte> payload) noexcept {
-  const auto& endpoint = static_cast<const VerbsEndpoint&>(to);
-  if (!endpoint.may_send_) return endpoint.status_when_down();
-  if (!datagrams_.is_open()) return SendStatus::kRefused;
-  return datagrams_.send(endpoint.link_.place, id, payload);
+  return static_cast<const VerbsEndpoint&>(to).send_datagram(id, payload);
 }
 
 uint32_t VerbsProvider::datagram_bytes_max(const Endpoint& to) const noexcept {
-  const auto& endpoint = static_cast<const VerbsEndpoint&>(to);
-  if (!endpoint.may_send_ || !datagrams_.is_open()) return 0;
-  return datagrams_.bytes_max(endpoint.link_.place);
-}
-
-DatagramPeer VerbsProvider::datagram_peer(const Endpoint& to) const noexcept {
-  const VerbsLink& link = static_cast<const VerbsEndpoint&>(to).link_;
-  BP_DCHECK(link.state.load(std::memory_order_relaxed) == LinkState::kUp);
-  return {.queue = link.datagram_queue,
-          .key = datagram_key(link.peer_instance),
-          .own_mark = link.packet_number,
-          .peer_mark = link.peer.packet_number,
-          .place = link.peer_place,
-          .gid = link.peer.gid,
-          .lid = link.peer.lid,
-          .mtu = link.peer.mtu};
+  return static_cast<const VerbsEndpoint&>(to).datagram_bytes_max();
 }
 
 bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
-  return static_cast<const VerbsEndpoint&>(endpoint).may_send_;
+  return static_cast<const VerbsEndpoint&>(endpoint).is_connected();
 }
 
 // The event of an earlier sleep may still wait in the channel, although its completion was polled
@@ -277,14 +273,12 @@ bool VerbsProvider::is_valid() const noexcept {
   uint32_t dirty_count = 0;
   uint32_t draining_count = 0;
   for (const auto& endpoint : endpoints_) {
-    dirty_count += endpoint->is_dirty_;
-    draining_count += endpoint->is_draining_;
+    if (endpoint->is_dirty() != parts_.dirty.holds(*endpoint)) return false;
+    dirty_count += endpoint->is_dirty();
+    draining_count += endpoint->is_draining();
   }
-  const auto is_dirty = [](const VerbsEndpoint* endpoint) { return endpoint->is_dirty_; };
-  return dirty_count == dirty_count_ && draining_count == draining_count_ &&
-         std::all_of(dirty_.begin(), dirty_.begin() + dirty_count_, is_dirty) &&
-         listed_receives_ < kCompletionBatch && loan_bounce_.is_valid() &&
-         transfer_bounce_.is_valid();
+  return dirty_count == parts_.dirty.all().size() && draining_count == parts_.draining_count &&
+         listed_receives_ < kCompletionBatch && parts_.is_valid();
 }
 
 void VerbsProvider::look_at_links() noexcept {
@@ -300,11 +294,12 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
   const uint64_t now_ns = monotonic_ns();
   uint32_t count = 0;
   for (const auto& endpoint : endpoints_) {
-    if (!endpoint->is_draining_ || !endpoint->is_drained(now_ns)) continue;
+    if (!endpoint->is_draining() || !endpoint->is_drained(now_ns)) continue;
     // First the completions that still lie there: a queue pair that is reset may take its receives
     // with it.
     count += take_completions(receive_count());
-    endpoint->end_life();
+    if (const auto stopped = endpoint->stop(); !stopped.ok()) lose_device(stopped.error().answer);
+    if (const auto ended = endpoint->end_life(); !ended.ok()) lose_device(ended.error().answer);
     ++count;
   }
   return count;
@@ -313,12 +308,12 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
 // Other processes that use the device find out by themselves. No peer is reconnected: the queues of
 // a device that was taken out stay dead when it is put in again.
 void VerbsProvider::lose_device(const char* why) noexcept {
-  if (is_lost_) return;
-  is_lost_ = true;
+  if (parts_.is_lost) return;
+  parts_.is_lost = true;
   BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
                  "again when it is back",
-                 options_.device->kind().name, why);
-  for (const auto& endpoint : endpoints_) endpoint->break_life(nullptr, false);
+                 parts_.device->kind().name, why);
+  for (const auto& endpoint : endpoints_) endpoint->lose();
 }
 
 bool VerbsProvider::settle() noexcept {

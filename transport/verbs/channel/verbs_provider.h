@@ -19,12 +19,11 @@
 #include "platform/counter.h"
 #include "transport/provider.h"
 #include "transport/registration.h"
-#include "transport/verbs/channel/datagram_queue_datapath.h"
-#include "transport/verbs/channel/bounce_buffer_datapath.h"
 #include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/peer_state.h"
 #include "transport/verbs/channel/verbs_counters.h"
 #include "transport/verbs/channel/verbs_endpoint.h"
+#include "transport/verbs/channel/verbs_parts.h"
 #include "transport/verbs/channel/verbs_shape.h"
 #include "transport/verbs/device/verbs_device.h"
 
@@ -91,8 +90,6 @@ class VerbsProvider final : public Provider {
                            std::span<const std::byte> payload) noexcept;
   // How many bytes one may have; 0: none can be sent now.
   uint32_t datagram_bytes_max(const Endpoint& to) const noexcept;
-  // Where those to `to` are received. Requires: it is connected.
-  DatagramPeer datagram_peer(const Endpoint& to) const noexcept;
 
   // In the order of the options. Threads: any.
   PeerState peer_state(uint32_t index) const noexcept;
@@ -109,20 +106,20 @@ class VerbsProvider final : public Provider {
   bool is_valid() const noexcept;
 
   // How many handshakes it has refused. Threads: any.
-  uint64_t refused_count() const noexcept { return connector_.refused_count(); }
+  uint64_t refused_count() const noexcept { return parts_.connector.refused_count(); }
 
  private:
-  friend class VerbsEndpoint;
   static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
-  Result<void> open_loan_bounce(std::span<std::byte> memory);
+  void set_parts(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
+  Result<void> open_loan_bounce(const PinnedPool& pool, std::span<std::byte> memory);
   Result<void> make_queues();
-  Result<void> make_endpoints();
+  Result<void> make_endpoints(std::span<const VerbsPeer> peers);
 
   std::byte* receive_buffer(uint32_t index) const noexcept {
     BP_DCHECK(index <= receive_count());
-    return options_.memory.data() + uint64_t{index} * options_.shape.message_bytes;
+    return memory_.data() + uint64_t{index} * parts_.shape.message_bytes;
   }
-  uint32_t receive_count() const noexcept;
+  uint32_t receive_count() const noexcept { return parts_.shape.receive_count(); }
 
   void take_event() noexcept;
 
@@ -142,33 +139,19 @@ class VerbsProvider final : public Provider {
   // The device does nothing any more: all connections end, for good.
   void lose_device(const char* why) noexcept;
 
-  VerbsProviderOptions options_;
-  const Dispatcher* dispatcher_ = nullptr;
+  std::span<std::byte> memory_;
   VerbsCounters own_counters_;
-  uint64_t instance_ = 0;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* completions_ = nullptr;
   ibv_srq* receives_ = nullptr;
+  VerbsParts parts_;
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
-  DatagramQueue datagrams_;
-  BounceBuffer loan_bounce_;      // read by peers: what was lent
-  BounceBuffer transfer_bounce_;  // read by nobody: what is put or got, and is not the pool's
-  uint32_t loan_bounce_key_ = 0;  // of all of loan_bounce_; 0: windows open parts of it
-  bool uses_windows_ = false;
-  bool is_lost_ = false;   // the device is gone
   bool is_armed_ = false;  // an event was asked for, and has not been read
-  EndpointLimits limits_;
   Doorbell bell_;
-  LinkConnector connector_;
   uint32_t seen_changes_ = 0;
-  uint32_t draining_count_ = 0;
   uint32_t listed_receives_ = 0;
   ibv_recv_wr receive_list_[kCompletionBatch] = {};
   ibv_sge receive_pieces_[kCompletionBatch] = {};
-  uint32_t memory_key_ = 0;
-  // Endpoints that have something to post.
-  std::vector<VerbsEndpoint*> dirty_;
-  uint32_t dirty_count_ = 0;
 };
 
 }  // namespace bedplate

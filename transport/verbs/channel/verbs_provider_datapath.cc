@@ -7,26 +7,16 @@
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
-namespace {
-
-// Of a receive: the message was longer than it. Where LOC_QP_OP_ERR says so, it would also say that
-// something is wrong with the receive itself; ours are all alike.
-bool is_too_long(ibv_wc_status status, const DeviceQuirks& quirks) noexcept {
-  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
-         (quirks.hides_long_messages && status == IBV_WC_LOC_QP_OP_ERR);
-}
-
-}  // namespace
 
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
   BP_KEEPS_VALID(*this);
-  if (const uint32_t changes = connector_.changes(); BP_UNLIKELY(changes != seen_changes_)) {
+  if (const uint32_t changes = parts_.connector.changes(); BP_UNLIKELY(changes != seen_changes_)) {
     seen_changes_ = changes;
     look_at_links();
   }
   post_sends();
   uint32_t count = take_completions(budget);
-  if (BP_UNLIKELY(draining_count_ > 0)) count += look_at_draining();
+  if (BP_UNLIKELY(parts_.draining_count > 0)) count += look_at_draining();
   if (count > 0) post_sends();
   return count;
 }
@@ -48,12 +38,12 @@ uint32_t VerbsProvider::take_completions(uint32_t budget) noexcept {
 void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
   const auto tag = static_cast<uint32_t>(completion.wr_id >> 32);
   if (tag == DatagramQueue::kTag) {
-    return datagrams_.handle(completion,
-                             [this](uint16_t place, AmId id, std::span<const std::byte> payload) {
-                               if (!dispatcher_->deliver({*endpoints_[place], id, payload, {}})) {
-                                 options_.counters->unhandled.add(1);
-                               }
-                             });
+    return parts_.datagrams.handle(
+        completion, [this](uint16_t place, AmId id, std::span<const std::byte> payload) {
+          if (!parts_.dispatcher->deliver({*endpoints_[place], id, payload, {}})) {
+            parts_.counters->unhandled.add(1);
+          }
+        });
   }
   BP_DCHECK(tag == kReceiveTag || tag < endpoints_.size());
   if (tag != kReceiveTag) return endpoints_[tag]->end_requests(completion);
@@ -66,40 +56,21 @@ void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
 void VerbsProvider::handle_bad_receive(const ibv_wc& completion) noexcept {
   VerbsEndpoint* sender = sender_of(completion, 0);
   if (sender == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
-  if (!sender->is_live_) sender->look_at_link();
-  const bool is_fault = is_too_long(completion.status, options_.device->quirks());
-  sender->break_life(is_fault ? "a message that is too long" : ibv_wc_status_str(completion.status),
-                     is_fault);
+  sender->receive_failed(completion.status);
 }
 
 void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept {
-  BP_DCHECK(buffer < receive_count() && completion.byte_len <= options_.shape.message_bytes);
+  BP_DCHECK(buffer < receive_count() && completion.byte_len <= parts_.shape.message_bytes);
   const std::byte* data = receive_buffer(buffer);
   VerbsMessageHeader header = {};
-  const bool is_long_enough = completion.byte_len >= sizeof header;
-  if (is_long_enough) std::memcpy(&header, data, sizeof header);
+  if (completion.byte_len >= sizeof header) std::memcpy(&header, data, sizeof header);
   VerbsEndpoint* sender = sender_of(completion, header.place);
-  if (sender == nullptr) return;
-  // It may be faster than the word that the connection is up.
-  if (!sender->is_live_) sender->look_at_link();
-  // Of a former life: the peer sends it again, since it was not counted.
-  if (!sender->is_live_) return;
-  const char* fault = nullptr;
-  if (!is_long_enough || header.bytes != completion.byte_len - sizeof header ||
-      header.place != sender->link_.place || header.zero != 0) {
-    fault = "a malformed message";
-  } else if (header.mark != sender->link_.peer.packet_number) {
-    return sender->break_life("a message of another connection", false);
-  } else {
-    fault = sender->take(header, data + sizeof header);
-  }
-  if (fault != nullptr) return sender->break_life(fault, true);
-  if (sender->owes()) sender->mark_dirty();
+  if (sender != nullptr) sender->receive(header, data + sizeof header, completion.byte_len);
 }
 
 VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place) noexcept {
   const auto is_sender = [&](const std::unique_ptr<VerbsEndpoint>& endpoint) {
-    return endpoint->link_.queue_pair.number() == completion.qp_num;
+    return endpoint->link().queue_pair.number() == completion.qp_num;
   };
   if (place < endpoints_.size() && is_sender(endpoints_[place])) return endpoints_[place].get();
   const auto found = std::find_if(endpoints_.begin(), endpoints_.end(), is_sender);
@@ -110,7 +81,7 @@ VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place
 void VerbsProvider::repost(uint32_t buffer) noexcept {
   BP_DCHECK(buffer < receive_count() && listed_receives_ < kCompletionBatch);
   receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),
-                                       options_.shape.message_bytes, memory_key_};
+                                       parts_.shape.message_bytes, parts_.memory_key};
   receive_list_[listed_receives_].wr_id = uint64_t{kReceiveTag} << 32 | buffer;
   if (++listed_receives_ == kCompletionBatch) post_receives();
 }
@@ -130,12 +101,7 @@ void VerbsProvider::post_receives() noexcept {
 }
 
 void VerbsProvider::post_sends() noexcept {
-  for (uint32_t i = 0; i < dirty_count_; ++i) {
-    BP_DCHECK(dirty_[i]->is_dirty_);
-    dirty_[i]->finish_batch();
-    dirty_[i]->is_dirty_ = false;  // only now: what it lists it has also posted
-  }
-  dirty_count_ = 0;
+  parts_.dirty.post_all([](VerbsEndpoint& endpoint) noexcept { endpoint.post_batch(); });
 }
 
 void VerbsProvider::release(const Loan& loan) noexcept {

@@ -195,7 +195,7 @@ TEST(VerbsDatagrams, WhoTakesNoneIsSentNone) {
 TEST(VerbsDatagrams, StrangersAreDroppedAndCounted) {
   if (!start()) BP_SKIP(kNoVerbs);
   // It knows all that can be known of b's queue, which is more than it could.
-  const DatagramPeer b = rig->a.verbs->datagram_peer(rig->a.to("b"));
+  const DatagramPeer b = static_cast<VerbsEndpoint&>(rig->a.to("b")).datagram_address();
   LoneQueue stranger(*rig);
   stranger.queue.set_peer(0, b);
   CHECK(stranger.queue.send(0, kData, view("I am a")) == SendStatus::kDone);
@@ -218,7 +218,7 @@ TEST(VerbsDatagrams, StrangersAreDroppedAndCounted) {
 
 TEST(VerbsDatagrams, WhatIsTooShortIsDroppedAndCounted) {
   if (!start()) BP_SKIP(kNoVerbs);
-  const DatagramPeer b = rig->a.verbs->datagram_peer(rig->a.to("b"));
+  const DatagramPeer b = static_cast<VerbsEndpoint&>(rig->a.to("b")).datagram_address();
   LoneQueue stranger(*rig);
   CHECK(stranger.send_raw(b, 7));
   CHECK(rig->poll_until([&] { return rig->b.counters.datagrams.malformed.read() == 1; }));
@@ -231,7 +231,7 @@ TEST(VerbsDatagrams, AQueuePairThatFailsComesBack) {
   if (!start()) BP_SKIP(kNoVerbs);
   DatagramCounters counters;
   LoneQueue failing(*rig, 0x1000, &counters), good(*rig);
-  DatagramPeer there = rig->a.verbs->datagram_peer(rig->a.to("b"));
+  DatagramPeer there = static_cast<VerbsEndpoint&>(rig->a.to("b")).datagram_address();
   there.queue = failing.queue.number();
   there.key = LoneQueue::kKey;
   good.queue.set_peer(0, there);

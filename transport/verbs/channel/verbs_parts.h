@@ -1,0 +1,71 @@
+// What all endpoints of a VerbsProvider share, with one another and with it: each part has a
+// contract of its own, so that neither knows the inside of the other.
+//
+// The provider's: it sets what is set once before it makes an endpoint, and keeps it until the last
+// endpoint is gone.
+//
+// Invariants, which is_valid() looks at, around what changes them: 1. What is set once is there,
+// and fits together: a message has room for a loan, an instance is not 0. 2. Where windows open
+// what is lent, no key opens all of it. 3. No more endpoints drain, or are dirty, than there
+// are peers. 4. The bounce buffers, the dirty list and the queue of datagrams are valid.
+//
+// Threads: the shard's that polls; the connector looks after itself.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/provider.h"
+#include "transport/registration.h"
+#include "transport/verbs/channel/bounce_buffer_datapath.h"
+#include "transport/verbs/channel/datagram_queue_datapath.h"
+#include "transport/verbs/channel/dirty_list_datapath.h"
+#include "transport/verbs/channel/verbs_counters.h"
+#include "transport/verbs/channel/verbs_shape.h"
+#include "transport/verbs/connect/link_connector.h"
+#include "transport/verbs/device/verbs_device.h"
+
+namespace bedplate {
+
+struct VerbsParts {
+  // ---- Set once. What is pointed to outlives this ----
+
+  Provider* provider = nullptr;  // that loans come back to
+  const Dispatcher* dispatcher = nullptr;
+  VerbsDevice* device = nullptr;
+  const KeyTable* keys = nullptr;  // of the pool with this device
+  VerbsCounters* counters = nullptr;
+  VerbsShape shape;
+  EndpointLimits limits;
+  uint64_t stall_ns_max = 0;  // LinkTiming's
+  uint64_t instance = 0;
+  uint32_t memory_key = 0;       // the local one of the provider's memory
+  uint32_t loan_bounce_key = 0;  // of all of loan_bounce; 0: windows open parts of it
+  bool uses_windows = false;
+
+  // ---- Shared ----
+
+  BounceBuffer loan_bounce;      // read by peers: what was lent
+  BounceBuffer transfer_bounce;  // read by nobody: what is put or got, and is not the pool's
+  DatagramQueue datagrams;
+  LinkConnector connector;
+  DirtyList dirty;              // an endpoint adds itself, the provider posts
+  uint32_t draining_count = 0;  // endpoints that drain: each counts itself
+  bool is_lost = false;         // the device is gone, for good: VerbsProvider::lose_device
+
+  // Requires: the provider is made.
+  bool is_valid() const noexcept {
+    if (provider == nullptr || dispatcher == nullptr || device == nullptr || keys == nullptr ||
+        counters == nullptr || instance == 0) {
+      return false;
+    }
+    if (limits.am_bytes_max + sizeof(VerbsMessageHeader) != shape.message_bytes) return false;
+    if (uses_windows && loan_bounce_key != 0) return false;
+    if (draining_count > shape.peer_count_max || dirty.all().size() > shape.peer_count_max) {
+      return false;
+    }
+    return loan_bounce.is_valid() && transfer_bounce.is_valid() && dirty.is_valid() &&
+           (!datagrams.is_open() || datagrams.is_valid());
+  }
+};
+
+}  // namespace bedplate
