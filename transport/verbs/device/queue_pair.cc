@@ -1,4 +1,3 @@
-// Tested by tests/transport/verbs/device/verbs_device_test.cc.
 #include "transport/verbs/device/queue_pair.h"
 
 #include <algorithm>
@@ -19,14 +18,37 @@ uint8_t reads_max(int limit) noexcept {
 
 bool is_packet_number(uint32_t number) noexcept { return number <= kPacketNumberMask; }
 
-Result<void> modified(int outcome, const char* state, const char* device) noexcept {
-  if (outcome == 0) return {};
-  errno = outcome;
-  return error_from_errno("bringing a queue pair of %s to %s", device, state)
-      .set_cure("is there a route to the peer's address from this device's? see the kernel's log");
+}  // namespace
+
+bool QueuePair::is_valid() const noexcept {
+  if (device_ != nullptr && options_.completions == nullptr) return false;
+  if (handle_ == nullptr) return true;
+  if (device_ == nullptr || handle_->send_cq != options_.completions) return false;
+  if (handle_->srq != options_.receives || number() > kPacketNumberMask) return false;
+  switch (handle_->state) {
+    case IBV_QPS_RESET:
+    case IBV_QPS_INIT:
+    case IBV_QPS_RTR:
+    case IBV_QPS_RTS:
+    case IBV_QPS_ERR: return true;
+    default: return false;
+  }
 }
 
-}  // namespace
+// libibverbs remembers the state, where the device has said yes.
+Result<void> QueuePair::bring_to(ibv_qp_attr& attributes, int mask, const char* name) noexcept {
+  BP_DCHECK(handle_ != nullptr && (mask & IBV_QP_STATE) != 0);
+  BP_DCHECK(can_follow(handle_->state, attributes.qp_state));
+  BP_KEEPS_VALID(*this);
+  const int outcome = ibv_modify_qp(handle_, &attributes, mask);
+  if (outcome == 0) {
+    BP_DCHECK(handle_->state == attributes.qp_state);
+    return {};
+  }
+  errno = outcome;
+  return error_from_errno("bringing a queue pair of %s to %s", device_->kind().name, name)
+      .set_cure("is there a route to the peer's address from this device's? see the kernel's log");
+}
 
 Result<void> QueuePair::create(const VerbsDevice& device,
                                const QueuePairOptions& options) noexcept {
@@ -57,10 +79,13 @@ Result<void> QueuePair::create(const VerbsDevice& device,
   device_ = &device;
   options_ = options;
   inline_bytes_ = attributes.cap.max_inline_data;
+  BP_DCHECK(handle_->state == IBV_QPS_RESET);
+  BP_DCHECK_SLOW(is_valid());
   return {};
 }
 
 void QueuePair::destroy() noexcept {
+  BP_DCHECK_SLOW(is_valid());
   if (handle_ != nullptr) ibv_destroy_qp(handle_);
   handle_ = nullptr;
 }
@@ -94,15 +119,14 @@ Result<void> QueuePair::to_init() noexcept {
   attributes.port_num = device_->port().port;
   attributes.qp_access_flags =
       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-  return modified(
-      ibv_modify_qp(handle_, &attributes,
-                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-      "INIT", device_->kind().name);
+  return bring_to(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+                  "INIT");
 }
 
 Result<void> QueuePair::to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress& peer,
                                             uint8_t gid_index) noexcept {
   const VerbsPort& port = device_->port();
+  BP_DCHECK(port.is_usable() && peer.number <= kPacketNumberMask);
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = std::min(mtu, peer.mtu);
@@ -118,11 +142,10 @@ Result<void> QueuePair::to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress&
     attributes.ah_attr.grh.sgid_index = gid_index;
     attributes.ah_attr.grh.hop_limit = 64;
   }
-  return modified(
-      ibv_modify_qp(handle_, &attributes,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-      "RTR (ready to receive)", device_->kind().name);
+  return bring_to(attributes,
+                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                  "RTR (ready to receive)");
 }
 
 Result<void> QueuePair::to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
@@ -130,18 +153,20 @@ Result<void> QueuePair::to_ready_to_send(uint32_t packet_number, const QueuePair
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = retry.timeout_log2;
+  BP_DCHECK(retry.timeout_log2 < 32 && retry.count <= 7);  // 5 bits and 3
   attributes.retry_cnt = retry.count;
   attributes.rnr_retry = kRnrRetryCount;
   attributes.sq_psn = packet_number;
   attributes.max_rd_atomic =
       std::min(peer.reads_max, reads_max(device_->limits().max_qp_init_rd_atom));
-  return modified(ibv_modify_qp(handle_, &attributes,
-                                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
-                  "RTS (ready to send)", device_->kind().name);
+  return bring_to(attributes,
+                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+                  "RTS (ready to send)");
 }
 
 bool QueuePair::is_failed() const noexcept {
+  BP_DCHECK(handle_ != nullptr);
   ibv_qp_attr attributes = {};
   ibv_qp_init_attr made = {};
   return ibv_query_qp(handle_, &attributes, IBV_QP_STATE, &made) == 0 &&
@@ -149,17 +174,15 @@ bool QueuePair::is_failed() const noexcept {
 }
 
 void QueuePair::fail() noexcept {
-  BP_DCHECK(handle_ != nullptr);
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_ERR;
-  ibv_modify_qp(handle_, &attributes, IBV_QP_STATE);
+  (void)bring_to(attributes, IBV_QP_STATE, "ERROR");
 }
 
 Result<void> QueuePair::reset() noexcept {
-  BP_DCHECK(handle_ != nullptr);
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RESET;
-  return modified(ibv_modify_qp(handle_, &attributes, IBV_QP_STATE), "RESET", device_->kind().name);
+  return bring_to(attributes, IBV_QP_STATE, "RESET");
 }
 
 Result<void> QueuePair::renew() noexcept {

@@ -5,9 +5,12 @@
 // VerbsProvider; programs with queue pairs of their own make them by libibverbs. Threads: one at a
 // time. Source of the states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
 //
-// Invariants: 1. It is connected from RESET alone, made or brought there by reset(). 2. What both
-// ends begin with fits into the packets: numbers of 24 bits, an MTU that there is, one read at
-// least. (connect)
+// Invariants: 1. It is connected from RESET alone, made or brought there by reset(), and goes from
+// one state to the next in their order; to ERROR and RESET from any. (can_follow) 2. What both ends
+// begin with fits into the packets: numbers of 24 bits, an MTU that there is, one read at least.
+// (connect) 3. While it is there it has a device, the queues that it was made with, and a number of
+// 24 bits. 4. As far as this end knows it is in one of the states that it can be brought to.
+// (is_valid, around each change of state)
 #pragma once
 
 #include <cstdint>
@@ -23,6 +26,18 @@ namespace bedplate {
 inline bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
 
 inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
+
+// Whether it can be brought from the one to the other. ERROR and RESET can be had at any time.
+constexpr bool can_follow(ibv_qp_state from, ibv_qp_state to) noexcept {
+  switch (to) {
+    case IBV_QPS_RESET:
+    case IBV_QPS_ERR: return true;
+    case IBV_QPS_INIT: return from == IBV_QPS_RESET;
+    case IBV_QPS_RTR: return from == IBV_QPS_INIT;
+    case IBV_QPS_RTS: return from == IBV_QPS_RTR;
+    default: return false;
+  }
+}
 
 // How a lost packet is noticed, and how long that is tried.
 struct RetryOptions {
@@ -87,7 +102,12 @@ class QueuePair {
   uint32_t number() const noexcept { return handle_ == nullptr ? 0 : handle_->qp_num; }
   uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
+  // Threads: the one that may change its state.
+  bool is_valid() const noexcept;
+
  private:
+  // Errors: the device's, with the `name` of the state.
+  Result<void> bring_to(ibv_qp_attr& attributes, int mask, const char* name) noexcept;
   Result<void> to_init() noexcept;
   Result<void> to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress& peer,
                                    uint8_t gid_index) noexcept;

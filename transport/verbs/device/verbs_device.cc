@@ -1,5 +1,6 @@
 #include "transport/verbs/device/verbs_device.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
@@ -85,7 +86,26 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsDeviceOptions&
       .region_bytes_max = limits.max_mr_size == 0 ? UINT64_MAX : limits.max_mr_size,
       .region_count_max = max_regions - std::min<uint64_t>(max_regions, options.export_count_max)};
   device->exports_.reserve(options.export_count_max);
+  BP_DCHECK_SLOW(device->is_valid());
   return device;
+}
+
+bool VerbsDevice::is_valid() const noexcept {
+  if (context_ == nullptr || domain_ == nullptr || domain_->context != context_) return false;
+  if (!port_.is_usable() || port_.port == 0 || port_.port > limits_.phys_port_cnt) return false;
+  if (quirks_.ignores_window_bounds && !has_windows_) return false;
+  if (exports_.size() != export_regions_.size()) return false;
+  for (size_t i = 0; i < exports_.size(); ++i) {
+    const VerbsExport& one = exports_[i];
+    const ibv_mr* region = export_regions_[i];
+    if (one.memory.empty() || one.rights == 0 || (one.rights & ~kAllRights) != 0) return false;
+    if ((one.rights & kAtomic) != 0 && !has_atomics()) return false;
+    if (region == nullptr || region->rkey != one.remote_key) return false;
+    if (region->addr != one.memory.data() || region->length != one.memory.size()) return false;
+  }
+  return std::none_of(regions_.begin(), regions_.end(), [this](const ibv_mr* region) {
+    return region == nullptr || region->pd != domain_ || region->length > kind_.region_bytes_max;
+  });
 }
 
 std::string VerbsDevice::node() const {
@@ -94,6 +114,7 @@ std::string VerbsDevice::node() const {
 
 VerbsDevice::~VerbsDevice() {
   BP_ASSERT(regions_.empty());
+  BP_DCHECK(exports_.size() == export_regions_.size());
   for (ibv_mr* region : export_regions_) ibv_dereg_mr(region);
   if (domain_ != nullptr) {
     const int outcome = ibv_dealloc_pd(domain_);
@@ -103,8 +124,11 @@ VerbsDevice::~VerbsDevice() {
 }
 
 Result<void> VerbsDevice::register_regions(std::span<Region> regions) {
+  BP_KEEPS_VALID(*this);
   const int access = IBV_ACCESS_LOCAL_WRITE | (has_windows_ ? IBV_ACCESS_MW_BIND : 0);
   for (Region& region : regions) {
+    BP_DCHECK(region.address != nullptr && region.bytes > 0);
+    BP_DCHECK(region.bytes <= kind_.region_bytes_max);
     auto made = register_memory(domain_, {region.address, region.bytes}, access, kind_.name);
     if (!made.ok()) {
       deregister_regions({});
@@ -117,6 +141,7 @@ Result<void> VerbsDevice::register_regions(std::span<Region> regions) {
 }
 
 void VerbsDevice::deregister_regions(std::span<const Region>) noexcept {
+  BP_KEEPS_VALID(*this);
   for (ibv_mr* region : regions_) {
     const int outcome = ibv_dereg_mr(region);
     BP_ASSERT(outcome != EBUSY);  // not: a window is bound to it
@@ -128,6 +153,8 @@ Result<const VerbsExport*> VerbsDevice::add_export(const PinnedPool& pool,
                                                    std::span<std::byte> memory,
                                                    RemoteRights rights) {
   BP_ASSERT(!memory.empty() && !pool.is_sealed());
+  BP_DCHECK(rights != 0 && (rights & ~kAllRights) == 0);
+  BP_KEEPS_VALID(*this);
   if ((rights & kAtomic) != 0 && !has_atomics()) {
     Error error;
     error.set_doing("exporting %s through %s", format_bytes(memory.size()).text, kind_.name);
@@ -150,6 +177,7 @@ Result<const VerbsExport*> VerbsDevice::add_export(const PinnedPool& pool,
 
 const VerbsExport* VerbsDevice::find_export(const void* memory, uint64_t bytes,
                                             RemoteRights rights) const noexcept {
+  BP_DCHECK(rights != 0);  // none would find any
   const auto address = reinterpret_cast<uintptr_t>(memory);
   for (const VerbsExport& one : exports_) {
     const uint64_t offset = address - reinterpret_cast<uintptr_t>(one.memory.data());

@@ -5,6 +5,12 @@
 // write, and are refused to any peer. What peers may reach is registered once more, exactly its
 // bytes, with exactly the rights it was given (add_export). All of it before the seal.
 // A Key has the lkey below and the region's number above it.
+//
+// Invariants, around what changes them: 1. It has a context, a domain of that, and a port that can
+// be used. 2. Each export has memory, and rights that the device can give, and is registered by
+// itself: exactly its bytes, with the key that it names. 3. Each region is there, of the domain,
+// and no larger than the device takes. 4. It is said to ignore the bounds of windows only where it
+// has some. (is_valid)
 #pragma once
 
 #include <atomic>
@@ -88,6 +94,9 @@ class VerbsDevice final : public Device {
   // Errors: the first demand that is over its limit, with both numbers.
   Result<void> check_demands(std::span<const VerbsDemand> demands) const;
 
+  // Cost: a look at each region and export. Threads: one that may call all.
+  bool is_valid() const noexcept;
+
   // Takes what the device has to tell: an event about a queue pair goes to its owner, one about the
   // device itself (a port that went down, a queue in error) is logged. Returns how many such events
   // there were. Does not block; event_fd() is readable when there are some. Threads: any.
@@ -108,6 +117,7 @@ class VerbsDevice final : public Device {
   // Its region. Requires: the same. Ownership: the device's.
   ibv_mr* region(Key key) const noexcept {
     BP_DCHECK(key >> 32 < regions_.size());
+    BP_DCHECK(regions_[key >> 32]->lkey == local_key(key));
     return regions_[key >> 32];
   }
 

@@ -97,6 +97,7 @@ void find_gid(ibv_context* context, VerbsPort* port) {
   for (ssize_t i = 0; i < count; ++i) {
     if (entries[i].port_num != port->port || rank(entries[i]) <= best) continue;
     if (port->is_ethernet && !is_assigned(entries[i].gid)) continue;
+    BP_DCHECK(entries[i].gid_index <= UINT8_MAX);  // it goes into the address handle as a byte
     best = rank(entries[i]);
     port->gid = entries[i].gid;
     port->gid_index = static_cast<uint8_t>(entries[i].gid_index);

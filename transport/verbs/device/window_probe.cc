@@ -48,6 +48,7 @@ struct Rig {
 
   // Posts `request` and waits for its end. Returns nothing when there was none.
   std::optional<ibv_wc_status> run(QueuePair& queue_pair, ibv_send_wr& request) noexcept {
+    BP_DCHECK(queue_pair.handle()->state == IBV_QPS_RTS && request.next == nullptr);
     request.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
     if (ibv_post_send(queue_pair.handle(), &request, &bad) != 0) return std::nullopt;
@@ -60,6 +61,7 @@ struct Rig {
   }
 
   bool bind() noexcept {
+    static_assert(kWindowBytes < kBytes);  // there is something beyond it
     ibv_send_wr request = {};
     request.opcode = IBV_WR_BIND_MW;
     request.bind_mw.mw = window;
@@ -72,6 +74,7 @@ struct Rig {
   }
 
   std::optional<ibv_wc_status> read(uint64_t bytes) noexcept {
+    BP_DCHECK(bytes > 0 && bytes <= kBytes && window != nullptr);
     ibv_sge piece = {reinterpret_cast<uintptr_t>(memory) + kTargetOffset,
                      static_cast<uint32_t>(bytes), region->lkey};
     ibv_send_wr request = {};

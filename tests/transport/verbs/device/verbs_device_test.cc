@@ -186,6 +186,25 @@ TEST(VerbsDevice, WhatItCannotSendInlineIsNotAskedOfIt) {
   ibv_destroy_cq(completions);
 }
 
+#if BP_DEBUG
+TEST(VerbsDevice, AQueuePairIsConnectedFromResetAlone) {
+  if (!is_there) BP_SKIP(kNoVerbs);
+  open();
+  {
+    Pair pair(*device);
+    CHECK(pair.here.is_valid() && pair.there.is_valid());
+    const QueuePairAddress peer = pair.there.address(9, IBV_MTU_1024);
+    const auto connect = [&] { (void)pair.here.connect(7, IBV_MTU_1024, peer, {}); };
+    BP_CHECK_DIES("handle_->state == IBV_QPS_RESET", connect());
+    pair.here.fail();
+    CHECK(pair.here.is_failed() && pair.here.is_valid());
+    BP_CHECK_DIES("handle_->state == IBV_QPS_RESET", connect());
+    CHECK(pair.here.reset().ok() && pair.there.reset().ok());
+    pair.connect();
+  }
+}
+#endif
+
 TEST(VerbsDevice, WhatThePlanExceedsIsSaidWithBothNumbers) {
   if (!is_there) BP_SKIP(kNoVerbs);
   open({.export_count_max = 1});
