@@ -16,7 +16,8 @@ constexpr int kBacklog = 64;
 constexpr uint8_t kRetryCount = 7;
 constexpr int kRejectedByPeer = 28;  // by its own word, and not by its kernel (IBA 12.6.7.2)
 
-static_assert(sizeof(CmHello) == 56);  // what a request has left for RDMA_PS_TCP
+static_assert(sizeof(CmHello) == 56);           // what a request has left for RDMA_PS_TCP
+static_assert(sizeof(HandshakeRecord) <= 148);  // what a rejection has, the least (IBA 12.6.7)
 
 Error not_opened(const char* doing) noexcept {
   return error_from_errno("%s", doing)
@@ -70,12 +71,15 @@ rdma_conn_param parameters(const HandshakeRecord& record, const void* data, size
 }  // namespace
 
 ConnectionManager::~ConnectionManager() {
+  BP_DCHECK(call_count_ == 0);
+  BP_DCHECK_SLOW(is_valid());
   if (listener_ != nullptr) rdma_destroy_id(listener_);
   if (channel_ != nullptr) rdma_destroy_event_channel(channel_);
 }
 
 Result<void> ConnectionManager::open(const VerbsDevice& device,
                                      const SocketAddress* listen) noexcept {
+  BP_ASSERT(!is_open() && call_count_ == 0);
   device_ = &device;
   int count = 0;
   ibv_context** contexts = rdma_get_devices(&count);
@@ -111,6 +115,8 @@ rdma_cm_id* ConnectionManager::dial(const SocketAddress& address) noexcept {
     errno = EAFNOSUPPORT;
     return nullptr;
   }
+  BP_DCHECK(is_open());
+  BP_KEEPS_VALID(*this);
   rdma_cm_id* call = nullptr;
   if (rdma_create_id(channel_, &call, nullptr, RDMA_PS_TCP) != 0) return nullptr;
   sockaddr_storage source;
@@ -119,6 +125,7 @@ rdma_cm_id* ConnectionManager::dial(const SocketAddress& address) noexcept {
       source_of(device_->port(), &source) && source.ss_family == target.ss_family;
   if (rdma_resolve_addr(call, has_source ? reinterpret_cast<sockaddr*>(&source) : nullptr,
                         reinterpret_cast<sockaddr*>(&target), kResolveMs) == 0) {
+    ++call_count_;
     return call;
   }
   const int error_number = errno;
@@ -128,6 +135,7 @@ rdma_cm_id* ConnectionManager::dial(const SocketAddress& address) noexcept {
 }
 
 bool ConnectionManager::send(rdma_cm_id* call, const HandshakeRecord& record) noexcept {
+  BP_DCHECK(is_open() && call != nullptr && call != listener_);
   switch (static_cast<HandshakeKind>(record.kind)) {
     case HandshakeKind::kHello: {
       const CmHello hello = shorten(record);
@@ -145,9 +153,15 @@ bool ConnectionManager::send(rdma_cm_id* call, const HandshakeRecord& record) no
   return false;
 }
 
-void ConnectionManager::close(rdma_cm_id* call) noexcept { rdma_destroy_id(call); }
+void ConnectionManager::close(rdma_cm_id* call) noexcept {
+  BP_DCHECK(is_open() && call != nullptr && call != listener_ && call_count_ > 0);
+  BP_KEEPS_VALID(*this);
+  rdma_destroy_id(call);
+  --call_count_;
+}
 
 void ConnectionManager::host_of(rdma_cm_id* call, char* text, uint32_t text_bytes) noexcept {
+  BP_DCHECK(call != nullptr && text_bytes >= INET6_ADDRSTRLEN);
   const sockaddr* peer = rdma_get_peer_addr(call);
   const auto* tcp4 = reinterpret_cast<const sockaddr_in*>(peer);
   const auto* tcp6 = reinterpret_cast<const sockaddr_in6*>(peer);
@@ -159,6 +173,8 @@ void ConnectionManager::host_of(rdma_cm_id* call, char* text, uint32_t text_byte
 // Whatever concerns nobody is passed over. An event is acknowledged at once: what it has was
 // copied, and a call with an event that is not cannot be closed.
 bool ConnectionManager::next_event(Event* event, CmHello* hello) noexcept {
+  BP_DCHECK(is_open());
+  BP_KEEPS_VALID(*this);
   rdma_cm_event* raw = nullptr;
   while (rdma_get_cm_event(channel_, &raw) == 0) {
     *event = {};
@@ -166,7 +182,9 @@ bool ConnectionManager::next_event(Event* event, CmHello* hello) noexcept {
     const bool is_listeners = raw->id == listener_;
     translate(*raw, event, hello);
     rdma_ack_cm_event(raw);
-    if (!is_listeners && event->call != nullptr) return true;
+    if (is_listeners || event->call == nullptr) continue;
+    if (event->kind == Event::Kind::kCalled) ++call_count_;
+    return true;
   }
   return false;
 }
@@ -185,6 +203,7 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event, CmHell
       return;
     case RDMA_CM_EVENT_ROUTE_RESOLVED: event->kind = Event::Kind::kReached; return;
     case RDMA_CM_EVENT_CONNECT_REQUEST: {
+      BP_DCHECK(raw.listen_id == listener_ && raw.id != listener_);
       event->kind = Event::Kind::kCalled;
       if (!copy(hello, sizeof *hello)) *hello = {};
       ibv_qp_attr attributes = {};

@@ -9,12 +9,17 @@
 // librdmacm allocates for each call and each event, from the heap like everybody, gives it back,
 // and may be refused: then the call fails. Threads: one at a time, that of LinkConnector, whose
 // part this is. Sources: rdma_cm(7), and of the events rdma_get_cm_event(3).
+//
+// Invariants, around what changes them: 1. It listens, and has calls, only while it is open.
+// 2. Each call that was dialed, or that came, is closed once: so many are open as call_count()
+// says, and none at the end. (is_valid, and LinkConnector::is_valid, which knows them)
 #pragma once
 
 #include <cstdint>
 
 #include <rdma/rdma_cma.h>
 
+#include "platform/assert.h"
 #include "transport/socket_address.h"
 #include "transport/verbs/device/verbs_device.h"
 #include "transport/verbs/verbs_wire.h"
@@ -35,7 +40,15 @@ class ConnectionManager {
   Result<void> open(const VerbsDevice& device, const SocketAddress* listen) noexcept;
   bool is_open() const noexcept { return channel_ != nullptr; }
   // Readable while there are events. Requires: it is open.
-  int event_fd() const noexcept { return channel_->fd; }
+  int event_fd() const noexcept {
+    BP_DCHECK(is_open());
+    return channel_->fd;
+  }
+  // How many calls are open.
+  uint32_t call_count() const noexcept { return call_count_; }
+  bool is_valid() const noexcept {
+    return is_open() ? device_ != nullptr : listener_ == nullptr && call_count_ == 0;
+  }
 
   struct Event {
     enum class Kind : uint8_t {
@@ -71,6 +84,7 @@ class ConnectionManager {
   const VerbsDevice* device_ = nullptr;
   rdma_event_channel* channel_ = nullptr;
   rdma_cm_id* listener_ = nullptr;
+  uint32_t call_count_ = 0;
 };
 
 template <typename NameOf>

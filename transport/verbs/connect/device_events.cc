@@ -29,6 +29,7 @@ void VerbsDevice::handle_event(const ibv_async_event& event) noexcept {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
+      BP_DCHECK(event.element.qp != nullptr);
       if (auto* owner = static_cast<QueuePairOwner*>(event.element.qp->qp_context)) {
         owner->take_event(event.event_type);
       }
@@ -46,6 +47,7 @@ void VerbsDevice::handle_event(const ibv_async_event& event) noexcept {
 
 // Whatever thread this is: the link may be the connector's, or the shard's.
 void VerbsLink::take_event(ibv_event_type type) noexcept {
+  BP_DCHECK(connector != nullptr);  // it is up, or was
   if (type == IBV_EVENT_QP_LAST_WQE_REACHED) {
     return has_last_receive.store(true, std::memory_order_release);
   }

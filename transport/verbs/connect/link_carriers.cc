@@ -65,7 +65,7 @@ void LinkConnector::dial(VerbsLink& link, uint64_t now_ns) noexcept {
     notice_silence(talk->fd.number(), options_.timing.silence_ns_max);
   }
   talk->link = &link;
-  talk->stage = Stage::kConnecting;
+  enter(*talk, Stage::kConnecting);
   talk->deadline_ns = now_ns + options_.timing.answer_ns_max;
   std::snprintf(talk->host, sizeof talk->host, "%s", dialing(link).address);
   if (!watch(*talk, EPOLLOUT)) {
@@ -95,7 +95,7 @@ void LinkConnector::accept_one() noexcept {
   if (talk == nullptr) return;  // it will dial again
   notice_silence(fd.number(), options_.timing.silence_ns_max);
   talk->fd = std::move(fd);
-  talk->stage = Stage::kAwaitHello;
+  enter(*talk, Stage::kAwaitHello);
   talk->deadline_ns = monotonic_ns() + options_.timing.answer_ns_max;
   host_of(talk->fd.number(), talk->host, sizeof talk->host);
   if (!watch(*talk, EPOLLIN | EPOLLRDHUP)) drop(*talk);
@@ -196,7 +196,7 @@ void LinkConnector::take_call(const ConnectionManager::Event& event) noexcept {
   Talk* talk = free_talk();
   if (talk == nullptr) return manager_.close(event.call);  // it will dial again
   talk->call = event.call;
-  talk->stage = Stage::kAwaitHello;
+  enter(*talk, Stage::kAwaitHello);
   talk->deadline_ns = monotonic_ns() + options_.timing.answer_ns_max;
   talk->record = event.record;
   ConnectionManager::host_of(event.call, talk->host, sizeof talk->host);
@@ -214,6 +214,8 @@ bool LinkConnector::send_record(Talk& talk, HandshakeRecord& record) noexcept {
 }
 
 bool LinkConnector::watch(int fd, uint32_t events, uint64_t token) noexcept {
+  BP_DCHECK(epoll_.is_open() && fd >= 0 && is_own_thread());
+  BP_DCHECK(token >= kManagerToken || token < talks_.size());
   epoll_event event = {};
   event.events = events;
   event.data.u64 = token;
@@ -227,7 +229,7 @@ bool LinkConnector::watch(Talk& talk, uint32_t events) noexcept {
 }
 
 void LinkConnector::drop(Talk& talk) noexcept {
-  BP_DCHECK(is_own_thread());
+  BP_DCHECK(is_own_thread() && &talk >= talks_.data() && &talk < talks_.data() + talks_.size());
   if (talk.fd.is_open()) {
     // A child of a fork may still have the socket: closing it would tell the peer nothing, and
     // leave it in the epoll.

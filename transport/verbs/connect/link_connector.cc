@@ -38,12 +38,15 @@ bool VerbsLink::is_valid() const noexcept {
 
 bool LinkConnector::is_valid() const noexcept {
   uint64_t stranger_count = 0;
+  uint32_t call_count = 0;
   for (const Talk& talk : talks_) {
     if (!is_valid(talk)) return false;
+    call_count += talk.call != nullptr;
     stranger_count += talk.stage == Stage::kAwaitHello;
   }
   if (stranger_count > kStrangerCountMax || told_host_count_ > kToldHostCountMax) return false;
   if (accept_ns_ != 0 && !listener_.is_open()) return false;
+  if (call_count != manager_.call_count() || !manager_.is_valid()) return false;
   if (refused_.load(std::memory_order_relaxed) < told_host_count_) return false;
   if (links_.size() != dialing_.size()) return false;
   return std::all_of(links_.begin(), links_.end(),
@@ -246,7 +249,7 @@ void LinkConnector::handle_record(Talk& talk) noexcept {
         drop(talk);
         return break_link(link);
       }
-      talk.stage = Stage::kLifeline;
+      enter(talk, Stage::kLifeline);
       return come_up(link);
     }
     default: BP_ASSERT(false);  // nothing is read in any other

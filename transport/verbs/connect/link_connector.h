@@ -15,8 +15,10 @@
 // what was dialed, or waits. 4. A link that is up has a lifeline, or waits for ready, or is to
 // break. 5. Strangers, told hosts and back-offs are no more than they may be. 6. Each link is
 // valid. 7. All talks have the carrier of the options, and what is dialed has an address. 8. What
-// is held is a good hello of its link, of which nothing more was read. (is_valid) 9. Its own thread
-// alone touches talks, back-offs and links that are down. (is_own_thread, in each function)
+// is held is a good hello of its link, of which nothing more was read. 9. The calls that are open
+// are those of talks. (is_valid) 10. A talk goes from stage to stage in their order. (enter)
+// 11. Its own thread alone touches talks, back-offs and links that are down. (is_own_thread, in
+// each function)
 #pragma once
 
 #include <atomic>
@@ -117,6 +119,19 @@ class LinkConnector {
     kAwaitReady,
     kLifeline,
   };
+  // A talk that is dropped is free, from any.
+  static constexpr bool can_follow(Stage from, Stage to) noexcept {
+    switch (to) {
+      case Stage::kFree: return true;
+      case Stage::kConnecting:
+      case Stage::kAwaitHello: return from == Stage::kFree;
+      case Stage::kHeld: return from == Stage::kAwaitHello;
+      case Stage::kAwaitWelcome: return from == Stage::kConnecting;
+      case Stage::kAwaitReady: return from == Stage::kHeld;
+      case Stage::kLifeline: return from == Stage::kAwaitWelcome || from == Stage::kAwaitReady;
+    }
+    return false;
+  }
   struct Talk {
     Stage stage = Stage::kFree;
     Fd fd;  // or
@@ -185,6 +200,10 @@ class LinkConnector {
   Result<void> connect_queue_pair(VerbsLink& link) noexcept;
   HandshakeRecord make_record(HandshakeKind kind, const VerbsLink* link) const noexcept;
   Talk* free_talk() noexcept;
+  void enter(Talk& talk, Stage next) noexcept {
+    BP_DCHECK(is_own_thread() && can_follow(talk.stage, next));
+    talk.stage = next;
+  }
   // The one that is not a lifeline yet, or the lifeline.
   Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
   const Talk* talk_of(const VerbsLink& link, bool is_lifeline) const noexcept;

@@ -77,7 +77,7 @@ void LinkConnector::say_hello(Talk& talk) noexcept {
     drop(talk);
     return back_off(link, strerror(outcome));
   }
-  talk.stage = Stage::kAwaitWelcome;
+  enter(talk, Stage::kAwaitWelcome);
 }
 
 void LinkConnector::take_welcome(Talk& talk) noexcept {
@@ -106,7 +106,7 @@ void LinkConnector::take_welcome(Talk& talk) noexcept {
   // The shard takes what arrives from the moment the queue pair can receive.
   HandshakeRecord ready = make_record(HandshakeKind::kReady, &link);
   commit(link, record, talk.host);
-  talk.stage = Stage::kLifeline;
+  enter(talk, Stage::kLifeline);
   const auto connected = connect_queue_pair(link);
   if (connected.ok() && send_record(talk, ready)) return come_up(link);
   if (connected.ok()) {
@@ -154,7 +154,7 @@ void LinkConnector::take_hello(Talk& talk) noexcept {
     if (is_answered) break_link(*link);
   }
   talk.link = link;
-  talk.stage = Stage::kHeld;
+  enter(talk, Stage::kHeld);
   answer_hello(talk);
 }
 
@@ -179,7 +179,7 @@ void LinkConnector::answer_hello(Talk& talk) noexcept {
   begin(link);
   HandshakeRecord welcome = make_record(HandshakeKind::kWelcome, &link);
   commit(link, record, talk.host);
-  talk.stage = Stage::kAwaitReady;
+  enter(talk, Stage::kAwaitReady);
   const auto connected = connect_queue_pair(link);
   if (connected.ok()) {
     if (!send_record(talk, welcome)) give_up(talk, "it hung up");
@@ -241,7 +241,7 @@ void LinkConnector::commit(VerbsLink& link, const HandshakeRecord& record,
        {&link.has_worked, &link.was_refused, &link.has_last_receive}) {
     of_a_life->store(false, std::memory_order_relaxed);
   }
-  link.state.store(LinkState::kUp, std::memory_order_release);
+  link.hand_over(LinkState::kUp);
   BP_DCHECK_SLOW(link.is_valid());
   ring();
 }

@@ -7,7 +7,8 @@
 // Invariants: 1. While it is down there is a queue pair, which is the connector's. 2. One that is
 // up is wanted, and knows its peer: instance, queue pair, packet numbers and packet sizes that can
 // be. 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The
-// connector writes to a link that is down, and to no other. (is_connectors, where it writes)
+// connector writes to a link that is down, and to no other. (is_connectors, where it writes) 5. It
+// goes to and fro between the two, until it is lost. (hand_over)
 //
 // Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #pragma once
@@ -30,6 +31,12 @@ enum class LinkState : uint8_t {
   kCutOff,  // down, and this instance of the peer is not heard any more
   kLost,    // down for good: the device is gone
 };
+
+// Who has it gives it to the other; once it is lost, to nobody.
+constexpr bool can_follow(LinkState from, LinkState to) noexcept {
+  if (from == LinkState::kUp) return to != LinkState::kUp;
+  return from != LinkState::kLost && to == LinkState::kUp;
+}
 
 struct VerbsLink final : QueuePairOwner {
   // Set once.
@@ -66,6 +73,12 @@ struct VerbsLink final : QueuePairOwner {
   char host[64] = {};           // where it is, for messages
 
   void take_event(ibv_event_type type) noexcept override;
+
+  // Gives it to the other thread. Threads: the one that has it.
+  void hand_over(LinkState next) noexcept {
+    BP_DCHECK(can_follow(state.load(std::memory_order_relaxed), next));
+    state.store(next, std::memory_order_release);
+  }
 
   // Threads: the connector's, or the shard's while it has the link: it reads nothing that the other
   // one may write then.

@@ -9,6 +9,7 @@ Result<void> JoinedVerbs::open(const JoinedProcess& process, uint32_t export_cou
 Result<void> JoinedVerbs::open(const ProcessTerms& terms, const char* name, PinnedPool& pool,
                                uint32_t export_count_max) {
   BP_ASSERT(!device_ && !pool.is_sealed());
+  BP_DCHECK(name != nullptr);
   Error error;
   error.set_doing("opening the appliance's RDMA device as %s", name);
   if (terms.verbs == ProcessTerms::Verbs::kNotPlanned) {
@@ -23,7 +24,9 @@ Result<void> JoinedVerbs::open(const ProcessTerms& terms, const char* name, Pinn
       {.device = terms.device, .port = terms.port, .export_count_max = export_count_max});
   if (!opened.ok()) return opened.error();
   device_ = opened.take();
-  return keys_.create(pool, *device_);
+  BP_TRY(keys_.create(pool, *device_));
+  BP_DCHECK_SLOW(is_valid());
+  return {};
 }
 
 }  // namespace bedplate

@@ -11,6 +11,8 @@
 //
 // What is mapped read-only has no key: a local key lets the device write (device_quirks.h).
 // docs/verbs.md says what to do about it.
+//
+// Invariant: there are keys only of a device that is open; both are valid. (is_valid, after open)
 #pragma once
 
 #include <memory>
@@ -42,9 +44,16 @@ class JoinedVerbs {
                     uint32_t export_count_max);
 
   // Requires: open(). Ownership: this object's.
-  VerbsDevice& device() noexcept { return *device_; }
+  VerbsDevice& device() noexcept {
+    BP_DCHECK(device_ != nullptr);
+    return *device_;
+  }
   // Of the pool: VerbsDevice::local_key() makes a local key of each. Requires: open().
   const KeyTable& keys() const noexcept { return keys_; }
+  // Requires: open().
+  bool is_valid() const noexcept {
+    return device_ != nullptr && device_->is_valid() && keys_.is_valid();
+  }
 
  private:
   std::unique_ptr<VerbsDevice> device_;  // outlives the keys

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include "tests/support/death_test.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/shm/group_rig.h"
@@ -84,6 +85,23 @@ TEST_GROUP(VerbsLinks) {
     return count;
   }
 };
+
+TEST(VerbsLinks, ALinkGoesToAndFroUntilItIsLost) {
+  VerbsLink link;
+  for (const LinkState down : {LinkState::kDown, LinkState::kCutOff, LinkState::kLost}) {
+    CHECK(link.is_connectors());
+    link.hand_over(LinkState::kUp);
+    CHECK_FALSE(link.is_connectors());
+    link.hand_over(down);
+  }
+  CHECK_FALSE(link.is_connectors());
+#if BP_DEBUG
+  BP_CHECK_DIES("can_follow(", link.hand_over(LinkState::kUp));
+  BP_CHECK_DIES("can_follow(", link.hand_over(LinkState::kDown));
+  VerbsLink other;
+  BP_CHECK_DIES("can_follow(", other.hand_over(LinkState::kCutOff));
+#endif
+}
 
 TEST(VerbsLinks, BothMayDialAtOnce) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
