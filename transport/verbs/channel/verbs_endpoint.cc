@@ -70,17 +70,27 @@ VerbsEndpoint::~VerbsEndpoint() {
 }
 
 bool VerbsEndpoint::is_valid() const noexcept {
-  if ((may_send_ && !is_live_) || (is_live_ && is_draining_)) return false;
+  if ((may_send_ && !is_live_) || (is_live_ && (is_draining_ || is_cut_off_))) return false;
   if (must_fail_ && !is_draining_ && !parts_.is_lost) return false;
   const bool is_up = link_.state.load(std::memory_order_relaxed) == LinkState::kUp;
   if ((is_live_ || is_draining_) && !is_up) return false;
   if (is_draining_ && !link_.must_break.load(std::memory_order_relaxed)) return false;
-  if (next_ - consumed_ > window_) return false;
+  if (!has_valid_slots()) return false;
   if (may_send_ && queue_.has_list() && !is_dirty_) return false;
   if ((is_borrowed_ & is_due_back_).any()) return false;
   if (is_live_ && link_.received - told_ > window_) return false;
+  if ((has_part_ || lacks_part_) && operations_out_ == 0) return false;
   return is_due_back_.count() == return_count_ && queue_.is_valid() && loans_.is_valid() &&
          has_valid_counts() && has_valid_windows();
+}
+
+bool VerbsEndpoint::has_valid_slots() const noexcept {
+  if (next_ - consumed_ > window_) return false;
+  for (uint64_t number = consumed_; number != next_; ++number) {
+    const VerbsMessageHeader& header = header_of(number);
+    if (header.number != number || header.bytes > parts_.limits.am_bytes_max) return false;
+  }
+  return true;
 }
 
 bool VerbsEndpoint::has_valid_counts() const noexcept {
@@ -102,16 +112,23 @@ bool VerbsEndpoint::has_valid_windows() const noexcept {
     const WindowState state = windows_[i].state;
     given_up_count += state == WindowState::kGivenUp;
     invalidating_count += state == WindowState::kInvalidating;
+    if (state != WindowState::kFree && !has_window(i)) return false;
+    const bool is_ending = state == WindowState::kGivenUp || state == WindowState::kInvalidating;
+    if (is_live_ && is_ending && i < kVerbsLoanCountMax &&
+        !(loans_.is_out(i) && loans_[i].is_returning)) {
+      return false;  // its end would give back what was not lent
+    }
     if (i >= kVerbsLoanCountMax || !loans_.is_out(i) || !loans_[i].has_window) continue;
     if (state == WindowState::kFree || (loans_[i].is_returning && state == WindowState::kBound)) {
       return false;
     }
   }
-  return given_up_count == given_up_count_ &&
+  return given_up_count == given_up_count_ && next_exposure_ < kExposureCountMax &&
          (!is_live_ || invalidating_count == invalidations_out_);
 }
 
 void VerbsEndpoint::look_at_link() noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   if (is_draining_ || link_.state.load(std::memory_order_acquire) != LinkState::kUp) return;
   if (!is_live_) begin_life();
   if (is_live_ && link_.must_break.load(std::memory_order_acquire)) {
@@ -124,7 +141,7 @@ void VerbsEndpoint::look_at_link() noexcept {
 // has ended since the last look, a read is posted behind it, and its completion is asked for. Where
 // even that does not end, the connection is made anew.
 void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
-  BP_DCHECK(now_ns >= seen_ns_);
+  BP_DCHECK(parts_.is_own_thread() && now_ns >= seen_ns_);
   if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
     seen_ended_ = queue_.ended();
     seen_ns_ = now_ns;
@@ -230,6 +247,7 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   ++parts_.draining_count;
   link_.must_break.store(true, std::memory_order_release);
   parts_.connector.wake();  // it rings until the end of it
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
@@ -247,7 +265,7 @@ void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
 // Some devices say when the queue pair holds no receive of the shared queue any more: these are
 // waited for, since a reset would lose the receives that it still held.
 bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
-  BP_DCHECK(is_draining_ && !is_live_);
+  BP_DCHECK(parts_.is_own_thread() && is_draining_ && !is_live_);
   if (parts_.is_lost) return true;
   if (must_fail_) {
     if (link_.is_connecting.load(std::memory_order_acquire)) return false;
@@ -260,27 +278,27 @@ bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
 }
 
 Result<void> VerbsEndpoint::stop() noexcept {
-  BP_DCHECK(is_draining_ && !is_live_ && parts_.draining_count > 0);
+  BP_DCHECK(parts_.is_own_thread() && is_draining_ && !is_live_);
+  BP_DCHECK(parts_.draining_count > 0 && parts_.draining_count <= parts_.shape.peer_count_max);
   is_draining_ = false;
   --parts_.draining_count;
   ++life_;
+  BP_DCHECK_SLOW(is_valid());
   return link_.queue_pair.reset();
 }
 
 Result<void> VerbsEndpoint::end_life() noexcept {
-  BP_DCHECK(!is_draining_ && !is_live_ && !may_send_);
+  BP_DCHECK(parts_.is_own_thread() && !is_draining_ && !is_live_ && !may_send_);
+  BP_DCHECK(link_.state.load(std::memory_order_relaxed) == LinkState::kUp);
   end_pending();
   forget_loans();
   Result<void> renewed;
   if (!parts_.is_lost) renewed = link_.queue_pair.renew();
-  BP_DCHECK(queue_.is_idle());
+  BP_DCHECK(queue_.is_idle() && loans_.out_count() == 0 && return_count_ == 0);
   BP_DCHECK_SLOW(is_valid());
   queue_.use(link_.queue_pair.handle());
   const bool is_lost = parts_.is_lost || !renewed.ok();
-  link_.state.store(is_lost       ? LinkState::kLost
-                    : is_cut_off_ ? LinkState::kCutOff
-                                  : LinkState::kDown,
-                    std::memory_order_release);
+  link_.hand_over(is_lost ? LinkState::kLost : is_cut_off_ ? LinkState::kCutOff : LinkState::kDown);
   parts_.connector.wake();
   return renewed;
 }
@@ -325,6 +343,7 @@ void VerbsEndpoint::forget_loans() noexcept {
 
 // Nobody waits for the completion of a message, but for that of a read behind it.
 bool VerbsEndpoint::settle() noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   if (!may_send_ || (queue_.is_idle() && return_count_ == 0)) return true;
   if (operations_out_ == 0) {
     must_flush_ = true;
@@ -355,6 +374,8 @@ DatagramPeer VerbsEndpoint::datagram_address() const noexcept {
 }
 
 Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
+  BP_DCHECK(parts_.is_own_thread());
+  BP_KEEPS_VALID(*this);
   const auto needed = static_cast<RemoteRights>(RemoteRights::kRead | RemoteRights::kWrite);
   const VerbsExport* open = parts_.device->find_export(memory.data(), memory.size(), needed);
   if (open != nullptr) {
@@ -395,6 +416,8 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
 }
 
 void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
+  BP_KEEPS_VALID(*this);
   if (!may_send_ || !is_reach(memory, Reach::kConnection, link_.packet_number)) return;
   for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
     if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {

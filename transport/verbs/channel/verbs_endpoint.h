@@ -57,17 +57,20 @@ class VerbsEndpoint final : public Endpoint {
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
   bool has_room() noexcept override {
+    BP_DCHECK(parts_.is_own_thread());
     return may_send_ ? has_credit() : status_when_down() == SendStatus::kGone;
   }
 
-  // Invariants, looked at before and after each life, and each batch: 1. It sends only while it
-  // lives, and drains only when it does not; the link is its own meanwhile. 2. The messages that
-  // are kept fit into the window. 3. The acknowledgements, operations and invalidations that it
-  // counts are those in its queue. 4. given_up_count_ counts the windows that are given up, and
-  // what is due back is in returns_, once. 5. Its queue is valid. 6. Each loan is lent or free, and
-  // the window of one that is lent is not free. 7. A loan of the peer's is not both here and due
-  // back. 8. While it lives, at most a window of messages is not told of. 9. What is listed is
-  // posted with the next poll: it is dirty.
+  // Invariants, looked at around each life, each batch, and what a peer sends: 1. It sends only
+  // while it lives, and drains or is cut off only when it does not; the link is its own meanwhile.
+  // 2. The messages that are kept fit into the window, and each lies in its slot. 3. The
+  // acknowledgements, operations and invalidations that it counts are those in its queue. 4.
+  // given_up_count_ counts the windows that are given up, and what is due back is in returns_,
+  // once. 5. Its queue is valid. 6. Each loan is lent or free; the window of one that is lent is
+  // not free, and one that is ending is of a loan that is returning, or of an exposure. 7. A loan
+  // of the peer's is not both here and due back. 8. While it lives, at most a window of messages is
+  // not told of. 9. What is listed is posted with the next poll: it is dirty. 10. A part of a
+  // transfer is missing only before its end.
   bool is_valid() const noexcept;
 
   // ---- The provider's ----
@@ -155,6 +158,7 @@ class VerbsEndpoint final : public Endpoint {
   static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
 
   bool has_valid_windows() const noexcept;
+  bool has_valid_slots() const noexcept;
   bool has_valid_counts() const noexcept;
 
   // Sending (verbs_endpoint_datapath.cc).

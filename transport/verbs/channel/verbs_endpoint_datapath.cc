@@ -22,6 +22,7 @@ constexpr uint64_t kOwnSignalBytes = kMiB;
 }  // namespace
 
 SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   if (payload.size() > parts_.limits.am_bytes_max) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (!has_credit()) return SendStatus::kAgain;
@@ -34,6 +35,8 @@ SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) n
 
 SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
                                        std::span<std::byte> block, Completion* returned) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
+  BP_KEEPS_VALID(*this);
   if (header.size() > kVerbsLoanHeaderBytesMax) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (!has_credit() || loans_.is_full() ||
@@ -101,6 +104,7 @@ SendStatus VerbsEndpoint::bounce(Lent& record) noexcept {
 }
 
 SendStatus VerbsEndpoint::start(const RemoteOperation& operation) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   const auto& [kind, local, bytes, remote, operand, expected, before, done] = operation;
   switch (kind) {
     case OperationKind::kPut: {
@@ -139,6 +143,7 @@ SendStatus VerbsEndpoint::bounce_transfer(ibv_wr_opcode opcode, std::byte* local
   if (bytes > parts_.transfer_bounce.bytes()) return SendStatus::kRefused;
   std::byte* piece = parts_.transfer_bounce.take(bytes);
   if (piece == nullptr) return SendStatus::kAgain;
+  BP_DCHECK(may_send_ && bytes > 0 && bytes <= remote.bytes);
   const bool is_put = opcode == IBV_WR_RDMA_WRITE;
   if (is_put) std::memcpy(piece, local, bytes);
   list_transfer(opcode, piece, bytes, remote);
@@ -180,6 +185,7 @@ void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64
       filled = fill_pieces(local + at, std::min(bytes - at, request_bytes_max), slot);
       if (BP_UNLIKELY(filled >= kOwnSignalBytes)) slot.request.send_flags = IBV_SEND_SIGNALED;
     }
+    BP_DCHECK(filled > 0 && filled <= bytes - at);
     slot.request.wr.rdma = {remote.address + at, static_cast<uint32_t>(remote.key)};
     if (!is_put && filled >= SendQueue::kAnswerBytes) mark_answer(local + at + filled);
     at += filled;
@@ -211,6 +217,7 @@ uint64_t VerbsEndpoint::fill_pieces(const std::byte* local, uint64_t bytes,
   int count = 0;
   while (filled < bytes && count < static_cast<int>(SendQueue::kPiecesMax)) {
     const KeyedRange range = parts_.keys->key(local + filled, bytes - filled);
+    BP_DCHECK(range.key != kNoKey && range.bytes > 0 && range.bytes <= bytes - filled);
     slot.pieces[count++] = {reinterpret_cast<uintptr_t>(local + filled),
                             static_cast<uint32_t>(range.bytes), VerbsDevice::local_key(range.key)};
     filled += range.bytes;
@@ -247,6 +254,7 @@ SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, u
 // completions say only that the peer's device has them.
 // And it ends after the end of every window that was withdrawn before.
 SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (given_up_count_ > 0) invalidate_windows();
   if (given_up_count_ > 0 || queue_.room() <= kRequestsKept) return SendStatus::kAgain;
@@ -277,6 +285,7 @@ bool VerbsEndpoint::may_reach(const RemoteMemory& memory, RemoteRights rights) c
 
 // Not gone before the queue pair is: until then the peer may reach what was lent or exposed.
 SendStatus VerbsEndpoint::status_when_down() const noexcept {
+  BP_DCHECK(!may_send_);
   const bool is_gone = !is_draining_ && (is_cut_off_ || parts_.is_lost ||
                                          link_.is_given_up.load(std::memory_order_acquire));
   return is_gone ? SendStatus::kGone : SendStatus::kAgain;
@@ -357,6 +366,7 @@ void VerbsEndpoint::mark_dirty() noexcept {
 
 SendStatus VerbsEndpoint::send_datagram(AmId id,
                                         std::span<const std::byte> payload) const noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   if (!may_send_) return status_when_down();
   if (!parts_.datagrams.is_open()) return SendStatus::kRefused;
   return parts_.datagrams.send(link_.place, id, payload);
@@ -402,7 +412,8 @@ uint32_t VerbsEndpoint::bind_window(uint32_t index, std::span<const std::byte> m
 
 // Now, or as soon as there is room.
 void VerbsEndpoint::give_up_window(uint32_t index) noexcept {
-  BP_DCHECK(is_live_ && windows_[index].state == WindowState::kBound);
+  BP_DCHECK(is_live_ && index < kWindowCount && has_window(index));
+  BP_DCHECK(windows_[index].state == WindowState::kBound);
   windows_[index].state = WindowState::kGivenUp;
   ++given_up_count_;
   mark_dirty();
@@ -426,6 +437,7 @@ void VerbsEndpoint::invalidate_windows() noexcept {
 
 void VerbsEndpoint::end_invalidation(uint32_t index, Outcome outcome) noexcept {
   BP_DCHECK(index < kWindowCount && windows_[index].state == WindowState::kInvalidating);
+  BP_DCHECK(index >= kVerbsLoanCountMax || loans_[index].is_returning);
   if (outcome != Outcome::kDone) return;  // the life is over; so are its loans
   windows_[index].state = WindowState::kFree;
   if (index < kVerbsLoanCountMax) end_loan(index, Outcome::kDone);

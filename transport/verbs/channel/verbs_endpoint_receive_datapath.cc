@@ -44,7 +44,7 @@ bool VerbsEndpoint::owes() const noexcept {
 }
 
 void VerbsEndpoint::post_batch() noexcept {
-  BP_DCHECK(is_dirty_);
+  BP_DCHECK(parts_.is_own_thread() && is_dirty_);
   finish_batch();
   is_dirty_ = false;  // only now: what it lists it has also posted
 }
@@ -61,6 +61,8 @@ void VerbsEndpoint::finish_batch() noexcept {
 
 void VerbsEndpoint::receive(const VerbsMessageHeader& header, const std::byte* body,
                             uint32_t bytes) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
+  BP_KEEPS_VALID(*this);
   // It may be faster than the word that the connection is up.
   if (!is_live_) look_at_link();
   // Of a former life: the peer sends it again, since it was not counted.
@@ -79,6 +81,7 @@ void VerbsEndpoint::receive(const VerbsMessageHeader& header, const std::byte* b
 }
 
 void VerbsEndpoint::receive_failed(ibv_wc_status status) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   BP_DCHECK(status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR);
   if (!is_live_) look_at_link();
   const bool is_fault = is_too_long(status, parts_.device->quirks());
@@ -103,6 +106,7 @@ const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byt
 }
 
 const char* VerbsEndpoint::take_consumed(const VerbsMessageHeader& header) noexcept {
+  BP_DCHECK(is_live_ && next_ - consumed_ <= window_);
   const uint64_t gained = header.consumed - consumed_;
   if (gained > next_ - consumed_) return "an acknowledgement of what was not sent";
   consumed_ = header.consumed;
@@ -142,6 +146,8 @@ void VerbsEndpoint::deliver(AmId id, std::span<const std::byte> payload,
 }
 
 void VerbsEndpoint::give_back(const Loan& loan) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
+  BP_KEEPS_VALID(*this);
   const auto place = static_cast<uint32_t>(loan.token & 0xffff);
   if (!is_live_ || loan.token != pack_token(link_.place, life_, place)) return;
   BP_ASSERT(is_borrowed_[place]);  // not: given back twice
@@ -154,6 +160,7 @@ void VerbsEndpoint::give_back(const Loan& loan) noexcept {
 
 const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
                                         const std::byte* body) noexcept {
+  BP_DCHECK(is_live_ && header.kind == VerbsMessageKind::kReturns);
   if (header.bytes == 0 || header.bytes % sizeof(ReturnedLoan) != 0) return "malformed returns";
   for (uint32_t at = 0; at < header.bytes; at += sizeof(ReturnedLoan)) {
     ReturnedLoan returned;
@@ -194,6 +201,8 @@ void VerbsEndpoint::end_loan(uint32_t loan, Outcome outcome) noexcept {
 }
 
 void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
+  BP_KEEPS_VALID(*this);
   if (!queue_.is_under_way(completion.wr_id)) return;  // of a former life
   const bool is_good = completion.status == IBV_WC_SUCCESS;
   if (!is_good) {

@@ -9,11 +9,13 @@
 // what is lent, no key opens all of it. 3. No more endpoints drain, or are dirty, than there
 // are peers. 4. The bounce buffers, the dirty list and the queue of datagrams are valid.
 //
-// Threads: the shard's that polls; the connector looks after itself.
+// Threads: the shard's that polls, which holds `owner` meanwhile; the connector also looks after
+// itself.
 #pragma once
 
 #include <cstdint>
 
+#include "platform/thread_owner.h"
 #include "transport/provider.h"
 #include "transport/registration.h"
 #include "transport/verbs/channel/bounce_buffer_datapath.h"
@@ -51,7 +53,10 @@ struct VerbsParts {
   DirtyList dirty;              // an endpoint adds itself, the provider posts
   uint32_t draining_count = 0;  // endpoints that drain: each counts itself
   bool is_lost = false;         // the device is gone, for good: VerbsProvider::lose_device
+  ThreadOwner owner;            // held by the thread that polls, in debug builds
 
+  // Whether no other thread polls now: what belongs to the shard begins with it.
+  bool is_own_thread() const noexcept { return owner.is_caller(); }
   // Requires: the provider is made.
   bool is_valid() const noexcept {
     if (provider == nullptr || dispatcher == nullptr || device == nullptr || keys == nullptr ||

@@ -195,6 +195,7 @@ Result<void> VerbsProvider::make_endpoints(std::span<const VerbsPeer> peers) {
 }
 
 Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
+  BP_DCHECK(parts_.is_own_thread());
   for (const auto& endpoint : endpoints_) {
     if (peer.name == nullptr || endpoint->link().name != peer.name) continue;
     if (!endpoint->link().is_wanted.exchange(true, std::memory_order_acq_rel)) {
@@ -239,6 +240,7 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
 // while awake. It is read here, before the queue is armed anew, and not on waking: while an event
 // is unread a device need not tell of the next one (mlx5), and waking has to be fast.
 void VerbsProvider::announce_sleep() noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   BP_KEEPS_VALID(*this);
   post_sends();
   bell_.announce_sleep();
@@ -249,7 +251,10 @@ void VerbsProvider::announce_sleep() noexcept {
   is_armed_ = true;
 }
 
-void VerbsProvider::announce_awake() noexcept { bell_.announce_awake(); }
+void VerbsProvider::announce_awake() noexcept {
+  BP_DCHECK(parts_.is_own_thread());
+  bell_.announce_awake();
+}
 
 // There is one event at the most: one was asked for.
 void VerbsProvider::take_event() noexcept {
@@ -261,6 +266,7 @@ void VerbsProvider::take_event() noexcept {
 }
 
 void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   pollfd waits[] = {{channel_->fd, POLLIN, 0}, {bell_.event_fd(), POLLIN, 0}};
   const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
                             static_cast<long>(timeout_ns % kNsPerSecond)};
@@ -308,6 +314,7 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
 // Other processes that use the device find out by themselves. No peer is reconnected: the queues of
 // a device that was taken out stay dead when it is put in again.
 void VerbsProvider::lose_device(const char* why) noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   if (parts_.is_lost) return;
   parts_.is_lost = true;
   BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
@@ -317,6 +324,7 @@ void VerbsProvider::lose_device(const char* why) noexcept {
 }
 
 bool VerbsProvider::settle() noexcept {
+  BP_DCHECK(parts_.is_own_thread());
   bool is_settled = true;
   for (const auto& endpoint : endpoints_) is_settled = endpoint->settle() && is_settled;
   return is_settled;

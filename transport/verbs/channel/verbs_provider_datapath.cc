@@ -9,6 +9,9 @@
 namespace bedplate {
 
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
+#if BP_DEBUG
+  const ThreadOwner::Hold hold(parts_.owner);
+#endif
   BP_KEEPS_VALID(*this);
   if (const uint32_t changes = parts_.connector.changes(); BP_UNLIKELY(changes != seen_changes_)) {
     seen_changes_ = changes;
@@ -106,6 +109,7 @@ void VerbsProvider::post_sends() noexcept {
 
 void VerbsProvider::release(const Loan& loan) noexcept {
   BP_ASSERT(loan.provider == this);
+  BP_DCHECK(loan.token >> 48 < endpoints_.size());
   endpoints_[loan.token >> 48]->give_back(loan);
 }
 

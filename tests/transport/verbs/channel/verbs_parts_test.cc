@@ -1,9 +1,11 @@
-// What endpoints share, and whether it fits together.
+// What endpoints share: whether it fits together, and whose it is.
 #include "transport/verbs/channel/verbs_parts.h"
 
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/support/death_test.h"
 #include "transport/verbs/channel/verbs_endpoint.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
@@ -73,3 +75,34 @@ TEST(VerbsParts, NoMoreDrainOrAreDirtyThanThereAre) {
   parts.dirty.add(c);
   CHECK_FALSE(parts.is_valid());
 }
+
+#if BP_DEBUG
+// The provider's holds in its poll.
+TEST(VerbsParts, WhileOneThreadPollsAllIsItsAlone) {
+  VerbsEndpoint endpoint(parts);
+  const RemoteMemory remote;
+  const ibv_wc completion = {};
+  test::Ended ended[13];
+  const auto in_child = [&](int at, auto body) { ended[at] = test::run_forked(body); };
+  const ThreadOwner::Hold hold(parts.owner);
+  std::thread([&] {
+    in_child(0, [&] { (void)endpoint.am_send(1, {}); });
+    in_child(1, [&] { (void)endpoint.am_send_loan(1, {}, {}, nullptr); });
+    in_child(2, [&] { (void)endpoint.get({}, remote, nullptr); });
+    in_child(3, [&] { (void)endpoint.flush(nullptr); });
+    in_child(4, [&] { (void)endpoint.expose({}); });
+    in_child(5, [&] { endpoint.withdraw(remote); });
+    in_child(6, [&] { (void)endpoint.has_room(); });
+    in_child(7, [&] { (void)endpoint.send_datagram(1, {}); });
+    in_child(8, [&] { endpoint.look_at_link(); });
+    in_child(9, [&] { endpoint.receive({}, nullptr, 0); });
+    in_child(10, [&] { endpoint.end_requests(completion); });
+    in_child(11, [&] { endpoint.give_back({}); });
+    in_child(12, [&] { (void)endpoint.settle(); });
+  }).join();
+  for (const test::Ended& one : ended) {
+    test::check_died(one, "parts_.is_own_thread()", __FILE__, __LINE__);
+  }
+  LONGS_EQUAL(static_cast<int>(SendStatus::kAgain), static_cast<int>(endpoint.am_send(1, {})));
+}
+#endif
