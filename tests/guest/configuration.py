@@ -27,15 +27,21 @@ buffer_bytes = "33 MiB"
 {store}
 """
 
-# For scripts in a guest. `serve NAME [PROGRAM [WORDS]]` starts a program, bedplate if none is named,
-# from /tmp/NAME.toml, and waits until its log, /tmp/NAME.log, has the words, those of being ready if
-# none are given, or until it has ended; $NAME is its process.
+# For scripts in a guest. `begin NAME WORDS COMMAND...` starts a command and waits until its log,
+# /tmp/NAME.log, has the words, or until it has ended; $NAME is its process. `serve NAME [PROGRAM
+# [WORDS]]` so starts a program, bedplate if none is named, from /tmp/NAME.toml; the words are those
+# of being ready, if none are given. Without a single quote, so that all of it may be quoted.
 SERVE = r"""
+begin() {
+  local name="$1" words="$2"
+  shift 2
+  : > /tmp/$name.log  # without what an earlier one has said
+  "$@" > /tmp/$name.log 2>&1 &
+  eval "$name=$!"
+  until grep -q "$words" /tmp/$name.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
+}
 serve() {
-  : > /tmp/$1.log  # what an earlier one has said is not this one's
-  ${2:-/bedplate} run /tmp/$1.toml > /tmp/$1.log 2>&1 &
-  eval "$1=$!"
-  until grep -q "${3:-bedplate: ready}" /tmp/$1.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
+  begin "$1" "${3:-bedplate: ready}" ${2:-/bedplate} run /tmp/$1.toml
 }
 """
 

@@ -20,29 +20,27 @@ import tempfile
 import threading
 import time
 
-from configuration import smallest
+from configuration import SERVE, smallest
 from machine import ROOT
 from runner import Failure, Late, Skip, limit, run_tests
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
 
-# Starts an appliance, waits until it is ready or gone, and prints its counters, how it ended and
-# what it logged, each after a line of its own that begins with ==.
+# Starts an appliance, and prints its counters, how it ended and what it logged, each after a line of
+# its own that begins with ==.
 APPLIANCE = """
 cat > /tmp/guest.toml << 'END'
 {configuration}
 END
 {before}
-/bedplate run /tmp/guest.toml > /tmp/log 2>&1 &
-appliance=$!
-until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $appliance 2> /dev/null; do sleep 0.1; done
+serve guest
 echo == stats
 /bedplate stats --json guest
-kill -TERM $appliance 2> /dev/null
-wait $appliance
+kill -TERM $guest 2> /dev/null
+wait $guest
 echo == exit $?
-cat /tmp/log
+cat /tmp/guest.log
 """
 
 
@@ -107,7 +105,7 @@ bytes = "{volume}"
 
 def run_appliance(append, pool="64 MiB", pages="2 MiB", sockets="io_uring", more="", before="",
                   **machine):
-    script = APPLIANCE.format(before=before, configuration=smallest(
+    script = SERVE + APPLIANCE.format(before=before, configuration=smallest(
         "guest", pool, sockets, in_pool=f'pages = "{pages}"', more=more))
     return Guest("/bin/sh", "-c", script, append=append, **machine)
 
@@ -255,9 +253,10 @@ cpu = 0
 END
 BEDPLATE_BOOT_BYTES=8MiB su user -c '/bedplate check /tmp/user.toml' 2>&1; echo == check $?
 ulimit -l unlimited
-su user -c '/bedplate run /tmp/user.toml > /tmp/out & until grep ready /tmp/out; do sleep 0.1; done
-/bedplate stats --directory /tmp/run | grep -E "sealed|audit"; kill %1
-wait %1; echo == run $?' 2>&1
+su user -c '""" + SERVE + r"""
+serve user; cat /tmp/user.log
+/bedplate stats --directory /tmp/run | grep -E "sealed|audit"; kill $user
+wait $user; echo == run $?' 2>&1
 """
     guest = Guest("/bin/sh", "-c", script)
     guest.expect(r"^bedplate: looking at the limit of locked memory: 8192 KiB are allowed, \d+ KiB "
@@ -330,13 +329,12 @@ def verbs_keep_their_invariants():
 
 
 # Two processes over rxe0 on lo; each report after a line of its own that begins with ==.
-PERF = """
+PERF = SERVE + """
 /bedplate perf register; echo == no device $?
 rdma link add rxe0 type rxe netdev lo || exit
 address=tcp:127.0.0.1:7471
 /bedplate perf put $address 2>&1; echo == no server $?
-/bedplate perf serve $address > /tmp/serve 2>&1 &
-until grep -q answering /tmp/serve; do sleep 0.1; done
+begin perf answering /bedplate perf serve $address
 for words in 'send --size 8,4K' 'put --size 8,64K' 'get --size 8,64K' 'send --events --size 8' \\
     'send --bandwidth --size 64' 'put --bandwidth --both --size 64K' \\
     'get --bandwidth --size 64K'; do
@@ -345,8 +343,8 @@ for words in 'send --size 8,4K' 'put --size 8,64K' 'get --size 8,64K' 'send --ev
 done
 /bedplate perf put --size 64 -d 1 $address
 /bedplate perf send --size 5K $address 2>&1; echo == too long $?
-kill %1; wait %1; echo == served $?
-cat /tmp/serve
+kill $perf; wait $perf; echo == served $?
+cat /tmp/perf.log
 echo == register; /bedplate perf register -n 20 --json
 /bedplate perf register -n 20
 """

@@ -157,9 +157,8 @@ sed -i 's|^name = "a"|name = "a"\nruntime_directory = "/tmp/run"|' /tmp/a.toml
 export BEDPLATE_BOOT_BYTES=10MiB
 ulimit -l 106496
 su user -c '/bedplate check /tmp/a.toml'; echo == check $?
-su user -c '/bedplate run /tmp/a.toml > /tmp/a.log 2>&1 &
-until grep -q ready /tmp/a.log || ! kill -0 $!; do sleep 0.1; done
-kill $!; wait $!; echo == run $?' 2> /dev/null
+su user -c '""" + SERVE + r"""
+serve a; kill $a; wait $a; echo == run $?' 2> /dev/null
 cat /tmp/a.log
 """
     guest = run(limited % "true")
@@ -266,7 +265,10 @@ $B
   echo == $remote
   /remote_read run /tmp/b.toml > /tmp/b.log 2>&1; echo == exit $?
   grep bytes, /tmp/b.log
-  sleep 1; /bedplate stats --json a | grep -E '"(bounced_bytes|registrations.*|datagrams_sent)":'
+  until /bedplate stats --json a | grep -q '"datagrams_sent": 1,' || ! kill -0 $a; do
+    sleep 0.1
+  done
+  /bedplate stats --json a | grep -E '"(bounced_bytes|registrations.*|datagrams_sent)":'
   kill -TERM $a; wait $a; cat /tmp/a.log /tmp/b.log
 done
 """, files=f"{example}=/remote_read")

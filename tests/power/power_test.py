@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "guest"))
 
 from client_files import FILES_TRAFFIC, FileLedger  # noqa: E402
 from client_fio import FIO_TRAFFIC, FioLedger, FioFile  # noqa: E402
-from configuration import ONE_VOLUME, smallest  # noqa: E402
+from configuration import ONE_VOLUME, SERVE, smallest  # noqa: E402
 from drive import BYTES, Drives  # noqa: E402
 from guest_test import Guest  # noqa: E402
 from image import MIB, PROGRAM  # noqa: E402
@@ -56,13 +56,13 @@ device=/dev/$(ls /sys/block | grep dm-)
 {begin}cat > /tmp/a.toml << END
 """ + smallest("a", pool="128 MiB", sockets="io_uring", in_pool='pages = "4 KiB"',
              more=ONE_VOLUME.format(store="{table}")) + """END
-BROKEN={broken} {program} run /tmp/a.toml > /tmp/log 2>&1 & appliance=$!
-until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $appliance 2> /dev/null; do sleep 0.1; done
+export BROKEN={broken}
+serve a {program}
 ({traffic})
 status=$?
-kill -KILL $appliance
-wait $appliance
-cat /tmp/log
+kill -KILL $a
+wait $a
+cat /tmp/a.log
 {end}until [ $(/usr/sbin/dmsetup info -c --noheadings -o open power) = 0 ]; do sleep 0.1; done
 dd if=/dev/null of=$device conv=notrunc,fsync && /usr/sbin/dmsetup remove --noudevsync power || exit
 exit $status
@@ -84,9 +84,9 @@ class Kernel:
         files = [f"{shutil.which(name, path=PATH)}=/usr/sbin/{name}"
                  for name in ("dmsetup", *traffic.programs)]
         files += [f"{TRAFFIC}=/power-traffic", f"{BROKEN}=/power-broken"]
-        script = SCRIPT.format(begin=store.begin, end=store.end, table=store.table, broken=broken,
-                               traffic=traffic.script,
-                               program="/power-broken" if broken else "/bedplate")
+        script = SERVE + SCRIPT.format(begin=store.begin, end=store.end, table=store.table,
+                                       broken=broken, traffic=traffic.script,
+                                       program="/power-broken" if broken else "/bedplate")
         guest = Guest("/bin/sh", "-c", script, files=" ".join(files), seconds=300,
                       modules=f"virtio_blk dm_log_writes {store.modules} {traffic.modules}",
                       # A thread to whose flush dm-log-writes has hung writes must not wait for the
