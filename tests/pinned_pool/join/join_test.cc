@@ -212,7 +212,7 @@ TEST(Join, RefusesMoreThanPlanned) {
   Child first = rig.start_joiner();
   Child second = rig.start_joiner();
   LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
-  const auto wait_a_while = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond; };
+  const auto wait_a_while = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond / 4; };
   rig.check_refused("all 2 that were planned are taken, 0 of them by processes that died",
                     wait_a_while);
   rig.keeper.forgets = false;
@@ -233,7 +233,7 @@ TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
   rig.start();
   Child first = rig.start_joiner();
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
-  const auto at_once = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond; };
+  const auto at_once = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond / 4; };
   // A spare place is nobody's while the others are there.
   rig.check_refused("all 1 that were planned are taken, 0 of them by processes that died", at_once);
   rig.keeper.forgets = false;
