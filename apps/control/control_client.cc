@@ -170,7 +170,9 @@ bool ControlClient::send(std::string_view text, uint64_t until_ns) const noexcep
   return true;
 }
 
-Result<std::string> ControlClient::next_line(const Asked& asked) {
+// What came in time counts, though this thread had no core by then: once the time is over, what has
+// come is read one last time.
+Result<std::string> ControlClient::next_line(Asked& asked) {
   char piece[16 * 1024];
   size_t looked = 0;
   while (true) {
@@ -181,9 +183,10 @@ Result<std::string> ControlClient::next_line(const Asked& asked) {
     }
     looked = received_.size();
     if (looked > kAnswerLineBytesMax) return failure(asked, "what it says is no answer");
-    if (monotonic_ns() >= asked.until_ns || !wait_for(POLLIN, asked.until_ns)) {
+    if (asked.is_over || !wait_for(POLLIN, asked.until_ns)) {
       return failure(asked, "it has not answered in time");
     }
+    asked.is_over = monotonic_ns() >= asked.until_ns;
     const ssize_t got = read(fd_.number(), piece, sizeof piece);
     if (got > 0) {
       received_.append(piece, static_cast<size_t>(got));

@@ -52,6 +52,7 @@ class ControlClient final : public ControlChannel {
     const std::string& method;
     std::string id;
     uint64_t until_ns;
+    bool is_over = false;        // the time is, and what had come by then was looked at
     std::string complaint = {};  // that was answered to no id
     std::string other = {};      // the last line that is no answer to it
   };
@@ -61,7 +62,7 @@ class ControlClient final : public ControlChannel {
   // Whether `fd_` is ready for `events` before the time is over.
   bool wait_for(short events, uint64_t until_ns) const noexcept;
   bool send(std::string_view text, uint64_t until_ns) const noexcept;
-  Result<std::string> next_line(const Asked& asked);
+  Result<std::string> next_line(Asked& asked);
   Error failure(const Asked& asked, const char* answer) const;
 
   Kind kind_;
