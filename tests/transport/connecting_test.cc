@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include "tests/support/death_test.h"
+#include "tests/support/refusing_port.h"
 #include "tests/transport/stream_sockets_fixture.h"
 
 using namespace bedplate;
@@ -105,10 +106,9 @@ class ConnectingBodies : public SocketsFixture {
   }
 
   void refused() {
-    sockaddr_in address;
-    listening_socket(&address).close();
+    const test::RefusingPort nobodys(SOCK_STREAM);
     Attempt tcp(AF_INET);
-    start(tcp, address);
+    start(tcp, nobodys.address());
     LONGS_EQUAL(-ECONNREFUSED, result_of(tcp));
     socklen_t bytes = 0;
     const sockaddr_un nobody = unix_address(&bytes);

@@ -10,6 +10,7 @@
 #include "platform/assert.h"
 #include "platform/capabilities.h"
 #include "tests/support/death_test.h"
+#include "tests/support/refusing_port.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/udp/udp_rig.h"
 
@@ -261,13 +262,8 @@ class UdpSocketBodies : public UdpPair {
 
   void unreachable() {
     open_both();
-    DatagramAddress nobody;
-    {
-      End gone(*sockets);
-      gone.open(gone.options("127.0.0.1:0"));
-      nobody = gone.socket.local();
-      gone.socket.close();
-    }
+    const test::RefusingPort nobodys(SOCK_DGRAM);
+    const DatagramAddress nobody = at(("127.0.0.1:" + std::to_string(nobodys.number())).c_str());
     End connected_one(*sockets);
     DatagramOptions options = connected_one.options("127.0.0.1:0");
     options.peer = nobody;

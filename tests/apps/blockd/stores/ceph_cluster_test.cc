@@ -7,6 +7,7 @@
 #include "platform/clock.h"
 #include "tests/apps/blockd/stores/fake_monitor.h"
 #include "tests/support/fake_root.h"
+#include "tests/support/refusing_port.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -33,6 +34,9 @@ TEST_GROUP(CephCluster) {
   std::string key_in(const std::string& content) {
     auto key = read_ceph_key(keyring(content), "bed");
     return key.ok() ? key.value() : said(key.error());
+  }
+  static SocketAddress at(const test::RefusingPort& port) {
+    return test::address_of("tcp:127.0.0.1:" + std::to_string(port.number()));
   }
   std::string said(const Error& error) { return format_error(error, text, sizeof text); }
   std::string problem(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
@@ -95,24 +99,16 @@ TEST(CephCluster, MonitorsThatDoNotAnswerAreGivenUp) {
                 "(ceph -s), and that these are their addresses (ceph mon dump, the ones with v1)")
                    .c_str(),
                problem({silent.address()}, kNsPerSecond).c_str());
-  SocketAddress gone;
-  {
-    const FakeMonitor stopped("");
-    gone = stopped.address();
-  }
+  const test::RefusingPort nobodys(SOCK_STREAM);
   STRCMP_CONTAINS(": Connection refused; see that they run",
-                  problem({gone}, kNsPerSecond * 60).c_str());
+                  problem({at(nobodys)}, kNsPerSecond * 60).c_str());
 }
 
 // As many images as a cluster has would else wait for it one after the other.
 TEST(CephCluster, MonitorsThatDoNotAnswerAreAskedAgainByWhatMayWaitLongerAlone) {
-  SocketAddress gone;
-  {
-    const FakeMonitor stopped("");
-    gone = stopped.address();
-  }
+  const test::RefusingPort nobodys(SOCK_STREAM);
   CephMonitors monitors;
-  CHECK(!monitors.reach({gone}, kNsPerSecond * 60).ok());
+  CHECK(!monitors.reach({at(nobodys)}, kNsPerSecond * 60).ok());
   const FakeMonitor good(kMonitorBanner);
   const auto same = monitors.reach({good.address()}, kNsPerSecond * 60);
   STRCMP_CONTAINS("Connection refused", same.ok() ? "" : same.error().answer);
