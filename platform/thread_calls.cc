@@ -92,6 +92,12 @@ Answer ask(pid_t thread, uint64_t patience_ns) noexcept {
   while (answered_thread.load(std::memory_order_acquire) != thread) {
     const uint64_t waited_ns = monotonic_ns() - begin_ns;
     pid_t nobody_else = thread;
+    // It was about to end, as one is that was just joined: it is listed and takes signals until the
+    // kernel is done with it, and handles none.
+    if (tgkill(getpid(), thread, 0) != 0 && asked_thread.compare_exchange_strong(nobody_else, 0)) {
+      return Answer::kNoThread;
+    }
+    nobody_else = thread;
     if (waited_ns >= patience_ns && asked_thread.compare_exchange_strong(nobody_else, 0)) {
       BP_LOG_ERROR("thread %d: silent", static_cast<int>(thread));
       return Answer::kSilent;

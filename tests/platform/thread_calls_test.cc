@@ -42,6 +42,17 @@ void spin_deaf(void*) noexcept {
   spin(nullptr);
 }
 
+// Ends once it has been asked, with the question before it.
+void end_when_asked(void*) noexcept {
+  sigset_t all, asked;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  is_ready = true;
+  do {
+    sigpending(&asked);
+  } while (sigismember(&asked, SIGRTMAX - 3) == 0 && !must_end);
+}
+
 std::atomic<bool> has_begun{false};
 
 // The first call of one that answers never returns.
@@ -108,6 +119,14 @@ TEST(ThreadCalls, OneThatDoesNotAnswerIsSaidToBeSilent) {
   CHECK(logged.silent >= 1);
   STRCMP_CONTAINS(": silent\n", text.c_str());
   CHECK(text.find("thread deaf") == text.npos);
+}
+
+// As a thread does that another one has just joined: the kernel has it for a while longer.
+TEST(ThreadCalls, OneThatEndsWhileItIsAskedIsNoThread) {
+  begin("ending", &end_when_asked);
+  const std::string text = lines(test::kPatienceNs);
+  LONGS_EQUAL(0, logged.silent);
+  CHECK_TEXT(text.find(": silent\n") == text.npos, text.c_str());
 }
 
 BP_PROBE(an_answer_that_does_not_end) {
