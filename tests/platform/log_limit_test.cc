@@ -26,9 +26,12 @@ TEST(LogLimit, SaysHowManyWereHeldBackWhenThePeriodIsOver) {
   StderrCapture capture;
   LogLimit limit(1, 20 * kNsPerMs);
   CHECK(limit.try_pass("them"));
-  CHECK(limit.due_ns() == UINT64_MAX);
   uint64_t held_back = 0;
-  while (!limit.try_pass("them")) ++held_back;
+  // Nothing is held back in a period in which this thread has no core.
+  while (held_back == 0) {
+    CHECK(limit.due_ns() == UINT64_MAX);
+    while (!limit.try_pass("them")) ++held_back;
+  }
   STRCMP_EQUAL(("bedplate: warning: " + std::to_string(held_back) +
                 " more messages about them within 20 ms were not logged\n")
                    .c_str(),
