@@ -52,6 +52,7 @@ const char* rule_text(Rule rule) {
     case Rule::kMultipleOf4KiB: return ", a multiple of 4 KiB";
     case Rule::kMultipleOfPages: return ", a multiple of the page";
     case Rule::kPowerOfTwo: return ", a power of two";
+    case Rule::kRoundedToPowerOfTwo: return ", rounded up to a power of two";
     case Rule::kOwnHeap: return ", a multiple of 4 KiB, 0 or at least ";
   }
   return "";

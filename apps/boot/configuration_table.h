@@ -86,9 +86,17 @@ class ConfigurationKey {
     kIpAddresses,
     kIpPrefixes
   };
-  // kMultipleOfPages: of the pool's; checked when all is read. kOwnHeap: of a process that joins; a
-  // multiple of 4 KiB, none (0) or what a heap needs.
-  enum class Rule { kNone, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo, kOwnHeap };
+  // kMultipleOfPages: of the pool's; checked when all is read. kRoundedToPowerOfTwo: any value, of
+  // which its reader makes the next power of two. kOwnHeap: of a process that joins; a multiple of
+  // 4 KiB, none (0) or what a heap needs.
+  enum class Rule {
+    kNone,
+    kMultipleOf4KiB,
+    kMultipleOfPages,
+    kPowerOfTwo,
+    kRoundedToPowerOfTwo,
+    kOwnHeap
+  };
 
   // A value of the file that is of the key's type and in its range.
   struct Value {

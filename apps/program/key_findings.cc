@@ -27,13 +27,24 @@ uint64_t with_margin(uint64_t amount) noexcept {
   return amount > ~more ? amount : amount + more;
 }
 
-// The next value that the key may have, from `wanted` up; its largest, where that is less.
+bool is_power_of_two_in_use(const ConfigurationKey& key) noexcept {
+  using Rule = ConfigurationKey::Rule;
+  return key.rule() == Rule::kPowerOfTwo || key.rule() == Rule::kRoundedToPowerOfTwo;
+}
+
+// How many there are where the key says `value`.
+uint64_t in_use(const ConfigurationKey& key, uint64_t value) noexcept {
+  return is_power_of_two_in_use(key) ? std::bit_ceil(value) : value;
+}
+
+// The next value that the key may have, from `wanted` up, without what it would be rounded up to;
+// its largest, where that is less.
 uint64_t rounded(const ConfigurationKey& key, const PoolSettings& pool, uint64_t wanted) {
   using Rule = ConfigurationKey::Rule;
   uint64_t step = key.type() == ConfigurationKey::Type::kSize ? kSizeStepBytes : 1;
   if (key.rule() == Rule::kMultipleOfPages) step = page_bytes(smallest_page(pool.pages));
   uint64_t value = std::clamp(wanted, key.min(), key.max());
-  if (key.rule() == Rule::kPowerOfTwo) return std::min(std::bit_ceil(value), key.max());
+  if (is_power_of_two_in_use(key)) return std::min(std::bit_ceil(value), key.max());
   value = align_up(value, step);
   return value > key.max() ? key.max() : value;
 }
@@ -182,7 +193,8 @@ Result<Taken> Finder::plan_with(const ConfigurationKey& key, uint64_t number) {
 
 void Finder::propose(const NumberKey& key, const Measured& measured, const Taken& now,
                      KeyFinding* finding) {
-  const uint64_t capacity = measured.capacity.value_or(finding->value);
+  const uint64_t now_in_use = in_use(*key.key, finding->value);
+  const uint64_t capacity = measured.capacity.value_or(now_in_use);
   // What is refused may want more than the rest; one that is far from full refuses for another
   // reason, as a drain.
   const bool is_full =
@@ -190,9 +202,9 @@ void Finder::propose(const NumberKey& key, const Measured& measured, const Taken
   const bool is_over = measured.peak.value_or(0) > capacity;
   if (!is_full && !measured.peak) return;
   const uint64_t wanted = with_margin(std::max(is_full ? capacity : 0, measured.peak.value_or(0)));
-  const uint64_t beside = finding->value - std::min(finding->value, capacity);
+  const uint64_t beside = now_in_use - std::min(now_in_use, capacity);
   const uint64_t value = rounded(*key.key, loaded_.configuration().pool, beside + wanted);
-  if (is_full || is_over ? value <= finding->value : value >= finding->value) {
+  if (is_full || is_over ? value <= now_in_use : value >= now_in_use) {
     if (is_full) finding->obstacle = "it is as large as it may be";
     return;
   }

@@ -106,8 +106,9 @@ static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
   table.integer("window_packets", &settings.window_packets, 1, relay::LegMerge::kWindowMax)
       .help("The same in packets: the window is never longer.");
   table.integer("queue_packets", &settings.queue_packets, 64, 65536)
-      .help("How many packets an output may be behind before the oldest are dropped for it; "
-            "rounded up to a power of two. Paced packets wait there, too.");
+      .rule(ConfigurationKey::Rule::kRoundedToPowerOfTwo)
+      .help("How many packets an output may be behind before the oldest are dropped for it. Paced "
+            "packets wait there, too.");
   table.integer("sender_timeout_ms", &settings.sender_timeout_ms, 1, 60'000)
       .help("How long a sender is silent before another one may have its place, and before the log "
             "says so.");

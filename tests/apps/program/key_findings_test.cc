@@ -1,6 +1,7 @@
 // With a service of its own, since nothing here may know one.
 #include "apps/program/key_findings.h"
 
+#include <bit>
 #include <memory>
 
 #include "tests/apps/boot/counters_file_fixture.h"
@@ -33,10 +34,15 @@ void describe(CounterTable& table, RoomCounters& c) {
 }
 struct TableCounters {
   Counter plates_peak;
+  Counter chairs_peak;
+  Counter stood;
 };
 void describe(CounterTable& table, TableCounters& c) {
   table.gauge("plates_peak", c.plates_peak, "plates", "At once.")
       .peak_of("table.plates", "Guests wait.");
+  table.gauge("chairs_peak", c.chairs_peak, "chairs", "At once.")
+      .peak_of("table.chairs", "Guests stand.");
+  table.counter("stood", c.stood, "guests", "Too many.").refusals_of("table.chairs");
 }
 
 // Of the waiters, who serve several tables.
@@ -50,11 +56,15 @@ void describe(CounterTable& table, WaiterCounters& c) {
 struct TableSettings {
   std::string name;
   uint32_t plates = 16;
+  uint32_t chairs = 100;
 };
 void describe(ConfigurationTable& table, TableSettings& settings) {
   table.name("name", &settings.name, 1, 16).required().unique().help("Which.");
   table.integer("plates", &settings.plates, 1, 1024)
       .rule(ConfigurationKey::Rule::kPowerOfTwo)
+      .help("How many.");
+  table.integer("chairs", &settings.chairs, 1, 256)
+      .rule(ConfigurationKey::Rule::kRoundedToPowerOfTwo)
       .help("How many.");
 }
 
@@ -75,10 +85,15 @@ struct InnService : Service {
   }
   Result<void> plan(ServicePlan& plan) override {
     uint64_t plates = 0;
-    for (const TableSettings& one : tables) plates += one.plates;
+    uint64_t chairs = 0;
+    for (const TableSettings& one : tables) {
+      plates += one.plates;
+      chairs += std::bit_ceil(one.chairs);
+    }
     plan.segment("inn",
                  {{"seats:inn", seats * kSeatBytes},
                   {"plates:inn", plates * kKiB + kKiB},
+                  {"chairs:inn", chairs * kKiB + kKiB},
                   {"store:inn", store_bytes},
                   {"cellar:inn", cellar_bytes}},
                  plan.placement(0));
@@ -225,6 +240,25 @@ TEST(KeyFindings, EachOfSeveralTablesHasItsOwnPeak) {
   CHECK_EQUAL(4, left.proposed.value());
   CHECK_EQUAL(static_cast<int64_t>(12 * kKiB), left.saved_bytes);
   CHECK_EQUAL(8, finding("inn.table[right].plates").proposed.value());  // a power of two
+}
+
+// The key says 100: there are 128.
+TEST(KeyFindings, AKeyIsMeasuredByWhatItIsRoundedUpTo) {
+  TableCounters& left = of<TableCounters>("tables", "left");
+  const auto proposed = [&](uint64_t peak) {
+    left.chairs_peak.set(peak);
+    return finding("inn.table[left].chairs").proposed.value_or(0);
+  };
+  for (const uint64_t peak : {52, 70, 100, 101, 128}) CHECK_EQUAL(0, proposed(peak));
+  CHECK_EQUAL(64, proposed(51));
+  CHECK_EQUAL(static_cast<int64_t>(64 * kKiB), finding("inn.table[left].chairs").saved_bytes);
+  left.stood.set(1);
+  CHECK_EQUAL(64, proposed(51));  // it was not for want of chairs
+  CHECK_EQUAL(0, proposed(80));   // nor here: of 128
+  CHECK_EQUAL(256, proposed(128));
+  inn.tables[0].chairs = 200;
+  CHECK_EQUAL(0, proposed(256));
+  STRCMP_EQUAL("it is as large as it may be", finding("inn.table[left].chairs").obstacle.c_str());
 }
 
 TEST(KeyFindings, ASetMayMeasureSeveralTablesThatItIsNotCalledAs) {
