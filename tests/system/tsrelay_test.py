@@ -390,10 +390,11 @@ def a_join_that_gets_no_stream(box):
 
     is_heard.number = 0
     wait_for(is_heard, "packets of the group")
-    expect((relay.leg("silences", 0), relay.leg("is_silent", 1)), (1, True), "of both legs")
+    expect_true(relay.leg("is_silent", 1), "nothing comes by the other leg")
     again = f"tsrelay: news: packets come to {group}:{port} again"
     wait_for(lambda: is_heard() and again in relay.log_text(), "what the log says then")
-    wait_for(lambda: relay.leg("silences", 0) == 2, "the second silence to be counted")
+    # It may be the third: this program may have had no core for that long.
+    wait_for(lambda: relay.leg("silences", 0) >= 2, "the second silence to be counted")
     relay.stop()
 
 
