@@ -13,6 +13,7 @@
 #include "platform/assert.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/outgoing_queue.h"
+#include "transport/shm/shm_place.h"
 
 namespace bedplate {
 
@@ -22,6 +23,11 @@ class BoxSender {
  public:
   static constexpr QueueKind kKind = QueueKind::kBox;
 
+  // The one box that leads to the peer in an exchange.
+  void open(const OutgoingRoute& route) noexcept {
+    *this = {};
+    take(route.place.segment().inbound_box(route.peer));
+  }
   // From now on `box`, which is empty, is the one.
   void take(const FastBox& box) noexcept { producer_ = FastBoxProducer(box); }
   // The box is the receiver's again. Requires: is_drained().
@@ -55,7 +61,6 @@ class BoxSender {
     producer_.publish(*slot, {SlotKind::kArea, header.am, header.bytes, header.sender});
     return LongPost::kPosted;
   }
-  // After post_long, when nobody waits for it any more.
   void prepare_next(uint32_t bytes) noexcept { producer_.prefetch_area(bytes); }
   bool has_room() noexcept { return producer_.next_slot() != nullptr; }
 

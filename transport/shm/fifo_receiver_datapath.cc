@@ -8,7 +8,7 @@ namespace bedplate {
 
 void FifoReceiver::create(const ShmPlace& place, const MembershipView& view,
                           Counter& abandoned) noexcept {
-  BP_ASSERT(place_ == nullptr && place.kind() == GroupKind::kLazy);
+  BP_ASSERT(place_ == nullptr && place.traits().first_queue == QueueKind::kFifo);
   place_ = &place;
   view_ = &view;
   abandoned_ = &abandoned;

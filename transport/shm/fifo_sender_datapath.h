@@ -10,6 +10,7 @@
 #include "platform/assert.h"
 #include "transport/shm/inbound_fifo_datapath.h"
 #include "transport/shm/outgoing_queue.h"
+#include "transport/shm/shm_place.h"
 
 namespace bedplate {
 
@@ -18,9 +19,11 @@ class FifoSender {
  public:
   static constexpr QueueKind kKind = QueueKind::kFifo;
 
-  FifoSender() noexcept = default;
-  // `self`: in whose name slots are claimed.
-  FifoSender(const InboundFifo& fifo, uint32_t self) noexcept : fifo_(fifo), self_(self) {}
+  void open(const OutgoingRoute& route) noexcept {
+    *this = {};
+    fifo_ = route.place.segment().fifo(route.peer);
+    self_ = route.place.self();
+  }
 
   // Returns false when there is no room. Tries again in another slot where the receiver has passed
   // over the first: this process was stopped or preempted for too long.
@@ -42,6 +45,7 @@ class FifoSender {
   LongPost post_long(const SlotHeader&, std::span<const std::byte>) const noexcept {
     return LongPost::kElsewhere;
   }
+  void prepare_next(uint32_t) const noexcept {}
   bool has_room() const noexcept { return fifo_.has_room(); }
 
   // Whether the receiver is done with all that was sent here.
@@ -55,7 +59,7 @@ class FifoSender {
   static constexpr int kPublishAttemptsMax = 4;
 
   InboundFifo fifo_;
-  uint32_t self_ = 0;
+  uint32_t self_ = 0;  // in whose name slots are claimed
   uint64_t known_tail_ = 0;
   uint64_t next_index_ = 0;  // after the last slot that was ours
 };

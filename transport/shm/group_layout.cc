@@ -3,6 +3,7 @@
 #include "transport/shm/eager_region_datapath.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/group_segment.h"
+#include "transport/shm/group_traits.h"
 #include "transport/shm/inbound_fifo_datapath.h"
 #include "transport/shm/mesh_lane_datapath.h"
 #include "transport/shm/shm_operations.h"
@@ -78,7 +79,10 @@ void GroupLayout::lay_out_member() noexcept {
   } else {
     fifo_ = take(GroupPart::kQueues, shape_.box_bytes);
   }
-  if (shape_.kind != GroupKind::kExchange) eager_ = take(GroupPart::kEager, eager_region_bytes());
+  if (group_traits(shape_.kind).has_eager_region) {
+    eager_region_bytes_ = align_up(uint64_t{shape_.eager_bytes} * shape_.eager_count, line);
+  }
+  eager_ = take(GroupPart::kEager, eager_region_bytes_);
   member_bytes_ = end;
 }
 

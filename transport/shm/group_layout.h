@@ -78,9 +78,7 @@ class GroupLayout {
     return member(member_index) + cut_offs_;
   }
   uint64_t eager(uint32_t member_index) const noexcept { return member(member_index) + eager_; }
-  uint64_t eager_region_bytes() const noexcept {
-    return align_up(uint64_t{shape_.eager_bytes} * shape_.eager_count, shape_.line_bytes);
-  }
+  uint64_t eager_region_bytes() const noexcept { return eager_region_bytes_; }  // 0: there is none
 
   // Lazy.
   uint64_t fifo(uint32_t receiver) const noexcept { return member(receiver) + fifo_; }
@@ -127,6 +125,7 @@ class GroupLayout {
   uint64_t heads_ = 0;
   uint64_t head_and_tail_bytes_ = 0;
   uint64_t eager_ = 0;
+  uint64_t eager_region_bytes_ = 0;
   std::array<uint64_t, static_cast<size_t>(GroupPart::kCount)> part_bytes_ = {};
 };
 

@@ -5,6 +5,7 @@
 
 #include "platform/units.h"
 #include "transport/shm/fast_box_datapath.h"
+#include "transport/shm/group_traits.h"
 #include "transport/shm/shm_operations.h"
 
 namespace bedplate {
@@ -38,24 +39,19 @@ const char* group_kind_text(GroupKind kind) noexcept {
   return "";
 }
 
-// An operation that the target does: its record, a line of its data, and in a mesh what its word
-// points to. An exchange has no eager region.
+// An operation that the target does: its record, a line of its data, and what the slot takes that
+// announces it.
 uint64_t eager_region_bytes_min(GroupKind kind) noexcept {
-  constexpr uint64_t record_bytes = sizeof(OperationRecord) + kOperationBytesMin;
-  switch (kind) {
-    case GroupKind::kLazy: return record_bytes;
-    case GroupKind::kMesh: return record_bytes + kCacheLineBytes;
-    case GroupKind::kExchange: break;
-  }
-  return 0;
+  const GroupTraits traits = group_traits(kind);
+  if (!traits.has_eager_region) return 0;
+  return sizeof(OperationRecord) + kOperationBytesMin + traits.slot_eager_bytes;
 }
 
 Result<void> check_group_shape(const GroupShape& shape) noexcept {
-  const bool is_exchange = shape.kind == GroupKind::kExchange;
+  const GroupTraits traits = group_traits(shape.kind);
   const Range ranges[] = {
       {"kind", static_cast<uint64_t>(shape.kind), 0, 2, false},
-      {"members", shape.member_count, is_exchange ? 2u : 1u, is_exchange ? 2u : kMemberCountMax,
-       false},
+      {"members", shape.member_count, traits.member_count_min, traits.member_count_max, false},
       {"entries", shape.entry_count, 2, 32768, true},
       {"eager_bytes", shape.eager_bytes, 64, kMessageBytesMax, false},
       {"eager_count", shape.eager_count, 1, kEagerCountMax, false},

@@ -182,7 +182,7 @@ class Inbox {
  public:
   // Allocates.
   void create(const InboxParts& parts) {
-    kind_ = parts.place.kind();
+    kind_ = parts.place.shape().kind;
     with([&](auto& inbox) { inbox.create(parts); });
   }
   // nullptr: no boxes are given in groups of this kind.

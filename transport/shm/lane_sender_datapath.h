@@ -13,6 +13,7 @@
 #include "transport/shm/eager_stock.h"
 #include "transport/shm/mesh_lane_datapath.h"
 #include "transport/shm/outgoing_queue.h"
+#include "transport/shm/shm_place.h"
 
 namespace bedplate {
 
@@ -21,10 +22,13 @@ class LaneSender {
  public:
   static constexpr QueueKind kKind = QueueKind::kLane;
 
-  LaneSender() noexcept = default;
-  // `stock`: of the member's eager region; `way`: whose lane this is.
-  LaneSender(const MeshLane& lane, EagerStock& stock, OutgoingWay& way, uint32_t peer) noexcept
-      : lane_(lane), stock_(&stock), way_(&way), peer_(peer) {}
+  void open(const OutgoingRoute& route) noexcept {
+    *this = {};
+    lane_ = route.place.segment().lane(route.peer, route.place.self());
+    stock_ = &route.stock;
+    way_ = &route.way;
+    peer_ = route.peer;
+  }
 
   // Copies `data` and publishes it. Returns false, and changes nothing, when the lane or the region
   // has no room; a region that is smaller than `data_bytes` never has.
@@ -45,6 +49,7 @@ class LaneSender {
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
     return post(header, payload.data(), payload.size()) ? LongPost::kPosted : LongPost::kNoRoom;
   }
+  void prepare_next(uint32_t) const noexcept {}
   // Also for what a slot would hold.
   bool has_room() noexcept {
     if (!lane_.has_room(head_, &known_tail_)) return false;

@@ -43,16 +43,16 @@ SendStatus OperationTable::start_flush(OutgoingWay& way, Completion* done) noexc
 }
 
 // How much of a put or get goes into its next record: what a message may have, and no more than
-// there is room for in the reserve of the eager region, with what a mesh takes for its word. In the
+// there is room for in the reserve of the eager region, with what the slot takes of it. In the
 // smallest regions the reserve is less than a record (eager_region_bytes_min).
 uint32_t OperationTable::next_piece_bytes(const Operation& operation) const noexcept {
   if (is_atomic(operation.kind)) return 0;
   BP_DCHECK(operation.bytes_done <= operation.remote.bytes);
   const uint64_t left = operation.remote.bytes - operation.bytes_done;
-  const uint64_t word_bytes = parts_->place.kind() == GroupKind::kMesh ? kCacheLineBytes : 0;
+  const uint64_t slot_bytes = parts_->place.traits().slot_eager_bytes;
   const uint64_t room = std::max(parts_->stock.reserve_bytes(),
-                                 sizeof(OperationRecord) + kOperationBytesMin + word_bytes) -
-                        word_bytes;
+                                 sizeof(OperationRecord) + kOperationBytesMin + slot_bytes) -
+                        slot_bytes;
   return static_cast<uint32_t>(
       std::min({left, uint64_t{parts_->am_bytes_max}, room - sizeof(OperationRecord)}));
 }

@@ -14,26 +14,15 @@ void OutgoingWay::open(uint64_t generation, bool is_open) noexcept {
   close();
   parts_.stock.forget(peer_);
   const ShmPlace& place = parts_.place;
-  const GroupSegment& segment = place.segment();
   generation_ = generation;
   is_open_ = is_open;
   bell_ = place.bell_of(peer_);
   box_index_ = kNoBox;
   box_ = {};
-  switch (place.kind()) {
-    case GroupKind::kLazy:
-      queue_ = QueueKind::kFifo;
-      fifo_ = FifoSender(segment.fifo(peer_), place.self());
-      break;
-    case GroupKind::kMesh:
-      queue_ = QueueKind::kLane;
-      lane_ = LaneSender(segment.lane(peer_, place.self()), parts_.stock, *this, peer_);
-      break;
-    case GroupKind::kExchange:
-      queue_ = QueueKind::kBox;
-      box_.take(segment.inbound_box(peer_));
-      break;
-  }
+  queue_ = place.traits().first_queue;
+  with_queue(queue_, [&](auto& queue) noexcept {
+    queue.open({place, parts_.stock, *this, peer_});
+  });
   BP_DCHECK_SLOW(is_valid());
 }
 
@@ -57,13 +46,16 @@ SendStatus OutgoingWay::send_long(AmId id, std::span<const std::byte> payload) n
   if (must_settle_) settle();
   const SlotHeader header = {SlotKind::kEager, id, bytes, parts_.place.self()};
   // Not after settling once more: that could find the box drained by now, and give it back.
-  const LongPost outcome =
-      with_queue(queue_, [&](auto& queue) noexcept { return queue.post_long(header, payload); });
+  const LongPost outcome = with_queue(queue_, [&](auto& queue) noexcept {
+    const LongPost posted = queue.post_long(header, payload);
+    if (posted == LongPost::kPosted) {
+      bell_.ring();
+      queue.prepare_next(bytes);
+    }
+    return posted;
+  });
   if (outcome == LongPost::kElsewhere) return send_eager(header, payload);
-  if (outcome == LongPost::kNoRoom) return SendStatus::kAgain;
-  bell_.ring();
-  if (queue_ == QueueKind::kBox) box_.prepare_next(bytes);
-  return SendStatus::kDone;
+  return outcome == LongPost::kPosted ? SendStatus::kDone : SendStatus::kAgain;
 }
 
 SendStatus OutgoingWay::send_eager(const SlotHeader& header,
@@ -138,8 +130,8 @@ void OutgoingWay::settle() noexcept {
 bool OutgoingWay::is_valid() const noexcept {
   if (must_return_box_ && !must_settle_) return false;
   if (must_settle_ && (!is_open_ || box_index_ == kNoBox)) return false;
-  const bool is_lazy = parts_.place.kind() == GroupKind::kLazy;
-  if (!is_lazy || !is_open_) return is_lazy || box_index_ == kNoBox;
+  const bool is_given_boxes = parts_.place.traits().gives_boxes;
+  if (!is_given_boxes || !is_open_) return is_given_boxes || box_index_ == kNoBox;
   return (queue_ == QueueKind::kBox || must_settle_) == (box_index_ != kNoBox);
 }
 

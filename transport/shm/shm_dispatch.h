@@ -2,7 +2,7 @@
 //
 // What others have written is read once, checked and then used; a member that writes nonsense is
 // cut off.
-// Between members that do not trust one another (GroupKind::kExchange) payloads are copied out of
+// Between members that do not trust one another (GroupTraits::has_trust) payloads are copied out of
 // the segment before a handler sees them.
 //
 // Tested by tests/transport/shm/shm_hostile_test.cc.
@@ -97,6 +97,7 @@ class ShmDispatch {
  private:
   // The first that is heard from it. It may be dead already: what it had sent counts.
   ShmEndpoint* hear_first(uint32_t member) noexcept;
+  void handle_eager(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void handle_loan(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
                       bool came_by_box) noexcept;

@@ -16,9 +16,7 @@ void ShmDispatch::create(const Options& options) {
   dispatcher_ = &options.dispatcher;
   counters_ = &options.counters;
   boxes_ = options.boxes;
-  if (options.parts.outgoing.place.kind() == GroupKind::kExchange) {
-    copied_out_.resize(kMessageBytesMax + 1);
-  }
+  if (!options.parts.outgoing.place.traits().has_trust) copied_out_.resize(kMessageBytesMax + 1);
 }
 
 ShmEndpoint* ShmDispatch::hear_first(uint32_t member) noexcept {
@@ -50,19 +48,23 @@ void ShmDispatch::handle(ShmEndpoint& from, const SlotHeader& header, const std:
       if (payload == nullptr) return cut_off(from, "a place outside its box");
       return deliver(from, header.am, {payload, header.bytes}, {});
     }
-    case SlotKind::kEager: {
-      const auto place = read_once<PayloadPlace>(body);
-      const std::span<std::byte> region = parts_->outgoing.place.eager_region_of(from.peer());
-      if (region.empty() || header.bytes > region.size() ||
-          place.offset > region.size() - header.bytes) {
-        return cut_off(from, "a place outside its eager region");
-      }
-      return deliver(from, header.am, {region.data() + place.offset, header.bytes}, {});
-    }
+    case SlotKind::kEager: return handle_eager(from, header, body);
     case SlotKind::kLoan: return handle_loan(from, header, body);
     case SlotKind::kControl: return handle_control(from, header, body, box != nullptr);
     default: return cut_off(from, "a message of no kind");
   }
+}
+
+// Apart, so that messages in slots and boxes save no registers for it.
+[[gnu::noinline]] void ShmDispatch::handle_eager(ShmEndpoint& from, const SlotHeader& header,
+                                                 const std::byte* body) noexcept {
+  const auto place = read_once<PayloadPlace>(body);
+  const std::span<std::byte> region = parts_->outgoing.place.eager_region_of(from.peer());
+  if (region.empty() || header.bytes > region.size() ||
+      place.offset > region.size() - header.bytes) {
+    return cut_off(from, "a place outside its eager region");
+  }
+  deliver(from, header.am, {region.data() + place.offset, header.bytes}, {});
 }
 
 void ShmDispatch::handle_loan(ShmEndpoint& from, const SlotHeader& header,

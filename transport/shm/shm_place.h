@@ -10,6 +10,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "platform/assert.h"
 #include "transport/shm/group_segment.h"
+#include "transport/shm/group_traits.h"
 
 namespace bedplate {
 
@@ -32,7 +33,7 @@ class ShmPlace {
 
   const GroupSegment& segment() const noexcept { return all_.segment; }
   const GroupShape& shape() const noexcept { return all_.segment.shape(); }
-  GroupKind kind() const noexcept { return shape().kind; }
+  GroupTraits traits() const noexcept { return group_traits(shape().kind); }
   const MembersTable& members() const noexcept { return *all_.members; }
   uint32_t member_count() const noexcept { return shape().member_count; }
   uint32_t self() const noexcept { return all_.self; }
@@ -52,9 +53,8 @@ class ShmPlace {
   // Whether no store of `member`, in that generation, into this member's part can come any more: it
   // has ended, has said so, or ignores what it is asked.
   bool answers_no_more(uint32_t member, uint64_t generation) const noexcept;
-  // Where the member copies what does not fit into a slot. Empty in an exchange.
+  // Where the member copies what does not fit into a slot. Empty where there is none.
   std::span<std::byte> eager_region_of(uint32_t member) const noexcept {
-    if (kind() == GroupKind::kExchange) return {};
     return all_.segment.eager_region(member);
   }
   // The segment that all of it lies in, of those that others may have mapped, too; else nullptr.

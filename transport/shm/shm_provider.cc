@@ -31,10 +31,10 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   on_peer_ = options.on_peer;
   if (options.counters != nullptr) counters_ = options.counters;
 
-  const bool is_exchange = place().kind() == GroupKind::kExchange;
-  outgoing.am_bytes_max = is_exchange
-                              ? std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes))
-                              : shape.eager_bytes;
+  const GroupTraits traits = place().traits();
+  outgoing.am_bytes_max = traits.has_eager_region
+                              ? shape.eager_bytes
+                              : std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes));
   outgoing.stock.create(place());
   parts_.name = options.name;
   parts_.limits = {outgoing.am_bytes_max, kInlineBytesMax, kLoanHeaderBytesMax};
@@ -45,11 +45,13 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   view_.create(place());
   endpoints_.create(parts_, view_);
   borrower_.create({place(), endpoints_, *this, options.returns_at_once});
-  dispatch_.create(
-      {parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.boxes(place().kind())});
+  dispatch_.create({parts_, endpoints_, view_, borrower_, dispatcher, *counters_,
+                    inbox_.boxes(place().shape().kind)});
   inbox_.create({place(), view_, endpoints_, dispatch_, *counters_});
-  // Not when it is first heard: it is not trusted.
-  if (is_exchange) BP_ASSERT(endpoints_.try_add(1 - member()) != nullptr);
+  // Not when they are first heard: they are not trusted.
+  for (uint32_t peer = 0; !traits.has_trust && peer < place().member_count(); ++peer) {
+    if (place().is_peer(peer)) BP_ASSERT(endpoints_.try_add(peer) != nullptr);
+  }
   follow_members();
   return {};
 }

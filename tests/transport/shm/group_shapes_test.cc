@@ -189,3 +189,25 @@ TEST_GROUP(GroupShapes) {
 TEST(GroupShapes, EverythingEndsInEachSmallLazyGroup) { try_all(GroupKind::kLazy); }
 TEST(GroupShapes, EverythingEndsInEachSmallMesh) { try_all(GroupKind::kMesh); }
 TEST(GroupShapes, EverythingEndsInEachSmallExchange) { try_all(GroupKind::kExchange); }
+
+// What a kind's row says is what its layout and its checks have.
+TEST(GroupShapes, TraitsAreThoseOfTheLayout) {
+  for (const GroupKind kind : kGroupKinds) {
+    const GroupTraits traits = group_traits(kind);
+    GroupShape shape = shape_of(kind, 3);
+    const GroupLayout layout(shape);
+    LONGS_EQUAL(traits.gives_boxes, layout.part_bytes(GroupPart::kBoxes) != 0);
+    LONGS_EQUAL(traits.has_eager_region, layout.part_bytes(GroupPart::kEager) != 0);
+    LONGS_EQUAL(traits.has_eager_region, layout.eager_region_bytes() != 0);
+    LONGS_EQUAL(traits.has_eager_region, eager_region_bytes_min(kind) != 0);
+    CHECK(traits.slot_eager_bytes == 0 || traits.has_eager_region);
+    for (const uint32_t count : {traits.member_count_min - 1, traits.member_count_max + 1}) {
+      shape.member_count = count;
+      CHECK_FALSE(check_group_shape(shape).ok());
+    }
+    for (const uint32_t count : {traits.member_count_min, traits.member_count_max}) {
+      shape.member_count = count;
+      CHECK(check_group_shape(shape).ok());
+    }
+  }
+}
