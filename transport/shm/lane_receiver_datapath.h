@@ -1,8 +1,8 @@
-// The reading end of a mesh lane. What was read of it is the peer's (IncomingPeer::lane_tail); this
-// is made for one poll, on the thread that polls.
+// The reading end of a mesh lane, and how far it was read.
 //
 // Invariant: nothing that the sender wrote is believed. The count of its words, and the range of
-// each, are held against the lane and the region first; a peer whose do not fit is cut off.
+// each, are held against the lane and the region first; a peer whose do not fit is cut off. So are
+// they held against this end's own tail, not against the one in the segment.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -14,49 +14,67 @@
 #include "platform/assert.h"
 #include "transport/shm/mesh_lane_datapath.h"
 #include "transport/shm/shm_dispatch.h"
+#include "transport/shm/shm_place.h"
 
 namespace bedplate {
 
+// Threads: the one that polls. It knows not where its lane is: a member has one for each other
+// member, and most of a large group never send.
 class LaneReceiver {
  public:
-  // `region`: the sender's eager region. Cost: a load of the sender's head.
-  LaneReceiver(const MeshLane& lane, std::span<const std::byte> region) noexcept
-      : lane_(lane), region_(region), head_(lane.head()) {}
+  // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many.
+  // Cost, where there is nothing: a load of the sender's head, and one of its generation.
+  uint32_t poll(const ShmPlace& place, uint32_t sender, ShmDispatch& dispatch,
+                uint32_t budget) noexcept {
+    const MeshLane lane = place.segment().lane(place.self(), sender);
+    const uint32_t head = lane.head();
+    // A lane is made as new before another comes into its sender's place.
+    if (const uint64_t generation = place.members().generation(sender);
+        BP_UNLIKELY(generation != generation_)) {
+      generation_ = generation;
+      tail_ = 0;
+    }
+    if (head == tail_) return 0;
+    ShmEndpoint* from = dispatch.sender_of(sender);
+    return from != nullptr
+               ? take(lane, head, place.eager_region_of(sender), *from, dispatch, budget)
+               : 0;
+  }
 
-  // Whether there are words behind `tail`, how many have been read of it so far.
-  bool has_more_than(uint32_t tail) const noexcept { return head_ != tail; }
+  // Whether anything was ever looked for.
+  bool is_begun() const noexcept { return generation_ != 0; }
+  bool is_valid() const noexcept { return is_begun() || tail_ == 0; }
 
-  // Delivers at most `budget` messages of `from`, whose lane it is. Returns how many.
-  uint32_t poll(ShmDispatch& dispatch, ShmEndpoint& from, uint32_t budget) const noexcept {
-    uint32_t& tail = from.incoming().lane_tail;
-    if (head_ - tail > lane_.capacity()) {
+ private:
+  // `region`: the sender's eager region, in which its words' bytes lie.
+  uint32_t take(const MeshLane& lane, uint32_t head, std::span<const std::byte> region,
+                ShmEndpoint& from, ShmDispatch& dispatch, uint32_t budget) noexcept {
+    if (head - tail_ > lane.capacity()) {
       dispatch.cut_off(from, "more words in its lane than there is room for");
       return 0;
     }
     uint32_t count = 0;
-    for (; tail != head_ && count < budget; ++tail, ++count) {
-      const LaneWord word = lane_.at(tail);
+    for (; tail_ != head && count < budget; ++tail_, ++count) {
+      const LaneWord word = lane.at(tail_);
       const uint64_t bytes = word.kind == SlotKind::kEager ? word.bytes : kInlineBytesMax;
-      if (bytes > region_.size() || word.offset > region_.size() - bytes) {
+      if (bytes > region.size() || word.offset > region.size() - bytes) {
         dispatch.cut_off(from, "a place outside its eager region");
         break;
       }
-      const std::byte* body = region_.data() + word.offset;
+      const std::byte* body = region.data() + word.offset;
       if (word.kind == SlotKind::kEager && !from.incoming().is_ignored) {
         dispatch.deliver(from, word.am, {body, word.bytes}, {});
       } else {
         dispatch.handle(from, {word.kind, word.am, word.bytes, from.peer()}, body, nullptr);
       }
     }
-    BP_DCHECK(head_ - tail <= lane_.capacity() && "nothing is read before it was written");
-    lane_.set_tail(tail);
+    BP_DCHECK(head - tail_ <= lane.capacity() && "nothing is read before it was written");
+    lane.set_tail(tail_);
     return count;
   }
 
- private:
-  MeshLane lane_;
-  std::span<const std::byte> region_;
-  uint32_t head_;
+  uint64_t generation_ = 0;  // of the sender that tail_ is about
+  uint32_t tail_ = 0;        // words of it that were read
 };
 
 }  // namespace bedplate

@@ -33,7 +33,6 @@ class ShmEndpoint;
 struct IncomingPeer {
   uint32_t heard_count = 0;            // messages through the FIFO since a box was last thought of
   uint32_t held_count = 0;             // loans of it that are not given back yet; Borrower's
-  uint32_t lane_tail = 0;              // what was read of its lane
   bool has_our_box = false;            // it has one of our boxes
   const char* nonsense = nullptr;      // that it wrote; then it is cut off
   ShmEndpoint* next_untold = nullptr;  // another that is cut off, which is not in the log yet

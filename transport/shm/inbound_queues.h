@@ -1,0 +1,58 @@
+// What the kinds of queues that lead to a member have in common: each kind of group has a class for
+// all that its members receive by (inbox.h).
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "transport/shm/endpoint_table.h"
+#include "transport/shm/membership_view.h"
+#include "transport/shm/shm_dispatch.h"
+#include "transport/shm/shm_place.h"
+
+namespace bedplate {
+
+// All that they stand on; all of it outlives them.
+struct InboxParts {
+  const ShmPlace& place;
+  const MembershipView& view;
+  const EndpointTable& endpoints;
+  ShmDispatch& dispatch;
+  ShmCounters& counters;
+};
+
+// Threads: the one that polls.
+//
+// Once round is all that a dead member can have left. One that only said that it leaves may still
+// be writing.
+template <typename Queues>
+concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxParts& parts,
+                                 uint32_t budget, uint32_t member) {
+  queues.create(parts);  // allocates; uses none of the parts yet
+  // Delivers what is there. Returns how many messages.
+  { queues.poll(budget) }
+  noexcept->std::same_as<uint32_t>;
+  // Somebody new is in a place.
+  { queues.welcome(member) }
+  noexcept;
+  // Delivers what a dead one has left beside the FIFO, before or after all of what is there.
+  { queues.drain(member) }
+  noexcept;
+  // Remembers how far it is to be read for those who are dead by now; whether it was.
+  { queues.mark_drain() }
+  noexcept;
+  { seen.is_drained() }
+  noexcept->std::same_as<bool>;
+  // No store of a member can come any more.
+  { queues.forget_writer(member) }
+  noexcept;
+  // What gives boxes; nullptr: none are given.
+  { queues.box_keeper() }
+  noexcept->std::same_as<BoxKeeper*>;
+  { seen.box_count() }
+  noexcept->std::same_as<uint32_t>;
+};
+
+}  // namespace bedplate
