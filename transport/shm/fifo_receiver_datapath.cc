@@ -12,7 +12,7 @@ void FifoReceiver::create(const ShmPlace& place, const MembershipView& view,
   place_ = &place;
   view_ = &view;
   abandoned_ = &abandoned;
-  fifo_ = place.segment().fifo(place.self());
+  fifo_ = InboundFifoReader(place.segment().fifo(place.self()));
 }
 
 // Of the slot at the tail: waits for its writer, or passes over it.

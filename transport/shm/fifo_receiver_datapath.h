@@ -48,7 +48,10 @@ class FifoReceiver {
 
   // Remembers how far it is to be read until nothing can be left of those who are dead by now:
   // slots are taken one after the other, so up to the first that nobody has.
-  void mark_drain() noexcept { drain_until_ = first_unclaimed(); }
+  void mark_drain() noexcept {
+    drain_until_ = first_unclaimed();
+    BP_DCHECK_SLOW(is_valid());
+  }
   bool is_drained() const noexcept { return tail_ >= drain_until_; }
   // No store of `member` can come any more.
   void forget_writer(uint32_t member) noexcept { fifo_.free_retired_of(member); }
@@ -72,7 +75,7 @@ class FifoReceiver {
   const ShmPlace* place_ = nullptr;
   const MembershipView* view_ = nullptr;
   Counter* abandoned_ = nullptr;
-  InboundFifo fifo_;
+  InboundFifoReader fifo_;
   uint64_t tail_ = 0;
   uint64_t drain_until_ = 0;
   // Slots before this one that are claimed and not published are passed over from then on.

@@ -19,7 +19,9 @@
 // writer), then to published (that writer alone), skipped or retired (the reader), from retired to
 // skipped (that writer; the reader, once it has ended). 4. Only the reader writes the tail. 5. Only
 // the writer whose claim it is stores into a slot's payload, and not after it was published or
-// skipped.
+// skipped. (1 to 3: is_valid(). 4: the compiler, since writers have an InboundFifo, which cannot.
+// 5: FifoSender::post() looks in whose name; tests/model/inbound_fifo.pml searches all orders of
+// steps for a store that comes late, or into the payload of another.)
 #pragma once
 
 #include <atomic>
@@ -67,8 +69,9 @@ class InboundFifo {
            mask_ + 1;
   }
 
-  // Returns whether the message is in the FIFO. Else the reader has ended the claim, and nothing
-  // was sent: try again in another slot. Cost: a compare-and-swap on the slot's line.
+  // `header`: in the claim's name. Returns whether the message is in the FIFO. Else the reader has
+  // ended the claim, and nothing was sent: try again in another slot. Cost: a compare-and-swap on
+  // the slot's line.
   bool publish(const Claim& claim, const SlotHeader& header) noexcept {
     BP_DCHECK(claim.slot == &slots_[claim.index & mask_]);
     const uint64_t lap = lap_of(claim.index, capacity_log2_);
@@ -85,8 +88,7 @@ class InboundFifo {
   uint64_t tail() const noexcept { return tail_->load(std::memory_order_acquire); }
   uint64_t claims() const noexcept { return claims_->load(std::memory_order_acquire); }
 
-  // The reader, which keeps the tail in its own memory as well (`tail`): what lies here can be
-  // scribbled over.
+  // Anybody.
 
   // The slot at `tail` and its header; kNone: nothing is there yet, kClaimed: it is being written,
   // by header.sender.
@@ -96,32 +98,13 @@ class InboundFifo {
     *header = slot_lap(word) == lap_of(tail, capacity_log2_) ? unpack_slot(word) : SlotHeader{};
     return slot;
   }
-  // Ends the claim of the slot at `tail`, which peek() has found, as `state` says: kSkipped only
-  // where no store of the claim's writer can come any more. Returns false where it has published
-  // meanwhile.
-  bool try_end_claim(uint64_t tail, const SlotHeader& claim, ClaimState state) noexcept {
-    BP_DCHECK(claim.kind == SlotKind::kClaimed && state != ClaimState::kHeld);
-    const uint64_t lap = lap_of(tail, capacity_log2_);
-    uint64_t word = pack_slot(lap, claim);
-    return slots_[tail & mask_].header.compare_exchange_strong(
-        word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
-  }
-  // No store of member `sender` can come any more: its retired slots are used again.
-  void free_retired_of(uint32_t sender) noexcept {
-    for (uint64_t i = 0; i <= mask_; ++i) free_retired(slots_[i], sender);
-  }
-  // Everything before `tail` was dealt with.
-  void set_tail(uint64_t tail) noexcept {
-    tail_->store(tail, std::memory_order_release);  // pairs with try_claim
-  }
-
   uint32_t capacity() const noexcept { return static_cast<uint32_t>(mask_ + 1); }
 
   // Invariants 1 to 3. Requires: nobody writes meanwhile, and nobody has written nonsense; so it is
   // for tests. What the reader keeps to itself FifoReceiver checks.
   bool is_valid() const noexcept;
 
- private:
+ protected:
   // A writer gives up for now when it was overtaken this often. Honest writers make progress each
   // time; only nonsense in the counter keeps it busy for longer.
   static constexpr int kAttemptsMax = 1000;
@@ -146,6 +129,33 @@ class InboundFifo {
   MessageSlot* slots_ = nullptr;
   uint64_t mask_ = 0;
   unsigned capacity_log2_ = 0;
+};
+
+// The reader's end. The reader keeps the tail in its own memory as well (`tail`): what lies in the
+// FIFO can be scribbled over. Threads: one.
+class InboundFifoReader : public InboundFifo {
+ public:
+  InboundFifoReader() noexcept = default;
+  explicit InboundFifoReader(const InboundFifo& fifo) noexcept : InboundFifo(fifo) {}
+
+  // Ends the claim of the slot at `tail`, which peek() has found, as `state` says: kSkipped only
+  // where no store of the claim's writer can come any more. Returns false where it has published
+  // meanwhile.
+  bool try_end_claim(uint64_t tail, const SlotHeader& claim, ClaimState state) noexcept {
+    BP_DCHECK(claim.kind == SlotKind::kClaimed && state != ClaimState::kHeld);
+    const uint64_t lap = lap_of(tail, capacity_log2_);
+    uint64_t word = pack_slot(lap, claim);
+    return slots_[tail & mask_].header.compare_exchange_strong(
+        word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
+  }
+  // No store of member `sender` can come any more: its retired slots are used again.
+  void free_retired_of(uint32_t sender) noexcept {
+    for (uint64_t i = 0; i <= mask_; ++i) free_retired(slots_[i], sender);
+  }
+  // Everything before `tail` was dealt with.
+  void set_tail(uint64_t tail) noexcept {
+    tail_->store(tail, std::memory_order_release);  // pairs with try_claim
+  }
 };
 
 inline bool InboundFifo::is_valid() const noexcept {

@@ -15,11 +15,18 @@
 
 using namespace bedplate;
 
+// Invariant 4: a writer's end has no tail to set.
+template <typename End>
+concept SetsTail = requires(End end) {
+  end.set_tail(0);
+};
+static_assert(SetsTail<InboundFifoReader> && !SetsTail<InboundFifo>);
+
 TEST_GROUP(InboundFifo) {
   static constexpr uint32_t kLine = kCacheLineBytes;
 
   std::byte* memory = nullptr;
-  InboundFifo fifo;
+  InboundFifoReader fifo;
   uint32_t entries = 0;
   uint64_t tail = 0;        // the reader's
   uint64_t known_tail = 0;  // a writer's
@@ -31,7 +38,7 @@ TEST_GROUP(InboundFifo) {
     const uint64_t bytes = 2 * kLine + InboundFifo::slot_bytes(entry_count);
     memory = static_cast<std::byte*>(std::aligned_alloc(kLine, bytes));
     std::memset(memory, 0, bytes);
-    fifo = InboundFifo(memory, entry_count, kLine);
+    fifo = InboundFifoReader({memory, entry_count, kLine});
     tail = known_tail = start;
     counter().store(start);
     fifo.set_tail(start);

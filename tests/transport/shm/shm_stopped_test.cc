@@ -131,7 +131,7 @@ TEST(ShmStopped, ASendThatWasPassedOverIsSentAgain) {
   std::atomic<bool> is_over{false};
   // The reader passes over whatever it meets, at once.
   std::thread reader([&] {
-    InboundFifo fifo = rig.segment().fifo(1);
+    InboundFifoReader fifo(rig.segment().fifo(1));
     uint64_t ended = 0;
     for (uint64_t tail = 0; !is_over.load();) {
       SlotHeader header;
