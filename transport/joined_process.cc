@@ -93,7 +93,7 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
       member.locking.reset(new (std::nothrow)
                                LockingProvider(member.shm, member.messenger.dispatcher(), limits));
       if (!member.locking) return no_memory(pool_);
-      provider.returns_at_once = true;
+      provider.is_locked = true;
       provider.on_peer = member.locking->events_to(options.on_peer);
     }
     BP_TRY(member.shm.create(

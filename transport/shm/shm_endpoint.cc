@@ -13,10 +13,12 @@ Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
 }
 
 Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
+  BP_DCHECK(is_own_thread());
   return parts_.exposures.expose(peer_generation(), memory);
 }
 
 void ShmEndpoint::withdraw(const RemoteMemory& memory) noexcept {
+  BP_DCHECK(is_own_thread());
   parts_.exposures.withdraw(peer(), memory);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "platform/thread_owner.h"
 #include "transport/endpoint.h"
 #include "transport/shm/exposures.h"
 #include "transport/shm/lender.h"
@@ -18,6 +19,7 @@ namespace bedplate {
 
 // What all endpoints of a member share.
 struct ShmParts {
+  ThreadOwner owner;         // held by the thread that polls, in debug builds; not behind a lock
   const char* name = "shm";  // static
   EndpointLimits limits;
   OutgoingParts outgoing;
@@ -68,11 +70,13 @@ class ShmEndpoint final : public Endpoint {
   // copies instead.
   Result<void> open(uint64_t generation, bool is_open) noexcept;
   OutgoingWay& way() noexcept { return way_; }
+  const OutgoingWay& way() const noexcept { return way_; }
   IncomingPeer& incoming() noexcept { return incoming_; }
   const IncomingPeer& incoming() const noexcept { return incoming_; }
   PeerGeneration peer_generation() const noexcept { return {peer(), generation()}; }
 
  private:
+  bool is_own_thread() const noexcept { return parts_.owner.is_caller(); }
   bool is_reachable(const RemoteOperation& operation) const noexcept;
   static void do_here(const RemoteOperation& operation) noexcept;
 

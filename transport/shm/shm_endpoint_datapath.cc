@@ -7,16 +7,21 @@
 namespace bedplate {
 
 SendStatus ShmEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
+  BP_DCHECK(is_own_thread());
   if (BP_UNLIKELY(!way_.is_open())) return SendStatus::kGone;
   const SendStatus status = way_.send(id, payload);
   BP_USDT(shm_send, id, payload.size(), status);
   return status;
 }
 
-bool ShmEndpoint::has_room() noexcept { return !way_.is_open() || way_.has_room(); }
+bool ShmEndpoint::has_room() noexcept {
+  BP_DCHECK(is_own_thread());
+  return !way_.is_open() || way_.has_room();
+}
 
 SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
                                      std::span<std::byte> block, Completion* returned) noexcept {
+  BP_DCHECK(is_own_thread());
   if (BP_UNLIKELY(!way_.is_open())) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   const ShmPlace& place = parts_.outgoing.place;
@@ -45,6 +50,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
 // ---- Puts, gets and atomics ----
 
 SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
+  BP_DCHECK(is_own_thread());
   if (!way_.is_open()) return SendStatus::kGone;
   if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
   if (is_atomic(operation.kind) && operation.remote.address % sizeof(uint64_t) != 0) {
@@ -91,6 +97,7 @@ void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {
 }
 
 SendStatus ShmEndpoint::flush(Completion* done) noexcept {
+  BP_DCHECK(is_own_thread());
   if (!way_.is_open()) return SendStatus::kGone;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // what was done here is visible there
   return parts_.operations.start_flush(way_, done);

@@ -2,11 +2,18 @@
 #include <utility>
 
 #include "platform/assert.h"
+#include "platform/thread_owner.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
 
 uint32_t ShmProvider::poll(uint32_t budget) noexcept {
+#if BP_DEBUG
+  // Behind a lock, which is let go around what is called back, this may be another's meanwhile.
+  ThreadOwner nobodys;
+  const ThreadOwner::Hold hold(is_locked_ ? nobodys : parts_.owner);
+#endif
+  BP_KEEPS_VALID(*this);
   const MembersTable& members = place().members();
   if (BP_UNLIKELY(members.epoch() != view_.seen_epoch() || members.is_owner_gone())) {
     follow_members();
@@ -15,7 +22,6 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (BP_UNLIKELY(wrapper_->notices.load(std::memory_order_acquire) != seen_notices_)) {
     look_for_cut_offs();
   }
-  BP_DCHECK(parts_.outgoing.returning_count <= place().member_count());
   if (borrower_.has_released()) borrower_.give_back_released();
   uint32_t count = 0;
   if (parts_.lender.out_count() > 0 && polls_++ % kPollsPerCollection == 0) {

@@ -28,6 +28,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   }
   bell_ = place().bell_of(member());
   wrapper_ = &segment().wrapper(member());
+  is_locked_ = options.is_locked;
   on_peer_ = options.on_peer;
   if (options.counters != nullptr) counters_ = options.counters;
 
@@ -44,7 +45,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   parts_.exposures.create(place(), options.single_copy);
   view_.create(place());
   endpoints_.create(parts_, view_);
-  borrower_.create({place(), endpoints_, *this, options.returns_at_once});
+  borrower_.create({place(), endpoints_, *this, options.is_locked});
   inbox_.create({place(), view_, endpoints_, dispatch_, *counters_});
   dispatch_.create(
       {parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.box_keeper()});
@@ -98,6 +99,7 @@ bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
 }
 
 Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
+  BP_DCHECK(is_own_thread());
   auto found = find_peer(wanted);
   if (!found.ok()) return found.error();
   const uint32_t peer = found.value();
@@ -121,6 +123,7 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
 
 // In pieces: the word of the owner's life wakes nobody that waits for another.
 void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
+  BP_DCHECK(is_own_thread());
   const uint64_t begin_ns = monotonic_ns();
   uint64_t left_ns = timeout_ns;
   while (!bell_.sleep(std::min(left_ns, kOwnerCheckNs))) {
@@ -136,6 +139,16 @@ void ShmProvider::settle_returns() noexcept {
   endpoints_.for_each([](ShmEndpoint& endpoint) noexcept {
     if (endpoint.way().must_return_box()) endpoint.way().settle();
   });
+}
+
+bool ShmProvider::is_valid() const noexcept {
+  uint32_t returning_count = 0;
+  bool has_open = false;
+  endpoints_.for_each([&](const ShmEndpoint& endpoint) noexcept {
+    if (endpoint.way().must_return_box()) ++returning_count;
+    if (endpoint.way().is_open()) has_open = true;
+  });
+  return returning_count == parts_.outgoing.returning_count && !(has_open && view_.is_pool_gone());
 }
 
 // Here and not where it was found: there messages are on their way.

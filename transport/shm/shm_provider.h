@@ -11,6 +11,7 @@
 
 #include "pinned_pool/join/membership.h"
 #include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
 #include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/peer_event.h"
@@ -30,9 +31,10 @@ struct ShmProviderOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
   uint32_t member = 0;  // which one this is
-  // Loans go back as they are released, and not with the next poll: others release, too, while the
-  // shard that polls may be asleep (locking_provider.h).
-  bool returns_at_once = false;
+  // A LockingProvider stands before it: several threads use it, in turn, also from within what a
+  // poll calls back, and while the shard that polls is asleep. So loans go back as they are
+  // released, and not with the next poll.
+  bool is_locked = false;
   const PinnedPool* pool = nullptr;   // where loans may lie; nullptr: the process's
   SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
   const char* name = "shm";           // what endpoints call the way; outlives this
@@ -42,6 +44,8 @@ struct ShmProviderOptions {
   ShmCounters* counters = nullptr;
 };
 
+// Invariants: 1. As many ways have a box to give back as returning_count says. 2. Once the pool has
+// lost its owner no way is open. (is_valid, at the ends of a poll)
 class ShmProvider final : public Provider {
  public:
   ShmProvider() noexcept = default;
@@ -62,17 +66,24 @@ class ShmProvider final : public Provider {
   const char* name() const noexcept override { return parts_.name; }
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
-  void release(const Loan& loan) noexcept override { borrower_.release(loan); }
+  void release(const Loan& loan) noexcept override {
+    BP_DCHECK(is_own_thread());
+    borrower_.release(loan);
+  }
   void announce_sleep() noexcept override {
     raise_bell();
     pass_bell_fence(segment().fence());
   }
   // The same without the fence, for a caller that announces several, and passes one after all.
   void raise_bell() noexcept {
+    BP_DCHECK(is_own_thread());
     bell_.raise();
     polls_ = 0;  // the last look is a thorough one
   }
-  void announce_awake() noexcept override { bell_.announce_awake(); }
+  void announce_awake() noexcept override {
+    BP_DCHECK(is_own_thread());
+    bell_.announce_awake();
+  }
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
 
@@ -82,6 +93,8 @@ class ShmProvider final : public Provider {
   uint32_t loans_out() const noexcept { return parts_.lender.out_count(); }
   uint32_t inbound_box_count() const noexcept { return inbox_.box_count(); }
 
+  bool is_valid() const noexcept;
+
  private:
   // Loans are looked for at every so many polls: each look takes the cache line from the borrower
   // that returns them.
@@ -90,6 +103,7 @@ class ShmProvider final : public Provider {
   static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;
 
   const ShmPlace& place() const noexcept { return parts_.outgoing.place; }
+  bool is_own_thread() const noexcept { return parts_.owner.is_caller(); }
   Result<uint32_t> find_peer(const PeerAddress& peer) const noexcept;
   // Whether it is there to be connected to; else `error` says why not.
   bool can_connect(uint32_t peer, Error& error) const noexcept;
@@ -118,6 +132,7 @@ class ShmProvider final : public Provider {
   ShmDispatch dispatch_;
   Inbox inbox_;
 
+  bool is_locked_ = false;
   FutexBell bell_;
   MemberWrapper* wrapper_ = nullptr;
   uint32_t seen_notices_ = 0;

@@ -133,7 +133,7 @@ class GroupRig {
     if (is_threaded) {
       member.locking = std::make_unique<LockingProvider>(
           member.shm, *dispatcher, ShmProvider::locking_limits(segment_.shape()));
-      options.returns_at_once = true;
+      options.is_locked = true;
       options.on_peer = member.locking->events_to(options.on_peer);
       dispatcher = &member.locking->dispatcher();
       provider = member.locking.get();

@@ -1,10 +1,14 @@
 // Active messages between members of a group, played by one thread.
 #include "transport/shm/shm_provider.h"
 
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/death_test.h"
 #include "tests/support/seed.h"
 #include "tests/transport/shm/group_rig.h"
-
-#include <random>
 
 #include "CppUTest/TestHarness.h"
 
@@ -88,3 +92,55 @@ TEST(ShmProvider, TellsWhichGenerationAMessageIsOf) {
   LONGS_EQUAL(1, world.generations[0]);
   LONGS_EQUAL(2, world.generations[1]);
 }
+
+#if BP_DEBUG
+namespace {
+
+// Has another thread use a member while that polls.
+struct ShmIntruder {
+  Member* member = nullptr;
+  Endpoint* endpoint = nullptr;
+  std::vector<Ended> ends;
+
+  template <typename Body>
+  void try_to(Body&& body) {
+    ends.push_back(run_forked(std::forward<Body>(body)));
+  }
+  void intrude() {
+    try_to([this] { endpoint->am_send(1, {}); });
+    try_to([this] { endpoint->am_send_loan(1, {}, {}, nullptr); });
+    try_to([this] { endpoint->get({}, {}, nullptr); });
+    try_to([this] { endpoint->flush(nullptr); });
+    try_to([this] { (void)endpoint->expose({}); });
+    try_to([this] { endpoint->withdraw({}); });
+    try_to([this] { (void)endpoint->has_room(); });
+    try_to([this] { (void)member->shm.connect({0}); });
+    try_to([this] { member->shm.release({}); });
+    try_to([this] { member->shm.raise_bell(); });
+    try_to([this] { member->shm.announce_awake(); });
+    try_to([this] { member->shm.sleep(0); });
+  }
+};
+
+}  // namespace
+
+TEST(ShmProvider, WhileItPollsItIsThatThreadsAlone) {
+  ShmIntruder intruder;
+  GroupRig rig(shape_of(GroupKind::kLazy, 2));
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  intruder.member = &b;
+  intruder.endpoint = &b.to(0);
+  b.messenger.set_handler(1, {[](void* context, const Message&) noexcept {
+                                auto& self = *static_cast<ShmIntruder*>(context);
+                                std::thread([&self] { self.intrude(); }).join();
+                              },
+                              &intruder});
+  CHECK(a.to(1).am_send(1, {}) == SendStatus::kDone);
+  LONGS_EQUAL(1, b.messenger.poll(1));
+  LONGS_EQUAL(12, intruder.ends.size());
+  for (const Ended& end : intruder.ends) {
+    check_died(end, "is_own_thread()", __FILE__, __LINE__);
+  }
+}
+#endif
