@@ -1,4 +1,3 @@
-// Tested by tests/transport/provider_conformance_test.cc.
 #include "transport/self/self_provider.h"
 
 #include <cstring>
@@ -56,6 +55,7 @@ bool SelfProvider::is_valid() const noexcept {
 }
 
 SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) noexcept {
+  BP_DCHECK(owner_.is_caller());
   if (payload.size() > kLimits.am_bytes_max) return SendStatus::kTooLong;
   MessageSlot* slot = producer_.next_slot();
   if (slot == nullptr) return SendStatus::kAgain;
@@ -78,6 +78,7 @@ SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) no
 
 SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header,
                                       std::span<std::byte> block, Completion* returned) noexcept {
+  BP_DCHECK(owner_.is_caller());
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   MessageSlot* slot = producer_.next_slot();
   if (slot == nullptr || loans_.is_full()) return SendStatus::kAgain;
@@ -94,6 +95,9 @@ SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header
 }
 
 uint32_t SelfProvider::poll(uint32_t budget) noexcept {
+#if BP_DEBUG
+  const ThreadOwner::Hold hold(owner_);
+#endif
   BP_KEEPS_VALID(*this);
   uint32_t count = returned_count_ > 0 ? finish_loans() : 0;
   SlotHeader header;
@@ -132,6 +136,7 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
 }
 
 void SelfProvider::release(const Loan& loan) noexcept {
+  BP_DCHECK(owner_.is_caller());
   BP_ASSERT(loan.provider == this && loan.token < kLoanCountMax);
   const auto number = static_cast<uint32_t>(loan.token);
   BP_ASSERT(loans_.is_out(number) && !loans_[number].is_returned);
@@ -154,6 +159,7 @@ uint32_t SelfProvider::finish_loans() noexcept {
 }
 
 SendStatus SelfProvider::start(const RemoteOperation& operation) noexcept {
+  BP_DCHECK(owner_.is_caller());
   std::byte* at = pointer_to(operation.remote.address);
   if (is_atomic(operation.kind)) {
     if (!is_word(operation.remote)) return SendStatus::kRefused;

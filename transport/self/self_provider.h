@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "platform/assert.h"
+#include "platform/thread_owner.h"
 #include "transport/loan_book_datapath.h"
 #include "transport/provider.h"
 #include "transport/shm/fast_box_datapath.h"
@@ -57,11 +59,15 @@ class SelfProvider final : public Provider, private Endpoint {
   SendStatus flush(Completion*) noexcept override { return SendStatus::kDone; }
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory&) noexcept override {}
-  bool has_room() noexcept override { return producer_.next_slot() != nullptr; }
+  bool has_room() noexcept override {
+    BP_DCHECK(owner_.is_caller());
+    return producer_.next_slot() != nullptr;
+  }
 
   void deliver(const SlotHeader& header, const MessageSlot& slot) noexcept;
   uint32_t finish_loans() noexcept;
 
+  ThreadOwner owner_;  // held by the thread that polls, in debug builds
   const uint32_t member_;
   const char* const own_name_;
   const Dispatcher& dispatcher_;
