@@ -13,6 +13,9 @@
 namespace bedplate {
 
 // Threads: the shard's.
+//
+// Invariants: 1. What is released and not given back yet is a loan that there can be, of a peer.
+// 2. Of no peer more is released than is held. (is_valid)
 class Borrower {
  public:
   struct Options {
@@ -37,6 +40,8 @@ class Borrower {
   // From here on nothing is stored for anybody: this member is dead to the others.
   void stop() noexcept;
 
+  bool is_valid() const noexcept;
+
  private:
   static constexpr uint32_t kReleasedCountMax = 32;
 
@@ -48,6 +53,8 @@ class Borrower {
   };
 
   void give_back(const Return& loan) noexcept;
+  // Whether `from` is still the one that has lent it.
+  static bool is_of(const Return& loan, const ShmEndpoint& from) noexcept;
   void set_held(uint32_t lender, bool is_held) noexcept;
 
   const ShmPlace* place_ = nullptr;

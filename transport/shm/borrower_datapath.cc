@@ -1,5 +1,7 @@
 #include "transport/shm/borrower.h"
 
+#include <span>
+
 namespace bedplate {
 namespace {
 
@@ -52,12 +54,19 @@ void Borrower::release(const Loan& loan) noexcept {
   if (returns_at_once_) return give_back(returned);
   if (released_count_ == kReleasedCountMax) give_back_released();
   BP_DCHECK(released_count_ < kReleasedCountMax);
+  BP_DCHECK_SLOW(is_valid());
   released_[released_count_++] = returned;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void Borrower::give_back_released() noexcept {
+  BP_DCHECK_SLOW(is_valid());
   for (uint32_t i = 0; i < released_count_; ++i) give_back(released_[i]);
   released_count_ = 0;
+}
+
+bool Borrower::is_of(const Return& loan, const ShmEndpoint& from) noexcept {
+  return from.generation() << kTokenGenerationShift == loan.generation << kTokenGenerationShift;
 }
 
 void Borrower::give_back(const Return& loan) noexcept {
@@ -66,9 +75,7 @@ void Borrower::give_back(const Return& loan) noexcept {
   ShmEndpoint& from = *endpoints_->at(loan.lender);
   // The lender is gone, and its place was given out although this member held a loan of it:
   // somebody has written over what said so.
-  if (from.generation() << kTokenGenerationShift != loan.generation << kTokenGenerationShift) {
-    return;
-  }
+  if (!is_of(loan, from)) return;
   // Release: what was read of the loan was read before.
   place_->segment().returned_loans(loan.lender)[loan.loan].store(loan.mark,
                                                                  std::memory_order_release);
@@ -87,5 +94,21 @@ void Borrower::set_held(uint32_t lender, bool is_held) noexcept {
 }
 
 void Borrower::stop() noexcept { is_stopped_ = true; }
+
+bool Borrower::is_valid() const noexcept {
+  if (released_count_ > kReleasedCountMax) return false;
+  for (const Return& loan : std::span(released_, released_count_)) {
+    if (!place_->is_peer(loan.lender) || loan.loan >= place_->shape().loan_count) return false;
+    const ShmEndpoint* from = endpoints_->at(loan.lender);
+    if (from == nullptr) return false;
+    if (!is_of(loan, *from)) continue;
+    uint32_t count = 0;
+    for (const Return& other : std::span(released_, released_count_)) {
+      if (other.lender == loan.lender && is_of(other, *from)) ++count;
+    }
+    if (count > from->incoming().held_count) return false;
+  }
+  return true;
+}
 
 }  // namespace bedplate

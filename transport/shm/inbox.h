@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "platform/assert.h"
 #include "transport/shm/fifo_receiver_datapath.h"
 #include "transport/shm/inbound_boxes.h"
 #include "transport/shm/inbound_lanes.h"
@@ -48,6 +49,8 @@ class LazyInbox {
 };
 
 // The one box of the one peer.
+//
+// Invariant: a box that is read is the peer's. (is_valid)
 class ExchangeInbox {
  public:
   void create(const InboxParts& parts) noexcept {
@@ -59,8 +62,10 @@ class ExchangeInbox {
   void welcome(uint32_t member) noexcept {
     box_ = BoxReceiver(place_->segment().inbound_box(place_->self()), 0, member, 0);
     has_peer_ = true;
+    BP_DCHECK_SLOW(is_valid());
   }
   void drain(uint32_t) noexcept {
+    BP_DCHECK_SLOW(is_valid());
     if (has_peer_) box_.drain(*dispatch_);
     has_peer_ = false;
   }
@@ -69,6 +74,8 @@ class ExchangeInbox {
   void forget_writer(uint32_t) noexcept {}
   BoxKeeper* box_keeper() noexcept { return nullptr; }
   uint32_t box_count() const noexcept { return has_peer_ ? 1 : 0; }
+
+  bool is_valid() const noexcept { return !has_peer_ || place_->is_peer(box_.sender()); }
 
  private:
   const ShmPlace* place_ = nullptr;

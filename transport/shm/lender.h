@@ -11,6 +11,9 @@
 namespace bedplate {
 
 // Threads: the shard's.
+//
+// Invariants: 1. The loans' book is right. 2. As many are out as peers hold of the shares.
+// (is_valid)
 class Lender {
  public:
   // Allocates.
@@ -27,9 +30,12 @@ class Lender {
   // The same for all that `peer` has not returned. Requires: nothing of it can touch them any more.
   void collect_from(uint32_t peer) noexcept;
 
+  bool is_valid() const noexcept;
+
  private:
   static constexpr size_t kBatch = 32;
 
+  uint32_t loan_count_ = 0;
   LoanTable loans_;
   PeerShare share_;
 };

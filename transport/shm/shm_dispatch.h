@@ -44,6 +44,10 @@ class BoxKeeper {
 };
 
 // Threads: the one that polls.
+//
+// Invariants: 1. Payloads are copied out where there is no trust, and only there. 2. Those that are
+// to be told of are cut off, and each is in the list once. 3. One that is said to wait is a peer.
+// (is_valid)
 class ShmDispatch {
  public:
   struct Options {
@@ -93,6 +97,8 @@ class ShmDispatch {
   const ShmEndpoint* take_cut_off() noexcept;
   // The first of all members that had to wait for memory; UINT32_MAX: that is none, or is told.
   uint32_t take_waiter() noexcept;
+
+  bool is_valid() const noexcept;
 
  private:
   // The first that is heard from it. It may be dead already: what it had sent counts.

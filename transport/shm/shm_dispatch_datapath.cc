@@ -17,6 +17,7 @@ void ShmDispatch::create(const Options& options) {
   counters_ = &options.counters;
   boxes_ = options.boxes;
   if (!options.parts.outgoing.place.traits().has_trust) copied_out_.resize(kMessageBytesMax + 1);
+  BP_DCHECK_SLOW(is_valid());
 }
 
 ShmEndpoint* ShmDispatch::hear_first(uint32_t member) noexcept {
@@ -32,6 +33,7 @@ ShmEndpoint* ShmDispatch::hear_first(uint32_t member) noexcept {
     first_waiter_ = member;
     has_waiter_ = true;
   }
+  BP_DCHECK_SLOW(is_valid());
   return nullptr;
 }
 
@@ -116,6 +118,7 @@ void ShmDispatch::deliver(ShmEndpoint& from, uint32_t am, std::span<const std::b
 void ShmDispatch::cut_off(ShmEndpoint& peer, const char* what) noexcept {
   IncomingPeer& incoming = peer.incoming();
   if (incoming.is_cut_off()) return;
+  BP_KEEPS_VALID(*this);
   incoming.nonsense = what;
   incoming.is_ignored = true;
   peer.way().close();
@@ -128,13 +131,29 @@ void ShmDispatch::cut_off(ShmEndpoint& peer, const char* what) noexcept {
 }
 
 const ShmEndpoint* ShmDispatch::take_cut_off() noexcept {
+  BP_KEEPS_VALID(*this);
   ShmEndpoint* first = untold_cut_offs_;
   if (first != nullptr) untold_cut_offs_ = first->incoming().next_untold;
   return first;
 }
 
 uint32_t ShmDispatch::take_waiter() noexcept {
+  BP_DCHECK_SLOW(is_valid());
   return std::exchange(has_waiter_, false) ? first_waiter_ : UINT32_MAX;
+}
+
+bool ShmDispatch::is_valid() const noexcept {
+  const ShmPlace& place = parts_->outgoing.place;
+  if (copied_out_.empty() != place.traits().has_trust) return false;
+  if (has_waiter_ && !place.is_peer(first_waiter_)) return false;
+  uint32_t count = 0;
+  for (const ShmEndpoint* untold = untold_cut_offs_; untold != nullptr;
+       untold = untold->incoming().next_untold) {
+    const IncomingPeer& incoming = untold->incoming();
+    if (!incoming.is_cut_off() || !incoming.is_ignored || untold->way().is_open()) return false;
+    if (++count > place.member_count()) return false;  // it has come round
+  }
+  return true;
 }
 
 }  // namespace bedplate

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/death_test.h"
+#include "tests/support/pool_fixture.h"
 #include "tests/support/seed.h"
 #include "tests/transport/shm/group_rig.h"
 
@@ -142,5 +143,21 @@ TEST(ShmProvider, WhileItPollsItIsThatThreadsAlone) {
   for (const Ended& end : intruder.ends) {
     check_died(end, "is_own_thread()", __FILE__, __LINE__);
   }
+}
+
+TEST(ShmProvider, ALoanThatIsReleasedTwiceIsNoticedAtOnce) {
+  TestPool pool;
+  GroupRig rig(shape_of(GroupKind::kLazy, 2), &*pool);
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  Counted back;
+  CHECK(a.to(1).am_send_loan(1, {}, pool.memory(64 * kKiB), &back) == SendStatus::kPending);
+  b.messenger.poll(16);
+  LONGS_EQUAL(1, b.received.size());
+  const Loan loan = b.received[0].loan;
+  BP_CHECK_DIES("is_valid()", {
+    b.messenger.release(loan);
+    b.messenger.release(loan);
+  });
 }
 #endif
