@@ -32,6 +32,14 @@ complain "a part of verbs includes one above it" "$(
   grep -rnE '#include "transport/verbs/channel/' transport/verbs/connect
   true)"
 
+# A way to peers stands on what all share, which knows none of them; a process that joins knows shm.
+complain "a way to peers includes another, or what they share includes one" "$(
+  grep -rnE '#include "transport/(shm|verbs)/' transport/self
+  grep -rnE '#include "transport/(self|verbs)/' transport/shm
+  grep -nE '#include "transport/(self|shm|verbs)/' transport/*.h transport/*.cc |
+    grep -v '^transport/joined_process\.'
+  true)"
+
 # Services stand on the runtime, which knows none of them: a program lists those that it has.
 complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached|tsrelay)' --include='*.h' \
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |

@@ -8,7 +8,7 @@
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "pinned_pool/boot_segment.h"
-#include "transport/group_terms.h"
+#include "transport/shm/group_terms.h"
 #include "transport/locking_provider.h"
 #include "transport/shm/shm_provider.h"
 

@@ -8,7 +8,7 @@
 #include "apps/boot/trace_snapshot.h"
 #include "pinned_pool/layout.h"
 #include "platform/trace_ring.h"
-#include "transport/shm/fast_box_datapath.h"
+#include "transport/fast_box_datapath.h"
 #include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {

@@ -25,7 +25,7 @@
 #include "pinned_pool/join/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
-#include "transport/group_terms.h"
+#include "transport/shm/group_terms.h"
 #include "pinned_pool/join/process_terms.h"
 #include "transport/shm/bell_watch.h"
 #include "transport/shm/group_keeper.h"

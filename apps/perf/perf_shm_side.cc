@@ -6,7 +6,7 @@
 #include "apps/perf/perf_side.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/join/join_server.h"
-#include "transport/group_terms.h"
+#include "transport/shm/group_terms.h"
 #include "transport/joined_process.h"
 #include "transport/shm/group_keeper.h"
 #include "transport/shm/shm_provider.h"

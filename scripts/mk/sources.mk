@@ -21,11 +21,11 @@ VERBS := peer_state verbs_wire \
          joined/joined_verbs
 SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposures \
        fifo_receiver_datapath futex_bell group_keeper group_layout group_segment group_shape \
-       inbound_boxes_datapath lender member_source membership_view \
+       group_terms inbound_boxes_datapath lender member_source membership_view \
        operation_table_datapath outgoing_way_datapath peer_copy shm_dispatch_datapath shm_endpoint \
        shm_endpoint_datapath shm_members shm_place shm_poll_datapath shm_provider
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
-             file_thread files files_datapath group_terms ip_address joined_process locking_provider \
+             file_thread files files_datapath ip_address joined_process locking_provider \
              message_answers_datapath message_names messenger polled_limits registration \
              self/self_provider $(addprefix shm/,$(SHM)) \
              single_copy single_copy/cma single_copy/cma_datapath single_copy/device \

@@ -23,7 +23,7 @@
  * code: transport/shm/shm_provider.cc: if (endpoint.way().must_return_box()) endpoint.way().settle();
  * code: transport/shm/box_receiver_datapath.h: if (is_wanted_back_) consumer_.acknowledge();
  * code: transport/shm/box_receiver_datapath.h: poll(dispatch, kFastBoxSlotCountMax);
- * code: transport/shm/fast_box_datapath.h: consumed_ - acknowledged_ > slot_mask_ / 4
+ * code: transport/fast_box_datapath.h: consumed_ - acknowledged_ > slot_mask_ / 4
  *
  * Must fail:
  * mutation: NO_WAIT_FOR_FIFO    to the box while the FIFO still holds messages of the pair

@@ -15,7 +15,7 @@
 #include "platform/thread_owner.h"
 #include "transport/loan_book_datapath.h"
 #include "transport/provider.h"
-#include "transport/shm/fast_box_datapath.h"
+#include "transport/fast_box_datapath.h"
 
 namespace bedplate {
 
@@ -44,8 +44,7 @@ class SelfProvider final : public Provider, private Endpoint {
   bool is_valid() const noexcept;
 
  private:
-  static constexpr EndpointLimits kLimits = {kMessageBytesMax, kInlineBytesMax,
-                                             kLoanHeaderBytesMax};
+  static constexpr EndpointLimits kLimits = {kSlotBytesMax, kInlineBytesMax, kLoanHeaderBytesMax};
 
   struct Lent : LoanRecord {
     uint64_t bytes = 0;

@@ -8,7 +8,7 @@
 
 #include "transport/provider.h"
 #include "transport/shm/endpoint_table.h"
-#include "transport/shm/message_slot.h"
+#include "transport/message_slot.h"
 
 namespace bedplate {
 

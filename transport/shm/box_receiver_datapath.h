@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "platform/assert.h"
-#include "transport/shm/fast_box_datapath.h"
+#include "transport/fast_box_datapath.h"
 #include "transport/shm/shm_dispatch.h"
 
 namespace bedplate {

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "platform/assert.h"
-#include "transport/shm/fast_box_datapath.h"
+#include "transport/fast_box_datapath.h"
 #include "transport/shm/outgoing_queue.h"
 #include "transport/shm/shm_place.h"
 

@@ -1,7 +1,8 @@
 #include "transport/shm/group_layout.h"
 
+#include "transport/fast_box_datapath.h"
+#include "transport/message_slot.h"
 #include "transport/shm/eager_region_datapath.h"
-#include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/group_segment.h"
 #include "transport/shm/group_traits.h"
 #include "transport/shm/inbound_fifo_datapath.h"
@@ -10,6 +11,8 @@
 
 namespace bedplate {
 namespace {
+
+static_assert(kMemberCountMax == kSlotSenderMax && kMessageBytesMax == kSlotBytesMax);
 
 constexpr uint64_t bitmap_bytes(uint64_t bit_count) noexcept { return align_up(bit_count, 64) / 8; }
 

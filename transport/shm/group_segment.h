@@ -8,7 +8,7 @@
 
 #include "pinned_pool/join/membership.h"
 #include "platform/result.h"
-#include "transport/shm/fast_box_datapath.h"
+#include "transport/fast_box_datapath.h"
 #include "transport/shm/futex_bell.h"
 #include "transport/shm/group_layout.h"
 #include "transport/shm/inbound_fifo_datapath.h"

@@ -4,7 +4,7 @@
 #include <cinttypes>
 
 #include "platform/units.h"
-#include "transport/shm/fast_box_datapath.h"
+#include "transport/fast_box_datapath.h"
 #include "transport/shm/group_traits.h"
 #include "transport/shm/shm_operations.h"
 

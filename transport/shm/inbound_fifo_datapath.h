@@ -30,7 +30,7 @@
 #include <cstdint>
 
 #include "platform/assert.h"
-#include "transport/shm/message_slot.h"
+#include "transport/message_slot.h"
 
 namespace bedplate {
 

@@ -19,7 +19,7 @@
 #include <cstdint>
 
 #include "platform/assert.h"
-#include "transport/shm/message_slot.h"
+#include "transport/message_slot.h"
 
 namespace bedplate {
 
@@ -69,7 +69,7 @@ class MeshLane {
   }
   // Requires: has_room.
   void push(uint32_t head, const LaneWord& word) const noexcept {
-    BP_DCHECK(word.bytes <= kMessageBytesMax);
+    BP_DCHECK(word.bytes <= kSlotBytesMax);
     BP_DCHECK(word.offset >> (64 - kSlotSenderShift) == 0);
     queue_[head & mask_].store(pack_lane_word(word), std::memory_order_relaxed);
     head_->store(head + 1, std::memory_order_release);  // publishes the word and its bytes

@@ -17,8 +17,8 @@
 #include "transport/provider.h"
 #include "transport/shm/borrower.h"
 #include "transport/shm/endpoint_table.h"
-#include "transport/shm/fast_box_datapath.h"
-#include "transport/shm/message_slot.h"
+#include "transport/fast_box_datapath.h"
+#include "transport/message_slot.h"
 
 namespace bedplate {
 

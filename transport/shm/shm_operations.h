@@ -10,16 +10,13 @@
 // The target does so only in memory that it has exposed to just this peer.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
 
 #include "platform/cache_line.h"
-#include "platform/units.h"
 #include "transport/endpoint.h"
+#include "transport/memory_access_datapath.h"
 #include "transport/shm/eager_region_datapath.h"
 
 namespace bedplate {
@@ -95,32 +92,9 @@ constexpr uint32_t exposure_use(uint64_t kind) noexcept {
   return static_cast<uint32_t>(kind >> 32);
 }
 
-// ---- What both sides do with memory ----
-
-// glibc's way of copying more than this at once is slower than this several times.
-inline constexpr uint64_t kCopyPieceBytes = 64 * kKiB;
-
-inline void copy_bytes(std::byte* to, const std::byte* from, uint64_t bytes) noexcept {
-  for (uint64_t at = 0; at < bytes; at += kCopyPieceBytes) {
-    std::memcpy(to + at, from + at, std::min(kCopyPieceBytes, bytes - at));
-  }
-}
-
-inline std::byte* pointer_to(uint64_t address) noexcept {
-  return reinterpret_cast<std::byte*>(address);
-}
-
 // The data of a put or get lie behind its record.
 inline std::byte* data_of(OperationRecord* record) noexcept {
   return reinterpret_cast<std::byte*>(record + 1);
-}
-
-inline uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand,
-                             uint64_t expected) noexcept {
-  auto* word = reinterpret_cast<uint64_t*>(at);
-  if (kind == OperationKind::kFetchAdd) return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
-  __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-  return expected;  // what was there, whether it was the same or not
 }
 
 }  // namespace bedplate

@@ -116,3 +116,19 @@ TEST(MeshLane, BetweenTwoThreads) {
   producer.join();
   LONGS_EQUAL(0, wrong);
 }
+
+TEST(MeshLane, WordsSurvivePacking) {
+  test::Seed seed;
+  std::mt19937_64 random(seed.value());
+  for (int i = 0; i < 10000; ++i) {
+    LaneWord word;
+    word.kind = static_cast<SlotKind>(random() % 7);
+    word.am = static_cast<uint32_t>(random() % 256);
+    word.bytes = static_cast<uint32_t>(random() % (kSlotBytesMax + 1));
+    word.offset = random() % (uint64_t{1} << 40);
+    const LaneWord back = unpack_lane_word(pack_lane_word(word));
+    CHECK_TEXT(back.kind == word.kind && back.am == word.am && back.bytes == word.bytes &&
+                   back.offset == word.offset,
+               seed.text());
+  }
+}

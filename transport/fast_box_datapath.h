@@ -23,7 +23,7 @@
 
 #include "platform/assert.h"
 #include "platform/units.h"
-#include "transport/shm/message_slot.h"
+#include "transport/message_slot.h"
 
 namespace bedplate {
 

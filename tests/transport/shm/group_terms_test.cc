@@ -1,6 +1,6 @@
 // What the owner tells a process that joins: it arrives as it was said, may be narrowed, and
 // nonsense is refused.
-#include "transport/group_terms.h"
+#include "transport/shm/group_terms.h"
 
 #include <vector>
 

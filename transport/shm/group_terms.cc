@@ -1,7 +1,9 @@
-#include "transport/group_terms.h"
+#include "transport/shm/group_terms.h"
 
 #include <algorithm>
 #include <cstring>
+
+#include "transport/shm/group_traits.h"
 
 namespace bedplate {
 namespace {
@@ -12,7 +14,7 @@ bool has(std::span<const SingleCopyKind> kinds, SingleCopyKind kind) noexcept {
 
 bool makes_sense(const GroupTerms& terms) noexcept {
   if (terms.single_copy_count > kSingleCopyKindCount) return false;
-  if (terms.shape.kind == GroupKind::kExchange && terms.single_copy_count != 0) return false;
+  if (!group_traits(terms.shape.kind).has_trust && terms.single_copy_count != 0) return false;
   const std::span<const SingleCopyKind> order = terms.single_copy();
   for (size_t i = 0; i < order.size(); ++i) {
     if (!has(kSingleCopyKinds, order[i]) || has(order.first(i), order[i])) return false;
@@ -25,7 +27,7 @@ bool makes_sense(const GroupTerms& terms) noexcept {
 GroupTerms::GroupTerms(const GroupShape& its_shape, std::span<const SingleCopyKind> order) noexcept
     : shape(its_shape) {
   BP_ASSERT(order.size() <= kSingleCopyKindCount);
-  if (shape.kind == GroupKind::kExchange) return;
+  if (!group_traits(shape.kind).has_trust) return;
   for (const SingleCopyKind kind : order) single_copy_kinds[single_copy_count++] = kind;
   BP_ASSERT(makes_sense(*this));
 }

@@ -1,5 +1,5 @@
 // The fast box: alone, against a model, between two threads, and with a consumer that scribbles.
-#include "transport/shm/fast_box_datapath.h"
+#include "transport/fast_box_datapath.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -218,7 +218,7 @@ TEST(FastBox, RandomLengthsAgainstAModel) {
     for (int i = 0; i < 30000; ++i) {
       if (random() % 2 == 0) {
         const uint32_t bytes = static_cast<uint32_t>(
-            random() % 3 == 0 ? random() % (std::min(box.area_bytes(), kMessageBytesMax) + 1)
+            random() % 3 == 0 ? random() % (std::min(box.area_bytes(), kSlotBytesMax) + 1)
                               : random() % 120);
         bool was_sent = send(number, bytes);
         if (!was_sent && model.empty()) {

@@ -1,10 +1,10 @@
 // The slot: one cache line that carries a message, or says where it lies.
 //
-// Inbound FIFOs and fast boxes consist of slots. The header is one word, so that a message is
-// published by one store, and so that claiming a slot and saying who claimed it is one instruction.
-// It carries the lap (how often the ring went round, plus one): a slot is valid when its lap is the
-// one that its reader expects. Headers lie at fixed places, payload never overlaps one; old bytes
-// cannot be mistaken for a message, and nobody has to clear a slot.
+// Inbound FIFOs (shm/) and fast boxes consist of slots. The header is one word, so that a message
+// is published by one store, and so that claiming a slot and saying who claimed it is one
+// instruction. It carries the lap (how often the ring went round, plus one): a slot is valid when
+// its lap is the one that its reader expects. Headers lie at fixed places, payload never overlaps
+// one; old bytes cannot be mistaken for a message, and nobody has to clear a slot.
 //
 //     bits  0..2   kind
 //     bits  3..10  active message (kControl: what is wanted; kClaimed: ClaimState)
@@ -18,7 +18,6 @@
 #include <cstdint>
 
 #include "platform/cache_line.h"
-#include "transport/shm/group_layout.h"
 
 namespace bedplate {
 
@@ -51,8 +50,8 @@ inline constexpr uint64_t kSlotLapMask = (uint64_t{1} << (64 - kSlotLapShift)) -
 inline constexpr unsigned kSlotSenderShift = 24;
 inline constexpr unsigned kSlotBytesShift = 11;
 inline constexpr unsigned kSlotAmShift = 3;
-static_assert(kMemberCountMax < 1u << (kSlotLapShift - kSlotSenderShift));
-static_assert(kMessageBytesMax < 1u << (kSlotSenderShift - kSlotBytesShift));
+inline constexpr uint32_t kSlotSenderMax = (1u << (kSlotLapShift - kSlotSenderShift)) - 1;
+inline constexpr uint32_t kSlotBytesMax = (1u << (kSlotSenderShift - kSlotBytesShift)) - 1;
 
 constexpr uint64_t pack_slot(uint64_t lap, const SlotHeader& header) noexcept {
   return lap << kSlotLapShift | uint64_t{header.sender} << kSlotSenderShift |
@@ -61,8 +60,8 @@ constexpr uint64_t pack_slot(uint64_t lap, const SlotHeader& header) noexcept {
 }
 constexpr SlotHeader unpack_slot(uint64_t word) noexcept {
   return {static_cast<SlotKind>(word & 7), static_cast<uint32_t>(word >> kSlotAmShift & 0xff),
-          static_cast<uint32_t>(word >> kSlotBytesShift & kMessageBytesMax),
-          static_cast<uint32_t>(word >> kSlotSenderShift & kMemberCountMax)};
+          static_cast<uint32_t>(word >> kSlotBytesShift & kSlotBytesMax),
+          static_cast<uint32_t>(word >> kSlotSenderShift & kSlotSenderMax)};
 }
 constexpr uint64_t slot_lap(uint64_t word) noexcept { return word >> kSlotLapShift; }
 
