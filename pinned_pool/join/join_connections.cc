@@ -126,10 +126,10 @@ void JoinServer::process_ended(Connection& connection) noexcept {
     lose(connection, JoinEvent::Kind::kDied,
          error.set_answer("the process ended").set_cure("look why; on its own it leaves first"));
   }
-  quieten(connection);
+  check_quiet(connection);
 }
 
-void JoinServer::quieten(Connection& connection) noexcept {
+void JoinServer::check_quiet(Connection& connection) noexcept {
   if (!connection.has_ended || !connection.pipe_is_shut) return;
   roster_->set_quiet(connection.instance);
   changed(connection, false);

@@ -191,7 +191,7 @@ void JoinServer::handle(uint64_t event_data) noexcept {
     case Watched::kPipe:
       connection.pipe_is_shut = true;
       close_watched(connection.pipe);
-      return quieten(connection);
+      return check_quiet(connection);
   }
 }
 

@@ -179,7 +179,7 @@ class JoinServer {
   void cut_off(Connection& connection) noexcept;
   void lose(Connection& connection, JoinEvent::Kind kind, const Error& error) noexcept;
   void process_ended(Connection& connection) noexcept;
-  void quieten(Connection& connection) noexcept;
+  void check_quiet(Connection& connection) noexcept;
   void tell(const Connection& connection, JoinEvent::Kind kind, const Error& error = {}) noexcept;
   const char* log_source(uint32_t grant) const noexcept;
   bool watch(Connection& connection, Watched watched, int fd, uint32_t events) noexcept;
