@@ -25,7 +25,7 @@ Result<void> check_allowed(const PinnedPool& pool, uint64_t bytes, Error error) 
     return error.set_answer("the pool is sealed: this process has joined it")
         .set_cure("have the owner give it more: heap_bytes in its [[process]]");
   }
-  if (interception_decision().place == HeapPlace::kOrdinary) {
+  if (interception_decision().backing == HeapBacking::kOrdinary) {
     char why[192];
     return error.set_answer("malloc %s", explain_decision(interception_decision(), why, sizeof why))
         .set_cure("decide for the pool: BEDPLATE_LEAVE_PINNED=yes");

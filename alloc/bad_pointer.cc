@@ -129,7 +129,7 @@ uint64_t bad_pointer_count() noexcept { return bad_count.load(std::memory_order_
 
 bool is_block_outside_pool(const void* pointer, PointerUse use) noexcept {
   if (pointer == nullptr) return false;
-  const bool is_ordinary = interception_decision().place == HeapPlace::kOrdinary;
+  const bool is_ordinary = interception_decision().backing == HeapBacking::kOrdinary;
   if (is_ordinary && arena_of(pointer) != nullptr) return true;
   report_bad_pointer(pointer, use);
   return false;

@@ -302,7 +302,7 @@ const mi_arena_t* arena_at(uint32_t index) noexcept {
   return mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[index]);
 }
 
-bool is_in_pool() noexcept { return interception_decision().place != HeapPlace::kOrdinary; }
+bool is_in_pool() noexcept { return interception_decision().backing != HeapBacking::kOrdinary; }
 
 bool add_arena(std::span<std::byte> memory, bool is_exclusive, mi_arena_id_t* arena) noexcept {
   if (kKeepsLedger && !ledger_create(memory)) return false;

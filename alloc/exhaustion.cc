@@ -84,7 +84,7 @@ const char* cure_of_exhaustion() noexcept {
 void tell_exhaustion() noexcept {
   Error error;
   error.set_doing("allocating memory");
-  if (interception_decision().place == HeapPlace::kOrdinary) {
+  if (interception_decision().backing == HeapBacking::kOrdinary) {
     error.set_answer("the address space of the ordinary heap is exhausted");
     error.set_cure("free memory, or decide for the pool: BEDPLATE_LEAVE_PINNED=yes");
     log_error(error);

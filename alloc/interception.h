@@ -25,7 +25,7 @@ extern std::atomic<uint64_t> checked_pointers;
 inline void* handed_out(void* pointer) noexcept {
 #if BP_DEBUG
   BP_ASSERT(pointer == nullptr || is_forked_child() ||
-            in_pool_range(pointer) == (interception_decision().place == HeapPlace::kPool));
+            in_pool_range(pointer) == (interception_decision().backing == HeapBacking::kPool));
   checked_pointers.fetch_add(1, std::memory_order_relaxed);
 #endif
   return pointer;

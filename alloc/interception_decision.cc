@@ -104,7 +104,7 @@ Result<Wish> parse_wish(const char* text, const char* where) noexcept {
 InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexcept {
   InterceptionDecision decision;
   decision.inputs = inputs;
-  decision.place = HeapPlace::kOrdinary;
+  decision.backing = HeapBacking::kOrdinary;
   if (inputs.disabled_by != nullptr) return decision;
   Cell cell = kMatrix[static_cast<size_t>(inputs.leave_pinned)]
                      [static_cast<size_t>(inputs.leave_pinned_pipeline)];
@@ -113,7 +113,7 @@ InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexc
     decision.search = is_present ? DeviceSearch::kFound : DeviceSearch::kNotFound;
     cell = is_present ? Cell::kPool : Cell::kOrdinary;
   }
-  if (cell == Cell::kPool) decision.place = HeapPlace::kPool;
+  if (cell == Cell::kPool) decision.backing = HeapBacking::kPool;
   return decision;
 }
 
@@ -160,12 +160,12 @@ bool bypass_device_is_present() noexcept {
 
 const char* explain_decision(const InterceptionDecision& decision, char* text,
                              size_t text_bytes) noexcept {
-  if (decision.place == HeapPlace::kOwn) {
+  if (decision.backing == HeapBacking::kOwn) {
     std::snprintf(text, text_bytes, "is the program's own: libbedplate-malloc.a is not linked");
     return text;
   }
-  const char* outcome =
-      decision.place == HeapPlace::kPool ? "hands out pool memory" : "hands out ordinary memory";
+  const char* outcome = decision.backing == HeapBacking::kPool ? "hands out pool memory"
+                                                               : "hands out ordinary memory";
   if (decision.inputs.disabled_by != nullptr) {
     std::snprintf(text, text_bytes, "%s, because %s is set", outcome, decision.inputs.disabled_by);
     return text;

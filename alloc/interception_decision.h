@@ -38,7 +38,8 @@ struct InterceptionInputs {
   bool (*bypass_device_is_present)() noexcept = nullptr;
 };
 
-enum class HeapPlace {
+// What malloc hands out.
+enum class HeapBacking {
   kOwn,       // malloc is the program's: libbedplate-malloc.a is not linked
   kOrdinary,  // linked, and it serves ordinary memory
   kPool,      // linked, and every block lies in the pool
@@ -47,7 +48,7 @@ enum class HeapPlace {
 enum class DeviceSearch { kNotAsked, kFound, kNotFound };
 
 struct InterceptionDecision {
-  HeapPlace place = HeapPlace::kOwn;
+  HeapBacking backing = HeapBacking::kOwn;
   InterceptionInputs inputs;
   DeviceSearch search = DeviceSearch::kNotAsked;
 };

@@ -329,7 +329,7 @@ Result<void> Appliance::seal() {
   // Program text, static data and the main stack: they may not fault either, although they are not
   // the pool's. An ordinary heap is mostly untouched address space: of that, the touched pages
   // alone.
-  const bool is_ordinary = interception_decision().place == HeapPlace::kOrdinary;
+  const bool is_ordinary = interception_decision().backing == HeapBacking::kOrdinary;
   if (mlockall(MCL_CURRENT | (is_ordinary ? MCL_ONFAULT : 0)) != 0) {
     return error_from_errno("locking the program in memory")
         .set_cure("run as root, or raise the limit: ulimit -l unlimited");
@@ -382,7 +382,7 @@ void Appliance::report_ways_back() noexcept {
 Result<void> Appliance::prove_support() noexcept {
   const SupportProof proof = prove_support_level(&munmap_is_refused);
   support_level_ = proof.level;
-  if (proof.way == nullptr || interception_decision().place != HeapPlace::kPool) return {};
+  if (proof.way == nullptr || interception_decision().backing != HeapBacking::kPool) return {};
   Error error;
   error.set_doing("proving that malloc is the pool's");
   error.set_answer("%s: %s", proof.way, proof.failure);

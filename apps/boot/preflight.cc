@@ -359,7 +359,7 @@ Result<void> check_overcommit(const Configuration& configuration, const char* fi
 
 Result<void> check_heap_expectation(HeapExpectation expected,
                                     const InterceptionDecision& decision) noexcept {
-  const bool is_pool = decision.place == HeapPlace::kPool;
+  const bool is_pool = decision.backing == HeapBacking::kPool;
   const bool is_good =
       expected == HeapExpectation::kAny || (expected == HeapExpectation::kPool) == is_pool;
   if (is_good) return {};
@@ -370,7 +370,7 @@ Result<void> check_heap_expectation(HeapExpectation expected,
                   is_pool ? "ordinary" : "pool");
   error.set_answer("malloc %s", explain_decision(decision, sentence, sizeof sentence));
   if (is_pool) return error.set_cure("set BEDPLATE_ALLOC_DISABLE=1, or change [alloc] expect");
-  if (decision.place == HeapPlace::kOwn) {
+  if (decision.backing == HeapBacking::kOwn) {
     return error.set_cure("link libbedplate-malloc.a, or change [alloc] expect");
   }
   if (decision.inputs.disabled_by != nullptr) {

@@ -87,7 +87,7 @@ void use_heap(bool in_pool, size_t bytes_max) {
 }  // namespace
 
 BP_PROBE(HeapIsOrdinary) {
-  BP_PROBE_CHECK(interception_decision().place == HeapPlace::kOrdinary);
+  BP_PROBE_CHECK(interception_decision().backing == HeapBacking::kOrdinary);
   BP_PROBE_CHECK(!malloc_is_intercepted());
   BP_PROBE_CHECK(process_pool().segment_count() == 0);
   use_heap(false, 64 * kMiB);
@@ -101,7 +101,7 @@ BP_PROBE(HeapIsOrdinary) {
 }
 
 BP_PROBE(HeapIsInThePool) {
-  BP_PROBE_CHECK(interception_decision().place == HeapPlace::kPool);
+  BP_PROBE_CHECK(interception_decision().backing == HeapBacking::kPool);
   BP_PROBE_CHECK(malloc_is_intercepted());
   use_heap(true, 64 * kKiB);
 }
@@ -143,8 +143,8 @@ TEST(InterceptionDecision, SixteenCells) {
         question_count = 0;
         const auto decision = decide_interception(wishes(kWishes[row], kWishes[column], device));
         const bool is_pool = cell == "yes" || (cell == "run" && device == &there_is_one);
-        CHECK_TEXT((decision.place == HeapPlace::kPool) == is_pool, text.c_str());
-        CHECK_TEXT((decision.place == HeapPlace::kOrdinary) == !is_pool, text.c_str());
+        CHECK_TEXT((decision.backing == HeapBacking::kPool) == is_pool, text.c_str());
+        CHECK_TEXT((decision.backing == HeapBacking::kOrdinary) == !is_pool, text.c_str());
         LONGS_EQUAL_TEXT(cell == "run" ? 1 : 0, question_count, text.c_str());
         CHECK_TEXT((decision.search == DeviceSearch::kNotAsked) == (cell != "run"), text.c_str());
       }
@@ -157,7 +157,7 @@ TEST(InterceptionDecision, SwitchWinsOverEveryCell) {
     for (const Wish column : kWishes) {
       InterceptionInputs inputs = wishes(row, column, &there_is_one);
       inputs.disabled_by = "FAKEROOTKEY";
-      CHECK(decide_interception(inputs).place == HeapPlace::kOrdinary);
+      CHECK(decide_interception(inputs).backing == HeapBacking::kOrdinary);
     }
   }
   LONGS_EQUAL(0, question_count);

@@ -414,27 +414,28 @@ TEST(Preflight, TheProbeOfIoUringAgreesWithWhatTheSocketsMeet) {
 }
 
 TEST(Preflight, ExpectationOfTheHeapIsComparedWithTheDecision) {
-  const auto outcome = [](HeapExpectation expected, HeapPlace place) {
+  const auto outcome = [](HeapExpectation expected, HeapBacking backing) {
     InterceptionDecision decision;
-    decision.place = place;
+    decision.backing = backing;
     const auto checked = check_heap_expectation(expected, decision);
     if (checked.ok()) return std::string();
     CHECK(checked.error().kind == ErrorKind::kConfiguration);
     char message[1024];
     return std::string(format_error(checked.error(), message, sizeof message));
   };
-  for (const HeapPlace place : {HeapPlace::kOwn, HeapPlace::kOrdinary, HeapPlace::kPool}) {
-    STRCMP_EQUAL("", outcome(HeapExpectation::kAny, place).c_str());
+  for (const HeapBacking backing :
+       {HeapBacking::kOwn, HeapBacking::kOrdinary, HeapBacking::kPool}) {
+    STRCMP_EQUAL("", outcome(HeapExpectation::kAny, backing).c_str());
   }
-  STRCMP_EQUAL("", outcome(HeapExpectation::kPool, HeapPlace::kPool).c_str());
-  STRCMP_EQUAL("", outcome(HeapExpectation::kOrdinary, HeapPlace::kOrdinary).c_str());
-  STRCMP_EQUAL("", outcome(HeapExpectation::kOrdinary, HeapPlace::kOwn).c_str());
+  STRCMP_EQUAL("", outcome(HeapExpectation::kPool, HeapBacking::kPool).c_str());
+  STRCMP_EQUAL("", outcome(HeapExpectation::kOrdinary, HeapBacking::kOrdinary).c_str());
+  STRCMP_EQUAL("", outcome(HeapExpectation::kOrdinary, HeapBacking::kOwn).c_str());
   STRCMP_EQUAL("comparing [alloc] expect = \"pool\" with this process: malloc is the program's "
                "own: libbedplate-malloc.a is not linked; link libbedplate-malloc.a, or change "
                "[alloc] expect",
-               outcome(HeapExpectation::kPool, HeapPlace::kOwn).c_str());
+               outcome(HeapExpectation::kPool, HeapBacking::kOwn).c_str());
   STRCMP_CONTAINS("expect = \"pool\" with this process: malloc hands out ordinary memory",
-                  outcome(HeapExpectation::kPool, HeapPlace::kOrdinary).c_str());
+                  outcome(HeapExpectation::kPool, HeapBacking::kOrdinary).c_str());
   STRCMP_CONTAINS("expect = \"ordinary\" with this process: malloc hands out pool memory",
-                  outcome(HeapExpectation::kOrdinary, HeapPlace::kPool).c_str());
+                  outcome(HeapExpectation::kOrdinary, HeapBacking::kPool).c_str());
 }
