@@ -109,8 +109,8 @@ class FastBoxProducer {
   }
 
   // Room for `bytes` in the area for the next message, or nullptr. Belongs to the message that is
-  // published next; its place is for the slot's payload.
-  std::byte* next_area(uint32_t bytes, PayloadPlace* place) noexcept;
+  // published next; its offset is for the slot's payload.
+  std::byte* next_area(uint32_t bytes, PayloadOffset* offset) noexcept;
 
   // After a message of `bytes` in the area: fetches the lines that the next one will be written to,
   // while nobody waits for them. For short ones that gains nothing.
@@ -173,10 +173,10 @@ class FastBoxConsumer {
     return &slot;
   }
   // Where the payload of a kArea message lies, or nullptr when that is not inside the area.
-  const std::byte* area_payload(const PayloadPlace& place, uint32_t bytes) const noexcept {
+  const std::byte* area_payload(const PayloadOffset& offset, uint32_t bytes) const noexcept {
     const uint64_t area_bytes = box_.area_bytes();
-    if (place.offset > area_bytes || bytes > area_bytes - place.offset) return nullptr;
-    return box_.area() + place.offset;
+    if (offset.bytes > area_bytes || bytes > area_bytes - offset.bytes) return nullptr;
+    return box_.area() + offset.bytes;
   }
   // Done with the message that peek gave.
   void consume() noexcept {
@@ -239,7 +239,7 @@ inline void FastBoxProducer::prefetch_area(uint32_t bytes) noexcept {
   }
 }
 
-inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadPlace* place) noexcept {
+inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadOffset* offset) noexcept {
   const uint64_t area_bytes = box_.area_bytes();
   const uint64_t wanted = align_up(bytes, kCacheLineBytes);
   if (wanted > area_bytes) return nullptr;
@@ -252,13 +252,13 @@ inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadPlace* place
     if (produced_ != acknowledged_) return nullptr;
     area_head_ = area_tail_ = area_head_ + area_bytes - area_offset_;
     area_offset_ = 0;
-    return next_area(bytes, place);
+    return next_area(bytes, offset);
   }
   area_head_ = head;
-  place->offset = begins_anew ? 0 : area_offset_;
-  area_offset_ = place->offset + wanted;
+  offset->bytes = begins_anew ? 0 : area_offset_;
+  area_offset_ = offset->bytes + wanted;
   BP_DCHECK(area_offset_ <= area_bytes && area_head_ - area_tail_ <= area_bytes);
-  return box_.area() + place->offset;
+  return box_.area() + offset->bytes;
 }
 
 }  // namespace bedplate

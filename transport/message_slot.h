@@ -25,8 +25,8 @@ enum class SlotKind : uint32_t {
   kNone,
   kClaimed,  // a writer has taken the slot and has not published it yet
   kInline,   // the payload is in the slot
-  kArea,     // fast box: the payload lies in the box's area (PayloadPlace)
-  kEager,    // the payload lies in the sender's eager region (PayloadPlace)
+  kArea,     // fast box: the payload lies in the box's area (PayloadOffset)
+  kEager,    // the payload lies in the sender's eager region (PayloadOffset)
   kLoan,     // LoanDescriptor
   kControl,  // between providers: ControlMessage
 };
@@ -90,8 +90,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // What lies in the payload of a slot whose message does not fit into it.
 
-struct PayloadPlace {
-  uint64_t offset = 0;  // kArea: from the area's start; kEager: from the sender's region's start
+struct PayloadOffset {
+  uint64_t bytes = 0;  // kArea: from the area's start; kEager: from the sender's region's start
 };
 
 // A block of the pool that the sender lends. It is the receiver's until it stores `mark` into byte

@@ -50,11 +50,11 @@ TEST_GROUP(FastBox) {
       producer.publish(*slot, {SlotKind::kInline, am, bytes, 3});
       return true;
     }
-    PayloadPlace place;
-    std::byte* area = producer.next_area(bytes, &place);
+    PayloadOffset offset;
+    std::byte* area = producer.next_area(bytes, &offset);
     if (area == nullptr) return false;
     for (uint32_t i = 0; i < bytes; ++i) area[i] = byte_of(number, i);
-    std::memcpy(slot->payload, &place, sizeof place);
+    std::memcpy(slot->payload, &offset, sizeof offset);
     producer.publish(*slot, {SlotKind::kArea, am, bytes, 3});
     return true;
   }
@@ -65,9 +65,9 @@ TEST_GROUP(FastBox) {
     if (slot == nullptr || header.am != number % 256 || header.bytes != bytes) return false;
     const std::byte* payload = slot->payload;
     if (header.kind == SlotKind::kArea) {
-      PayloadPlace place;
-      std::memcpy(&place, slot->payload, sizeof place);
-      payload = consumer.area_payload(place, bytes);
+      PayloadOffset offset;
+      std::memcpy(&offset, slot->payload, sizeof offset);
+      payload = consumer.area_payload(offset, bytes);
       if (payload == nullptr) return false;
     }
     for (uint32_t i = 0; i < bytes; ++i) {
@@ -118,8 +118,8 @@ TEST(FastBox, TakesAMessageAsLongAsTheAreaWheneverItIsEmpty) {
     ++number;
     CHECK(is_empty());
   }
-  PayloadPlace place;
-  POINTERS_EQUAL(nullptr, producer.next_area(area + 1, &place));
+  PayloadOffset offset;
+  POINTERS_EQUAL(nullptr, producer.next_area(area + 1, &offset));
 }
 
 TEST(FastBox, SkipsTheAreasEndWhenItIsTooShort) {
@@ -191,11 +191,11 @@ TEST(FastBox, StaysInsideWhateverTheConsumerWrites) {
   make(1024);
   for (uint64_t i = 0; i < 20000; ++i) {
     const uint32_t bytes = static_cast<uint32_t>(random() % (box.area_bytes() + 1));
-    PayloadPlace place;
+    PayloadOffset offset;
     MessageSlot* slot = producer.next_slot();
     if (slot != nullptr) {
       CHECK_TEXT(slot >= &box.slot(0) && slot < &box.slot(FastBox::slot_count(1024)), seed.text());
-      std::byte* area = producer.next_area(bytes, &place);
+      std::byte* area = producer.next_area(bytes, &offset);
       if (area != nullptr) {
         CHECK_TEXT(area >= box.area(), seed.text());
         CHECK_TEXT(area + bytes <= box.area() + box.area_bytes(), seed.text());

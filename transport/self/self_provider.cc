@@ -64,11 +64,11 @@ SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) no
   if (bytes <= kInlineBytesMax) {
     copy_inline(slot->payload, payload.data(), bytes);
   } else {
-    PayloadPlace place;
-    std::byte* area = producer_.next_area(bytes, &place);
+    PayloadOffset offset;
+    std::byte* area = producer_.next_area(bytes, &offset);
     if (area == nullptr) return SendStatus::kAgain;
     std::memcpy(area, payload.data(), bytes);
-    std::memcpy(slot->payload, &place, sizeof place);
+    std::memcpy(slot->payload, &offset, sizeof offset);
     kind = SlotKind::kArea;
   }
   producer_.publish(*slot, {kind, id, bytes, 0});
@@ -119,9 +119,9 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
   Loan loan;
   LoanDescriptor descriptor;
   if (header.kind == SlotKind::kArea) {
-    PayloadPlace place;
-    std::memcpy(&place, slot.payload, sizeof place);
-    payload = {consumer_.area_payload(place, header.bytes), header.bytes};
+    PayloadOffset offset;
+    std::memcpy(&offset, slot.payload, sizeof offset);
+    payload = {consumer_.area_payload(offset, header.bytes), header.bytes};
   } else if (header.kind == SlotKind::kLoan) {
     std::memcpy(&descriptor, slot.payload, sizeof descriptor);
     BP_ASSERT(descriptor.loan < kLoanCountMax);

@@ -53,11 +53,11 @@ class BoxSender {
     if (payload.size() > producer_.box().area_bytes()) return LongPost::kElsewhere;
     MessageSlot* slot = producer_.next_slot();
     if (slot == nullptr) return LongPost::kNoRoom;
-    PayloadPlace place;
-    std::byte* area = producer_.next_area(header.bytes, &place);
+    PayloadOffset offset;
+    std::byte* area = producer_.next_area(header.bytes, &offset);
     if (area == nullptr) return LongPost::kNoRoom;
     std::memcpy(area, payload.data(), payload.size());
-    std::memcpy(slot->payload, &place, sizeof place);
+    std::memcpy(slot->payload, &offset, sizeof offset);
     producer_.publish(*slot, {SlotKind::kArea, header.am, header.bytes, header.sender});
     return LongPost::kPosted;
   }

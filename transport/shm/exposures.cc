@@ -15,16 +15,16 @@ void Exposures::create(const ShmPlace& place, SingleCopy* single_copy) noexcept 
 }
 
 const char* Exposures::serve(const PeerGeneration& who, const std::byte* body) noexcept {
-  const auto place = read_once<PayloadPlace>(body);
+  const auto offset = read_once<PayloadOffset>(body);
   const std::span<std::byte> region = place_->eager_region_of(who.peer);
-  if (place.offset % kCacheLineBytes != 0 || sizeof(OperationRecord) > region.size() ||
-      place.offset > region.size() - sizeof(OperationRecord)) {
+  if (offset.bytes % kCacheLineBytes != 0 || sizeof(OperationRecord) > region.size() ||
+      offset.bytes > region.size() - sizeof(OperationRecord)) {
     return "an operation outside its eager region";
   }
-  auto* shared = reinterpret_cast<OperationRecord*>(region.data() + place.offset);
+  auto* shared = reinterpret_cast<OperationRecord*>(region.data() + offset.bytes);
   const auto [kind, bytes, address, exposure, operand, expected] =
       read_once<OperationRequest>(&shared->request);
-  const uint64_t data_offset = place.offset + sizeof(OperationRecord);
+  const uint64_t data_offset = offset.bytes + sizeof(OperationRecord);
   if (kind > OperationKind::kCompareSwap || bytes > region.size() - data_offset) {
     return "an operation of no kind, or longer than its eager region";
   }

@@ -58,7 +58,7 @@ class LaneReceiver {
       const LaneWord word = lane.at(tail_);
       const uint64_t bytes = word.kind == SlotKind::kEager ? word.bytes : kInlineBytesMax;
       if (bytes > region.size() || word.offset > region.size() - bytes) {
-        dispatch.cut_off(from, "a place outside its eager region");
+        dispatch.cut_off(from, "a payload outside its eager region");
         break;
       }
       const std::byte* body = region.data() + word.offset;

@@ -73,8 +73,8 @@ bool OperationTable::post(Operation& operation, OutgoingWay& way) noexcept {
   if (operation.kind == OperationKind::kPut) {
     copy_bytes(data_of(record), operation.local + operation.bytes_done, bytes);
   }
-  const PayloadPlace place = {piece.offset};
-  if (!way.post_control(ShmControl::kOperation, &place, sizeof place)) {
+  const PayloadOffset offset = {piece.offset};
+  if (!way.post_control(ShmControl::kOperation, &offset, sizeof offset)) {
     parts_->stock.cancel(piece);
     return false;
   }

@@ -64,8 +64,8 @@ SendStatus OutgoingWay::send_eager(const SlotHeader& header,
   const EagerRegion::Piece piece = take_eager(payload.size());
   if (piece.memory == nullptr) return SendStatus::kAgain;
   std::memcpy(piece.memory, payload.data(), payload.size());
-  const PayloadPlace place = {piece.offset};
-  if (!post(header, reinterpret_cast<const std::byte*>(&place), sizeof place)) {
+  const PayloadOffset offset = {piece.offset};
+  if (!post(header, reinterpret_cast<const std::byte*>(&offset), sizeof offset)) {
     parts_.stock.cancel(piece);
     return SendStatus::kAgain;
   }

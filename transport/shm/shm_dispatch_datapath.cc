@@ -45,9 +45,9 @@ void ShmDispatch::handle(ShmEndpoint& from, const SlotHeader& header, const std:
       if (header.bytes > kInlineBytesMax) return cut_off(from, "a message longer than its slot");
       return deliver(from, header.am, {body, header.bytes}, {});
     case SlotKind::kArea: {
-      const auto place = read_once<PayloadPlace>(body);
-      const std::byte* payload = box != nullptr ? box->area_payload(place, header.bytes) : nullptr;
-      if (payload == nullptr) return cut_off(from, "a place outside its box");
+      const auto offset = read_once<PayloadOffset>(body);
+      const std::byte* payload = box != nullptr ? box->area_payload(offset, header.bytes) : nullptr;
+      if (payload == nullptr) return cut_off(from, "a payload outside its box");
       return deliver(from, header.am, {payload, header.bytes}, {});
     }
     case SlotKind::kEager: return handle_eager(from, header, body);
@@ -60,13 +60,13 @@ void ShmDispatch::handle(ShmEndpoint& from, const SlotHeader& header, const std:
 // Apart, so that messages in slots and boxes save no registers for it.
 [[gnu::noinline]] void ShmDispatch::handle_eager(ShmEndpoint& from, const SlotHeader& header,
                                                  const std::byte* body) noexcept {
-  const auto place = read_once<PayloadPlace>(body);
+  const auto offset = read_once<PayloadOffset>(body);
   const std::span<std::byte> region = parts_->outgoing.place.eager_region_of(from.peer());
   if (region.empty() || header.bytes > region.size() ||
-      place.offset > region.size() - header.bytes) {
-    return cut_off(from, "a place outside its eager region");
+      offset.bytes > region.size() - header.bytes) {
+    return cut_off(from, "a payload outside its eager region");
   }
-  deliver(from, header.am, {region.data() + place.offset, header.bytes}, {});
+  deliver(from, header.am, {region.data() + offset.bytes, header.bytes}, {});
 }
 
 void ShmDispatch::handle_loan(ShmEndpoint& from, const SlotHeader& header,

@@ -65,12 +65,12 @@ void send_box(struct run *run, uint64_t number) {
     producer.publish(*slot, {SlotKind::kInline, kData, bytes, 0});
     return;
   }
-  PayloadPlace place;
+  PayloadOffset offset;
   std::byte *area = nullptr;
-  while ((area = producer.next_area(bytes, &place)) == nullptr) {
+  while ((area = producer.next_area(bytes, &offset)) == nullptr) {
   }
   write_words(area, run->words, number);
-  std::memcpy(slot->payload, &place, sizeof place);
+  std::memcpy(slot->payload, &offset, sizeof offset);
   producer.publish(*slot, {SlotKind::kArea, kData, bytes, 0});
   producer.prefetch_area(bytes);  // as an endpoint does
 }
@@ -82,9 +82,9 @@ void receive_box(struct run *run, uint64_t) {
   }
   const std::byte *payload = slot->payload;
   if (header.kind == SlotKind::kArea) {
-    PayloadPlace place;
-    std::memcpy(&place, slot->payload, sizeof place);
-    payload = consumer.area_payload(place, header.bytes);
+    PayloadOffset offset;
+    std::memcpy(&offset, slot->payload, sizeof offset);
+    payload = consumer.area_payload(offset, header.bytes);
   }
   read_words(run, payload);
   consumer.consume();

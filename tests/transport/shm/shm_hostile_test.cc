@@ -153,9 +153,9 @@ TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
   } cases[] = {
       {"kind 7", forge(static_cast<SlotKind>(7), 1, 8, 0)},
       {"longer than its slot", forge(SlotKind::kInline, 1, kInlineBytesMax + 1, 0)},
-      {"an area in a FIFO", forge(SlotKind::kArea, 1, 100, PayloadPlace{0})},
-      {"offset beyond the region", forge(SlotKind::kEager, 1, 100, PayloadPlace{region - 99})},
-      {"offset that wraps", forge(SlotKind::kEager, 1, 100, PayloadPlace{UINT64_MAX - 50})},
+      {"an area in a FIFO", forge(SlotKind::kArea, 1, 100, PayloadOffset{0})},
+      {"offset beyond the region", forge(SlotKind::kEager, 1, 100, PayloadOffset{region - 99})},
+      {"offset that wraps", forge(SlotKind::kEager, 1, 100, PayloadOffset{UINT64_MAX - 50})},
       {"a loan beyond its segment", forge(SlotKind::kLoan, 1, 56, beyond)},
       {"a loan outside the pool", forge(SlotKind::kLoan, 1, 56, outside)},
       {"a loan that there is not", forge(SlotKind::kLoan, 1, 56, number)},
@@ -167,9 +167,9 @@ TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
       {"wanting what there is not", forge_control(ShmControl::kBoxWanted, UINT32_MAX)},
       {"closing what there is not", forge_control(ShmControl::kBoxClosed, 99)},
       {"closing another's", forge_control(ShmControl::kBoxClosed, 1)},
-      {"an operation beside a line", forge(SlotKind::kControl, 3, 8, PayloadPlace{32})},
-      {"an operation at the end", forge(SlotKind::kControl, 3, 8, PayloadPlace{region})},
-      {"an operation that wraps", forge(SlotKind::kControl, 3, 8, PayloadPlace{UINT64_MAX - 63})},
+      {"an operation beside a line", forge(SlotKind::kControl, 3, 8, PayloadOffset{32})},
+      {"an operation at the end", forge(SlotKind::kControl, 3, 8, PayloadOffset{region})},
+      {"an operation that wraps", forge(SlotKind::kControl, 3, 8, PayloadOffset{UINT64_MAX - 63})},
   };
   for (const auto& one : cases) {
     start(GroupKind::kLazy);
@@ -215,7 +215,7 @@ TEST(ShmHostile, NonsenseInAnOperation) {
     record->request.kind = which == 0 ? static_cast<OperationKind>(4) : OperationKind::kGet;
     record->request.bytes = which == 0 ? 0 : UINT32_MAX;
     by_fifo(forge(SlotKind::kControl, static_cast<uint32_t>(ShmControl::kOperation), 8,
-                  PayloadPlace{0}));
+                  PayloadOffset{0}));
     check_cut_off("an operation");
   }
 }
@@ -291,7 +291,7 @@ TEST(ShmHostile, SlotsOfMembersThatThereAreNotArePassedOver) {
 TEST(ShmHostile, NonsenseInAFastBox) {
   for (const auto& [what, forged] : {
            std::pair{"longer than its slot", forge(SlotKind::kInline, 1, 57, 0)},
-           std::pair{"beyond the area", forge(SlotKind::kArea, 1, 100, PayloadPlace{704 - 99})},
+           std::pair{"beyond the area", forge(SlotKind::kArea, 1, 100, PayloadOffset{704 - 99})},
            std::pair{"no kind", forge(SlotKind::kNone, 1, 0, 0)},
            std::pair{"claimed", forge(SlotKind::kClaimed, 1, 0, 0)},
            std::pair{"its own end", forge_control(ShmControl::kBoxClosed, 0)},
@@ -341,9 +341,9 @@ TEST(ShmHostile, NonsenseFromWhomNobodyTrusts) {
            std::pair{"closing a box", forge_control(ShmControl::kBoxClosed, 0)},
            std::pair{"granting a box", forge_control(ShmControl::kBoxGranted, 0)},
            std::pair{"wanting no box", forge_control(ShmControl::kBoxWanted, UINT32_MAX)},
-           std::pair{"an operation", forge(SlotKind::kControl, 3, 8, PayloadPlace{0})},
-           std::pair{"an eager message", forge(SlotKind::kEager, 1, 8, PayloadPlace{0})},
-           std::pair{"beyond the area", forge(SlotKind::kArea, 1, 705, PayloadPlace{0})},
+           std::pair{"an operation", forge(SlotKind::kControl, 3, 8, PayloadOffset{0})},
+           std::pair{"an eager message", forge(SlotKind::kEager, 1, 8, PayloadOffset{0})},
+           std::pair{"beyond the area", forge(SlotKind::kArea, 1, 705, PayloadOffset{0})},
            std::pair{"longer than its slot", forge(SlotKind::kInline, 1, 8191, 0)},
        }) {
     start(GroupKind::kExchange);
