@@ -13,8 +13,8 @@
 
 namespace bedplate {
 
-struct DatagramTerms {
-  IpTerms ip;  // its protocol is set here
+struct DatagramFields {
+  IpFields ip;  // its protocol is set here
   uint16_t from_port = 0;
   uint16_t to_port = 0;
   const std::byte* bytes = nullptr;
@@ -31,14 +31,14 @@ class DatagramSender {
 
   // The frame, but for where it goes on the link (FrameSender::set_destination). nullptr: there is
   // no buffer.
-  rte_mbuf* make(const DatagramTerms& terms) noexcept;
+  rte_mbuf* make(const DatagramFields& fields) noexcept;
   // A round has ended: received buffers may have other bytes.
   void forget_sums() noexcept { summed_bytes_ = nullptr; }
 
  private:
-  rte_mbuf* refer(const DatagramTerms& terms) noexcept;
-  rte_mbuf* copy(const DatagramTerms& terms) noexcept;
-  uint32_t sum_of(const DatagramTerms& terms, bool is_reference) noexcept;
+  rte_mbuf* refer(const DatagramFields& fields) noexcept;
+  rte_mbuf* copy(const DatagramFields& fields) noexcept;
+  uint32_t sum_of(const DatagramFields& fields, bool is_reference) noexcept;
 
   FrameSender& sender_;
   NetCounters& counters_;

@@ -148,12 +148,12 @@ void Discovery::note_conflict(const IpAddress& own, uint64_t now_ns) noexcept {
 
 void Discovery::solicit(const IpAddress& target, const rte_ether_addr* known) noexcept {
   BP_DCHECK(target.family == AF_INET6);
-  const IpTerms terms = {.from = routes_.source_for(target),
-                         .to = known != nullptr ? target : solicited_node(target),
-                         .protocol = IPPROTO_ICMPV6,
-                         .hops = kDiscoveryHops};
-  if (terms.from.family != AF_INET6) return;
-  BP_DCHECK(routes_.is_own(terms.from));
+  const IpFields fields = {.from = routes_.source_for(target),
+                           .to = known != nullptr ? target : solicited_node(target),
+                           .protocol = IPPROTO_ICMPV6,
+                           .hops = kDiscoveryHops};
+  if (fields.from.family != AF_INET6) return;
+  BP_DCHECK(routes_.is_own(fields.from));
   rte_mbuf* frame = sender_.make(sizeof(NeighbourMessage));
   if (frame == nullptr) return;
   NeighbourMessage message = {};
@@ -163,25 +163,27 @@ void Discovery::solicit(const IpAddress& target, const rte_ether_addr* known) no
   message.option_units = 1;
   message.mac = sender_.mac();
   std::memcpy(rte_pktmbuf_mtod(frame, uint8_t*), &message, sizeof message);
-  sender_.put_icmp6(frame, terms, known != nullptr ? *known : multicast_mac(terms.to));
+  sender_.put_icmp6(frame, fields, known != nullptr ? *known : multicast_mac(fields.to));
   sender_.send(frame);
 }
 
-void Discovery::advertise(const Advertisement& terms) noexcept {
-  BP_DCHECK(routes_.is_own(terms.target) && terms.to.family == AF_INET6);
+void Discovery::advertise(const Advertisement& advertised) noexcept {
+  BP_DCHECK(routes_.is_own(advertised.target) && advertised.to.family == AF_INET6);
   rte_mbuf* frame = sender_.make(sizeof(NeighbourMessage));
   if (frame == nullptr) return;
   NeighbourMessage message = {};
   message.type = ND_NEIGHBOR_ADVERT;
-  message.flags = terms.flags;
-  std::memcpy(message.target, terms.target.bytes, sizeof message.target);
+  message.flags = advertised.flags;
+  std::memcpy(message.target, advertised.target.bytes, sizeof message.target);
   message.option_type = ND_OPT_TARGET_LINKADDR;
   message.option_units = 1;
   message.mac = sender_.mac();
   std::memcpy(rte_pktmbuf_mtod(frame, uint8_t*), &message, sizeof message);
-  const IpTerms ip = {
-      .from = terms.target, .to = terms.to, .protocol = IPPROTO_ICMPV6, .hops = kDiscoveryHops};
-  sender_.put_icmp6(frame, ip, terms.mac);
+  const IpFields ip = {.from = advertised.target,
+                       .to = advertised.to,
+                       .protocol = IPPROTO_ICMPV6,
+                       .hops = kDiscoveryHops};
+  sender_.put_icmp6(frame, ip, advertised.mac);
   sender_.send(frame);
 }
 
@@ -197,11 +199,11 @@ void Discovery::ask_for_routers(uint64_t now_ns) noexcept {
   message.option_units = 1;
   message.mac = sender_.mac();
   std::memcpy(rte_pktmbuf_mtod(frame, uint8_t*), &message, sizeof message);
-  const IpTerms terms = {.from = routes_.source_for(kAllRouters),
-                         .to = kAllRouters,
-                         .protocol = IPPROTO_ICMPV6,
-                         .hops = kDiscoveryHops};
-  sender_.put_icmp6(frame, terms, multicast_mac(kAllRouters));
+  const IpFields fields = {.from = routes_.source_for(kAllRouters),
+                           .to = kAllRouters,
+                           .protocol = IPPROTO_ICMPV6,
+                           .hops = kDiscoveryHops};
+  sender_.put_icmp6(frame, fields, multicast_mac(kAllRouters));
   sender_.send(frame);
 }
 

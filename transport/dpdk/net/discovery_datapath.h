@@ -70,7 +70,7 @@ class Discovery {
                 const rte_ether_addr* to) noexcept;
   void solicit(const IpAddress& target, const rte_ether_addr* known) noexcept;
   void ask_for_routers(uint64_t now_ns) noexcept;
-  void advertise(const Advertisement& terms) noexcept;
+  void advertise(const Advertisement& advertised) noexcept;
   void announce(const IpAddress& own) noexcept;
   void note_conflict(const IpAddress& own, uint64_t now_ns) noexcept;
   Drop take_solicitation(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;

@@ -43,25 +43,25 @@ rte_mbuf* FrameSender::make(uint32_t bytes) noexcept {
   return nullptr;
 }
 
-void FrameSender::put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept {
+void FrameSender::put_ip(rte_mbuf* frame, const IpFields& fields) const noexcept {
   uint32_t bytes = rte_pktmbuf_pkt_len(frame);
-  BP_DCHECK(terms.from.family == terms.to.family || is_unspecified(terms.from));
-  BP_DCHECK(terms.protocol != 0 && frame->l3_len == 0 && "a frame has one header of IP");
-  if (terms.from.family == AF_INET) {
+  BP_DCHECK(fields.from.family == fields.to.family || is_unspecified(fields.from));
+  BP_DCHECK(fields.protocol != 0 && frame->l3_len == 0 && "a frame has one header of IP");
+  if (fields.from.family == AF_INET) {
     uint32_t header_bytes = sizeof(rte_ipv4_hdr);
-    if (terms.alerts_routers) {
+    if (fields.alerts_routers) {
       std::memcpy(prepend(frame, sizeof kAlertIpv4), kAlertIpv4, sizeof kAlertIpv4);
       header_bytes += uint32_t{sizeof kAlertIpv4};
     }
     rte_ipv4_hdr header = {};
     header.version_ihl = static_cast<uint8_t>(IPVERSION << 4 | header_bytes / 4);
-    header.type_of_service = terms.traffic_class;
+    header.type_of_service = fields.traffic_class;
     header.total_length = rte_cpu_to_be_16(static_cast<uint16_t>(header_bytes + bytes));
     header.fragment_offset = rte_cpu_to_be_16(kDoNotFragment);
-    header.time_to_live = terms.hops;
-    header.next_proto_id = terms.protocol;
-    header.src_addr = ipv4_of(terms.from);
-    header.dst_addr = ipv4_of(terms.to);
+    header.time_to_live = fields.hops;
+    header.next_proto_id = fields.protocol;
+    header.src_addr = ipv4_of(fields.from);
+    header.dst_addr = ipv4_of(fields.to);
     uint8_t* start = prepend(frame, sizeof header);
     std::memcpy(start, &header, sizeof header);
     if (offloads_.ipv4_checksum && (frame->ol_flags & RTE_MBUF_F_TX_IPV4) != 0) {
@@ -73,9 +73,9 @@ void FrameSender::put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept {
     frame->l3_len = header_bytes & kLengthMask;
     return;
   }
-  uint8_t next = terms.protocol;
+  uint8_t next = fields.protocol;
   uint32_t header_bytes = sizeof(rte_ipv6_hdr);
-  if (terms.alerts_routers) {
+  if (fields.alerts_routers) {
     uint8_t* start = prepend(frame, sizeof kAlertIpv6);
     std::memcpy(start, kAlertIpv6, sizeof kAlertIpv6);
     start[0] = next;
@@ -85,12 +85,12 @@ void FrameSender::put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept {
   }
   rte_ipv6_hdr header = {};
   header.vtc_flow =
-      rte_cpu_to_be_32(6U << 28 | uint32_t{terms.traffic_class} << RTE_IPV6_HDR_TC_SHIFT);
+      rte_cpu_to_be_32(6U << 28 | uint32_t{fields.traffic_class} << RTE_IPV6_HDR_TC_SHIFT);
   header.payload_len = rte_cpu_to_be_16(static_cast<uint16_t>(bytes));
   header.proto = next;
-  header.hop_limits = terms.hops;
-  std::memcpy(header.src_addr, terms.from.bytes, sizeof header.src_addr);
-  std::memcpy(header.dst_addr, terms.to.bytes, sizeof header.dst_addr);
+  header.hop_limits = fields.hops;
+  std::memcpy(header.src_addr, fields.from.bytes, sizeof header.src_addr);
+  std::memcpy(header.dst_addr, fields.to.bytes, sizeof header.dst_addr);
   std::memcpy(prepend(frame, sizeof header), &header, sizeof header);
   frame->l3_len = header_bytes & kLengthMask;
 }
@@ -117,17 +117,17 @@ void FrameSender::set_destination(rte_mbuf* frame, const rte_ether_addr& to) noe
   std::memcpy(rte_pktmbuf_mtod(frame, uint8_t*), &to, sizeof to);
 }
 
-void FrameSender::put_icmp6(rte_mbuf* frame, const IpTerms& terms,
+void FrameSender::put_icmp6(rte_mbuf* frame, const IpFields& fields,
                             const rte_ether_addr& to) const noexcept {
-  BP_DCHECK(terms.protocol == IPPROTO_ICMPV6 && frame->nb_segs == 1);
+  BP_DCHECK(fields.protocol == IPPROTO_ICMPV6 && frame->nb_segs == 1);
   uint8_t* message = rte_pktmbuf_mtod(frame, uint8_t*);
   const uint32_t bytes = rte_pktmbuf_data_len(frame);
   const uint16_t none = 0;
   std::memcpy(message + offsetof(rte_icmp_hdr, icmp_cksum), &none, sizeof none);
-  const uint32_t pseudo = pseudo_header_sum(terms.from, terms.to, IPPROTO_ICMPV6, bytes);
+  const uint32_t pseudo = pseudo_header_sum(fields.from, fields.to, IPPROTO_ICMPV6, bytes);
   const auto sum = static_cast<uint16_t>(~folded(__rte_raw_cksum(message, bytes, pseudo)));
   std::memcpy(message + offsetof(rte_icmp_hdr, icmp_cksum), &sum, sizeof sum);
-  put_ip(frame, terms);
+  put_ip(frame, fields);
   put_ethernet(frame, RTE_ETHER_TYPE_IPV6, to);
 }
 

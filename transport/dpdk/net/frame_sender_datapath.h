@@ -15,7 +15,7 @@
 namespace bedplate {
 
 // What the IP header says.
-struct IpTerms {
+struct IpFields {
   IpAddress from;
   IpAddress to;
   uint8_t protocol = 0;
@@ -46,13 +46,13 @@ class FrameSender {
   rte_mbuf* make(uint32_t bytes) noexcept;
 
   // Puts the header of IP before what the frame has. DF is set: nothing is fragmented.
-  void put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept;
+  void put_ip(rte_mbuf* frame, const IpFields& fields) const noexcept;
   void put_ethernet(rte_mbuf* frame, uint16_t ether_type, const rte_ether_addr& to) const noexcept;
   // Of a frame that has an Ethernet header.
   static void set_destination(rte_mbuf* frame, const rte_ether_addr& to) noexcept;
 
   // Both headers before a message of ICMPv6, and its checksum.
-  void put_icmp6(rte_mbuf* frame, const IpTerms& terms, const rte_ether_addr& to) const noexcept;
+  void put_icmp6(rte_mbuf* frame, const IpFields& fields, const rte_ether_addr& to) const noexcept;
 
   // Takes the frame, whatever comes of it. Returns whether the port took it; else it is counted.
   bool send(rte_mbuf* frame) noexcept;

@@ -289,20 +289,20 @@ void GroupReports::finish(Side& side) noexcept {
 void GroupReports::send(const Side& side, rte_mbuf* message, const IpAddress& to) noexcept {
   BP_DCHECK(to.family == side.family && is_multicast(to));
   const bool is_ipv6 = side.family == AF_INET6;
-  IpTerms terms = {.from = routes_.source_for(is_ipv6 ? kAllMldV2Routers : to),
-                   .to = to,
-                   .protocol = is_ipv6 ? uint8_t{IPPROTO_ICMPV6} : uint8_t{IPPROTO_IGMP},
-                   .traffic_class = is_ipv6 ? uint8_t{0} : kControlClass,
-                   .hops = 1,
-                   .alerts_routers = true};
-  if (terms.from.family == 0) terms.from = ipv4_address(rte_be32_t{0});  // RFC 3376, 4.2.13
+  IpFields fields = {.from = routes_.source_for(is_ipv6 ? kAllMldV2Routers : to),
+                     .to = to,
+                     .protocol = is_ipv6 ? uint8_t{IPPROTO_ICMPV6} : uint8_t{IPPROTO_IGMP},
+                     .traffic_class = is_ipv6 ? uint8_t{0} : kControlClass,
+                     .hops = 1,
+                     .alerts_routers = true};
+  if (fields.from.family == 0) fields.from = ipv4_address(rte_be32_t{0});  // RFC 3376, 4.2.13
   if (is_ipv6) {
-    sender_.put_icmp6(message, terms, multicast_mac(to));
+    sender_.put_icmp6(message, fields, multicast_mac(to));
   } else {
     auto* bytes = rte_pktmbuf_mtod(message, uint8_t*);
     const auto sum = static_cast<uint16_t>(~rte_raw_cksum(bytes, rte_pktmbuf_data_len(message)));
     std::memcpy(bytes + 2, &sum, sizeof sum);
-    sender_.put_ip(message, terms);
+    sender_.put_ip(message, fields);
     sender_.put_ethernet(message, RTE_ETHER_TYPE_IPV4, multicast_mac(to));
   }
   sender_.send(message);

@@ -115,18 +115,18 @@ void Icmp::send(const Packet& packet, const IpAddress& from, rte_mbuf* message) 
   BP_DCHECK(!is_multicast(packet.from) && !is_unspecified(packet.from));
   BP_DCHECK(message->nb_segs == 1 && rte_pktmbuf_data_len(message) >= kHeadBytes);
   auto* bytes = rte_pktmbuf_mtod(message, uint8_t*);
-  const IpTerms terms = {
+  const IpFields fields = {
       .from = from,
       .to = packet.from,
       .protocol = from.family == AF_INET6 ? uint8_t{IPPROTO_ICMPV6} : uint8_t{IPPROTO_ICMP}};
   if (from.family == AF_INET6) {
-    sender_.put_icmp6(message, terms, packet.from_mac);
+    sender_.put_icmp6(message, fields, packet.from_mac);
   } else {
     const uint16_t none = 0;
     std::memcpy(bytes + offsetof(rte_icmp_hdr, icmp_cksum), &none, sizeof none);
     const auto sum = static_cast<uint16_t>(~rte_raw_cksum(bytes, rte_pktmbuf_data_len(message)));
     std::memcpy(bytes + offsetof(rte_icmp_hdr, icmp_cksum), &sum, sizeof sum);
-    sender_.put_ip(message, terms);
+    sender_.put_ip(message, fields);
     sender_.put_ethernet(message, RTE_ETHER_TYPE_IPV4, packet.from_mac);
   }
   sender_.send(message);

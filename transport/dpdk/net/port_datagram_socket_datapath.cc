@@ -176,17 +176,17 @@ int PortDatagramSocket::find_way(const OutgoingDatagram& datagram, LastWay& last
 
 rte_mbuf* PortDatagramSocket::make_frame(const OutgoingDatagram& datagram, const LastWay& last,
                                          uint32_t offset_bytes, uint32_t bytes) noexcept {
-  DatagramTerms terms;
-  terms.ip.from = last.way.from;
-  terms.ip.to = last.to.ip;
-  terms.ip.traffic_class =
+  DatagramFields fields;
+  fields.ip.from = last.way.from;
+  fields.ip.to = last.to.ip;
+  fields.ip.traffic_class =
       static_cast<uint8_t>(service_class_ << 2 | static_cast<int>(datagram.ecn));
-  if (is_multicast(last.to.ip)) terms.ip.hops = multicast_hops_;
-  terms.from_port = local_.port;
-  terms.to_port = last.to.port;
-  terms.bytes = datagram.bytes + offset_bytes;
-  terms.byte_count = bytes;
-  rte_mbuf* frame = stack_.datagram_sender().make(terms);
+  if (is_multicast(last.to.ip)) fields.ip.hops = multicast_hops_;
+  fields.from_port = local_.port;
+  fields.to_port = last.to.port;
+  fields.bytes = datagram.bytes + offset_bytes;
+  fields.byte_count = bytes;
+  rte_mbuf* frame = stack_.datagram_sender().make(fields);
   if (frame != nullptr) FrameSender::set_destination(frame, last.way.mac);
   return frame;
 }

@@ -85,24 +85,25 @@ struct Ip {
   uint8_t first_extension = 0;
 };
 inline Bytes ipv4(const std::string& from, const std::string& to, const Bytes& rest,
-                  const Ip& terms = {}) {
-  const size_t header = 20 + terms.options.size();
-  Bytes made = {static_cast<uint8_t>(0x40 | header / 4), terms.traffic_class};
-  made += be(header + rest.size(), 2) + be(0, 2) + be(terms.fragment, 2) +
-          Bytes{terms.hops, terms.protocol, 0, 0} + ip_bytes(from) + ip_bytes(to) + terms.options;
+                  const Ip& fields = {}) {
+  const size_t header = 20 + fields.options.size();
+  Bytes made = {static_cast<uint8_t>(0x40 | header / 4), fields.traffic_class};
+  made += be(header + rest.size(), 2) + be(0, 2) + be(fields.fragment, 2) +
+          Bytes{fields.hops, fields.protocol, 0, 0} + ip_bytes(from) + ip_bytes(to) +
+          fields.options;
   return with_sum(made, 10) + rest;
 }
 inline Bytes ipv6(const std::string& from, const std::string& to, const Bytes& rest,
-                  const Ip& terms = {}) {
-  const uint8_t next = terms.options.empty() ? terms.protocol : terms.first_extension;
-  return be(6U << 28 | uint32_t{terms.traffic_class} << 20, 4) +
-         be(terms.options.size() + rest.size(), 2) + Bytes{next, terms.hops} + ip_bytes(from) +
-         ip_bytes(to) + terms.options + rest;
+                  const Ip& fields = {}) {
+  const uint8_t next = fields.options.empty() ? fields.protocol : fields.first_extension;
+  return be(6U << 28 | uint32_t{fields.traffic_class} << 20, 4) +
+         be(fields.options.size() + rest.size(), 2) + Bytes{next, fields.hops} + ip_bytes(from) +
+         ip_bytes(to) + fields.options + rest;
 }
 inline Bytes ip_frame(const std::string& from, const std::string& to, const Bytes& rest,
-                      const Ip& terms = {}) {
-  return is_ipv6(from) ? to_us(0x86dd, ipv6(from, to, rest, terms))
-                       : to_us(0x0800, ipv4(from, to, rest, terms));
+                      const Ip& fields = {}) {
+  return is_ipv6(from) ? to_us(0x86dd, ipv6(from, to, rest, fields))
+                       : to_us(0x0800, ipv4(from, to, rest, fields));
 }
 inline Bytes udp(const std::string& from, uint16_t from_port, const std::string& to,
                  uint16_t to_port, const Bytes& payload) {
@@ -111,8 +112,8 @@ inline Bytes udp(const std::string& from, uint16_t from_port, const std::string&
   return with_sum(made, 6, pseudo(from, to, 17, made.size()));
 }
 inline Bytes udp_frame(const std::string& from, uint16_t from_port, const std::string& to,
-                       uint16_t to_port, const Bytes& payload, const Ip& terms = {}) {
-  return ip_frame(from, to, udp(from, from_port, to, to_port, payload), terms);
+                       uint16_t to_port, const Bytes& payload, const Ip& fields = {}) {
+  return ip_frame(from, to, udp(from, from_port, to, to_port, payload), fields);
 }
 
 inline Bytes arp(uint16_t operation, const Bytes& station, const std::string& from,

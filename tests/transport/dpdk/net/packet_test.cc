@@ -69,8 +69,8 @@ TEST(Packet, EthernetIsForThisStation) {
 
 TEST(Packet, Ipv4IsRead) {
   const Bytes inner = udp("192.0.2.9", 7, "192.0.2.1", 9, text("abc"));
-  const auto frame = [&](const Ip& terms) {
-    return to_us(0x0800, ipv4("192.0.2.9", "192.0.2.1", inner, terms));
+  const auto frame = [&](const Ip& fields) {
+    return to_us(0x0800, ipv4("192.0.2.9", "192.0.2.1", inner, fields));
   };
   EXPECT_DROP(kFragment, frame({.fragment = 0x2000}));
   EXPECT_DROP(kFragment, frame({.fragment = 1}));
