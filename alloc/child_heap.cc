@@ -12,6 +12,7 @@
 
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"
+#include "platform/free_list.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -32,7 +33,8 @@ struct FreePiece {
   FreePiece* next;
 };
 
-constinit FreePiece* free_pieces[kLargestLog2 + 1] = {};  // by the binary logarithm of their bytes
+// By the binary logarithm of their bytes.
+constinit FreeList<&FreePiece::next> free_pieces[kLargestLog2 + 1] = {};
 constinit std::byte* chunk = nullptr;
 constinit uint64_t chunk_bytes_left = 0;
 constinit std::atomic_flag locked = ATOMIC_FLAG_INIT;
@@ -56,10 +58,7 @@ std::byte* map(uint64_t bytes) noexcept {
 std::byte* take_piece(unsigned log2) noexcept {
   const uint64_t bytes = uint64_t{1} << log2;
   const Lock lock;
-  if (FreePiece* piece = free_pieces[log2]; piece != nullptr) {
-    free_pieces[log2] = piece->next;
-    return reinterpret_cast<std::byte*>(piece);
-  }
+  if (!free_pieces[log2].is_empty()) return reinterpret_cast<std::byte*>(&free_pieces[log2].pop());
   if (chunk_bytes_left < bytes) {  // the rest of the old chunk is lost: at most one piece
     chunk = map(kChunkBytes);
     chunk_bytes_left = chunk == nullptr ? 0 : kChunkBytes;
@@ -110,8 +109,7 @@ void child_free(void* block) noexcept {
   }
   auto* piece = reinterpret_cast<FreePiece*>(base);
   const Lock lock;
-  piece->next = free_pieces[log2];
-  free_pieces[log2] = piece;
+  free_pieces[log2].push(*piece);
 }
 
 void* child_reallocate(void* block, size_t old_bytes, size_t bytes) noexcept {

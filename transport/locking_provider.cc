@@ -167,12 +167,11 @@ template <typename Start>
 SendStatus LockingProvider::with_completion(Completion* done, Start&& start) noexcept {
   const std::lock_guard guard(lock_);
   if (done == nullptr) return start(nullptr);
-  WrappedCompletion* ours = first_free_;
-  if (ours == nullptr) return SendStatus::kAgain;
-  first_free_ = ours->next_free;
-  ours->outer = done;
-  const SendStatus status = start(ours);
-  if (status != SendStatus::kPending) free(*ours);
+  if (free_.is_empty()) return SendStatus::kAgain;
+  WrappedCompletion& ours = free_.pop();
+  ours.outer = done;
+  const SendStatus status = start(&ours);
+  if (status != SendStatus::kPending) free(ours);
   BP_DCHECK_SLOW(is_valid());
   return status;
 }
@@ -187,21 +186,17 @@ void LockingProvider::finish(WrappedCompletion& completion, Outcome outcome) noe
 
 void LockingProvider::free(WrappedCompletion& completion) noexcept {
   completion.outer = nullptr;
-  completion.next_free = first_free_;
-  first_free_ = &completion;
+  free_.push(completion);
 }
 
 bool LockingProvider::is_valid() const noexcept {
   for (size_t i = 0; i < endpoints_.size(); ++i) {
     if (endpoints_[i] && place_of(endpoints_[i]->wrapped()) != i) return false;
   }
-  uint32_t free_count = 0;
-  for (const WrappedCompletion* free = first_free_; free != nullptr; free = free->next_free) {
-    if (free->outer != nullptr || ++free_count > completion_count_) return false;
-  }
+  const auto is_free = [](const WrappedCompletion& one) { return one.outer == nullptr; };
   const auto completions = std::span(completions_.get(), completion_count_);
-  return free_count == std::count_if(completions.begin(), completions.end(),
-                                     [](const auto& one) { return one.outer == nullptr; });
+  const auto free_count = std::count_if(completions.begin(), completions.end(), is_free);
+  return free_.has_just(static_cast<size_t>(free_count), is_free);
 }
 
 }  // namespace bedplate

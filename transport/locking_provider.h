@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "platform/free_list.h"
 #include "transport/peer_event.h"
 #include "transport/provider.h"
 #include "transport/turn_lock.h"
@@ -93,7 +94,7 @@ class LockingProvider final : public Provider {
   std::vector<std::optional<WrappedEndpoint>> endpoints_;
   std::unique_ptr<WrappedCompletion[]> completions_;
   uint32_t completion_count_ = 0;
-  WrappedCompletion* first_free_ = nullptr;
+  FreeList<&WrappedCompletion::next_free> free_;
 };
 
 }  // namespace bedplate

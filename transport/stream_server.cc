@@ -16,12 +16,10 @@ bool StreamServer::is_valid() const noexcept {
     if (!is_open && (socket.send.is_in_flight || socket.receive.is_in_flight)) return false;
     open += is_open ? 1 : 0;
   }
-  uint64_t free = 0;
-  for (const Connection* each = free_; each != nullptr; each = each->next_free) {
-    if (each->socket.fd >= 0 || each->server != this || ++free > connection_count()) return false;
-  }
   if (is_drained() && (!is_draining_ || open_count_ > 0)) return false;
-  return open == open_count_ && open + free == connection_count();
+  return open == open_count_ && free_.has_just(connection_count() - open, [&](const auto& one) {
+    return one.socket.fd < 0 && one.server == this;
+  });
 }
 
 void StreamServer::add_listener(int fd) noexcept {
@@ -44,7 +42,7 @@ void StreamServer::start() noexcept {
 void StreamServer::accept(int fd) noexcept {
   BP_ASSERT(is_own_thread() && fd >= 0);
   BP_KEEPS_VALID(*this);
-  Connection* connection = free_;
+  Connection* connection = free_.first();
   if (connection != nullptr) connection->socket.fd = fd;
   if (connection == nullptr || is_draining_ || options_.sockets->attach(connection->socket) != 0) {
     if (connection != nullptr) connection->socket.fd = -1;
@@ -52,7 +50,7 @@ void StreamServer::accept(int fd) noexcept {
     ::close(fd);
     return;
   }
-  free_ = connection->next_free;
+  free_.pop();
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
   options_.counters->connections_total.add(1);
@@ -124,8 +122,7 @@ void StreamServer::close(Connection& connection) noexcept {
   ::close(connection.socket.fd);
   connection.socket.fd = -1;
   connection.session->reset();
-  connection.next_free = free_;
-  free_ = &connection;
+  free_.push(connection);
   options_.counters->connections_open.set(--open_count_);
   if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
 }

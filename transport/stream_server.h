@@ -22,6 +22,7 @@
 
 #include "platform/assert.h"
 #include "platform/cache_line.h"
+#include "platform/free_list.h"
 #include "platform/units.h"
 #include "transport/event_loop.h"
 #include "transport/stream_session_datapath.h"
@@ -77,8 +78,7 @@ class StreamServer {
       place->server = this;
       place->session = &place->own_session;
       place->session->trace_to(options.trace);
-      place->next_free = free_;
-      free_ = place;
+      free_.push(*place);
     }
   }
 
@@ -132,7 +132,7 @@ class StreamServer {
   StreamServerOptions options_;
   std::span<std::byte> memory_;
   uint64_t stride_bytes_ = 0;
-  Connection* free_ = nullptr;
+  FreeList<&Connection::next_free> free_;
   uint32_t open_count_ = 0;
   StreamListener listeners_[kListenersMax];
   uint32_t listener_count_ = 0;

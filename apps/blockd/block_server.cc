@@ -180,9 +180,8 @@ void BlockServer::make_connections() noexcept {
     }
     auto* connection =
         new (place) Connection(environment_, {slots, options_.requests_per_connection}, tls);
-    connection->next_free = free_;
     connection->handshake_timer = {&BlockServer::handshake_expired, connection};
-    free_ = connection;
+    free_.push(*connection);
   }
 }
 
@@ -205,10 +204,6 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
 }
 
 bool BlockServer::is_valid() const noexcept {
-  uint32_t free_count = 0;
-  for (const Connection* each = free_; each != nullptr; each = each->next_free) {
-    if (!each->is_closed() || ++free_count > options_.max_connections) return false;
-  }
   uint32_t marked_count = 0;
   for (const Connection* each = first_marked_; each != nullptr; each = each->next_marked) {
     if (!each->is_marked || each->is_closed()) return false;
@@ -220,7 +215,8 @@ bool BlockServer::is_valid() const noexcept {
     marked_count -= connection(i).is_marked ? 1 : 0;
   }
   return marked_count == 0 && open_count == open_count_ &&
-         open_count + free_count == options_.max_connections;
+         free_.has_just(options_.max_connections - open_count,
+                        [](const Connection& one) { return one.is_closed(); });
 }
 
 void BlockServer::add_listener(int fd, nbd::Tls tls) noexcept {
@@ -295,7 +291,7 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(is_own_thread());
   // A volume may have grown; those that are connected know it as it was.
   for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
-  Connection* connection = free_;
+  Connection* connection = free_.first();
   ConnectionCounters& counters = *wiring_.connection_counters;
   if (connection == nullptr || is_draining_ || !is_accepting_ || connection->open(fd, tls) != 0) {
     Counter& counter =
@@ -304,7 +300,7 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
     ::close(fd);
     return;
   }
-  free_ = connection->next_free;
+  free_.pop();
   ++open_count_;
   counters.connections_open.set(open_count_);
   counters.connections_peak.raise(open_count_);
@@ -351,8 +347,7 @@ uint32_t BlockServer::flush_marked() noexcept {
     connection.flush();
     ++count;
     if (!connection.is_closed()) continue;
-    connection.next_free = free_;
-    free_ = &connection;
+    free_.push(connection);
     BP_ASSERT(open_count_ > 0);
     --open_count_;
     wiring_.connection_counters->connections_open.set(open_count_);

@@ -22,6 +22,7 @@
 #include "apps/blockd/stores/store_queue_datapath.h"
 #include "apps/blockd/volume_datapath.h"
 #include "pinned_pool/plan.h"
+#include "platform/free_list.h"
 #include "transport/event_loop.h"
 #include "transport/stream_sockets.h"
 #include "transport/tls/tls_stream.h"
@@ -191,7 +192,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   std::span<std::byte> tls_memory_;
   uint64_t connection_stride_bytes_ = 0;
   uint32_t open_count_ = 0;
-  Connection* free_ = nullptr;
+  FreeList<&Connection::next_free> free_;
   Connection* first_marked_ = nullptr;
   Listener listeners_[kListenerCountMax];
   uint32_t listener_count_ = 0;

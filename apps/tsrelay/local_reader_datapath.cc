@@ -18,20 +18,17 @@ void LocalReader::create(PacketRing& ring, Messenger* messenger,
       auto& its = static_cast<Lent&>(self);
       its.self->returned(its, outcome);
     };
-    lent.next_free = free_;
-    free_ = &lent;
+    free_.push(lent);
   }
   ring.add_tap(*this);
 }
 
 bool LocalReader::is_valid() const noexcept {
-  uint32_t free_count = 0;
-  for (const Lent* lent = free_; lent != nullptr; lent = lent->next_free) {
-    if (++free_count > kLoansMax) return false;
-  }
   if (waits_for_loans_ && lent_count_ == 0) return false;
   if (to_ == nullptr && room_.is_waiting()) return false;
-  return (to_ == nullptr || begun_at_ <= next_) && free_count + lent_count_ == kLoansMax;
+  return (to_ == nullptr || begun_at_ <= next_) && lent_count_ <= kLoansMax &&
+         free_.has_just(kLoansMax - lent_count_,
+                        [this](const Lent& lent) { return lent.self == this; });
 }
 
 void LocalReader::begin(Endpoint& to, AmId id) noexcept {
@@ -53,8 +50,7 @@ void LocalReader::end() noexcept {
 void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
   BP_ASSERT(lent.self == this && lent_count_ > 0);
   ring_->table().let_go(lent.packet);
-  lent.next_free = free_;
-  free_ = &lent;
+  free_.push(lent);
   --lent_count_;
   waits_for_loans_ = false;
   counters_->lent.set(counters_->lent.read() - 1);
@@ -74,8 +70,8 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   BP_DCHECK(offset < packet.byte_count);
   std::memcpy(head, &number, sizeof number);
   std::memcpy(head + sizeof number, &offset, sizeof offset);
-  BP_DCHECK(to_ != nullptr && free_ != nullptr && next_ >= begun_at_);
-  Lent& lent = *free_;
+  BP_DCHECK(to_ != nullptr && !free_.is_empty() && next_ >= begun_at_);
+  Lent& lent = *free_.first();
   const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
   const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
   if (status == SendStatus::kAgain) {
@@ -87,7 +83,7 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
     return false;
   }
   if (status == SendStatus::kPending) {
-    free_ = lent.next_free;
+    free_.pop();
     lent.packet = index;
     ring_->table().hold(index);
     ++lent_count_;
@@ -110,7 +106,7 @@ uint32_t LocalReader::pump(uint64_t) noexcept {
   for (; to_ != nullptr && next_ < ring_->ready_end(); ++next_) {
     const Packet& packet = ring_->at(next_);
     if (packet.kind != PacketKind::kMedia) continue;
-    const bool waits = free_ == nullptr || waits_for_loans_ || room_.is_waiting();
+    const bool waits = free_.is_empty() || waits_for_loans_ || room_.is_waiting();
     if (waits || !lend(packet, ring_->index_at(next_))) {
       return static_cast<uint32_t>(next_ - begun_at);
     }

@@ -20,6 +20,7 @@
 
 #include "apps/tsrelay/packet_ring_datapath.h"
 #include "apps/tsrelay/relay_counters.h"
+#include "platform/free_list.h"
 #include "transport/messenger.h"
 
 namespace bedplate::relay {
@@ -65,7 +66,7 @@ class LocalReader final : public RingTap {
   uint64_t begun_at_ = 0;  // numbers of packets count from here
   uint32_t lent_count_ = 0;
   bool waits_for_loans_ = false;  // there is no place for more before some come back
-  Lent* free_ = nullptr;
+  FreeList<&Lent::next_free> free_;
   Room room_;
   Lent lents_[kLoansMax];
 };

@@ -46,8 +46,7 @@ Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files
       auto& its = *static_cast<Write*>(context);
       its.self->written(its, result);
     };
-    write.next_free = free_;
-    free_ = &write;
+    free_.push(write);
   }
   ring.add_tap(*this);
   BP_ASSERT(is_valid());

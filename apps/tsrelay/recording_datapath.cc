@@ -3,10 +3,6 @@
 namespace bedplate::relay {
 
 bool Recording::is_valid() const noexcept {
-  uint32_t free_count = 0;
-  for (const Write* each = free_; each != nullptr; each = each->next_free) {
-    if (++free_count > kWritesMax) return false;
-  }
   const size_t current = current_.load(std::memory_order_relaxed);
   uint32_t writing = 0;
   for (size_t i = 0; i < targets_.size(); ++i) {
@@ -17,7 +13,9 @@ bool Recording::is_valid() const noexcept {
     if (state == kEmpty && its != 0) return false;
     writing += its;
   }
-  return writing == writing_count_ && free_count + writing_count_ == kWritesMax;
+  return writing == writing_count_ && writing_count_ <= kWritesMax &&
+         free_.has_just(kWritesMax - writing_count_,
+                        [this](const Write& write) { return write.self == this; });
 }
 
 void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
@@ -58,10 +56,9 @@ uint32_t Recording::pump(uint64_t now_ns) noexcept {
   for (; next_ < ring_->ready_end(); ++next_) {
     const Packet& packet = ring_->at(next_);
     if (packet.kind != PacketKind::kMedia) continue;
-    if (free_ == nullptr) break;
+    if (free_.is_empty()) break;
     rotate(packet.payload_bytes, now_ns);
-    Write& write = *free_;
-    free_ = write.next_free;
+    Write& write = free_.pop();
     write.packet = ring_->index_at(next_);
     write.target = &targets_[current_.load(std::memory_order_relaxed)];
     ring_->table().hold(write.packet);
@@ -96,8 +93,7 @@ void Recording::written(Write& write, int64_t result) noexcept {
   // Pairs with prepare(): what was written is in the file before it is emptied.
   write.target->writing_count.fetch_sub(1, std::memory_order_release);
   --writing_count_;
-  write.next_free = free_;
-  free_ = &write;
+  free_.push(write);
   BP_DCHECK_SLOW(is_valid());
 }
 

@@ -15,6 +15,7 @@
 
 #include "apps/tsrelay/packet_ring_datapath.h"
 #include "apps/tsrelay/relay_counters.h"
+#include "platform/free_list.h"
 #include "transport/files.h"
 
 namespace bedplate::relay {
@@ -72,7 +73,7 @@ class Recording final : public RingTap {
   uint64_t offset_ = 0;
   uint64_t begun_ns_ = 0;  // 0: nothing was written to it
   uint32_t writing_count_ = 0;
-  Write* free_ = nullptr;
+  FreeList<&Write::next_free> free_;
   Write writes_[kWritesMax];
 };
 

@@ -83,8 +83,7 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
     new (&task) StoreTask;
     task.queue = this;
     task.scratch = scratch;
-    task.next_free = first_free_;
-    first_free_ = &task;
+    free_.push(task);
     scratch += kBlockBytesMax;
   }
   free_count_ = shape.task_count;
@@ -96,14 +95,9 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
 }
 
 bool StoreQueue::is_valid() const noexcept {
-  uint32_t free_count = 0;
-  for (const StoreTask* each = first_free_; each != nullptr; each = each->next_free) {
-    if (each->request != nullptr || ++free_count > tasks_.size()) return false;
-  }
-  const auto is_busy = [](const StoreTask& task) { return task.request != nullptr; };
-  const auto busy_count = std::count_if(tasks_.begin(), tasks_.end(), is_busy);
-  if (free_count != free_count_ || free_count + static_cast<size_t>(busy_count) != tasks_.size())
-    return false;
+  const auto is_free = [](const StoreTask& task) { return task.request == nullptr; };
+  const auto free_count = std::count_if(tasks_.begin(), tasks_.end(), is_free);
+  if (free_count != free_count_ || !free_.has_just(free_count_, is_free)) return false;
   if (committed_.first != nullptr && free_count != 0) return false;
   return committed_.count() + new_.count() == waiting_count_ && order_.is_valid() &&
          arena_.is_valid();
@@ -191,7 +185,7 @@ void StoreQueue::take(BlockRequest& request) noexcept {
 
 // What has its buffer goes first: it is what frees them.
 void StoreQueue::pump() noexcept {
-  while (committed_.first != nullptr && first_free_ != nullptr) {
+  while (committed_.first != nullptr && !free_.is_empty()) {
     begin_task(end_wait(committed_));
   }
   while (new_.first != nullptr && try_begin(*new_.first)) {
@@ -220,7 +214,7 @@ bool StoreQueue::try_begin(BlockRequest& request) noexcept {
     answer_at_once(request);
     return true;
   }
-  if (first_free_ == nullptr) return false;
+  if (free_.is_empty()) return false;
   if (needs_buffer(request)) {
     std::byte* data = try_take_buffer(request);
     if (data == nullptr) return false;
@@ -279,10 +273,9 @@ uint32_t StoreQueue::steps_of(const BlockRequest& request) const noexcept {
 }
 
 void StoreQueue::begin_task(BlockRequest& request) noexcept {
-  BP_DCHECK(first_free_ != nullptr && first_free_->request == nullptr);
+  BP_DCHECK(!free_.is_empty() && free_.first()->request == nullptr);
   BP_DCHECK(request.has_buffer == needs_buffer(request));
-  StoreTask& task = *first_free_;
-  first_free_ = task.next_free;
+  StoreTask& task = free_.pop();
   --free_count_;
   task.request = &request;
   BP_USDT(request_begun, request.wire.cookie, request.step);
@@ -498,8 +491,7 @@ void StoreQueue::end_task(StoreTask& task, nbd::ErrorCode error) noexcept {
     task.is_ordered = false;
   }
   task.request = nullptr;
-  task.next_free = first_free_;
-  first_free_ = &task;
+  free_.push(task);
   ++free_count_;
   replies_->push(request);
   while (OrderedWrite* next = order_.try_next()) go_on(*reinterpret_cast<StoreTask*>(next));

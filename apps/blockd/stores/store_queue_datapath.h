@@ -23,6 +23,7 @@
 #include "apps/blockd/stores/buffer_arena_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
 #include "apps/blockd/stores/write_order_datapath.h"
+#include "platform/free_list.h"
 #include "transport/event_loop.h"
 
 namespace bedplate {
@@ -137,7 +138,7 @@ class StoreQueue {
   BufferArena arena_;
   std::span<StoreTask> tasks_;
   std::span<std::byte> zeros_;
-  StoreTask* first_free_ = nullptr;
+  FreeList<&StoreTask::next_free> free_;
   uint32_t free_count_ = 0;
   List committed_;  // have their buffers, and wait for a task
   List new_;
