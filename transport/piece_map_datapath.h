@@ -1,10 +1,12 @@
 // A bit for each unit of some memory, which says whether it is taken, and the search for so many
-// free ones in a row. Eager regions and bounce buffers give out pieces of any length by it.
+// free ones in a row. Eager regions, bounce buffers and the buffers of stores give out pieces of
+// any length by it.
 //
 // It knows neither the memory nor whose a piece is.
 //
-// Invariants: 1. taken_count() is how many bits are set. 2. The next search begins within.
-// (is_valid)
+// Invariants, which is_valid() looks at, around what changes them: 1. There is a bit for each unit,
+// and none is set beyond the last. 2. taken_count() is how many are set. 3. The next search begins
+// within.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +26,7 @@ class PieceMap {
 
   PieceMap() noexcept = default;
   // Allocates; before the data path runs.
-  explicit PieceMap(uint32_t unit_count) : words_((unit_count + 63) / 64), unit_count_(unit_count) {
+  explicit PieceMap(uint32_t unit_count) : words_(word_count(unit_count)), unit_count_(unit_count) {
     BP_ASSERT(unit_count < kNone);
   }
 
@@ -34,13 +36,15 @@ class PieceMap {
   bool is_taken(uint32_t unit) const noexcept { return (words_[unit / 64] & bit(unit)) != 0; }
 
   // The first of `count` free units in a row in [begin, end); kNone: there are none.
-  // Requires: count > 0, end <= unit_count(). Cost: a look at each unit.
+  // Requires: count > 0, end <= unit_count(). Cost: a look at each word, up to these.
   uint32_t find(uint32_t begin, uint32_t end, uint32_t count) const noexcept {
     BP_DCHECK(count > 0 && end <= unit_count_);
-    uint32_t first = begin;
-    for (uint32_t unit = begin; unit < end && count <= end - first; ++unit) {
-      if (is_taken(unit)) first = unit + 1;
-      else if (unit + 1 - first == count) return first;
+    // Mostly that one is free. A branch that is foreseen need not wait for the word.
+    uint32_t first = begin < end && !is_taken(begin) ? begin : next<false>(begin, end);
+    while (first < end && count <= end - first) {
+      const uint32_t taken = next<true>(first, first + count);
+      if (taken == first + count) return first;
+      first = next<false>(taken, end);
     }
     return kNone;
   }
@@ -52,26 +56,24 @@ class PieceMap {
 
   // Requires: all of these are free.
   void take(uint32_t first, uint32_t count) noexcept {
-    BP_DCHECK_SLOW(is_valid());
+    BP_KEEPS_VALID(*this);
     BP_DCHECK(find(first, first + count, count) == first);
-    for (uint32_t unit = first; unit < first + count; ++unit) words_[unit / 64] |= bit(unit);
+    set<true>(first, count);
     taken_count_ += count;
     next_ = first + count == unit_count_ ? 0 : first + count;
-    BP_DCHECK_SLOW(is_valid());
   }
   // Requires: all of these are taken.
   void give_back(uint32_t first, uint32_t count) noexcept {
+    BP_KEEPS_VALID(*this);
     BP_ASSERT(count <= taken_count_ && first <= unit_count_ && count <= unit_count_ - first);
-    for (uint32_t unit = first; unit < first + count; ++unit) {
-      BP_DCHECK(is_taken(unit));
-      words_[unit / 64] &= ~bit(unit);
-    }
+    set<false>(first, count);
     taken_count_ -= count;
-    BP_DCHECK_SLOW(is_valid());
   }
 
   // Cost: a look at each word.
   bool is_valid() const noexcept {
+    if (words_.size() != word_count(unit_count_)) return false;
+    if (unit_count_ % 64 != 0 && words_.back() >> (unit_count_ % 64) != 0) return false;
     const auto taken =
         std::accumulate(words_.begin(), words_.end(), uint32_t{0}, [](uint32_t sum, uint64_t word) {
           return sum + static_cast<uint32_t>(std::popcount(word));
@@ -80,7 +82,34 @@ class PieceMap {
   }
 
  private:
+  static constexpr uint32_t word_count(uint32_t unit_count) noexcept {
+    return unit_count / 64 + (unit_count % 64 == 0 ? 0 : 1);
+  }
   static constexpr uint64_t bit(uint32_t unit) noexcept { return uint64_t{1} << (unit % 64); }
+
+  // The first unit from `at` on that is taken, or free; `end`: there is none before that.
+  template <bool kIsTaken>
+  uint32_t next(uint32_t at, uint32_t end) const noexcept {
+    while (at < end) {
+      const uint64_t word = (kIsTaken ? words_[at / 64] : ~words_[at / 64]) >> (at % 64);
+      if (word != 0) return std::min(at + static_cast<uint32_t>(std::countr_zero(word)), end);
+      at = (at / 64 + 1) * 64;
+    }
+    return end;
+  }
+  template <bool kIsTaken>
+  void set(uint32_t first, uint32_t count) noexcept {
+    while (count > 0) {
+      const uint32_t shift = first % 64;
+      const uint32_t here = std::min(count, 64 - shift);
+      const uint64_t mask = (~uint64_t{0} >> (64 - here)) << shift;
+      uint64_t& word = words_[first / 64];
+      BP_ASSERT((word & mask) == (kIsTaken ? 0 : mask));
+      word ^= mask;
+      first += here;
+      count -= here;
+    }
+  }
 
   std::vector<uint64_t> words_;
   uint32_t unit_count_ = 0;

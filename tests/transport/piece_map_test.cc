@@ -1,6 +1,7 @@
 // Where free units lie in a row: against a model.
 #include "transport/piece_map_datapath.h"
 
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -15,6 +16,13 @@ TEST_GROUP(PieceMap) {
   static constexpr uint32_t kUnitCount = 150;  // the last word is not full
 
   PieceMap map{kUnitCount};
+
+  // Its words, which it begins with: to spoil them.
+  uint64_t* words() const {
+    uint64_t* first = nullptr;
+    std::memcpy(&first, &map, sizeof first);
+    return first;
+  }
 };
 
 TEST(PieceMap, FindsWhatLiesWithinTheBounds) {
@@ -53,6 +61,29 @@ TEST(PieceMap, TakesBackNoMoreThanIsTaken) {
   map.take(3, 2);
   BP_CHECK_DIES("assertion failed: ", map.give_back(3, 3));
   BP_CHECK_DIES("assertion failed: ", map.give_back(kUnitCount - 1, 2));
+  map.take(5, 100);
+  BP_CHECK_DIES("(word & mask) == (kIsTaken ? 0 : mask)", map.give_back(104, 2));
+}
+
+TEST(PieceMap, TakesNothingTwice) {
+  map.take(60, 10);  // across two words
+  map.give_back(60, 1);
+  BP_CHECK_DIES("assertion failed: ", map.take(60, 2));
+}
+
+TEST(PieceMap, KnowsWhetherItIsValid) {
+  map.take(3, 2);
+  CHECK(map.is_valid());
+  words()[0] ^= 8;  // a unit that was taken
+  CHECK_FALSE(map.is_valid());
+  words()[2] ^= uint64_t{1} << (kUnitCount % 64);  // the count is right, by one that there is not
+  CHECK_FALSE(map.is_valid());
+#if BP_DEBUG
+  BP_CHECK_DIES("is_valid() before a change", map.take(100, 1));
+#endif
+  words()[0] ^= 8;
+  words()[2] = 0;
+  CHECK(map.is_valid());
 }
 
 TEST(PieceMap, RandomAgainstAModel) {

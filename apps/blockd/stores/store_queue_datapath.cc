@@ -59,8 +59,7 @@ BlockRequest& StoreQueue::List::pop() noexcept {
 
 uint64_t StoreQueue::bytes_for(const StoreQueueShape& shape) noexcept {
   const uint64_t tasks = uint64_t{shape.task_count} * (kBlockBytesMax + sizeof(StoreTask));
-  const uint64_t words = BufferArena::words_for(shape.buffer_bytes) * sizeof(uint64_t);
-  return align_up(kZerosBytes + tasks + words, kCacheLineBytes);
+  return align_up(kZerosBytes + tasks, kCacheLineBytes);
 }
 
 void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
@@ -87,8 +86,7 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
     scratch += kBlockBytesMax;
   }
   free_count_ = shape.task_count;
-  auto* words = reinterpret_cast<uint64_t*>(tasks_.data() + tasks_.size());
-  arena_.create(buffers, {words, BufferArena::words_for(shape.buffer_bytes)});
+  arena_.create(buffers);
   counters.operations_max.set(shape.task_count);
   counters.buffer_max_bytes.set(arena_.bytes());
   BP_DCHECK_SLOW(is_valid());

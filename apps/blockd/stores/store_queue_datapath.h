@@ -77,8 +77,9 @@ class StoreQueue {
   // What it takes beside its buffers.
   static uint64_t bytes_for(const StoreQueueShape& shape) noexcept;
 
-  // Requires: `buffers` has shape.buffer_bytes, `memory` bytes_for(shape), both zeroed and aligned
-  // to a block; the store is not memory. All outlive this.
+  // Before the seal: it allocates. Requires: `buffers` has shape.buffer_bytes, `memory`
+  // bytes_for(shape), both zeroed and aligned to a block; the store is not memory. What is given
+  // outlives this.
   void create(VolumeStore& store, const StoreQueueShape& shape, std::span<std::byte> buffers,
               std::span<std::byte> memory, ReplyLane& replies, const EventLoop& loop,
               StoreCounters& counters) noexcept;
