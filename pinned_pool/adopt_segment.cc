@@ -55,6 +55,8 @@ bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status
 }  // namespace
 
 Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept {
+  const ThreadOwner::Hold hold(maker_);
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
   Error error;
   error.set_doing("mapping %s of the pool, %" PRIu64 " bytes at 0x%" PRIx64 ", %s",

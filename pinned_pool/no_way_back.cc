@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <string_view>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
 #include "platform/file.h"
 
 #ifndef __NR_mseal
@@ -51,6 +53,19 @@ constexpr Way kWays[] = {
     {"compaction", kPinStops},
 };
 
+// Each once, stopped by something that there is; what the kernel stops anyway needs nothing else.
+constexpr bool is_sound() noexcept {
+  for (const Way& way : kWays) {
+    if (way.stoppers == 0 || way.stoppers >= 2 * kSeccompStops) return false;
+    if ((way.stoppers & kKernelStops) != 0 && way.stoppers != kKernelStops) return false;
+    for (const Way* other = kWays; other != &way; ++other) {
+      if (std::string_view(other->name) == way.name) return false;
+    }
+  }
+  return true;
+}
+static_assert(is_sound());
+
 }  // namespace
 
 std::span<const Way> all_ways() noexcept { return kWays; }
@@ -62,6 +77,7 @@ WayState state_of(const Way& way, uint32_t stoppers) noexcept {
 }
 
 uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_bytes) noexcept {
+  BP_ASSERT(text_bytes > 0);
   uint32_t count = 0;
   size_t used = 0;
   text[0] = '\0';

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <linux/memfd.h>
 #include <sys/mman.h>
@@ -93,6 +94,8 @@ int populate(std::byte* address, uint64_t bytes, unsigned thread_count) noexcept
 
 Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                             unsigned thread_count, int node) {
+  const ThreadOwner::Hold hold(maker_);
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
   BP_ASSERT(bytes > 0 && bytes % page_bytes(page) == 0);
   BP_ASSERT(has_room_for(bytes));
@@ -144,6 +147,7 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
 Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
   BP_ASSERT(!plan.segments.empty() && segment_count() == 1);
   BP_ASSERT(plan.segments[0].bytes == segments_[0].bytes);
+  BP_DCHECK_SLOW(plan.is_valid());
   for (size_t i = 1; i < plan.segments.size(); ++i) {
     const SegmentPlan& planned = plan.segments[i];
     auto created =
@@ -153,6 +157,40 @@ Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
   }
   BP_ASSERT(is_as_planned(plan));
   return {};
+}
+
+bool PinnedPool::is_valid(const Segment& segment) const noexcept {
+  const uint64_t offset = reinterpret_cast<uintptr_t>(segment.address) - base_;
+  const uint64_t end_region = (offset >> kRegionBytesLog2) + regions_of(segment.bytes);
+  if (offset % kRegionBytes != 0 || segment.bytes == 0 || end_region > next_region_ ||
+      !is_page_bytes(page_bytes(segment.page)) || segment.bytes % page_bytes(segment.page) != 0) {
+    return false;
+  }
+  if (segment.carved_bytes > segment.bytes || segment.carved_bytes % kCacheLineBytes != 0 ||
+      (!segment.is_own && segment.carved_bytes != segment.bytes)) {
+    return false;
+  }
+  if (segment.is_own && (&segment - &segments_[0] != static_cast<ptrdiff_t>(segment.number) ||
+                         !segment.is_writable)) {
+    return false;
+  }
+  if (segment.memfd <= STDERR_FILENO || segment.inode == 0) return false;
+  return !segment.has_write_seal || (segment.is_own && segment.takes_write_seal && is_sealed());
+}
+
+bool PinnedPool::is_valid() const noexcept {
+  if (segment_count() > kSegmentCountMax || next_region_ > kRegionCountMax) return false;
+  bool is_taken[kRegionCountMax] = {};
+  for (uint32_t i = 0; i < segment_count(); ++i) {
+    const Segment& segment = segments_[i];
+    if (!is_valid(segment)) return false;
+    const uint64_t region =
+        (reinterpret_cast<uintptr_t>(segment.address) - base_) >> kRegionBytesLog2;
+    for (uint64_t k = 0; k < regions_of(segment.bytes); ++k) {
+      if (std::exchange(is_taken[region + k], true)) return false;
+    }
+  }
+  return !is_sealed() || (stoppers() & kSizeSealStops) != 0;
 }
 
 bool PinnedPool::is_as_planned(const PoolPlan& plan) const noexcept {
@@ -174,7 +212,10 @@ bool PinnedPool::is_as_planned(const PoolPlan& plan) const noexcept {
 std::span<std::byte> PinnedPool::carve(Segment& segment, const OwnerName& owner,
                                        uint64_t bytes) noexcept {
   (void)owner;
+  const ThreadOwner::Hold hold(maker_);
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
+  BP_DCHECK(segment.is_own && &segment == segment_of(segment.address));
   BP_ASSERT(bytes % kCacheLineBytes == 0);
   BP_ASSERT(bytes <= segment.bytes - segment.carved_bytes);
   std::byte* address = segment.address + segment.carved_bytes;
@@ -183,6 +224,8 @@ std::span<std::byte> PinnedPool::carve(Segment& segment, const OwnerName& owner,
 }
 
 Result<void> PinnedPool::give_files(uid_t user, gid_t group) noexcept {
+  const ThreadOwner::Hold hold(maker_);
+  BP_DCHECK_SLOW(is_valid());
   BP_ASSERT(!is_sealed());
   for (uint32_t i = 0; i < segment_count(); ++i) {
     const Segment& segment = segments_[i];
@@ -194,6 +237,8 @@ Result<void> PinnedPool::give_files(uid_t user, gid_t group) noexcept {
 }
 
 void PinnedPool::seal() noexcept {
+  const ThreadOwner::Hold hold(maker_);
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
   for (uint32_t i = 0; i < segment_count(); ++i) {

@@ -10,6 +10,14 @@
 //
 // Threads: one at a time until the seal; from then on nothing changes, and all that is const may be
 // called by any.
+//
+// Invariants, which is_valid() looks at, before and after each change: 1. Each segment begins at a
+// region of the pool's range and is of whole pages; no two share a region, and segments to come lie
+// behind all of them. 2. What is carved lies within its segment, in whole cache lines; of a segment
+// that another process made all is. 3. A segment of this pool's own has its index as its number,
+// and may be written. 4. Each has the descriptor of its file, which is no standard stream's.
+// 5. A file is shut to writers by the seal alone, and only where that is to shut it. 6. What is
+// sealed can neither shrink nor grow.
 #pragma once
 
 #include <atomic>
@@ -24,6 +32,7 @@
 #include "platform/hugepage.h"
 #include "platform/numa.h"
 #include "platform/result.h"
+#include "platform/thread_owner.h"
 
 namespace bedplate {
 
@@ -156,8 +165,15 @@ class PinnedPool {
   // The present layout as plain data, into *map.
   void write_map(PoolMap* map) const noexcept;
 
+  // Whether the invariants hold. Cost: a look at each segment.
+  // Threads: any once it is sealed, before that the one that makes it.
+  bool is_valid() const noexcept;
+
  private:
+  bool is_valid(const Segment& segment) const noexcept;
+
   uintptr_t base_;
+  ThreadOwner maker_;  // the thread that changes it just now
   uint64_t next_region_ = 0;
   std::atomic<uint32_t> segment_count_{0};
   std::atomic<uint32_t> stoppers_{0};

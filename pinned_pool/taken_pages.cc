@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
@@ -35,6 +37,7 @@ bool has_holes(const Segment& segment) noexcept {
 }
 
 Result<void> PageWiper::create() noexcept {
+  BP_ASSERT(!zeros_.is_open());
   zeros_ = Fd(memfd_create("zeros", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (zeros_.is_open() && ftruncate(zeros_.number(), kPieceBytesMax) == 0 &&
       fcntl(zeros_.number(), F_ADD_SEALS,
@@ -46,12 +49,14 @@ Result<void> PageWiper::create() noexcept {
 }
 
 uint64_t PageWiper::zero(std::span<std::byte> memory) const noexcept {
+  BP_ASSERT(zeros_.is_open() && memory.size() <= kPieceBytesMax);
   uint64_t done = 0;
   while (done < memory.size()) {
     const ssize_t got = pread(zeros_.number(), memory.data() + done, memory.size() - done,
                               static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
+    BP_ASSERT(static_cast<uint64_t>(got) <= memory.size() - done);
     done += static_cast<uint64_t>(got);
   }
   return done;

@@ -1,9 +1,11 @@
 #include "pinned_pool/pinned_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -400,6 +402,52 @@ TEST(PinnedPool, PlanForAnotherSegmentZeroIsAProgrammingError) {
 TEST(PinnedPool, IndexOfNoSegmentIsAProgrammingError) {
   create("first", 4 * kMiB);
   BP_CHECK_DIES("assertion failed: index < segment_count()", (void)pool->segment(1));
+}
+
+TEST(PinnedPool, KnowsWhetherItIsValid) {
+  CHECK(pool->is_valid());
+  create("first", 4 * kMiB);
+  Segment& second = create("second", 4 * kMiB);
+  pool->carve(second, "part", 128);
+  CHECK(pool->is_valid());
+  const auto is_invalid_with = [&](auto change) {
+    const Segment before = second;
+    change(second);
+    const bool is_valid = pool->is_valid();
+    second = before;
+    return !is_valid && pool->is_valid();
+  };
+  CHECK(is_invalid_with([](Segment& its) { its.address -= kRegionBytes; }));  // on the first
+  CHECK(is_invalid_with([](Segment& its) { its.address += kRegionBytes; }));
+  CHECK(is_invalid_with([](Segment& its) { its.address += 4096; }));
+  CHECK(is_invalid_with([](Segment& its) { its.bytes += 1; }));
+  CHECK(is_invalid_with([](Segment& its) { its.bytes += kRegionBytes; }));
+  CHECK(is_invalid_with([](Segment& its) { its.carved_bytes = its.bytes + 64; }));
+  CHECK(is_invalid_with([](Segment& its) { its.carved_bytes = 100; }));
+  CHECK(is_invalid_with([](Segment& its) { its.is_own = false; }));  // not all of it is carved
+  CHECK(is_invalid_with([](Segment& its) { its.number = 0; }));
+  CHECK(is_invalid_with([](Segment& its) { its.is_writable = false; }));
+  CHECK(is_invalid_with([](Segment& its) { its.memfd = 1; }));
+  CHECK(is_invalid_with([](Segment& its) { its.has_write_seal = true; }));  // before the seal
+#if BP_DEBUG
+  second.number = 0;
+  BP_CHECK_DIES("is_valid() before a change", pool->carve(second, "more", 64));
+  second.number = 1;
+#endif
+}
+
+// Two that are given parts at the same time could be given the same one.
+TEST(PinnedPool, TwoThreadsThatChangeItAtOnceAreAProgrammingError) {
+  Segment& first = create("first", 4 * kMiB);
+  BP_CHECK_DIES("before_ == 0 || before_ == this_thread()", {
+    static std::atomic<bool> has_ended{false};
+    std::thread other([&] {
+      (void)pool->create_segment("long", 128 * kMiB, PageSize::k4KiB, 1);
+      has_ended.store(true);
+    });
+    while (!has_ended.load()) pool->carve(first, "none", 0);
+    other.join();
+  });
 }
 
 TEST(PinnedPool, SealEndsBooting) {
