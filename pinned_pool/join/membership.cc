@@ -55,6 +55,7 @@ MembersTable* MembersTable::create(std::span<std::byte> memory, uint32_t member_
   table->epoch_.store(0, std::memory_order_relaxed);
   for (uint32_t i = 0; i < member_count; ++i) new (&table->entry(i)) MemberEntry{};
   table->magic_.store(kMagic, std::memory_order_release);
+  BP_DCHECK_SLOW(table->is_valid());
   return table;
 }
 
@@ -94,18 +95,37 @@ MemberName MembersTable::name(uint32_t member) const noexcept {
   return name;
 }
 
-bool MembersTable::is_valid() const noexcept {
-  for (uint32_t i = 0; i < member_count_; ++i) {
-    const MemberWord its = word(i);
-    if (its.state > MemberState::kQuiet || changed_epoch(i) > epoch()) return false;
-    if (its.generation == 0 && its.state != MemberState::kFree) return false;
-    for (uint32_t k = 0; k < SegmentRights::kWordCount; ++k) {
-      const uint64_t readable = entry(i).readable[k].load(std::memory_order_relaxed);
-      const uint64_t writable = entry(i).writable[k].load(std::memory_order_relaxed);
-      if ((writable & ~readable) != 0) return false;
-    }
+bool MembersTable::is_valid(const MemberEntry& entry) const noexcept {
+  const uint64_t word = entry.word.load(std::memory_order_relaxed);
+  const uint64_t changed_epoch = entry.changed_epoch.load(std::memory_order_relaxed);
+  const auto state = static_cast<MemberState>(word & 0xff);
+  const uint64_t generation = word >> 8;
+  if (state > MemberState::kQuiet || changed_epoch > epoch() || generation > changed_epoch) {
+    return false;
+  }
+  if (generation == 0 && (state != MemberState::kFree || changed_epoch != 0)) return false;
+  for (uint32_t k = 0; k < SegmentRights::kWordCount; ++k) {
+    const uint64_t readable = entry.readable[k].load(std::memory_order_relaxed);
+    const uint64_t writable = entry.writable[k].load(std::memory_order_relaxed);
+    if ((writable & ~readable) != 0) return false;
   }
   return true;
+}
+
+bool MembersTable::is_valid() const noexcept {
+  if (magic_.load(std::memory_order_relaxed) != kMagic || version_ != kVersion) return false;
+  if (member_count_ == 0 || member_count_ > kMemberCountMax) return false;
+  uint64_t last_changed_epoch = 0;
+  uint32_t last_count = 0;  // that changed in the present epoch
+  uint64_t generations = 0;
+  for (uint32_t i = 0; i < member_count_; ++i) {
+    if (!is_valid(entry(i))) return false;
+    last_changed_epoch = std::max(last_changed_epoch, changed_epoch(i));
+    if (changed_epoch(i) == epoch()) ++last_count;
+    generations += generation(i);
+  }
+  return last_changed_epoch == epoch() && generations <= epoch() &&
+         (epoch() == 0 || last_count == 1);
 }
 
 // The entry first, the epoch last, each with release: pairs with the loads in word() and epoch().
@@ -120,6 +140,7 @@ void MembersTable::publish(MemberEntry& entry, const MemberWord& word) noexcept 
 void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& name,
                               const SegmentRights& rights) noexcept {
   BP_KEEPS_VALID(*this);
+  BP_DCHECK(!owner_life_.is_held_by_another());
   const MemberWord before = word(member);
   BP_ASSERT(before.state == MemberState::kFree);
   MemberEntry& changed = entry(member);
@@ -138,6 +159,7 @@ void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& n
 
 void MembersTable::set_state(uint32_t member, MemberState state) noexcept {
   BP_KEEPS_VALID(*this);
+  BP_DCHECK(!owner_life_.is_held_by_another());
   BP_ASSERT(state != MemberState::kJoining);  // begin_join
   publish(entry(member), {generation(member), state});
 }

@@ -169,9 +169,10 @@ class MembersTable {
   // The same thread, at an orderly end: the owner is gone.
   void release_owner_life() noexcept;
 
-  // Invariants, looked at before and after each change, by the writer: 1. no entry has changed in
-  // an epoch that has not come. 2. A place that nobody has joined is free. 3. What a member may
-  // write it may read.
+  // Invariants, looked at before and after each change, by the writer: 1. The entry that changed
+  // last did so in the present epoch, the others in epochs before it, each in its own. 2. A place
+  // that nobody has joined is free, and has never changed. 3. What a member may write it may read.
+  // 4. Each generation began in an epoch of its own. 5. The header says what create() wrote there.
   bool is_valid() const noexcept;
 
  private:
@@ -188,6 +189,7 @@ class MembersTable {
     BP_ASSERT(member < member_count_);
     return const_cast<MemberEntry&>(entries()[member]);
   }
+  bool is_valid(const MemberEntry& entry) const noexcept;
   void publish(MemberEntry& entry, const MemberWord& word) noexcept;
 
   friend struct MembersTableLayout;

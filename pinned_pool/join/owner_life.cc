@@ -23,6 +23,10 @@ void register_head(robust_list_head* head) noexcept {
   BP_ASSERT(syscall(SYS_set_robust_list, head, sizeof *head) == 0);
 }
 
+bool is_callers(uint32_t word) noexcept {
+  return (word & FUTEX_TID_MASK) == static_cast<uint32_t>(gettid());
+}
+
 // What follows is what the kernel must see in this order, should the thread end in between. It
 // looks from the same thread, so the compiler alone has to keep it.
 void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
@@ -41,7 +45,30 @@ robust_list& OwnerLife::last_of_all() noexcept {
   return *last;
 }
 
+bool OwnerLife::is_held_by_another() const noexcept {
+  return is_held() && !is_callers(word_.load(std::memory_order_relaxed));
+}
+
+bool OwnerLife::list_is_valid() noexcept {
+  constexpr uint32_t kCountMax = 1 << 16;  // more than there are: a ring without its head
+  if (our_head == nullptr || registered_head() != our_head) return true;
+  if (our_head->futex_offset != OwnerLifeLayout::kWordFromLink ||
+      our_head->list_op_pending != nullptr) {
+    return false;
+  }
+  bool has_head = false;
+  uint32_t count = 0;
+  for (robust_list* link = our_head->list.next; link != &our_head->list; link = link->next) {
+    if (link == nullptr || ++count > kCountMax) return false;
+    const OwnerLife& life = of(*link);
+    if (!is_callers(life.word_.load(std::memory_order_relaxed))) return false;
+    has_head = has_head || &life.head_ == our_head;
+  }
+  return has_head;
+}
+
 void OwnerLife::hold() noexcept {
+  BP_DCHECK_SLOW(list_is_valid());
   BP_ASSERT(!is_held());
   // A forked child has the variables, and not the list.
   if (robust_list_head* registered = registered_head();
@@ -59,11 +86,13 @@ void OwnerLife::hold() noexcept {
   our_head->list.next = &link_;
   in_this_order();
   our_head->list_op_pending = nullptr;
+  BP_DCHECK_SLOW(list_is_valid());
 }
 
 void OwnerLife::release() noexcept {
-  BP_ASSERT((word_.load(std::memory_order_relaxed) & FUTEX_TID_MASK) ==
-            static_cast<uint32_t>(gettid()));
+  BP_ASSERT(is_callers(word_.load(std::memory_order_relaxed)));
+  BP_DCHECK(registered_head() == our_head);
+  BP_DCHECK_SLOW(list_is_valid());
   our_head->list_op_pending = &link_;
   in_this_order();
   robust_list* before = &our_head->list;
@@ -86,6 +115,7 @@ void OwnerLife::release() noexcept {
     our_head = &next;
     register_head(our_head);
   }
+  BP_DCHECK_SLOW(list_is_valid());
 }
 
 }  // namespace bedplate

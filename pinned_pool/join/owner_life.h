@@ -9,6 +9,11 @@
 //
 // A thread has one such list. While it holds a life, the C library's is not registered: robust
 // mutexes that it then holds stay locked when it dies.
+//
+// Invariants of a thread's list, which list_is_valid() looks at, before and after each change:
+// 1. Each link is that of a life which this thread holds, and the last one leads back to the head.
+// 2. The head lies in one of these lives, and no change is under way. 3. The kernel finds the word
+// of a life from its link.
 #pragma once
 
 #include <atomic>
@@ -27,11 +32,18 @@ class OwnerLife {
     return (word_.load(std::memory_order_relaxed) & FUTEX_TID_MASK) != 0;
   }
 
+  // Whether a thread has it that is not the calling one. Cost: a system call.
+  bool is_held_by_another() const noexcept;
+
   // From here on the calling thread holds it, until it releases it or ends. A thread can hold many.
   // Requires: nobody holds it; the memory stays mapped, writable, as long as it is held.
   void hold() noexcept;
   // From here on nobody holds it. Requires: the calling thread holds it.
   void release() noexcept;
+
+  // Whether the invariants of the calling thread's list hold; one that the kernel does not know, as
+  // a forked child has it, is none. Cost: a system call, and a look at each life.
+  static bool list_is_valid() noexcept;
 
  private:
   static OwnerLife& of(robust_list& link) noexcept;

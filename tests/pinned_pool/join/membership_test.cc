@@ -12,6 +12,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/units.h"
+#include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 
@@ -111,6 +112,46 @@ TEST(MembersTable, SaysWhatEachGenerationHasMapped) {
   table->begin_join(3, 1, MemberName("relay"), {});
   CHECK_FALSE(table->may_read(3, 64) || table->may_write(3, 64));
 }
+
+TEST(MembersTable, KnowsWhetherItIsValid) {
+  SegmentRights rights;
+  rights.add(3, true);
+  table->begin_join(1, 1, MemberName("first"), {});
+  table->begin_join(3, 1, MemberName("relay"), rights);
+  CHECK(table->is_valid());
+  auto* const entry = reinterpret_cast<MemberEntry*>(memory + kMembersHeaderBytes) + 3;
+  const auto is_invalid_with = [&](std::atomic<uint64_t>& word, uint64_t value) {
+    const uint64_t before = word.exchange(value);
+    const bool is_valid = table->is_valid();
+    word.store(before);
+    return !is_valid && table->is_valid();
+  };
+  CHECK(is_invalid_with(entry->changed_epoch, 3));  // has not come
+  CHECK(is_invalid_with(entry->changed_epoch, 1));  // is another's, and the last is nobody's
+  CHECK(is_invalid_with(entry->word, 1 << 8 | 5));  // a state that there is not
+  CHECK(is_invalid_with(entry->word, 2));           // alive, and never joined
+  CHECK(is_invalid_with(entry->word, 3 << 8 | 1));  // more generations than epochs
+  CHECK(is_invalid_with(entry->readable[0], 0));    // and may write it
+  CHECK(is_invalid_with(entry[1].changed_epoch, 2));
+  CHECK(is_invalid_with(*reinterpret_cast<std::atomic<uint64_t>*>(memory), 7));  // no such table
+#if BP_DEBUG
+  entry->changed_epoch.store(3);
+  BP_CHECK_DIES("is_valid() before a change", table->set_state(3, MemberState::kAlive));
+#endif
+}
+
+#if BP_DEBUG
+// While a thread says that it is the owner no other one changes the table.
+TEST(MembersTable, AnotherThreadThanItsOwnersIsAProgrammingError) {
+  const pid_t child = start_holder(true);
+  BP_CHECK_DIES("!owner_life_.is_held_by_another()",
+                table->begin_join(1, 1, MemberName("relay"), {}));
+  BP_CHECK_DIES("!owner_life_.is_held_by_another()", table->set_state(1, MemberState::kDead));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  table->begin_join(1, 1, MemberName("relay"), {});
+}
+#endif
 
 TEST(MembersTable, IsOpenedByWhoHasItReadOnly) {
   CHECK(mprotect(memory, kMemoryBytes, PROT_READ) == 0);

@@ -139,6 +139,26 @@ TEST(OwnerLife, AForkedChildHoldsItsOwnAlone) {
   shared->lives[0].release();
 }
 
+TEST(OwnerLife, KnowsWhetherItsThreadsListIsValid) {
+  CHECK(OwnerLife::list_is_valid());  // there is none
+  const test::Ended ended = test::run_forked([&] {
+    for (OwnerLife& life : shared->lives) life.hold();
+    BP_PROBE_CHECK(OwnerLife::list_is_valid());
+    auto* const word = reinterpret_cast<uint32_t*>(&shared->lives[1]);
+    const uint32_t its = *word;
+    *word = its + 1;  // another thread's, in this one's list
+    BP_PROBE_CHECK(!OwnerLife::list_is_valid());
+    *word = its;
+    auto* const link = reinterpret_cast<void**>(word + 2);
+    void* const behind = *link;
+    *link = link;  // the kernel would go round in it
+    BP_PROBE_CHECK(!OwnerLife::list_is_valid());
+    *link = behind;
+    BP_PROBE_CHECK(OwnerLife::list_is_valid());
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+}
+
 TEST(OwnerLife, OnlyItsHolderReleasesIt) {
   shared->lives[0].hold();
   BP_CHECK_DIES("assertion failed", shared->lives[0].release());
