@@ -15,6 +15,8 @@
 namespace bedplate {
 
 uint32_t JoinServer::place_of(const Connection& connection) const noexcept {
+  BP_DCHECK(&connection >= connections_.data() &&
+            &connection < connections_.data() + connections_.size());
   return static_cast<uint32_t>(&connection - connections_.data());
 }
 
@@ -67,9 +69,11 @@ void JoinServer::hear(Connection& connection, const void* packet, size_t bytes) 
   join::Head head = {.kind = join::PacketKind::kRefused};
   std::memcpy(static_cast<void*>(&head), packet, std::min(bytes, sizeof head));
   const bool is_joining = connection.phase == Phase::kHandedOver;
+  BP_ASSERT(is_joining || connection.phase == Phase::kJoined);
   auto checked = join::check_head(packet, bytes, head.kind, sizeof head, sizeof(join::Explained));
   if (checked.ok() && head.kind == join::PacketKind::kReady && is_joining) {
     connection.phase = Phase::kJoined;
+    BP_ASSERT(joining_count_ > 0);
     --joining_count_;
     roster_->set_alive(connection.instance);
     const join::Head alive = {.kind = join::PacketKind::kAlive};
@@ -103,8 +107,12 @@ void JoinServer::cut_off(Connection& connection) noexcept {
 
 // A process that was given its part: from now on it is dead to the others.
 void JoinServer::lose(Connection& connection, JoinEvent::Kind kind, const Error& error) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(connection.phase == Phase::kHandedOver || connection.phase == Phase::kJoined);
-  if (connection.phase == Phase::kHandedOver) --joining_count_;
+  if (connection.phase == Phase::kHandedOver) {
+    BP_ASSERT(joining_count_ > 0);
+    --joining_count_;
+  }
   connection.phase = Phase::kGone;
   close_socket(connection);
   if (kind == JoinEvent::Kind::kLeft) roster_->set_stopped(connection.instance);
@@ -114,6 +122,7 @@ void JoinServer::lose(Connection& connection, JoinEvent::Kind kind, const Error&
 }
 
 void JoinServer::process_ended(Connection& connection) noexcept {
+  BP_ASSERT(!connection.has_ended && connection.phase >= Phase::kHandedOver);
   connection.has_ended = true;
   close_watched(connection.pidfd);
   // Before the others hear of its death, and also of one that was dead by name.
@@ -131,11 +140,13 @@ void JoinServer::process_ended(Connection& connection) noexcept {
 
 void JoinServer::check_quiet(Connection& connection) noexcept {
   if (!connection.has_ended || !connection.pipe_is_shut) return;
+  BP_ASSERT(connection.phase == Phase::kGone);
   roster_->set_quiet(connection.instance);
   changed(connection, false);
   tell(connection, JoinEvent::Kind::kQuiet);
   ++quiet_count_;
   release_interval_ns_ = release_due_ns_ = 0;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 const char* JoinServer::log_source(uint32_t grant) const noexcept {
@@ -145,6 +156,7 @@ const char* JoinServer::log_source(uint32_t grant) const noexcept {
 
 void JoinServer::tell(const Connection& connection, JoinEvent::Kind kind,
                       const Error& error) noexcept {
+  BP_ASSERT(is_own_thread());
   const uint32_t source = std::min(connection.grant, roster_->grant_count());
   const bool may_be_logged = log_limits_[source].try_pass(log_source(source));
   if (may_be_logged && error.answer[0] != '\0') log_error(error);
@@ -167,6 +179,8 @@ void JoinServer::tell(const Connection& connection, JoinEvent::Kind kind,
 
 // Its place can be used by another connection.
 void JoinServer::forget(Connection& connection) noexcept {
+  BP_ASSERT(connection.phase == Phase::kConnected ||
+            (connection.phase == Phase::kGone && connection.has_ended && connection.pipe_is_shut));
   if (connection.phase == Phase::kConnected) no_longer_silent(connection);
   close_socket(connection);
   close_watched(connection.pidfd);
@@ -174,7 +188,8 @@ void JoinServer::forget(Connection& connection) noexcept {
   const uint32_t use = connection.use + 1;
   connection = Connection{};
   connection.use = use;
-  unused_.push_back(place_of(connection));
+  unused_.push(connection);
+  BP_DCHECK_SLOW(is_valid());
 }
 
 }  // namespace bedplate

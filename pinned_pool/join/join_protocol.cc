@@ -7,6 +7,8 @@
 
 #include <sys/socket.h>
 
+#include "platform/assert.h"
+
 namespace bedplate::join {
 namespace {
 
@@ -123,6 +125,8 @@ Result<void> check_accepted(const Accepted& accepted, size_t bytes,
 }
 
 Explained explain(PacketKind kind, const Error& error) noexcept {
+  BP_ASSERT(kind == PacketKind::kRefused || kind == PacketKind::kNotNow ||
+            kind == PacketKind::kFailed);
   Explained explained = {.head = {.kind = kind}};
   std::memcpy(explained.doing, error.doing, sizeof explained.doing);
   std::memcpy(explained.answer, error.answer, sizeof explained.answer);
@@ -141,6 +145,7 @@ Error told(const Explained& explained) noexcept {
 int send_packet(int socket, const void* packet, size_t bytes,
                 std::span<const int> descriptors) noexcept {
   BP_ASSERT(descriptors.size() <= kDescriptorCountMax);
+  for (const int descriptor : descriptors) BP_DCHECK(descriptor >= 0);
   iovec part = {const_cast<void*>(packet), bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorCountMax * sizeof(int))] = {};
   msghdr message = {};
@@ -176,6 +181,7 @@ bool brings_descriptors(int socket) noexcept {
 
 int64_t receive_packet(int socket, void* packet, size_t capacity, int flags,
                        std::span<Fd> descriptors, uint32_t* descriptor_count) noexcept {
+  BP_ASSERT(capacity > 0);  // of nothing it could not tell the end
   iovec part = {packet, capacity};
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorCountMax * sizeof(int))];
   msghdr message = {};
@@ -195,6 +201,7 @@ int64_t receive_packet(int socket, void* packet, size_t capacity, int flags,
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    BP_ASSERT(header->cmsg_len >= CMSG_LEN(0));
     const size_t sent_count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < sent_count; ++i) {
       int number = -1;

@@ -21,6 +21,23 @@ bool is_for_its_devices(const Segment& segment, join::SegmentRole role) noexcept
   return segment.is_for_devices || role == join::SegmentRole::kOwnHeap;
 }
 
+// In which state of the table the members of a part are that is not free.
+MemberState state_of_members(JoinRoster::Instance::State state) noexcept {
+  using State = JoinRoster::Instance::State;
+  switch (state) {
+    case State::kJoining: return MemberState::kJoining;
+    case State::kAlive: return MemberState::kAlive;
+    case State::kDead: return MemberState::kDead;
+    default: return MemberState::kQuiet;  // kRenewing, too: its members are not free yet
+  }
+}
+
+// Whether a process has the part, and has neither died nor left.
+bool has_process(const JoinRoster::Instance& instance) noexcept {
+  return instance.state == JoinRoster::Instance::State::kJoining ||
+         instance.state == JoinRoster::Instance::State::kAlive;
+}
+
 Error configuration_error(const ProcessGrant& grant) noexcept {
   Error error;
   error.kind = ErrorKind::kConfiguration;
@@ -116,6 +133,7 @@ Result<std::unique_ptr<JoinRoster>> JoinRoster::create(Options options) {
     BP_TRY(roster->prepare(*group.fifo, true));
   }
   roster->heaps_.resize(planned.groups.size());
+  roster->own_member_counts_.resize(planned.groups.size());
   for (const ProcessGrant& grant : planned.grants) {
     BP_ASSERT(grant.terms.size() <= join::kTermsBytesMax);
     for (size_t k = 0; k < grant.heaps.size(); ++k) {
@@ -140,13 +158,18 @@ Result<std::unique_ptr<JoinRoster>> JoinRoster::create(Options options) {
       roster->instances_.push_back(instance);
     }
   }
+  BP_DCHECK_SLOW(roster->is_valid());
   return roster;
 }
 
 uint32_t JoinRoster::add_own_member(uint32_t group, const MemberName& name) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(group < group_count());
   MembersTable& table = *options_.groups[group].table;
   uint32_t member = 0;
-  while (table.state(member) != MemberState::kFree) ++member;
+  while (member < table.member_count() && table.state(member) != MemberState::kFree) ++member;
+  BP_ASSERT(member < table.member_count());
+  ++own_member_counts_[group];
   table.begin_join(member, static_cast<uint32_t>(getpid()), name, SegmentRights::all());
   table.set_state(member, MemberState::kAlive);
   return member;
@@ -190,9 +213,7 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
   const auto count = [&](auto&& is_counted) {
     return static_cast<uint32_t>(std::count_if(first, end, is_counted));
   };
-  const uint32_t there = count([](const Instance& instance) {
-    return instance.state == Instance::State::kJoining || instance.state == Instance::State::kAlive;
-  });
+  const uint32_t there = count(has_process);
   const auto taken = [&](uint32_t planned, const char* cure) {
     *may_come = true;
     return error
@@ -248,7 +269,7 @@ void JoinRoster::admit(uint32_t index, const join::Request& request, pid_t pid) 
   MembersTable& table = *options_.groups[instance.group].table;
   uint32_t member = 0;
   for (uint32_t i = 0; i < instance.member_count; ++i, ++member) {
-    while (table.state(member) != MemberState::kFree) ++member;
+    while (member < table.member_count() && table.state(member) != MemberState::kFree) ++member;
     BP_ASSERT(member < table.member_count());
     instance.members[i] = static_cast<uint16_t>(member);
     table.begin_join(member, instance.pid, request.process, rights);
@@ -257,6 +278,7 @@ void JoinRoster::admit(uint32_t index, const join::Request& request, pid_t pid) 
 
 Segment* JoinRoster::heap_of(const Instance& instance) const noexcept {
   const ProcessGrant& grant = options_.grants[instance.grant];
+  BP_DCHECK(grant.heaps.empty() || instance.number < grant.heaps.size());
   return grant.heaps.empty() ? nullptr : grant.heaps[instance.number];
 }
 
@@ -284,11 +306,16 @@ SegmentRights JoinRoster::visit_segments(const Instance& instance, Visit visit) 
 
 uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
                               std::span<int> descriptors) const noexcept {
+  BP_ASSERT(index < instance_count());
   const Instance& instance = instances_[index];
+  BP_ASSERT(instance.state == Instance::State::kJoining);
   const JoinGroup& group = options_.groups[instance.group];
   uint32_t count = 0;
   visit_segments(instance, [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
+    BP_ASSERT(count < descriptors.size() && count < kSegmentCountMax);
     descriptors[count] = is_writable ? segment.memfd : read_only_[segment.number].number();
+    // A right to write comes with the memfd alone, one to read with a descriptor of its own.
+    BP_ASSERT(descriptors[count] >= 0 && (!is_writable || !segment.takes_write_seal));
     accepted->segments[count++] = {segment.owner,
                                    reinterpret_cast<uintptr_t>(segment.address),
                                    segment.bytes,
@@ -319,26 +346,59 @@ void JoinRoster::set_members(const Instance& instance, MemberState state) noexce
   for (uint32_t i = 0; i < instance.member_count; ++i) table.set_state(instance.members[i], state);
 }
 
-bool JoinRoster::is_valid() const noexcept {
-  const auto expected = [](Instance::State state) {
-    switch (state) {
-      case Instance::State::kJoining: return MemberState::kJoining;
-      case Instance::State::kAlive: return MemberState::kAlive;
-      case Instance::State::kDead: return MemberState::kDead;
-      default: return MemberState::kQuiet;  // kRenewing, too: its members are not free yet
+bool JoinRoster::is_valid(const Instance& instance) const noexcept {
+  const auto index = static_cast<uint32_t>(&instance - instances_.data());
+  if (instance.grant >= grant_count() || instance.group >= group_count()) return false;
+  const ProcessGrant& its = options_.grants[instance.grant];
+  if (instance.number >= its.place_count() ||
+      first_instance_[instance.grant] + instance.number != index ||
+      instance.group != its.group + (its.is_trusted ? 0 : instance.number)) {
+    return false;
+  }
+  if (instance.state == Instance::State::kFree) return true;
+  const MembersTable& table = *options_.groups[instance.group].table;
+  if (instance.member_count == 0 || instance.member_count > its.members_max) return false;
+  for (uint32_t i = 0; i < instance.member_count; ++i) {
+    if (instance.members[i] >= table.member_count() ||
+        table.state(instance.members[i]) != state_of_members(instance.state) ||
+        (i > 0 && instance.members[i] <= instance.members[i - 1])) {
+      return false;
     }
-  };
+  }
+  const bool is_begun = instance.renewed_segments > 0 || instance.renewed_bytes > 0;
+  if (instance.state != Instance::State::kRenewing) return !is_begun;
+  uint32_t writable_count = 0;
+  uint64_t bytes_max = 0;  // of the segment that is being renewed
+  visit_segments(instance, [&](const Segment& segment, bool is_writable, join::SegmentRole) {
+    if (is_writable && writable_count++ == instance.renewed_segments) bytes_max = segment.bytes;
+  });
+  return instance.renewed_segments <= writable_count && instance.renewed_bytes <= bytes_max;
+}
+
+bool JoinRoster::are_members_known(uint32_t group) const noexcept {
+  const MembersTable& table = *options_.groups[group].table;
+  uint32_t known = own_member_counts_[group];
   for (const Instance& instance : instances_) {
-    if (instance.state == Instance::State::kFree) continue;
-    if (instance.grant >= grant_count() || instance.group >= group_count()) return false;
-    const MembersTable& table = *options_.groups[instance.group].table;
-    if (instance.member_count == 0 || instance.member_count > table.member_count()) return false;
-    for (uint32_t i = 0; i < instance.member_count; ++i) {
-      if (table.state(instance.members[i]) != expected(instance.state)) return false;
-      if (i > 0 && instance.members[i] <= instance.members[i - 1]) return false;
-    }
-    const bool is_begun = instance.renewed_segments > 0 || instance.renewed_bytes > 0;
-    if (is_begun && instance.state != Instance::State::kRenewing) return false;
+    const bool counts = instance.group == group && instance.state != Instance::State::kFree;
+    known += counts ? instance.member_count : 0;
+  }
+  uint32_t taken = 0;
+  for (uint32_t i = 0; i < table.member_count(); ++i) {
+    taken += table.state(i) != MemberState::kFree ? 1 : 0;
+  }
+  return taken == known;
+}
+
+bool JoinRoster::is_valid() const noexcept {
+  uint32_t there = 0;  // of one grant
+  for (const Instance& instance : instances_) {
+    if (!is_valid(instance)) return false;
+    if (instance.number == 0) there = 0;
+    there += has_process(instance) ? 1 : 0;
+    if (there > options_.grants[instance.grant].max_count) return false;
+  }
+  for (uint32_t i = 0; i < group_count(); ++i) {
+    if (!are_members_known(i)) return false;
   }
   return true;
 }
@@ -354,13 +414,14 @@ void JoinRoster::set_alive(uint32_t index) noexcept {
 void JoinRoster::set_dead(uint32_t index) noexcept {
   BP_KEEPS_VALID(*this);
   BP_ASSERT(index < instance_count());
-  BP_ASSERT(instances_[index].state == Instance::State::kJoining ||
-            instances_[index].state == Instance::State::kAlive);
+  BP_ASSERT(has_process(instances_[index]));
   instances_[index].state = Instance::State::kDead;
   set_members(instances_[index], MemberState::kDead);
 }
 
 void JoinRoster::set_stopped(uint32_t index) noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  BP_ASSERT(index < instance_count());
   const Instance& instance = instances_[index];
   BP_ASSERT(instance.state != Instance::State::kFree);
   for (uint32_t i = 0; i < instance.member_count; ++i) {

@@ -7,7 +7,9 @@
 //
 // Invariants, which is_valid() looks at, before and after each change: 1. A part is free, or each
 // of its members is in the state of the table that is its own. 2. What is renewed is counted only
-// then, and lies within a segment.
+// then, and lies within a segment that its process may write. 3. Each member that is not free is of
+// one part, or the owner's own. 4. No more processes of a grant are joining or alive than it has.
+// 5. The parts of a grant lie together, in the order of their numbers, each in its group.
 #pragma once
 
 #include <cstddef>
@@ -122,11 +124,17 @@ class JoinRoster {
   static Result<std::unique_ptr<JoinRoster>> create(Options options);
 
   uint32_t instance_count() const noexcept { return static_cast<uint32_t>(instances_.size()); }
-  const Instance& instance(uint32_t index) const noexcept { return instances_[index]; }
+  const Instance& instance(uint32_t index) const noexcept {
+    BP_ASSERT(index < instance_count());
+    return instances_[index];
+  }
   const ProcessGrant& grant_of(const Instance& instance) const noexcept {
     return options_.grants[instance.grant];
   }
-  JoinGroup& group(uint32_t index) noexcept { return options_.groups[index]; }
+  JoinGroup& group(uint32_t index) noexcept {
+    BP_ASSERT(index < group_count());
+    return options_.groups[index];
+  }
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(options_.groups.size()); }
 
   // A member of the owner itself, alive at once. The first of a group is member 0.
@@ -136,7 +144,10 @@ class JoinRoster {
   static constexpr uint32_t kNoGrant = UINT32_MAX;
   uint32_t find_grant(const MemberName& name, uid_t uid) const noexcept;
   uint32_t grant_count() const noexcept { return static_cast<uint32_t>(options_.grants.size()); }
-  const ProcessGrant& grant(uint32_t index) const noexcept { return options_.grants[index]; }
+  const ProcessGrant& grant(uint32_t index) const noexcept {
+    BP_ASSERT(index < grant_count());
+    return options_.grants[index];
+  }
 
   // Which instance a process can become. Errors: why none, and what to do about it; whether it may
   // be one when others have gone is told by `may_come`.
@@ -162,7 +173,8 @@ class JoinRoster {
   // each call (kRenewing), so that nobody waits for it. Where pages are not to be had, kNotYet.
   Release try_release(uint32_t index) noexcept;
 
-  // Whether the invariants hold. Cost: a look at each member of each part. Threads: the roster's.
+  // Whether the invariants hold. Cost: a look at each member of each group and of each part.
+  // Threads: the roster's.
   bool is_valid() const noexcept;
 
  private:
@@ -170,6 +182,8 @@ class JoinRoster {
   Result<void> check_grant(const ProcessGrant& grant) const noexcept;
   Result<void> check_pages(const ProcessGrant& grant) const noexcept;
   Result<void> prepare(Segment& segment, bool is_writable) noexcept;
+  bool is_valid(const Instance& instance) const noexcept;
+  bool are_members_known(uint32_t group) const noexcept;
   Segment& members_segment(const JoinGroup& group) const noexcept;
   void set_members(const Instance& instance, MemberState state) noexcept;
   Segment* heap_of(const Instance& instance) const noexcept;
@@ -182,6 +196,7 @@ class JoinRoster {
   Options options_;
   std::vector<Instance> instances_;
   std::vector<uint32_t> first_instance_;      // of each grant
+  std::vector<uint32_t> own_member_counts_;   // of each group: the owner's
   std::vector<std::vector<Segment*>> heaps_;  // of each group: all that its processes may have
   Fd read_only_[kSegmentCountMax];            // of each segment of the pool, where opened
   PageWiper wiper_;

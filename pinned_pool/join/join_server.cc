@@ -52,7 +52,7 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
   // One more: a newcomer has a place before another one has to go.
   server->connections_.resize(server->roster_->instance_count() + kSilentCountMax + 1);
   for (size_t i = server->connections_.size(); i > 0; --i) {
-    server->unused_.push_back(static_cast<uint32_t>(i - 1));
+    server->unused_.push(server->connections_[i - 1]);
   }
   server->silent_.reserve(kSilentCountMax + 1);
   server->events_.resize(3 * server->connections_.size() + 2);
@@ -68,6 +68,7 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
   if (!listener.ok()) return listener.error();
   server->listener_ = listener.take();
   BP_TRY(server->open_epoll());
+  BP_DCHECK_SLOW(server->is_valid());
   return server;
 }
 
@@ -111,6 +112,7 @@ bool JoinServer::watch_listener() noexcept {
 }
 
 void JoinServer::stop() noexcept {
+  BP_ASSERT(!control_.is_held() || !is_own_thread());  // it would wait for itself
   if (listener_.is_open()) unlink(options_.socket_path.c_str());
   if (!is_running_) return listener_.close();
   const uint64_t one = 1;
@@ -122,11 +124,67 @@ void JoinServer::stop() noexcept {
   closing_.stop();
 }
 
+// Whether the connection is as its phase says.
+bool JoinServer::is_valid(const Connection& connection) const noexcept {
+  using State = JoinRoster::Instance::State;
+  const bool has_socket = connection.socket.is_open();
+  if (connection.phase == Phase::kUnused || connection.phase == Phase::kConnected) {
+    return has_socket == (connection.phase == Phase::kConnected) && !connection.has_ended &&
+           !connection.pipe_is_shut && !connection.pidfd.is_open() && !connection.pipe.is_open();
+  }
+  if (connection.instance >= roster_->instance_count()) return false;
+  const JoinRoster::Instance& its = roster_->instance(connection.instance);
+  if (its.pid != static_cast<uint32_t>(connection.pid)) return false;
+  if (has_socket != (connection.phase != Phase::kGone)) return false;
+  if (connection.phase == Phase::kHandedOver) return its.state == State::kJoining;
+  if (connection.phase == Phase::kJoined) return its.state == State::kAlive;
+  if (its.state == State::kDead) return true;
+  return (its.state == State::kQuiet || its.state == State::kRenewing) && connection.has_ended &&
+         connection.pipe_is_shut;
+}
+
+bool JoinServer::is_valid() const noexcept {
+  using State = JoinRoster::Instance::State;
+  BP_ASSERT(is_own_thread());
+  size_t counts[static_cast<size_t>(Phase::kGone) + 1] = {};
+  for (const Connection& connection : connections_) {
+    if (!is_valid(connection)) return false;
+    ++counts[static_cast<size_t>(connection.phase)];
+  }
+  const auto count_of = [&](Phase phase) { return counts[static_cast<size_t>(phase)]; };
+  if (!unused_.has_just(count_of(Phase::kUnused), [](const Connection& connection) {
+        return connection.phase == Phase::kUnused;
+      })) {
+    return false;
+  }
+  uint64_t deadline_ns = 0;
+  for (const uint32_t place : silent_) {
+    const Connection& connection = connections_[place];
+    if (connection.phase != Phase::kConnected || connection.deadline_ns < deadline_ns ||
+        std::count(silent_.begin(), silent_.end(), place) != 1) {
+      return false;
+    }
+    deadline_ns = connection.deadline_ns;
+  }
+  size_t taken_count = 0;
+  uint32_t quiet_count = 0;
+  for (uint32_t i = 0; i < roster_->instance_count(); ++i) {
+    const State state = roster_->instance(i).state;
+    taken_count += state != State::kFree ? 1 : 0;
+    quiet_count += state == State::kQuiet || state == State::kRenewing ? 1 : 0;
+  }
+  return silent_.size() == count_of(Phase::kConnected) && quiet_count == quiet_count_ &&
+         joining_count_ == count_of(Phase::kHandedOver) &&
+         taken_count == connections_.size() - count_of(Phase::kUnused) - silent_.size();
+}
+
 void JoinServer::run() noexcept {
+  const ThreadOwner::Hold hold(control_);
   for (uint32_t i = 0; i < roster_->group_count(); ++i) roster_->group(i).table->hold_owner_life();
   holds_life_.store(true, std::memory_order_release);
   holds_life_.notify_all();
   while (!is_stopping_) turn();
+  BP_DCHECK_SLOW(is_valid());
   for (uint32_t i = 0; i < roster_->group_count(); ++i) {
     roster_->group(i).table->release_owner_life();
     roster_->group(i).keeper->wake_members();
@@ -135,9 +193,11 @@ void JoinServer::run() noexcept {
 }
 
 void JoinServer::turn() noexcept {
+  BP_KEEPS_VALID(*this);
   const int count = epoll_wait(epoll_.number(), events_.data(), static_cast<int>(events_.size()),
                                milliseconds_to_wait());
   BP_ASSERT(count >= 0 || errno == EINTR);
+  BP_ASSERT(count <= static_cast<int>(events_.size()));
   const std::span<const epoll_event> events(events_.data(),
                                             static_cast<size_t>(std::max(count, 0)));
   for (const epoll_event& event : events) {
@@ -176,6 +236,7 @@ int JoinServer::milliseconds_to_wait() const noexcept {
 // The connection that the event is about, where it has not said who it is.
 JoinServer::Connection* JoinServer::stranger_of(uint64_t event_data) noexcept {
   if (event_data == kListenerMark) return nullptr;
+  BP_ASSERT(static_cast<uint32_t>(event_data) >> 2 < connections_.size());
   Connection& connection = connections_[static_cast<uint32_t>(event_data) >> 2];
   const bool is_stranger =
       connection.use == event_data >> 32 && connection.phase == Phase::kConnected;
@@ -183,12 +244,15 @@ JoinServer::Connection* JoinServer::stranger_of(uint64_t event_data) noexcept {
 }
 
 void JoinServer::handle(uint64_t event_data) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(static_cast<uint32_t>(event_data) >> 2 < connections_.size());
   Connection& connection = connections_[static_cast<uint32_t>(event_data) >> 2];
   if (connection.use != event_data >> 32) return;  // of one that is gone since
   switch (static_cast<Watched>(event_data & 3)) {
     case Watched::kSocket: return read_socket(connection);
     case Watched::kProcess: return process_ended(connection);
     case Watched::kPipe:
+      BP_ASSERT(!connection.pipe_is_shut && connection.pipe.is_open());
       connection.pipe_is_shut = true;
       close_watched(connection.pipe);
       return check_quiet(connection);
@@ -217,6 +281,7 @@ void JoinServer::check_deadlines() noexcept {
 
 // Makes parts as new, piece by piece, for so long that a turn stays short; they take turns.
 void JoinServer::release_parts() noexcept {
+  BP_KEEPS_VALID(*this);
   const uint64_t now = monotonic_ns();
   if (!is_renewing_ && now < release_due_ns_) return;
   is_renewing_ = false;
@@ -229,6 +294,7 @@ void JoinServer::release_parts() noexcept {
     if (outcome == JoinRoster::Release::kNotYet) continue;
     is_renewing_ = true;
     if (outcome == JoinRoster::Release::kFree) {
+      BP_ASSERT(quiet_count_ > 0);
       --quiet_count_;
       changed(connection, false);
       tell(connection, JoinEvent::Kind::kFreed);
@@ -245,6 +311,7 @@ void JoinServer::release_parts() noexcept {
 }
 
 void JoinServer::changed(const Connection& connection, bool is_urgent) noexcept {
+  BP_ASSERT(is_own_thread());
   uint64_t& due = wake_due_ns_[roster_->instance(connection.instance).group];
   if (is_urgent) {
     due = 1;

@@ -22,6 +22,14 @@
 //
 // What it deliberately does not do: decide what to do when a process could not join. It tells
 // (JoinEvent); its owner decides.
+//
+// Invariants, which is_valid() looks at, before and after each turn and each connection's change of
+// phase: 1. A connection is unused, with nothing open, and in the list of those, or in use.
+// 2. silent_ has each that is in kConnected, once, oldest first. 3. joining_count_ are in
+// kHandedOver. 4. From there on it has a part, whose state is that of its phase and whose process
+// is its own; no part is without a connection. 5. quiet_count_ of the parts are to be released, all
+// of them of processes that have ended and whose pipes are shut. 6. Its socket is open as long as
+// it is heard.
 #pragma once
 
 #include <atomic>
@@ -36,7 +44,9 @@
 #include "pinned_pool/join/join_roster.h"
 #include "platform/closing_thread.h"
 #include "platform/file.h"
+#include "platform/free_list.h"
 #include "platform/log_limit.h"
+#include "platform/thread_owner.h"
 #include "platform/thread_stack.h"
 #include "platform/units.h"
 
@@ -124,6 +134,10 @@ class JoinServer {
   // Threads: not the control thread.
   void stop() noexcept;
 
+  // Whether the invariants hold. Cost: a look at each connection. Threads: the control thread, or
+  // any before start().
+  bool is_valid() const noexcept;
+
  private:
   // Which descriptor of a connection an event is about.
   static constexpr uint64_t kStopMark = UINT64_MAX;  // events that are about none
@@ -145,11 +159,14 @@ class JoinServer {
     Fd socket;
     Fd pidfd;
     Fd pipe;
+    Connection* next_unused = nullptr;
   };
 
   explicit JoinServer(JoinServerOptions&& options) noexcept;
   Result<void> open_epoll() noexcept;
   bool watch_listener() noexcept;
+  bool is_valid(const Connection& connection) const noexcept;
+  bool is_own_thread() const noexcept { return control_.is_caller(); }
   void run() noexcept;
   void turn() noexcept;
   int milliseconds_to_wait() const noexcept;
@@ -195,16 +212,17 @@ class JoinServer {
   StackedThread thread_;
   ClosingThread closing_;  // sockets of others: descriptors may lie in them
   bool is_running_ = false;
+  ThreadOwner control_;                  // its thread, while it runs
   std::atomic<bool> holds_life_{false};  // of the owner, in all tables
 
   std::vector<epoll_event> events_;      // room for all that can be told at once
   std::vector<Connection> connections_;  // as many as there can ever be
-  std::vector<uint32_t> unused_;         // places in it
-  std::vector<uint32_t> silent_;         // those in Phase::kConnected, oldest first
-  uint32_t joining_count_ = 0;           // connections in Phase::kHandedOver
-  uint32_t quiet_count_ = 0;             // instances to be released
-  bool is_renewing_ = false;             // the last turn renewed something: there may be more
-  uint32_t release_from_ = 0;            // the place to look at first
+  FreeList<&Connection::next_unused> unused_;
+  std::vector<uint32_t> silent_;  // places of those in Phase::kConnected, oldest first
+  uint32_t joining_count_ = 0;    // connections in Phase::kHandedOver
+  uint32_t quiet_count_ = 0;      // instances to be released
+  bool is_renewing_ = false;      // the last turn renewed something: there may be more
+  uint32_t release_from_ = 0;     // the place to look at first
   bool is_stopping_ = false;
   uint64_t release_interval_ns_ = 0;
   uint64_t release_due_ns_ = 0;

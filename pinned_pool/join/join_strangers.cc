@@ -72,8 +72,8 @@ bool JoinServer::accept_one() noexcept {
     }
     return false;
   }
-  BP_ASSERT(!unused_.empty());
-  Connection& connection = connections_[unused_.back()];
+  BP_ASSERT(!unused_.is_empty());
+  Connection& connection = *unused_.first();
   ucred peer = {};
   socklen_t bytes = sizeof peer;
   if (getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 ||
@@ -81,13 +81,15 @@ bool JoinServer::accept_one() noexcept {
     closing_.close(socket);
     return true;
   }
-  unused_.pop_back();
+  unused_.pop();
   connection.phase = Phase::kConnected;
   connection.pid = peer.pid;
   connection.uid = peer.uid;
   connection.socket = std::move(socket);
   connection.deadline_ns = monotonic_ns() + options_.request_timeout_ns;
   silent_.push_back(place_of(connection));
+  BP_ASSERT(silent_.size() <= kSilentCountMax + 1);  // as many as it has room for
+  BP_DCHECK_SLOW(is_valid());
   read_socket(connection);  // most have said it already
   if (silent_.size() > kSilentCountMax) make_room();
   return true;
@@ -124,6 +126,7 @@ void JoinServer::make_room() noexcept {
     leaves = place;
   }
   Connection& connection = connections_[leaves];
+  BP_ASSERT(connection.phase == Phase::kConnected);
   Error error;
   error.set_doing("joining the pool");
   error.set_answer("%zu connect and say nothing, %td of them of user %u", silent_.size(), most,
@@ -144,7 +147,9 @@ void JoinServer::drop_expired() noexcept {
 }
 
 void JoinServer::no_longer_silent(const Connection& connection) noexcept {
-  silent_.erase(std::find(silent_.begin(), silent_.end(), place_of(connection)));
+  const auto its = std::find(silent_.begin(), silent_.end(), place_of(connection));
+  BP_ASSERT(its != silent_.end());
+  silent_.erase(its);
 }
 
 void JoinServer::answer_request(Connection& connection, const void* packet, size_t bytes) noexcept {
@@ -166,6 +171,7 @@ void JoinServer::answer_request(Connection& connection, const void* packet, size
 
 Result<void> JoinServer::hand_over(Connection& connection, const join::Request& request,
                                    bool* may_come) noexcept {
+  BP_ASSERT(connection.phase == Phase::kConnected);
   const auto failed = [&request] {
     return error_from_errno("joining the pool as %s", request.process.text);
   };
@@ -197,10 +203,12 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
   connection.phase = Phase::kHandedOver;
   connection.deadline_ns = monotonic_ns() + options_.ready_timeout_ns;
   ++joining_count_;
+  BP_DCHECK_SLOW(is_valid());
   changed(connection, false);
   join::Accepted accepted;
   int descriptors[join::kDescriptorCountMax];
   uint32_t count = roster_->describe(connection.instance, &accepted, descriptors);
+  BP_ASSERT(count < join::kDescriptorCountMax);
   descriptors[count++] = write_end.number();
   const int outcome = join::send_packet(connection.socket.number(), &accepted, accepted.bytes(),
                                         {descriptors, count});

@@ -139,7 +139,21 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
     return cause;
   }
   at_step(options, JoinStep::kChecked);
+  BP_DCHECK_SLOW(joined.is_valid());
   return joined;
+}
+
+bool JoinedPool::is_valid() const noexcept {
+  const auto is_shared = [](const Segment* segment) {
+    return segment != nullptr && !segment->is_own && segment->is_writable;
+  };
+  if (table_ == nullptr || table_ != the_table || table_->pool_id() != pool_id_) return false;
+  if (member_count_ == 0 || member_count_ > join::kMemberCountMax) return false;
+  for (const join::MemberGrant& member : members()) {
+    if (member.index >= table_->member_count() || member.generation == 0) return false;
+  }
+  return is_shared(fifo_) && (own_heap_ == nullptr || is_shared(own_heap_)) && own_heap_ != fifo_ &&
+         layout_bytes_ <= sizeof layout_ && terms_bytes_ <= sizeof terms_;
 }
 
 // Connects and asks once. Errors: as of receive_answer.
@@ -168,6 +182,7 @@ Result<void> JoinedPool::ask(const JoinOptions& options, uint64_t deadline_ns,
 
 Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> descriptors,
                               const JoinOptions& options) noexcept {
+  BP_ASSERT(!has_mapped && accepted.segment_count < descriptors.size());
   has_mapped = true;
   the_quiet_fd.store(descriptors[accepted.segment_count].release(), std::memory_order_relaxed);
   for (uint32_t i = 0; i < accepted.segment_count; ++i) {
@@ -210,6 +225,7 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
 }
 
 Result<void> JoinedPool::ready() noexcept {
+  BP_KEEPS_VALID(*this);
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
   // A message of a member that the others do not see as alive is nobody's, and dropped. So the
@@ -247,6 +263,7 @@ void JoinedPool::fail(const Error& error) noexcept {
 }
 
 void JoinedPool::leave() noexcept {
+  BP_KEEPS_VALID(*this);
   const join::Head leave = {.kind = join::PacketKind::kLeave};
   join::send_packet(socket_.number(), &leave, sizeof leave);
   socket_.close();

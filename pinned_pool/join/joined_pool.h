@@ -39,6 +39,11 @@ struct JoinOptions {  // its texts are read by join() alone
 
 // Threads: one at a time, but for what is said to be for any. Ownership: what it returns lies in
 // this object or in the pool's mappings; of these it owns none, they outlive it.
+//
+// Invariants, which is_valid() looks at, from join() on: 1. The table is that of the pool which was
+// joined. 2. It has 1 to join::kMemberCountMax members, all of them in the table. 3. The FIFOs are
+// another process's segment, which this one may write, as is its heap where it has one. 4. What the
+// owner said fits where it is kept.
 class JoinedPool {
  public:
   // Asks, maps and checks, and takes all segments into options.pool. Others see its members as
@@ -83,6 +88,8 @@ class JoinedPool {
   // Readable when the owner is gone: for an event loop that sleeps. -1 after leave().
   // Ownership: this object's; it is not read from.
   int control_fd() const noexcept { return socket_.number(); }
+
+  bool is_valid() const noexcept;
 
  private:
   JoinedPool() noexcept = default;

@@ -509,6 +509,27 @@ TEST(Join, JoinerGivesUpOnWhatIsNoOwner) {
   });
 }
 
+// It would wait for itself.
+TEST(Join, StopByTheControlThreadIsAProgrammingError) {
+  rig.options.on_event = [this](const JoinEvent&) { rig.server->stop(); };
+  BP_CHECK_DIES("!control_.is_held() || !is_own_thread()", {
+    rig.start();
+    const Fd socket = connect_raw(rig.path);
+    join::send_packet(socket.number(), "nonsense", 8);
+    for (;;) pause();
+  });
+}
+
+#if BP_DEBUG
+// What the server does not know of it cannot take back.
+TEST(Join, AMemberThatIsNobodysIsAProgrammingError) {
+  rig.create_server();
+  CHECK(rig.server->is_valid());
+  rig.table->begin_join(5, 1, MemberName("stray"), {});
+  BP_CHECK_DIES("is_valid() before a change", rig.server->add_own_member(0, MemberName("owner")));
+}
+#endif
+
 TEST(Join, SocketOfADeadOwnerIsReplacedAndThatOfALivingOneIsNot) {
   (void)listen_for_joiners(rig.path).take();
   rig.start();
