@@ -27,6 +27,7 @@ void close_what_comes(void* numbers) noexcept {
 }  // namespace
 
 Result<void> ClosingThread::start() noexcept {
+  BP_ASSERT(!numbers_.is_open());
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return error_from_errno("opening a pipe to the thread that closes descriptors")

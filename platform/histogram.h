@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "platform/assert.h"
 #include "platform/counter.h"
 
 namespace bedplate {
@@ -22,7 +23,11 @@ class Histogram {
 
   // `count`: so many times. Cost: the position of a bit, a shift, one load and one store (1 to 2
   // ns). Threads: the one writer.
-  void add(uint64_t value, uint64_t count = 1) noexcept { buckets_[bucket_of(value)].add(count); }
+  void add(uint64_t value, uint64_t count = 1) noexcept {
+    const size_t bucket = bucket_of(value);
+    BP_DCHECK(bucket < kBucketCount && (value <= last_of(bucket) || bucket + 1 == kBucketCount));
+    buckets_[bucket].add(count);
+  }
 
   static constexpr size_t bucket_of(uint64_t value) noexcept {
     constexpr uint64_t kMax = (uint64_t{1} << kPowerMax) - 1;
@@ -54,6 +59,7 @@ class Histogram {
     return sum;
   }
   static uint64_t percentile_of(std::span<const Counter> buckets, double share) noexcept {
+    BP_DCHECK(share >= 0 && share <= 1);
     const auto wanted = static_cast<uint64_t>(share * static_cast<double>(count_of(buckets)) + 0.5);
     uint64_t sum = 0;
     uint64_t last = 0;
@@ -70,5 +76,8 @@ class Histogram {
  private:
   Counter buckets_[kBucketCount];
 };
+static_assert(Histogram::bucket_of(UINT64_MAX) == Histogram::kBucketCount - 1);
+static_assert(Histogram::last_of(Histogram::kBucketCount - 1) + 1 == uint64_t{1}
+                                                                         << Histogram::kPowerMax);
 
 }  // namespace bedplate

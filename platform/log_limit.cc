@@ -8,6 +8,7 @@
 namespace bedplate {
 
 bool LogLimit::try_pass(const char* source) noexcept {
+  BP_KEEPS_VALID(*this);
   lift(source);
   if (passed_ == count_max_) {
     ++held_back_;
@@ -18,6 +19,7 @@ bool LogLimit::try_pass(const char* source) noexcept {
 }
 
 void LogLimit::lift(const char* source) noexcept {
+  BP_KEEPS_VALID(*this);
   if (passed_ == 0 || monotonic_ns() < period_end_ns_) return;
   if (held_back_ > 0) {
     BP_LOG_WARNING("%" PRIu64 " more messages about %s within %" PRIu64 " ms were not logged",

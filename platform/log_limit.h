@@ -5,17 +5,25 @@
 
 #include <cstdint>
 
+#include "platform/assert.h"
 #include "platform/units.h"
 
 namespace bedplate {
 
 // Threads: one at a time. `source` names what the messages are about, in the log.
+//
+// Invariants, which is_valid() looks at, before and after each change: 1. No more passed in a
+// period than may. 2. Something is held back only when so many have passed. 3. A period that has
+// begun has an end.
 class LogLimit {
  public:
   static constexpr uint64_t kPeriodNs = 10 * kNsPerSecond;
 
+  // Requires: count_max > 0; of none no period would begin.
   constexpr explicit LogLimit(uint32_t count_max, uint64_t period_ns = kPeriodNs) noexcept
-      : count_max_(count_max), period_ns_(period_ns) {}
+      : count_max_(count_max), period_ns_(period_ns) {
+    BP_ASSERT(count_max > 0);
+  }
 
   // Whether one more message about `source` may be logged. Tells first what was held back in a
   // period that is over.
@@ -24,6 +32,11 @@ class LogLimit {
   void lift(const char* source) noexcept;
   // UINT64_MAX: nothing is held back.
   uint64_t due_ns() const noexcept { return held_back_ > 0 ? period_end_ns_ : UINT64_MAX; }
+
+  bool is_valid() const noexcept {
+    return passed_ <= count_max_ && (held_back_ == 0 || passed_ == count_max_) &&
+           (passed_ == 0 || period_end_ns_ != 0);
+  }
 
  private:
   uint32_t count_max_;

@@ -61,6 +61,7 @@ size_t kept_bytes(const char* line, size_t line_bytes) noexcept {
 }
 
 void write_line(const Ring& to, uint64_t number, const char* line, size_t line_bytes) noexcept {
+  BP_DCHECK(line_bytes > 0 && line[line_bytes - 1] == '\n');
   LineSlot& slot = to.slots[number % to.count];
   // Of two that come to one place at once, a whole ring apart, one is forgotten.
   if (slot.state.exchange(kBeingWritten, std::memory_order_relaxed) == kBeingWritten) return;
@@ -73,6 +74,7 @@ void write_line(const Ring& to, uint64_t number, const char* line, size_t line_b
     bytes += sizeof kCutMark - 1;
     text[bytes++] = '\n';
   }
+  BP_ASSERT(bytes <= kRecentLineBytesMax);
   for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
     uint64_t word = 0;
     std::memcpy(&word, text + at, std::min(sizeof word, bytes - at));
@@ -87,6 +89,7 @@ size_t read_line(const Ring& from, uint64_t number,
   const uint64_t state = slot.state.load(std::memory_order_acquire);
   const size_t bytes = state & ((uint64_t{1} << kLengthBits) - 1);
   if (state == kBeingWritten || state != state_of(number, bytes)) return 0;
+  BP_DCHECK(bytes <= kRecentLineBytesMax);
   for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
     const uint64_t word = slot.words[at / sizeof(uint64_t)].load(std::memory_order_relaxed);
     std::memcpy(to.data() + at, &word, std::min(sizeof word, bytes - at));
@@ -150,6 +153,7 @@ void keep_few_lines() noexcept {
   }
   ring.store(&few, std::memory_order_seq_cst);
   while (lent.users.load(std::memory_order_seq_cst) != 0) sched_yield();
+  BP_DCHECK(ring.load() == &few);  // nobody has lent others meanwhile
 }
 
 }  // namespace bedplate

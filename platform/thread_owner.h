@@ -32,7 +32,10 @@ class ThreadOwner {
     }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
-    ~Hold() { owner_.holder_.store(before_, std::memory_order_relaxed); }
+    ~Hold() {
+      BP_DCHECK(owner_.is_held() && owner_.is_caller());  // as it was begun
+      owner_.holder_.store(before_, std::memory_order_relaxed);
+    }
 
    private:
     ThreadOwner& owner_;

@@ -8,6 +8,7 @@
 
 #include <sys/mman.h>
 
+#include "platform/assert.h"
 #include "platform/clock.h"
 
 namespace bedplate {
@@ -28,7 +29,7 @@ struct Call {
 
 StackedThread::~StackedThread() {
   join();
-  if (mapping_ != nullptr) munmap(mapping_, kMappingBytes);
+  if (mapping_ != nullptr) BP_ASSERT(munmap(mapping_, kMappingBytes) == 0);
 }
 
 void* StackedThread::enter(void* stack) {
@@ -76,12 +77,14 @@ Result<void> StackedThread::start(const char* name, void (*function)(void*) noex
 }
 
 void StackedThread::join() noexcept {
-  if (is_running_) pthread_join(thread_, nullptr);
+  // A thread that waited for itself would go on, and its stack would be given back below it.
+  if (is_running_) BP_ASSERT(pthread_join(thread_, nullptr) == 0);
   is_running_ = false;
 }
 
 bool StackedThread::join_or_leave(uint64_t patience_ns) noexcept {
   if (!is_running_) return true;
+  BP_ASSERT(mapping_ != nullptr && pthread_equal(thread_, pthread_self()) == 0);
   // Not pthread_clockjoin_np: ThreadSanitizer does not know it.
   const uint64_t end_ns = monotonic_ns() + patience_ns;
   bool has_ended = pthread_tryjoin_np(thread_, nullptr) == 0;

@@ -4,6 +4,7 @@
 
 #include "platform/clock.h"
 #include "platform/units.h"
+#include "tests/support/death_test.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -48,4 +49,22 @@ TEST(LogLimit, SaysItToATimerToo) {
   CHECK(limit.due_ns() == UINT64_MAX);
   STRCMP_EQUAL("bedplate: warning: 1 more messages about them within 20 ms were not logged\n",
                capture.finish().c_str());
+}
+
+// Of none no period would begin, so what is held back would never be told.
+TEST(LogLimit, OfNoMessagesIsAProgrammingError) {
+  BP_CHECK_DIES("count_max > 0", LogLimit(0).lift("them"));
+}
+
+TEST(LogLimit, IsValidAllTheWay) {
+  StderrCapture capture;
+  LogLimit limit(2, 5 * kNsPerMs);
+  bool is_valid = limit.is_valid();
+  for (int i = 0; i < 5; ++i) {
+    limit.try_pass("them");
+    is_valid = is_valid && limit.is_valid();
+  }
+  while (limit.due_ns() != UINT64_MAX) limit.lift("them");
+  CHECK(is_valid && limit.is_valid());
+  capture.finish();
 }

@@ -155,6 +155,23 @@ TEST(StackedThread, GivesItsStackBack) {
               now.locked_bytes == kThreadStackBytes);
 }
 
+// It would go on without its stack.
+TEST(StackedThread, WaitingForItselfIsAProgrammingError) {
+  BP_CHECK_DIES("pthread_join(thread_, nullptr) == 0", {
+    static StackedThread itself;
+    static std::atomic<bool> is_there{false};
+    (void)itself.start(
+        "itself",
+        [](void*) noexcept {
+          while (!is_there.load()) sched_yield();
+          itself.join();
+        },
+        nullptr);
+    is_there.store(true);
+    for (;;) pause();
+  });
+}
+
 TEST(StackedThread, StartingTwiceIsAProgrammingError) {
   StackedThread thread;
   CHECK(thread.start("twice", &look_around, &seen).ok());

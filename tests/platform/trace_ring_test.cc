@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "tests/support/death_test.h"
+
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
@@ -69,4 +71,17 @@ TEST(TraceRing, AWriterWithoutARingWritesNothing) {
   TraceWriter().write(trace, {});
   TraceWriter(&ring, 7).write(trace, {});
   LONGS_EQUAL(7, records[0].source);
+}
+
+TEST(TraceRing, KnowsWhetherItIsValid) {
+  CHECK_FALSE(TraceRing().is_valid());
+  RequestTrace trace;
+  trace.begin(1);
+  for (int i = 0; i < 4; ++i) ring.write(0, trace, {});
+  CHECK(ring.is_valid());
+  records[0].number = 1;  // somebody else has written there
+  CHECK_FALSE(ring.is_valid());
+#if BP_DEBUG
+  BP_CHECK_DIES("is_valid() before a change", ring.write(0, trace, {}));
+#endif
 }
