@@ -2,10 +2,10 @@
 """Each source, and each header with code, has a test of its name, or says near its head where it is
 tested: `// Tested by tests/pinned_pool/join/join_test.cc.`, several with commas between them.
 
-A header, its source and its data path are one (x.h, x.cc, x_datapath.cc). A test of its name is
-NAME_test.cc in the folder of tests/ that mirrors its own. A test reaches what it tests by includes
-(a header stands for its source, and a source without one has those that it includes) or names it;
-one in Python has a word of its name.
+A header, its source and its data path are one (x.h, x.cc, x_datapath.cc); a source in C is one of
+its own. A test of its name is NAME_test.cc in the folder of tests/ that mirrors its own. A test
+reaches what it tests by includes (a header stands for its source, and a source without one has
+those that it includes) or names it; one in Python has a word of its name.
 
 Prints what is missing, a line each.
 """
@@ -18,13 +18,15 @@ from includes import COMMENT_OR_TEXT, ROOT, headers_of_ours, text_of
 
 FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps")
 HEAD_LINES = 40
-TESTED_BY = re.compile(r"^// Tested by ((?:[^.]|\.(?=\w))+)\.$", re.MULTILINE)
+TESTED_BY = re.compile(r"^(?://| \*) Tested by ((?:[^.]|\.(?=\w))+)\.(?: \*/)?$", re.MULTILINE)
 # The body of a function: no class, no table.
 CODE = re.compile(r"\)(?:\s*(?:const|noexcept|override|\w+_\([^()]*\)|[:,]))*\s*\{(?!\s*\})")
 
 
 def unit_of(path):
-    return path.parent, path.stem.removesuffix("_datapath")
+    """In C it is a program by itself: beside ping.cc, ping.c is another one."""
+    name = path.name if path.suffix == ".c" else path.stem.removesuffix("_datapath")
+    return path.parent, name
 
 
 @functools.cache
@@ -34,20 +36,20 @@ def units():
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*")):
             path = file.relative_to(ROOT)
-            if path.suffix in (".cc", ".h"):
+            if path.suffix in (".c", ".cc", ".h"):
                 found.setdefault(unit_of(path), []).append(path)
     return found
 
 
 def has_code(files):
-    return any(path.suffix == ".cc" or CODE.search(COMMENT_OR_TEXT.sub("", text_of(str(path))))
+    return any(path.suffix != ".h" or CODE.search(COMMENT_OR_TEXT.sub("", text_of(str(path))))
                for path in files)
 
 
 def tests_said(files):
     """What the lines near the heads name."""
     heads = "\n".join("\n".join(text_of(str(path)).splitlines()[:HEAD_LINES]) for path in files)
-    heads = re.sub(r",\n// +", ", ", heads)
+    heads = re.sub(r",\n(?://| \*) +", ", ", heads)
     return [test for tests in TESTED_BY.findall(heads) for test in tests.split(", ")]
 
 
@@ -75,6 +77,7 @@ def exercises(test, folder, name, files):
 
 
 def complaint(folder, name, files):
+    name = name.removesuffix(".c")
     said = tests_said(files)
     own = [test for test in (f"tests/{folder}/{name}_test.cc",) if (ROOT / test).is_file()]
     if own and said:

@@ -1,5 +1,7 @@
 /* ping.cc in C: `ping-c SOCKET ann bob` joins the pool of two.toml as ann and greets bob, who is
- * started as `ping-c SOCKET bob ann`, or as ping.cc. */
+ * started as `ping-c SOCKET bob ann`, or as ping.cc.
+ *
+ * Tested by tests/system/messages_test.py. */
 #include <stdio.h>
 
 #include "bedplate.h"
