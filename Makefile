@@ -103,7 +103,7 @@ image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C s
 	$(Q)CONTROL=build/image/control scripts/image/run.sh build/image
 
 # Ten times and more of check's strains, all tests with every assertion of the allocator's, and the
-# floors of coverage, which take a sixth of the time that check has.
+# coverage of what unit tests alone do not run, which takes a sixth of the time that check has.
 LONG_STEPS := setup mimalloc build-.* unit-debug soak-.* stress kill sleepers steps stops door \
               hostile fuzz-nbd fuzz-kvd fuzz-tsrelay fuzz-net fuzz-tls fuzz-http fuzz-control \
               relay power ceph coverage.*

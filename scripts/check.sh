@@ -35,6 +35,7 @@ run_step() { # NAME COMMAND...
       "$s" "$elapsed" $((user + system))
     sed -nE 's/^skipped  ?[^ ]+ \([0-9.]+ s\): /skipped: /; /^skipped: /p' "$log" | sort | uniq -c |
       sed 's/^/    /'
+    sed -n 's/^covered: /    /p' "$log"
   } 9> build/check/lock
   echo "$p $f $s" > "build/check/$name.count"
 }
@@ -106,10 +107,14 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   groups=()
   [ "$mode" = hardened ] &&
     mapfile -t groups < <(sed -nE 's/^TEST_GROUP(_BASE)?\((\w+).*/-sg\n\2/p' tests/alloc/*_test.cc)
+  tests=("build/$mode/bedplate-tests" "${groups[@]}")
+  # This one counts the lines that run.
+  [ "$mode" = asan ] && tests=(scripts/coverage.py unit)
   # One core's work, mostly: the next build is beside it.
-  beside "unit-$mode" "build/$mode/bedplate-tests" "${groups[@]}"
+  beside "unit-$mode" "${tests[@]}"
 done
-# Which lines of which layer run: a build of its own, and tests of those above once more.
+# The lines of what needs more than unit tests, and of what a sanitizer's build leaves out: a build
+# of its own, and tests of those above once more.
 with_coverage=${CHECK_COVERAGE:-}
 [ -z "$with_coverage" ] ||
   build coverage-build make --no-print-directory "$jobs" MODE=coverage coverage-programs
@@ -146,6 +151,7 @@ beside fuzz-net make --no-print-directory FUZZ=net FUZZ_SECONDS="${FUZZ_SECONDS:
 # The system's tests look at this machine's appliances; those that follow have some of their own.
 wait
 lanes=2
+[ -n "$with_coverage" ] || beside coverage-unit scripts/coverage.py unit-report
 # One core's work, mostly: all that follows has the other lane.
 beside two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 [ -z "$with_coverage" ] || build coverage scripts/coverage.py here report

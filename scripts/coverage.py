@@ -1,13 +1,19 @@
 #!/usr/bin/python3
-"""Counts which lines ran, and prints a line a layer. It fails where a layer is below its floor.
+"""Counts which lines ran, and prints a line a layer. It fails where a layer is below the floor.
 
+    scripts/coverage.py unit | unit-report
     scripts/coverage.py [here] [guest] [report]
 
-`here` runs the unit tests and some of the system's, `guest` those that need an RDMA device, in a
-virtual machine; both with the programs of `make MODE=coverage`, whose counters lie in mapped files,
-so that those of killed processes count as well. `report` sums up what was counted. Without words:
-here and report; what needs the guest is then said not to have been looked at. FILES=1 lists the
-files that have most lines that did not run.
+`unit` runs the unit tests of `make MODE=asan`, which counts as well, and `unit-report` says what
+they ran: part of `make check`. Layers that need more than these tests are printed with what they
+need; their floors are the whole's.
+
+The whole is counted with the programs of `make MODE=coverage`, a release, heap and all: `here` runs
+the unit tests and some of the system's, `guest` those that need an RDMA device, in a virtual
+machine; `report` sums up what was counted. Without words: here and report; what needs the guest is
+then said not to have run. FILES=1 lists the files that have most lines that did not run.
+
+Counters lie in mapped files, so that those of killed processes count as well.
 """
 
 import json
@@ -19,8 +25,6 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "coverage"
-COUNTED = BUILD / "counted"
 PYTHON = "/usr/bin/python3"
 LEFT_OUT = ["-xsn", "ParentsTrafficIsWholeThroughoutManyForks"]  # a minute for no line more
 SYSTEM = ["command_line.", "plan.", "configuration.", "environment.", "service_c.", "relay_c.",
@@ -31,77 +35,125 @@ GUEST = ["verbs_over_soft_roce", "perf_over_soft_roce"]
 # What the unit tests and the others say of one that failed.
 FAILURE = re.compile(r"^.* error: Failure in .*(?:\n.*){0,6}|^failed .*(?:\n.*){0,6}", re.MULTILINE)
 
-# Of all lines in percent; where a file is in two, the longer path has it. Those in NEEDS_GUEST have
-# it with the guest's runs.
-FLOORS = {
-    "platform": 85, "pinned_pool": 85, "pinned_pool/join": 85, "alloc": 85, "transport": 85,
-    "transport/self": 85, "transport/shm": 85, "transport/single_copy": 85, "transport/udp": 85,
-    "transport/uring": 85, "transport/epoll": 85, "transport/verbs": 85, "apps/boot": 85,
-    "apps/init": 85, "apps/program": 85, "apps/perf": 85, "apps/blockd": 85, "apps/kvd": 85,
-    "apps/tsrelay": 85, "apps/http": 85, "apps/control": 85,
-}
+FLOOR = 85  # of all lines of a layer, in percent
+# Where a file is in two, the longer path has it.
+LAYERS = (
+    "platform", "pinned_pool", "pinned_pool/join", "alloc", "transport", "transport/self",
+    "transport/shm", "transport/single_copy", "transport/udp", "transport/uring",
+    "transport/epoll", "transport/tls", "transport/vfio", "transport/nvme", "transport/dpdk",
+    "transport/verbs", "apps/boot", "apps/init", "apps/program", "apps/perf", "apps/blockd",
+    "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
+)
 NEEDS_GUEST = ("transport/verbs", "apps/perf")
+# Their floor needs tests that run other programs than those that count.
+NO_FLOOR = {"transport/vfio": "tests/guest/vfio_test.py",
+            "transport/nvme": "tests/guest/nvme_test.py",
+            "apps/ports": "tests/system/ports_test.py"}
+# What the unit tests of a sanitized build do not run enough of, and what does.
+NEEDS_MORE_THAN_UNIT = {
+    "a release's unit tests": ("pinned_pool", "alloc", "apps/init"),
+    "the system's tests": ("apps/boot", "apps/program", "apps/perf", "apps/blockd", "apps/kvd",
+                           "apps/tsrelay", "apps/http", "apps/control", "apps/ports"),
+    "the guest's tests": ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf"),
+}
 # Runs nowhere here: there is no such module (tests/guest has EXTRA_MODULES). By itself, no floor.
 NOT_COUNTED = ("transport/single_copy/xpmem", "transport/single_copy/knem")
+NO_LAYER = ("apps/bedplate", "apps/examples", "scripts", "tests")
+XPMEM_KNEM = "xpmem, knem"
 
 
-def counting_in(folder):
-    """The variable of programs that count in `folder`."""
-    folder.mkdir(parents=True, mode=0o777)
-    folder.chmod(0o777)  # some become another user
-    return {"LLVM_PROFILE_FILE": f"{folder}/%m%c.profraw"}
+class Build:
+    """Programs that count, and what they counted, by the name of what ran them."""
+
+    def __init__(self, mode, *programs):
+        self.folder = ROOT / "build" / mode
+        self.programs = [self.folder / program for program in programs]
+        self.counted = self.folder / "counted"
+
+    def forget(self, run):
+        shutil.rmtree(self.counted / run, ignore_errors=True)
+        (self.counted / run).mkdir(parents=True)
+
+    def counting(self, *names):
+        """The variable of programs that count."""
+        folder = self.counted.joinpath(*names)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o777)  # some become another user
+        return {"LLVM_PROFILE_FILE": f"{folder}/%m%c.profraw"}
+
+    def raw(self, runs):
+        """What was counted since the programs were built: before, it was of others."""
+        if not all(program.exists() for program in self.programs):
+            return []
+        built = self.programs[0].stat().st_mtime
+        return [path for run in runs for path in (self.counted / run).rglob("*.profraw")
+                if path.stat().st_mtime > built]
+
+    def files(self, *runs):
+        """Of each file of ours its lines, and how many of them `runs` ran."""
+        raw = self.raw(runs)
+        if not raw:
+            return {}
+        merged = self.counted / "merged.profdata"
+        subprocess.run(["llvm-profdata-14", "merge", "-o", merged, *raw], check=True)
+        first, *others = self.programs
+        export = subprocess.run(
+            ["llvm-cov-14", "export", "-summary-only", f"-instr-profile={merged}", first,
+             *(f"-object={other}" for other in others)],
+            check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        files = {}
+        for file in json.loads(export)["data"][0]["files"]:
+            path = os.path.relpath(file["filename"], ROOT)
+            lines = file["summary"]["lines"]
+            files[path] = (lines["count"], lines["covered"])
+        return files
+
+
+WHOLE = Build("coverage", "bedplate-tests", "bedplate")
+SANITIZED = Build("asan", "bedplate-tests")
+
+
+def run_unit():
+    """What the tests print is printed."""
+    SANITIZED.forget("unit")
+    tests = SANITIZED.programs[0]
+    return subprocess.run([tests], cwd=ROOT, check=False,
+                          env={**os.environ, **SANITIZED.counting("unit")}).returncode == 0
 
 
 def run_here():
     """Returns whether all tests passed. One after the other: both change how many hugepages there
     are."""
-    tests = {"unit": [BUILD / "bedplate-tests", *LEFT_OUT],
-             "system": [PYTHON, "tests/system/run.py", *SYSTEM]}
-    return all([run(name, command, BEDPLATE=str(BUILD / "bedplate"),
-                    **counting_in(COUNTED / "here" / name)) for name, command in tests.items()])
+    WHOLE.forget("here")
+    tests, program = WHOLE.programs
+    commands = {"unit": [tests, *LEFT_OUT], "system": [PYTHON, "tests/system/run.py", *SYSTEM]}
+    return all([run(name, command, BEDPLATE=str(program), **WHOLE.counting("here", name))
+                for name, command in commands.items()])
 
 
 def run_guest():
-    (COUNTED / "guest").mkdir(parents=True)
+    WHOLE.forget("guest")
     return run("guest", [PYTHON, "tests/guest/guest_test.py", *GUEST],
-               COVERAGE_RAW=str(COUNTED / "guest"))
+               COVERAGE_RAW=str(WHOLE.counted / "guest"))
 
 
 def run(name, command, **variables):
-    path = COUNTED / f"{name}.log"
+    path = WHOLE.counted / f"{name}.log"
     with open(path, "wb") as log:
         code = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False,
                               env={**os.environ, **variables}).returncode
     if code != 0:
         said = path.read_text(errors="replace")
         failures = FAILURE.findall(said)
-        print(f"failed: {name}, see {path}:\n" + "\n".join([*failures, "and at its end:", said[-1500:]]))
+        print(f"failed: {name}, see {path}:\n" +
+              "\n".join([*failures, "and at its end:", said[-1500:]]))
     return code == 0
-
-
-def files_of(*places):
-    """Of each file of ours its lines, and how many ran in what was counted in `places`."""
-    raw = [str(path) for place in places for path in (COUNTED / place).rglob("*.profraw")]
-    if not raw:
-        return {}
-    merged = COUNTED / "merged.profdata"
-    subprocess.run(["llvm-profdata-14", "merge", "-o", merged, *raw], check=True)
-    export = subprocess.run(
-        ["llvm-cov-14", "export", "-summary-only", f"-instr-profile={merged}",
-         BUILD / "bedplate-tests", "-object", BUILD / "bedplate"],
-        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    files = {}
-    for file in json.loads(export)["data"][0]["files"]:
-        path = os.path.relpath(file["filename"], ROOT)
-        lines = file["summary"]["lines"]
-        files[path] = (lines["count"], lines["covered"])
-    return files
 
 
 def layer_of(path):
     if path.startswith(NOT_COUNTED):
-        return "xpmem, knem"
-    return max((layer for layer in FLOORS if path.startswith(layer + "/")), key=len, default=None)
+        return XPMEM_KNEM
+    return max((layer for layer in LAYERS if path.startswith(layer + "/")), key=len, default=None)
 
 
 def by_layer(files):
@@ -117,49 +169,71 @@ def percent(lines):
     return 100 * lines[1] / lines[0] if lines[0] else 0.0
 
 
-def report():
-    """Returns whether each layer has its floor."""
-    built = (BUILD / "bedplate-tests").stat().st_mtime
-    guests = ["guest"] if any(path.stat().st_mtime > built
-                              for path in (COUNTED / "guest").rglob("*.profraw")) else []
-    here, files = by_layer(files_of("here")), files_of("here", *guests)
-    everywhere = by_layer(files)
-    below = []
-    for layer, floor in FLOORS.items():
-        lines = everywhere.get(layer, (0, 0))
-        note = f"floor {floor} %"
-        if layer in NEEDS_GUEST:
-            note += f"; {percent(here.get(layer, (0, 0))):.1f} % here, the rest in the guest"
-        if layer in NEEDS_GUEST and not guests:
-            note += ", which has not run: not looked at"
-        elif percent(lines) < floor:
-            below.append(layer)
-            note += ": BELOW IT"
-        print(f"  {layer:22} {percent(lines):5.1f} % of {lines[0]:5} lines  ({note})")
-    lines = everywhere["xpmem, knem"]
-    print(f"  {'xpmem, knem':22} {percent(lines):5.1f} % of {lines[0]:5} lines  (not counted: "
+def print_layers(files, note_of):
+    """`note_of` says what there is to be said of a layer, and whether the floor holds for what was
+    counted of it. Returns whether no layer is below it, and each file is in one."""
+    if not files:
+        print("failed: nothing was counted with the programs that there are\n"
+              "0 passed, 1 failed, 0 skipped")
+        return False
+    sums = by_layer(files)
+    failures = [f"{path} is in no layer of scripts/coverage.py" for path in sorted(files)
+                if layer_of(path) is None and not path.startswith(NO_LAYER)]
+    passed = 0
+    for layer in LAYERS:
+        lines = sums.get(layer, (0, 0))
+        note, has_floor = note_of(layer)
+        passed += has_floor and percent(lines) >= FLOOR
+        if has_floor and percent(lines) < FLOOR:
+            failures.append(f"{layer} is below its floor of {FLOOR} % (scripts/coverage.py)")
+        print(f"covered: {layer:22} {percent(lines):5.1f} % of {lines[0]:5} lines{note}")
+    lines = sums.get(XPMEM_KNEM, (0, 0))
+    print(f"covered: {XPMEM_KNEM:22} {percent(lines):5.1f} % of {lines[0]:5} lines  (no floor: "
           "modules that only other machines have)")
     if os.environ.get("FILES"):
         missing = sorted(((count - covered, path) for path, (count, covered) in files.items()
                           if layer_of(path)), reverse=True)
-        print("\n".join(f"    {count:4} {path}" for count, path in missing[:40]))
-    for layer in below:
-        print(f"failed: {layer} is below its floor (scripts/coverage.py)")
-    print(f"{len(FLOORS) - len(below)} passed, {len(below)} failed, 0 skipped")
-    return not below
+        print("\n".join(f"    {count:4} {path}" for count, path in missing[:60]))
+    for failure in failures:
+        print(f"failed: {failure}")
+    print(f"{passed} passed, {len(failures)} failed, 0 skipped")
+    return not failures
+
+
+def report_unit():
+    def note_of(layer):
+        others = [name for name, layers in NEEDS_MORE_THAN_UNIT.items() if layer in layers]
+        if not others:
+            return f"  (floor {FLOOR} %)", True
+        return f"  (not counted: {', '.join(others)})", False
+
+    return print_layers(SANITIZED.files("unit"), note_of)
+
+
+def report_whole():
+    has_guest = bool(WHOLE.raw(["guest"]))
+    here = by_layer(WHOLE.files("here"))
+
+    def note_of(layer):
+        if layer in NO_FLOOR:
+            return f"  (not counted: {NO_FLOOR[layer]})", False
+        if layer not in NEEDS_GUEST:
+            return f"  (floor {FLOOR} %)", True
+        note = f"{percent(here.get(layer, (0, 0))):.1f} % without the guest's tests"
+        if not has_guest:
+            return f"  ({note}, which have not run)", False
+        return f"  (floor {FLOOR} %; {note})", True
+
+    return print_layers(WHOLE.files("here", "guest"), note_of)
 
 
 def main():
     words = sys.argv[1:] or ["here", "report"]
-    parts = {"here": run_here, "guest": run_guest, "report": report}
+    parts = {"unit": run_unit, "unit-report": report_unit, "here": run_here, "guest": run_guest,
+             "report": report_whole}
     if not set(words) <= set(parts):
         sys.exit(__doc__)
-    outcomes = []
-    for word in words:
-        if word != "report":
-            shutil.rmtree(COUNTED / word, ignore_errors=True)
-        outcomes.append(parts[word]())
-    return 0 if all(outcomes) else 1
+    return 0 if all([parts[word]() for word in words]) else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # How things are compiled and linked, for each MODE.
 
 # Sanitizers' builds are clang's: it takes half of g++'s time for them, and sees what g++ does not.
-# So is that which counts the lines that ran (scripts/coverage.py).
+# So is that which counts the lines that ran and is no sanitizer's (scripts/coverage.py).
 SANITIZED := $(filter asan tsan,$(MODE))
 CLANG := $(SANITIZED)$(filter coverage,$(MODE))
 CXX := $(if $(CLANG),clang++,g++)
@@ -32,6 +32,10 @@ CXXFLAGS := -std=c++20 $(DEBUG_INFO) -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
 # takes from an archive only what is asked for, would be content with libc's (docs/allocator.md).
 MALLOC_LINK := -Wl,-u,malloc -Wl,-u,_Znwm
 
+# Counts the lines that run, where LLVM_PROFILE_FILE names a file: if it is mapped (%c), those of
+# processes that are killed as well.
+COUNTING := -fprofile-instr-generate=/dev/null -fcoverage-mapping -mllvm -runtime-counter-relocation
+
 ifeq ($(MODE),release)
   CXXFLAGS += -O2 -DNDEBUG
 else ifeq ($(MODE),hardened)
@@ -42,15 +46,13 @@ else ifeq ($(MODE),debug)
   CXXFLAGS += -O1 -DBP_DEBUG=1
 else ifeq ($(MODE),asan)
   CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-              -fno-omit-frame-pointer
+              -fno-omit-frame-pointer $(COUNTING)
 else ifeq ($(MODE),tsan)
   # Its model knows no fences. The doorbell's are emitted all the same, and no data depends on them.
   CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=thread
 else ifeq ($(MODE),coverage)
-  # A release, heap and all. Counters lie in a file that is mapped, or those of processes that are
-  # killed were lost.
-  CXXFLAGS += -O0 -DNDEBUG -fprofile-instr-generate -fcoverage-mapping \
-              -mllvm -runtime-counter-relocation
+  # A release, heap and all.
+  CXXFLAGS += -O0 -DNDEBUG $(COUNTING)
 else
   $(error MODE is "$(MODE)"; it must be release, hardened, debug, asan, tsan or coverage)
 endif
@@ -78,7 +80,7 @@ ifdef CLANG
   CPPFLAGS += -DCPPUTEST_MEM_LEAK_DETECTION_DISABLED
 endif
 ifdef SANITIZED
-  LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
+  LDFLAGS := $(filter -fsanitize% -fno-sanitize% -fprofile%,$(CXXFLAGS))
 else
   # What nothing refers to is left out; the lists of what was counted look so.
   LDFLAGS := -static -Wl,--build-id \
