@@ -23,15 +23,79 @@ uint64_t wide_field(const std::byte* answer, size_t offset) noexcept {
                                                         : nvme::field<uint64_t>(answer, offset);
 }
 
+using State = NvmeController::State;
+
+constexpr uint32_t bit_of(State state) noexcept { return 1U << static_cast<uint32_t>(state); }
+
+// The states, as bits, that may follow it.
+constexpr uint32_t followers_of(State state) noexcept {
+  constexpr uint32_t kEnds = bit_of(State::kFailed) | bit_of(State::kClosed);
+  switch (state) {
+    case State::kDisabling: return bit_of(State::kDisabling) | bit_of(State::kEnabling) | kEnds;
+    case State::kEnabling: return bit_of(State::kSettingUp) | kEnds;
+    case State::kSettingUp: return bit_of(State::kReady) | kEnds;
+    case State::kReady: return bit_of(State::kDisabling) | bit_of(State::kShuttingDown) | kEnds;
+    case State::kFailed: return bit_of(State::kDisabling) | kEnds;
+    case State::kShuttingDown: return kEnds;
+    case State::kClosed: return 0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 uint64_t NvmeController::bytes_for() noexcept {
   return kNvmePageBytes + NvmeQueue::bytes_for(kAdminEntries, false);
 }
 
+// ---- Invariants ---------------------------------------------------------------------------------
+
+bool NvmeController::is_valid() const noexcept {
+  if (counters_->state.read() != static_cast<uint64_t>(state_)) return false;
+  return are_pairs_valid() && is_step_valid() && admin_.is_valid();
+}
+
+// 1, 2 and 3.
+bool NvmeController::are_pairs_valid() const noexcept {
+  using Phase = NvmeQueuePair::Phase;
+  switch (state_) {
+    case State::kReady:
+      return was_ready_ && (phase_ == Phase::kOpen) == !options_.is_only_identified;
+    case State::kDisabling:
+    case State::kShuttingDown:
+      return phase_ != Phase::kOpen &&
+             (phase_ == Phase::kEnded || !is_stopping_ || have_followed());
+    case State::kEnabling:
+    case State::kSettingUp: return phase_ == Phase::kEnded && have_followed();
+    case State::kFailed:
+    case State::kClosed: return phase_ == Phase::kEnded;
+  }
+  return false;
+}
+
+// 4 and 5.
+bool NvmeController::is_step_valid() const noexcept {
+  const bool has_step = step_ != Step::kNone;
+  if (admin_.outstanding() != uint32_t{has_step} + uint32_t{is_aborting_}) return false;
+  switch (state_) {
+    case State::kEnabling:
+    case State::kFailed:
+    case State::kClosed: return !has_step && !is_aborting_;
+    case State::kSettingUp:
+      if (!has_step || is_aborting_) return false;
+      break;
+    default: break;
+  }
+  const bool has_space = step_ == Step::kNamespace || step_ == Step::kGrowth;
+  if (has_space && space_index_ >= options_.namespaces.size()) return false;
+  const bool has_queue = step_ == Step::kCompletionQueue || step_ == Step::kSubmissionQueue;
+  return !has_queue || queue_index_ < queue_count_;
+}
+
 // ---- Registers ----------------------------------------------------------------------------------
 
 uint32_t NvmeController::read32(size_t offset) const noexcept {
+  BP_DCHECK(state_ != State::kClosed && offset + sizeof(uint32_t) <= port_->registers_bytes);
   return *reinterpret_cast<volatile uint32_t*>(port_->registers + offset);
 }
 
@@ -41,6 +105,7 @@ uint64_t NvmeController::read64(size_t offset) const noexcept {
 }
 
 void NvmeController::write32(size_t offset, uint32_t value) noexcept {
+  BP_DCHECK(state_ != State::kClosed && offset + sizeof value <= port_->registers_bytes);
   *reinterpret_cast<volatile uint32_t*>(port_->registers + offset) = value;
 }
 
@@ -56,6 +121,7 @@ void NvmeController::create(NvmePort& port, std::span<std::byte> memory,
                             NvmeCounters& counters, uint64_t now_ns) {
   BP_ASSERT(memory.size() >= bytes_for() && !options.namespaces.empty());
   BP_ASSERT(!queues.empty() || options.is_only_identified);
+  BP_ASSERT(port_ == nullptr && port.registers_bytes >= nvme::kDoorbells);
   port_ = &port;
   options_ = options;
   counters_ = &counters;
@@ -93,6 +159,7 @@ void NvmeController::create(NvmePort& port, std::span<std::byte> memory,
     return fail(NvmeProblem::kNoQueue);
   }
   begin_reset();
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void NvmeController::want(NvmeQueuePair::Phase phase) noexcept {
@@ -107,6 +174,7 @@ bool NvmeController::have_followed() const noexcept {
 }
 
 void NvmeController::enter(State state) noexcept {
+  BP_DCHECK((followers_of(state_) & bit_of(state)) != 0);
   state_ = state;
   counters_->state.set(static_cast<uint64_t>(state));
 }
@@ -124,6 +192,7 @@ void NvmeController::begin_reset() noexcept {
 
 // Requires: no shard submits any more.
 void NvmeController::stop(uint32_t configuration, uint64_t within_ns) noexcept {
+  BP_DCHECK(phase_ != NvmeQueuePair::Phase::kOpen && have_followed());
   write32(nvme::kConfiguration, configuration);
   deadline_ns_ = now_ns_ + within_ns;
   is_stopping_ = true;
@@ -143,6 +212,7 @@ void NvmeController::look_at_stop(uint32_t status, bool is_late) noexcept {
 
 // Requires: the controller is disabled, and nothing is outstanding with any shard.
 void NvmeController::enable() noexcept {
+  BP_DCHECK(phase_ == NvmeQueuePair::Phase::kEnded && have_followed());
   end_admin();
   admin_.clear();
   port_->allow_dma(true);  // what it was to write, it has forgotten
@@ -158,6 +228,7 @@ void NvmeController::end_admin() noexcept {
   step_ = Step::kNone;
   admin_.fail_all();
   is_aborting_ = false;
+  BP_DCHECK(admin_.outstanding() == 0);
 }
 
 // It is kept from memory, so what it had can be given back.
@@ -172,6 +243,8 @@ void NvmeController::fail(NvmeProblem problem, uint32_t detail) noexcept {
 }
 
 void NvmeController::give_up(NvmeProblem problem) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(state_ != State::kClosed);  // its registers may be unmapped
   fail(problem);
   enter(State::kClosed);
 }
@@ -184,6 +257,7 @@ void NvmeController::close() noexcept {
 }
 
 void NvmeController::shut_down(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   now_ns_ = now_ns;
   if (state_ == State::kShuttingDown || state_ == State::kClosed) return;
   if (state_ != State::kReady || read32(nvme::kStatus) == nvme::kAllOnes) return close();
@@ -193,6 +267,7 @@ void NvmeController::shut_down(uint64_t now_ns) noexcept {
 }
 
 uint64_t NvmeController::look(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   now_ns_ = now_ns;
   if (state_ == State::kClosed) return have_followed() ? kNever : now_ns + kStepNs;
   if (state_ == State::kFailed) {
@@ -299,6 +374,7 @@ void NvmeController::abort_late() noexcept {
 // Result, bit 0: it was not aborted.
 void NvmeController::abort_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept {
   NvmeController& self = *static_cast<AdminCall&>(call).controller;
+  BP_DCHECK(self.is_aborting_ && &call == &self.abort_call_);
   self.is_aborting_ = false;
   if (status == nvme::kSuccess && (result & 1) == 0) self.counters_->aborts.add(1);
 }
@@ -310,6 +386,7 @@ nvme::Command* NvmeController::begin_admin(AdminCall& call) noexcept {
 }
 
 void NvmeController::begin_step(Step step) noexcept {
+  BP_DCHECK(step_ == Step::kNone && (state_ == State::kSettingUp || state_ == State::kReady));
   nvme::Command* command = begin_admin(step_call_);
   BP_ASSERT(command != nullptr);  // a step and an abort are all there is
   step_ = step;
@@ -358,6 +435,7 @@ void NvmeController::begin_step(Step step) noexcept {
 
 void NvmeController::describe_queue(nvme::Command& command,
                                     nvme::AdminOpcode opcode) const noexcept {
+  BP_DCHECK(queue_index_ < queue_count_);
   const NvmeQueue& queue = pairs_[queue_index_].queue();
   command.opcode = opcode;
   command.prp1 = reinterpret_cast<uintptr_t>(
@@ -430,6 +508,7 @@ void NvmeController::after_namespace() noexcept {
 bool NvmeController::know_queue_count(uint32_t result) noexcept {
   const uint32_t granted = std::min(result & 0xffff, result >> 16) + 1;
   if (was_ready_) return granted >= queue_count_;
+  BP_DCHECK(phase_ == NvmeQueuePair::Phase::kEnded);  // those that it loses are wanted nothing
   queue_count_ = std::min(queue_count_, granted);
   counters_->queue_pairs.set(queue_count_);
   return true;
@@ -455,6 +534,7 @@ void NvmeController::know_controller() noexcept {
 
 // `is_first`: of a start; else only whether it has grown.
 NvmeProblem NvmeController::know_namespace(bool is_first) noexcept {
+  BP_DCHECK(space_index_ < options_.namespaces.size());
   NvmeNamespace& space = spaces_[space_index_];
   const auto block_count = nvme::field<uint64_t>(data_, nvme::kBlockCount);
   if (block_count == 0) return NvmeProblem::kMissingNamespace;

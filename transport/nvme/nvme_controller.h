@@ -14,6 +14,15 @@
 // back, and then it is tried again after a while.
 //
 // Nothing of VFIO is known here: a controller that a test plays is a page of memory.
+//
+// Invariants, which is_valid() looks at, around all that changes its state: 1. Pairs are wanted
+// open while it is ready, and at no other time; closed while it is being stopped or shut down;
+// else ended. 2. It is told to stop once all shards have followed. 3. From the time that it is
+// enabled until it is ready nothing is with any shard. 4. Of admin commands there are under way
+// that of the step, and an abort, and no others; none where it may not answer (it is being
+// enabled, has failed, or is closed). 5. The step's namespace and queue are there. 6. What is shown
+// of its state is its state. And enter(): 7. A state follows one that it may follow. And read32(),
+// write32(): 8. Once it is closed no register is used.
 // Threads: one at a time; after the start the shard's that has the control.
 #pragma once
 
@@ -118,14 +127,22 @@ class NvmeController {
 
   // Right once it was ready; from then on it does not change.
   uint32_t queue_count() const noexcept { return queue_count_; }
-  NvmeQueuePair& queue_pair(size_t index) noexcept { return pairs_[index]; }
+  NvmeQueuePair& queue_pair(size_t index) noexcept {
+    BP_DCHECK(index < queue_count_);
+    return pairs_[index];
+  }
   State state() const noexcept { return state_; }
   NvmeProblem problem() const noexcept { return problem_; }
   uint32_t problem_detail() const noexcept { return problem_detail_; }
   // Closed, and no shard uses a register any more.
   bool is_let_go_of() const noexcept { return state_ == State::kClosed && have_followed(); }
   // In the order of the options. Its numbers are right once it was ready.
-  const NvmeNamespace& space(size_t index) const noexcept { return spaces_[index]; }
+  const NvmeNamespace& space(size_t index) const noexcept {
+    BP_DCHECK(index < options_.namespaces.size());
+    return spaces_[index];
+  }
+
+  bool is_valid() const noexcept;
 
  private:
   // The admin commands of a start, in their order, and of a look at the drive's health.
@@ -143,6 +160,9 @@ class NvmeController {
   struct AdminCall : NvmeCall {
     NvmeController* controller = nullptr;
   };
+
+  bool are_pairs_valid() const noexcept;
+  bool is_step_valid() const noexcept;
 
   uint32_t read32(size_t offset) const noexcept;
   uint64_t read64(size_t offset) const noexcept;

@@ -36,8 +36,19 @@ bool region_of(int device, uint32_t index, vfio_region_info* info) noexcept {
 
 }  // namespace
 
+bool NvmeDevice::is_valid() const noexcept {
+  if (!is_open()) {
+    return registers == nullptr && vector_controls_ == nullptr &&
+           registers_mapping_.address == nullptr && table_mapping_.address == nullptr;
+  }
+  return registers != nullptr && registers == registers_mapping_.address &&
+         registers_bytes >= kRegistersBytesMin && vector_controls_ != nullptr &&
+         interrupt_count > 0 && interrupts_.size() == interrupt_count;
+}
+
 Result<void> NvmeDevice::open(Fd device, const std::string& address,
                               uint32_t interrupt_count_wanted) {
+  BP_ASSERT(!is_open() && device.is_open() && interrupt_count_wanted > 0);
   device_ = std::move(device);
   vfio_region_info config;
   uint32_t class_word = 0;
@@ -70,6 +81,7 @@ Result<void> NvmeDevice::open(Fd device, const std::string& address,
   (void)set_events(VFIO_PCI_REQ_IRQ_INDEX, {request_.number()});
   registers = static_cast<volatile std::byte*>(registers_mapping_.address);
   registers_bytes = registers_mapping_.bytes;
+  BP_DCHECK_SLOW(is_valid());
   for (uint32_t i = 0; i < interrupt_count; ++i) allow_interrupt(i, false);
   return {};
 }
@@ -114,6 +126,7 @@ bool NvmeDevice::find_interrupt_table() noexcept {
       mapping = &table_mapping_;
     }
     const uint64_t first = table & PCI_MSIX_TABLE_OFFSET;
+    BP_DCHECK(mapping->address != nullptr);
     if (first + interrupt_count * kEntryWords * sizeof(uint32_t) > mapping->bytes) break;
     vector_controls_ = reinterpret_cast<volatile uint32_t*>(
         static_cast<std::byte*>(mapping->address) + first + kVectorControl);
@@ -172,7 +185,7 @@ void NvmeDevice::allow_dma(bool is_allowed) noexcept {
 }
 
 void NvmeDevice::allow_interrupt(uint32_t index, bool is_allowed) noexcept {
-  BP_DCHECK(index < interrupt_count);
+  BP_DCHECK(is_open() && index < interrupt_count);
   vector_controls_[index * kEntryWords] = is_allowed ? 0 : kMasked;
 }
 
@@ -184,6 +197,7 @@ void NvmeDevice::close() noexcept {
     *mapping = {};
   }
   device_.close();
+  BP_DCHECK_SLOW(is_valid());
 }
 
 }  // namespace bedplate

@@ -3,6 +3,10 @@
 // An interrupt is masked where the specification has it masked, in the device's own table of MSI-X:
 // so a shard that polls costs the kernel nothing, and what came while it was masked rings once it
 // is not. The kernel, too, tells by an interrupt that it wants the device back.
+//
+// Invariants, which is_valid() looks at: 1. While it is open its registers are mapped, with the
+// first doorbells, and so is the table of its interrupts, of which each has an eventfd. 2. Once it
+// is closed nothing of it is mapped.
 // Threads: one at a time; but for allow_interrupt(), of each interrupt one at a time.
 #pragma once
 
@@ -33,8 +37,13 @@ class NvmeDevice final : public NvmePort {
   void allow_dma(bool is_allowed) noexcept override;
   void allow_interrupt(uint32_t index, bool is_allowed) noexcept;
   // eventfds: something has completed; the kernel wants the device back.
-  int interrupt_fd(uint32_t index) const noexcept { return interrupts_[index].number(); }
+  int interrupt_fd(uint32_t index) const noexcept {
+    BP_DCHECK(index < interrupts_.size());
+    return interrupts_[index].number();
+  }
   int request_fd() const noexcept { return request_.number(); }
+
+  bool is_valid() const noexcept;
 
  private:
   struct Mapping {

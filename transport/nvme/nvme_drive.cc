@@ -42,7 +42,7 @@ Result<void> NvmeDrive::create(Fd device, const std::string& address, std::span<
 }
 
 void NvmeDrive::attach(EventLoop& control, std::span<EventLoop* const> loops) {
-  BP_ASSERT(loops.size() == queue_count());
+  BP_ASSERT(loops.size() == queue_count() && loop_ == nullptr);
   loop_ = &control;
   const auto look = [](void* self) noexcept { static_cast<NvmeDrive*>(self)->look(); };
   timer_.expired = look_call_.function = look;
@@ -54,7 +54,15 @@ void NvmeDrive::attach(EventLoop& control, std::span<EventLoop* const> loops) {
 
 // ---- On the shard of its control ----------------------------------------------------------------
 
+bool NvmeDrive::is_valid() const noexcept {
+  const bool is_closed = controller_.state() == State::kClosed;
+  if (is_taken_back_ && (!is_closed || request_watch_.is_watched())) return false;
+  const bool must_close = must_close_.load(std::memory_order_relaxed);
+  return (!must_close && !is_shut_down()) || controller_.is_let_go_of();
+}
+
 void NvmeDrive::start(StreamSockets& sockets) noexcept {
+  BP_DCHECK(loop_->is_own_thread() && &sockets.loop() == loop_);
   sockets_ = &sockets;
   request_watch_.fd = device_.request_fd();
   request_watch_.events = POLLIN;
@@ -66,6 +74,8 @@ void NvmeDrive::start(StreamSockets& sockets) noexcept {
 }
 
 void NvmeDrive::look() noexcept {
+  BP_DCHECK(loop_->is_own_thread());
+  BP_KEEPS_VALID(*this);
   const uint64_t next_ns = controller_.look(loop_->now_ns());
   if (!controller_.is_let_go_of()) return loop_->timers().arm(timer_, next_ns);
   loop_->timers().cancel(timer_);
@@ -77,6 +87,7 @@ void NvmeDrive::look() noexcept {
 
 void NvmeDrive::asked_for(void* self, uint32_t) noexcept {
   auto& drive = *static_cast<NvmeDrive*>(self);
+  BP_KEEPS_VALID(drive);
   drive.sockets_->stop_watching(drive.request_watch_);
   drive.is_taken_back_ = true;
   if (drive.controller_.state() != State::kClosed) {
@@ -87,6 +98,7 @@ void NvmeDrive::asked_for(void* self, uint32_t) noexcept {
 
 void NvmeDrive::shut_down(void* self) noexcept {
   auto& drive = *static_cast<NvmeDrive*>(self);
+  BP_DCHECK(drive.loop_->is_own_thread());
   drive.controller_.shut_down(drive.loop_->now_ns());
   drive.look();
 }

@@ -4,6 +4,10 @@
 // A timer of the control's shard looks after the controller (NvmeController::look). A drive that
 // the kernel wants back, because it is to be unplugged, is let go of, once no shard uses it any
 // more: all that is asked of it from then on answers EIO, and the service goes on.
+//
+// Invariants, which is_valid() looks at around what its shard does: 1. What is taken back is
+// closed, and not asked for any more. 2. What is shut down stays let go of. 3. The device is closed
+// where it is let go of, and not before.
 #pragma once
 
 #include <atomic>
@@ -46,7 +50,10 @@ class NvmeDrive {
   // adds queue(N) to the N-th. Before the loops run.
   void attach(EventLoop& control, std::span<EventLoop* const> loops);
   // It is there from create() on, for its own loop.
-  NvmeDriveQueue& queue(size_t index) noexcept { return queues_[index]; }
+  NvmeDriveQueue& queue(size_t index) noexcept {
+    BP_DCHECK(index < queues_.size());
+    return queues_[index];
+  }
   // Begins to be looked after. Threads: the control's.
   void start(StreamSockets& sockets) noexcept;
 
@@ -57,6 +64,9 @@ class NvmeDrive {
   // Has it finish, once nothing is asked of it any more. Threads: any.
   void request_shut_down() noexcept;
   bool is_shut_down() const noexcept { return is_shut_down_.load(std::memory_order_acquire); }
+
+  // Threads: the control's.
+  bool is_valid() const noexcept;
 
  private:
   void look() noexcept;

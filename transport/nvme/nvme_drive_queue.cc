@@ -8,6 +8,7 @@ namespace bedplate {
 
 void NvmeDriveQueue::attach(NvmeDevice& device, NvmeQueuePair& pair, uint32_t index,
                             EventLoop& loop, EventLoop& control, LoopCall& look_call) noexcept {
+  BP_ASSERT(loop_ == nullptr && index < device.interrupt_count);
   device_ = &device;
   pair_ = &pair;
   index_ = index;
@@ -22,7 +23,12 @@ void NvmeDriveQueue::attach(NvmeDevice& device, NvmeQueuePair& pair, uint32_t in
     auto& queue = *static_cast<NvmeDriveQueue*>(self);
     queue.control_->submit(*queue.look_call_);
   };
-  pair.set_calls({.follow = tell, .follow_context = this, .look = ask, .look_context = this});
+  pair.set_calls({.follow = tell,
+                  .follow_context = this,
+                  .look = ask,
+                  .look_context = this,
+                  .control = &control,
+                  .shard = &loop});
 }
 
 void NvmeDriveQueue::start(StreamSockets& sockets) noexcept {
@@ -53,7 +59,7 @@ uint32_t NvmeDriveQueue::poll(uint32_t budget) noexcept {
 }
 
 void NvmeDriveQueue::announce_sleep() noexcept {
-  BP_DCHECK(loop_->is_own_thread());
+  BP_DCHECK(loop_->is_own_thread() && !has_interrupt_);
   if (!pair_->has_outstanding()) return;
   has_interrupt_ = true;
   device_->allow_interrupt(index_, true);

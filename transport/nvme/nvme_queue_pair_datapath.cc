@@ -21,9 +21,23 @@ void NvmeQueuePair::create(const Options& options, std::span<std::byte> memory,
                      options.doorbell_bytes);
 }
 
+// 4, 5 and 6. The control takes what is late, and so it may be gone the next moment.
+bool NvmeQueuePair::is_valid() const noexcept {
+  const uint32_t reached = reached_.load(std::memory_order_relaxed);
+  const Phase phase = phase_of(reached);
+  const uint32_t late = late_id_.load(std::memory_order_relaxed);
+  if (phase > Phase::kClosed || io_.is_open() != (phase == Phase::kOpen)) return false;
+  if (is_newer(reached, wanted_.load(std::memory_order_relaxed))) return false;
+  if (phase == Phase::kEnded && (has_outstanding() || late != kNone)) return false;
+  if (phase == Phase::kEnded && is_stuck_.load(std::memory_order_relaxed)) return false;
+  if (late != kNone && !io_.queue().is_marked(late)) return false;
+  return io_.is_valid() && io_.queue().is_valid();
+}
+
 // ---- The control's ------------------------------------------------------------------------------
 
 void NvmeQueuePair::want(Phase phase) noexcept {
+  BP_DCHECK(is_controls_thread());
   const uint32_t before = wanted_.load(std::memory_order_relaxed);
   BP_DCHECK(phase != Phase::kOpen || (has_followed() && phase_of(before) == Phase::kEnded));
   const uint32_t number = (before >> kPhaseBits) + 1;
@@ -36,6 +50,8 @@ void NvmeQueuePair::want(Phase phase) noexcept {
 // ---- The shard's --------------------------------------------------------------------------------
 
 void NvmeQueuePair::follow() noexcept {
+  BP_DCHECK(is_shards_thread());
+  BP_KEEPS_VALID(*this);
   const uint32_t wanted = wanted_.load(std::memory_order_acquire);
   if (wanted == reached_.load(std::memory_order_relaxed)) return;
   BP_DCHECK(is_newer(wanted, reached_.load(std::memory_order_relaxed)));
@@ -56,12 +72,12 @@ void NvmeQueuePair::follow() noexcept {
       is_stuck_.store(false, std::memory_order_relaxed);
       break;
   }
-  BP_DCHECK_SLOW(io_.is_valid() && io_.queue().is_valid());
   publish();
   reached_.store(wanted, std::memory_order_release);
 }
 
 uint32_t NvmeQueuePair::poll(uint32_t budget, uint64_t now_ns) noexcept {
+  BP_DCHECK(is_shards_thread());
   const uint32_t count = io_.poll(budget, now_ns);
   if (count == 0) return 0;
   publish();
@@ -70,10 +86,13 @@ uint32_t NvmeQueuePair::poll(uint32_t budget, uint64_t now_ns) noexcept {
   if (late != kNone && !io_.queue().is_marked(late)) {
     late_id_.compare_exchange_strong(late, kNone, std::memory_order_relaxed);
   }
+  BP_DCHECK_SLOW(is_valid());
   return count;
 }
 
 uint64_t NvmeQueuePair::look(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_shards_thread());
+  BP_KEEPS_VALID(*this);
   publish();
   const uint64_t next_ns =
       now_ns + std::clamp(timeout_ns_ / 4, kLookIntervalNsMin, kLookIntervalNsMax);

@@ -17,9 +17,12 @@
 // ended at once, and let go of when all have reached it: no register is written to after that.
 //
 // Invariants: 1. What is reached was wanted, and is never wanted again: no answer is stale
-// (has_followed). 2. A command ends once: by its completion, or when the pair is ended. 3. Nothing
-// is submitted unless it is open (NvmeIo::begin).
-// Threads: that of the functions' headings.
+// (has_followed; want). 2. A command ends once: by its completion, or when the pair is ended. 3.
+// Nothing is submitted unless it is open (NvmeIo::begin). And is_valid(), which the shard looks at
+// around what it does: 4. Operations are taken while open was reached last, and at no other time.
+// 5. Where ended was reached last, nothing is outstanding, late or stuck. 6. What is late is under
+// way, and has its second chance.
+// Threads: that of the functions' headings, which assert it.
 #pragma once
 
 #include <atomic>
@@ -29,6 +32,7 @@
 
 #include "platform/cache_line.h"
 #include "platform/counter.h"
+#include "transport/event_loop.h"
 #include "transport/nvme/nvme_io_datapath.h"
 
 namespace bedplate {
@@ -73,8 +77,14 @@ class NvmeQueuePair {
     void* follow_context = nullptr;
     void (*look)(void* context) noexcept = nullptr;  // threads: the shard's
     void* look_context = nullptr;
+    // The two's loops, which outlive it.
+    const EventLoop* control = nullptr;
+    const EventLoop* shard = nullptr;
   };
-  void set_calls(const Calls& calls) noexcept { calls_ = calls; }
+  void set_calls(const Calls& calls) noexcept {
+    BP_DCHECK(has_followed());
+    calls_ = calls;
+  }
 
   // ---- The control's ----
 
@@ -83,26 +93,40 @@ class NvmeQueuePair {
   void want(Phase phase) noexcept;
   // Whether the shard has done what was wanted last.
   bool has_followed() const noexcept {
+    BP_DCHECK(is_controls_thread());
     // Pairs with follow(): what it has done to memory is seen.
     return reached_.load(std::memory_order_acquire) == wanted_.load(std::memory_order_relaxed);
   }
   // The id of a command to be aborted, told once; kNone: there is none. The shard takes it back if
   // the command ends before.
-  uint32_t take_late() noexcept { return late_id_.exchange(kNone, std::memory_order_acquire); }
-  bool is_stuck() const noexcept { return is_stuck_.load(std::memory_order_acquire); }
+  uint32_t take_late() noexcept {
+    BP_DCHECK(is_controls_thread());
+    return late_id_.exchange(kNone, std::memory_order_acquire);
+  }
+  bool is_stuck() const noexcept {
+    BP_DCHECK(is_controls_thread());
+    return is_stuck_.load(std::memory_order_acquire);
+  }
   // What the controller is told of it, which does not change.
   const NvmeQueue& queue() const noexcept { return io_.queue(); }
 
   // ---- The shard's ----
 
-  NvmeIo& io() noexcept { return io_; }
-  bool has_outstanding() const noexcept { return io_.queue().outstanding() > 0; }
+  NvmeIo& io() noexcept {
+    BP_DCHECK(is_shards_thread());
+    return io_;
+  }
+  bool has_outstanding() const noexcept {
+    BP_DCHECK(is_shards_thread());
+    return io_.queue().outstanding() > 0;
+  }
   // Ends what has completed; returns how much there was.
   uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
   // Does what the control wants.
   void follow() noexcept;
   // Looks for commands that are late. Returns when it is to be called again at the latest.
   uint64_t look(uint64_t now_ns) noexcept;
+  bool is_valid() const noexcept;
 
  private:
   static constexpr uint32_t kPhaseBits = 2;
@@ -114,6 +138,12 @@ class NvmeQueuePair {
     return static_cast<int32_t>(wish - other) > 0;
   }
 
+  bool is_controls_thread() const noexcept {
+    return calls_.control == nullptr || calls_.control->is_own_thread();
+  }
+  bool is_shards_thread() const noexcept {
+    return calls_.shard == nullptr || calls_.shard->is_own_thread();
+  }
   void publish() noexcept;
   void tell_control() noexcept;
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "platform/assert.h"
+#include "tests/support/death_test.h"
 #include "tests/transport/nvme/nvme_rig.h"
 
 #include "CppUTest/TestHarness.h"
@@ -352,3 +354,21 @@ TEST(NvmeController, GivenUpItTouchesNothingAnyMore) {
   rig.controller.shut_down(rig.now_ns);
   rig.drive.registers = registers;
 }
+
+#if BP_DEBUG
+TEST(NvmeController, WhatIsClosedIsNotGivenUpOnceMore) {
+  CHECK(rig.start());
+  rig.controller.give_up(NvmeProblem::kTakenBack);
+  CHECK(rig.controller.is_valid());
+  BP_CHECK_DIES("state_ != State::kClosed", rig.controller.give_up(NvmeProblem::kTakenBack));
+}
+
+TEST(NvmeController, WhatItShowsIsItsState) {
+  CHECK(rig.start());
+  CHECK(rig.controller.is_valid());
+  rig.counters.state.set(static_cast<uint64_t>(State::kFailed));
+  CHECK(!rig.controller.is_valid());
+  BP_CHECK_DIES("is_valid() before a change", rig.controller.look(rig.now_ns));
+  rig.counters.state.set(static_cast<uint64_t>(State::kReady));
+}
+#endif

@@ -9,9 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "platform/assert.h"
+#include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/seed.h"
 #include "tests/transport/nvme/nvme_rig.h"
+#include "tests/transport/plain_sleeper.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -557,3 +560,32 @@ TEST(NvmeQueuePair, ControlAndShardsOnThreadsOfTheirOwn) {
     LONGS_EQUAL(0, shard.counters.bad_completions.read());
   }
 }
+
+// ---- Threads ----
+
+#if BP_DEBUG
+// Here one loop is both, and runs on another thread.
+TEST(NvmeQueuePair, EachPartIsForItsThreadAlone) {
+  CHECK(rig.start());
+  EventLoop loop;
+  CHECK(loop.create({}).ok());
+  PlainSleeper sleeper(loop);
+  loop.set_sleeper(sleeper);
+  NvmeQueuePair& pair = rig.pair();
+  pair.set_calls({.control = &loop, .shard = &loop});
+  std::thread other([&] { loop.run(); });
+  CHECK(eventually([&] { return !loop.is_own_thread(); }));
+  BP_CHECK_DIES("is_controls_thread()", pair.want(NvmeQueuePair::Phase::kClosed));
+  BP_CHECK_DIES("is_controls_thread()", (void)pair.has_followed());
+  BP_CHECK_DIES("is_controls_thread()", (void)pair.take_late());
+  BP_CHECK_DIES("is_controls_thread()", (void)pair.is_stuck());
+  BP_CHECK_DIES("is_shards_thread()", (void)pair.io());
+  BP_CHECK_DIES("is_shards_thread()", (void)pair.has_outstanding());
+  BP_CHECK_DIES("is_shards_thread()", pair.poll(1, rig.now_ns));
+  BP_CHECK_DIES("is_shards_thread()", pair.follow());
+  BP_CHECK_DIES("is_shards_thread()", pair.look(rig.now_ns));
+  loop.stop();
+  other.join();
+  expect_served(0);
+}
+#endif
