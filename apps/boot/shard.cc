@@ -96,7 +96,7 @@ Result<void> Shard::open_files() {
     if (!file.polled.is_none()) polled_count_max += file.operation_count_max;
   }
   if (polled_count_max > 0) {
-    BP_TRY(polled_files_.create(process_pool(), polled_count_max,
+    BP_TRY(polled_files_.create(loop_, process_pool(), polled_count_max,
                                 options_.counters->sockets.system_calls));
     loop_.add_source(polled_files_, 256, "a completion of polled files");
   }

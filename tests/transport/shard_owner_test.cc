@@ -1,5 +1,6 @@
-// What is a shard's is for its thread alone while it runs: its timers, and its sockets over both
-// backends. Another thread that uses them meets an assertion, in builds that have these.
+// What is a shard's is for its thread alone while it runs: its timers, its sockets over both
+// backends, and its files. Another thread that uses them meets an assertion, in builds that have
+// these.
 #include "platform/assert.h"
 
 #if BP_DEBUG
@@ -67,6 +68,16 @@ class OwnedBodies : public SocketsFixture {
     BP_CHECK_DIES(kWords, sockets->sleep_until(0));
   }
 
+  // Those of the ring; without one a thread has them.
+  void files() {
+    FileBackend* backend = sockets->file_backend();
+    run_elsewhere();
+    if (backend == nullptr) return;
+    FileOperation operation;
+    BP_CHECK_DIES("loop_->is_own_thread()", backend->issue(operation));
+    BP_CHECK_DIES("loop_->is_own_thread()", backend->wait(0));
+  }
+
   void anybodys_before_and_after() {
     connect_pair();
     run_elsewhere();
@@ -84,6 +95,7 @@ BP_GROUPS_OF_BOTH_BACKENDS(Owned, OwnedBodies);
 BP_BOTH_BACKENDS(Owned, TimersAreTheLoopsThreads, timers())
 BP_BOTH_BACKENDS(Owned, StreamsAndListenersAreTheLoopsThreads, streams())
 BP_BOTH_BACKENDS(Owned, WatchesAndRoundsAreTheLoopsThreads, watches_and_rounds())
+BP_BOTH_BACKENDS(Owned, FilesAreTheLoopsThreads, files())
 BP_BOTH_BACKENDS(Owned, BeforeAndAfterTheLoopRunsTheyAreAnybodys, anybodys_before_and_after())
 
 #endif

@@ -11,10 +11,18 @@
 
 namespace bedplate {
 
-Result<void> PolledFiles::create(PinnedPool& pool, uint32_t operation_count_max,
-                                 Counter& system_calls) {
+bool PolledFiles::is_valid() const noexcept {
+  if (is_registered_ && (!is_created_ || files_ == nullptr)) return false;
+  return in_flight_count_ <= (is_registered_ ? operation_count_max_ : 0);
+}
+
+Result<void> PolledFiles::create(const EventLoop& loop, PinnedPool& pool,
+                                 uint32_t operation_count_max, Counter& system_calls) {
   BP_ASSERT(!is_created_ && operation_count_max > 0);
+  BP_DCHECK(loop.is_own_thread());
+  loop_ = &loop;
   system_calls_ = &system_calls;
+  operation_count_max_ = operation_count_max;
   io_uring_params parameters = {};
   parameters.flags = IORING_SETUP_IOPOLL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN |
                      IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
@@ -37,6 +45,7 @@ Result<void> PolledFiles::create(PinnedPool& pool, uint32_t operation_count_max,
 
 void PolledFiles::destroy() noexcept {
   if (!is_created_) return;
+  BP_DCHECK(loop_->is_own_thread());
   BP_ASSERT(in_flight_count_ == 0 && !is_registered_);
   keys_.destroy();
   io_uring_queue_exit(&ring_);
@@ -44,8 +53,9 @@ void PolledFiles::destroy() noexcept {
 }
 
 // By their index among the files of the shard; the others have none here.
-Result<void> PolledFiles::open(Files& files, const KeyTable&, uint32_t) {
-  BP_ASSERT(is_created_ && files_ == nullptr);
+Result<void> PolledFiles::open(Files& files, const KeyTable&, uint32_t operation_count_max) {
+  BP_DCHECK(loop_ != nullptr && loop_->is_own_thread());
+  BP_ASSERT(is_created_ && files_ == nullptr && operation_count_max <= operation_count_max_);
   files_ = &files;
   std::vector<int> numbers;
   for (const File& file : files.all()) numbers.push_back(file.is_polled() ? file.fd() : -1);
@@ -61,12 +71,15 @@ Result<void> PolledFiles::open(Files& files, const KeyTable&, uint32_t) {
 // The kernel takes rings down long after they were closed; this lets go of the files now.
 void PolledFiles::close(bool leaves_operations) noexcept {
   if (!is_registered_ || leaves_operations) return;
+  BP_DCHECK(loop_->is_own_thread() && in_flight_count_ == 0);
   const int outcome = io_uring_unregister_files(&ring_);
   BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
   is_registered_ = false;
 }
 
 void PolledFiles::issue(FileOperation& operation) noexcept {
+  BP_DCHECK(loop_->is_own_thread());
+  BP_KEEPS_VALID(*this);
   BP_DCHECK(is_registered_ && operation.file->is_polled() && !operation.is_durable);
   io_uring_sqe& entry = next_ring_entry(ring_, *system_calls_);
   prepare_move(entry, keys_, operation);
@@ -77,6 +90,7 @@ void PolledFiles::issue(FileOperation& operation) noexcept {
 
 // One call for both ways: what was issued goes, and what the drive has completed is looked for.
 uint32_t PolledFiles::reap(uint32_t budget) noexcept {
+  BP_KEEPS_VALID(*this);
   io_uring_submit_and_get_events(&ring_);
   system_calls_->add(1);
   uint32_t count = 0;
@@ -89,17 +103,20 @@ uint32_t PolledFiles::reap(uint32_t budget) noexcept {
     io_uring_cqe_seen(&ring_, completion);
     BP_ASSERT(in_flight_count_ > 0);
     --in_flight_count_;
+    BP_DCHECK(operation->is_in_flight && operation->is_polled);
     files_->handle(*operation, result);
   }
   return count;
 }
 
 uint32_t PolledFiles::poll(uint32_t budget) noexcept {
+  BP_DCHECK(loop_ != nullptr && loop_->is_own_thread());
   if (in_flight_count_ == 0) return 0;
   return std::max(reap(budget), 1U);
 }
 
 bool PolledFiles::wait(uint64_t deadline_ns) noexcept {
+  BP_DCHECK(loop_->is_own_thread() && in_flight_count_ > 0);
   while (reap(UINT32_MAX) == 0) {
     if (monotonic_ns() >= deadline_ns) return false;
     sched_yield();

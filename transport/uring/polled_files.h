@@ -4,6 +4,11 @@
 // Such a ring takes reads and writes only, past the page cache, of files whose drive has queues for
 // that (transport/polled_limits.h); all else goes the ordinary way (Files). While something is on
 // its way the shard asks in each round and does not sleep; otherwise this costs a comparison.
+//
+// Invariants, which is_valid() looks at around each change: 1. Files are registered with a ring
+// that is there, and something is on its way while they are, and at no other time. 2. No more is on
+// its way than was said, for which the ring has completions.
+// Threads: the shard's, which is asserted.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +28,11 @@ class PolledFiles final : public FileBackend, public PollSource {
   PolledFiles& operator=(const PolledFiles&) = delete;
   ~PolledFiles() override { destroy(); }
 
-  // Sets the ring up and registers the pool with it. `system_calls`, which outlives this, counts
-  // the calls of the kernel. Before the seal, on the shard's thread. Requires: called once.
-  // Errors: io_uring is not allowed here, or the limit of locked memory is too low.
-  Result<void> create(PinnedPool& pool, uint32_t operation_count_max, Counter& system_calls);
+  // Sets the ring up and registers the pool with it. `system_calls` counts the calls of the kernel.
+  // It and `loop`, the shard's, outlive this. Before the seal, on the shard's thread. Requires:
+  // called once. Errors: io_uring is not allowed here, or the limit of locked memory is too low.
+  Result<void> create(const EventLoop& loop, PinnedPool& pool, uint32_t operation_count_max,
+                      Counter& system_calls);
   // Does nothing without create(). On the shard's thread. Requires: closed, if it was opened;
   // nothing is on its way.
   void destroy() noexcept;
@@ -41,6 +47,8 @@ class PolledFiles final : public FileBackend, public PollSource {
   // Asks for what has completed. That something is on its way counts as work: the loop goes on.
   uint32_t poll(uint32_t budget) noexcept override;
 
+  bool is_valid() const noexcept;
+
  private:
   uint32_t reap(uint32_t budget) noexcept;
 
@@ -49,8 +57,10 @@ class PolledFiles final : public FileBackend, public PollSource {
   bool is_registered_ = false;
   UringDevice device_{ring_, kPolledUringKind};
   KeyTable keys_;
+  const EventLoop* loop_ = nullptr;
   Counter* system_calls_ = nullptr;
   Files* files_ = nullptr;
+  uint32_t operation_count_max_ = 0;
   uint32_t in_flight_count_ = 0;
 };
 

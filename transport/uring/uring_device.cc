@@ -41,6 +41,7 @@ Result<void> UringDevice::register_regions(std::span<Region> regions) {
 
 // The kernel takes rings down long after they were closed; this gives the pages back now.
 void UringDevice::deregister_regions(std::span<const Region>) noexcept {
+  BP_ASSERT(is_registered_);
   const int outcome = io_uring_unregister_buffers(&ring_);
   BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
   is_registered_ = false;

@@ -2,6 +2,10 @@
 //
 // A ring that knows its buffers beforehand does not take and return references to their pages for
 // each operation. A key is the index of the buffer.
+//
+// Invariants: 1. A ring has one registration at most, or the kernel refuses, which is taken back
+// while the ring is there, by its own thread (deregister_regions, ~UringDevice). 2. A key fits into
+// the kernel's 16 bits. (static_assert)
 #pragma once
 
 #include <liburing.h>
@@ -30,6 +34,10 @@ inline constexpr DeviceKind kPolledUringKind = {.name = "io_uring",
                                                 .holds_pages = true,
                                                 .region_bytes_max = kGiB,
                                                 .region_count_max = 16384};
+
+static_assert(kUringKind.region_count_max - 1 <= UINT16_MAX &&
+                  kPolledUringKind.region_count_max - 1 <= UINT16_MAX,
+              "the kernel has 16 bits for a buffer's index");
 
 class UringDevice final : public Device {
  public:

@@ -38,12 +38,15 @@ void prepare_move(io_uring_sqe& entry, const KeyTable& keys,
                   const FileOperation& operation) noexcept {
   const auto fd = static_cast<int>(operation.file->index());
   auto* memory = static_cast<std::byte*>(operation.memory) + operation.moved_bytes;
+  BP_DCHECK(operation.action == FileAction::kRead || operation.action == FileAction::kWrite);
+  BP_DCHECK(operation.moved_bytes <= operation.bytes);
   const uint64_t left = operation.bytes - operation.moved_bytes;
   const uint64_t offset = operation.offset + operation.moved_bytes;
   const KeyedRange range = keys.key(memory, left);
   const bool has_key = range.key != kNoKey;
   const auto bytes =
       static_cast<unsigned>(std::min(has_key ? range.bytes : left, kFilePieceBytesMax));
+  BP_DCHECK(!has_key || range.key <= UINT16_MAX);
   const auto key = static_cast<int>(range.key);
   const bool is_read = operation.action == FileAction::kRead;
   if (is_read && has_key) io_uring_prep_read_fixed(&entry, fd, memory, bytes, offset, key);
@@ -54,6 +57,8 @@ void prepare_move(io_uring_sqe& entry, const KeyTable& keys,
 }
 
 Result<void> UringFiles::open(Files& files, const KeyTable& keys, uint32_t) {
+  BP_DCHECK(loop_ != nullptr && loop_->is_own_thread());
+  BP_ASSERT(files_ == nullptr && system_calls_ != nullptr);
   files_ = &files;
   keys_ = &keys;
   std::vector<int> numbers;
@@ -73,12 +78,16 @@ Result<void> UringFiles::open(Files& files, const KeyTable& keys, uint32_t) {
 
 void UringFiles::close(bool leaves_operations) noexcept {
   if (!is_registered_ || leaves_operations) return;
+  BP_DCHECK(loop_->is_own_thread());
   const int outcome = io_uring_unregister_files(&ring_);
   BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
   is_registered_ = false;
 }
 
 void UringFiles::issue(FileOperation& operation) noexcept {
+  BP_DCHECK(loop_->is_own_thread());
+  BP_DCHECK(is_registered_ && operation.is_in_flight && !operation.is_polled);
+  BP_DCHECK(operation.file->index() < would_wait_.size());
   io_uring_sqe* entry = &next_ring_entry(ring_, *system_calls_);
   const auto fd = static_cast<int>(operation.file->index());
   switch (operation.action) {
@@ -104,10 +113,12 @@ void UringFiles::issue(FileOperation& operation) noexcept {
 }
 
 void UringFiles::handle(uint64_t user_data, int32_t result) noexcept {
+  BP_DCHECK(loop_->is_own_thread() && (user_data & tag_mask_) == tag_);
   files_->handle(*reinterpret_cast<FileOperation*>(user_data & ~tag_mask_), result);
 }
 
 bool UringFiles::wait(uint64_t deadline_ns) noexcept {
+  BP_DCHECK(loop_->is_own_thread() && is_registered_);
   for (bool has_come = false; !has_come;) {
     const uint64_t now_ns = monotonic_ns();
     if (now_ns >= deadline_ns) return false;

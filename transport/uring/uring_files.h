@@ -3,6 +3,12 @@
 //
 // The files are registered with the ring, and so is the pool: an operation on memory of the pool
 // takes no references to its file or its pages.
+//
+// Invariants: 1. What is issued is of a file that is registered, and in flight for its owner
+// (issue). 2. What comes has the tag (handle), and is in flight (Files::handle). 3. What an entry
+// moves lies within the operation, and has a key that the kernel has a place for (prepare_move). 4.
+// The files are let go of by the ring's thread, or the kernel refuses (close).
+// Threads: the shard's, which is asserted.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +16,7 @@
 
 #include <liburing.h>
 
+#include "transport/event_loop.h"
 #include "transport/files.h"
 
 namespace bedplate {
@@ -30,8 +37,12 @@ class UringFiles final : public FileBackend {
   // user_data, within `tag_mask`.
   UringFiles(io_uring& ring, uint64_t tag, uint64_t tag_mask) noexcept
       : ring_(ring), tag_(tag), tag_mask_(tag_mask) {}
-  // Where calls of the kernel are counted. Before open().
-  void count_in(Counter& system_calls) noexcept { system_calls_ = &system_calls; }
+  // `loop`: the sockets'. `system_calls`: where calls of the kernel are counted. Both outlive this.
+  // Before open().
+  void attach(const EventLoop& loop, Counter& system_calls) noexcept {
+    loop_ = &loop;
+    system_calls_ = &system_calls;
+  }
 
   // Errors: as many files are more than the ring takes, or the limit of open files is too low.
   Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) override;
@@ -48,6 +59,7 @@ class UringFiles final : public FileBackend {
   io_uring& ring_;
   const uint64_t tag_;
   const uint64_t tag_mask_;
+  const EventLoop* loop_ = nullptr;
   Counter* system_calls_ = nullptr;
   Files* files_ = nullptr;
   bool is_registered_ = false;

@@ -4,6 +4,11 @@
 // The kernel does deferred work only when this thread asks (DEFER_TASKRUN) and says with a flag in
 // shared memory that there is some (TASKRUN_FLAG), so an idle loop spins without a system call.
 //
+// Invariants, which is_valid() looks at around each round: 1. What is postponed is in flight, each
+// once. 2. A socket is tried in vain no more often than one alone would be. And: 3. The kernel has
+// one request of each watch and listener that is armed, and no other (arm, handle_watch,
+// handle_accept). 4. What it has an operation of is in flight (submit, handle_operation).
+//
 // Tested by tests/transport/stream_sockets_test.cc.
 #include <cerrno>
 #include <cstring>
@@ -82,6 +87,8 @@ class UringSockets final : public StreamSockets {
   uint32_t poll(uint32_t budget) noexcept override;
   void sleep_until(uint64_t deadline_ns) noexcept override;
 
+  bool is_valid() const noexcept;
+
  private:
   io_uring_sqe* next_entry(void* pointer, Purpose purpose) noexcept;
   void submit(SocketOperation& operation) noexcept;
@@ -121,9 +128,19 @@ Error setup_error(int outcome) noexcept {
   }
 }
 
+bool UringSockets::is_valid() const noexcept {
+  uint64_t left = 2 * uint64_t{options_.socket_count_max};  // one that is there twice makes a ring
+  for (const SocketOperation* each = first_postponed_; each != nullptr; each = each->next) {
+    if (left-- == 0 || !each->is_in_flight || each->socket == nullptr) return false;
+    if (each->next == nullptr && each != last_postponed_) return false;
+  }
+  return hot_attempts_ <= kHotAttempts;
+}
+
 Result<void> UringSockets::create(const StreamSocketsOptions& options) {
+  BP_ASSERT(!is_created_ && options.loop != nullptr && options.counters != nullptr);
   options_ = options;
-  files_.count_in(options.counters->system_calls);
+  files_.attach(*options.loop, options.counters->system_calls);
   io_uring_params parameters = {};
   parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE |
@@ -160,6 +177,7 @@ void UringSockets::arm_doorbell() noexcept {
 }
 
 void UringSockets::arm(StreamListener& listener) noexcept {
+  BP_DCHECK(!listener.is_armed && !listener.is_stopping);  // or each connection is accepted twice
   io_uring_sqe* entry = next_entry(&listener, Purpose::kListener);
   const uint64_t user_data = entry->user_data;
   io_uring_prep_multishot_accept(entry, listener.fd, nullptr, nullptr, SOCK_CLOEXEC);
@@ -191,6 +209,7 @@ void UringSockets::stop_listening(StreamListener& listener) noexcept {
 // descriptor is still ready, and goes with whatever else its iteration tells the kernel. A
 // multishot request tells of changes alone: what a callback has left behind would lie there.
 void UringSockets::arm(Watch& watch) noexcept {
+  BP_DCHECK(watch.is_watched() && !watches_.is_armed(watch));
   const uint64_t user_data = watches_.key_of(watch) | static_cast<uint64_t>(Purpose::kWatch);
   io_uring_sqe* entry = next_entry(nullptr, Purpose::kWatch);
   io_uring_prep_poll_add(entry, watch.fd, watch.events);
@@ -226,6 +245,7 @@ void UringSockets::stop_watching(Watch& watch) noexcept {
 bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
   Watch* watch = watches_.find(key);
   if (watch == nullptr) return false;  // it was stopped, and may be gone
+  BP_DCHECK(watches_.is_armed(*watch));
   watches_.is_armed(*watch) = false;
   if (result < 0) {
     watches_.remove(*watch);
@@ -252,6 +272,7 @@ void UringSockets::submit_postponed() noexcept {
 }
 
 void UringSockets::submit(SocketOperation& operation) noexcept {
+  BP_DCHECK(operation.is_in_flight && operation.message.msg_iovlen > 0);
   io_uring_sqe* entry = next_entry(&operation, Purpose::kOperation);
   const uint64_t user_data = entry->user_data;
   msghdr& message = operation.message;
@@ -293,6 +314,7 @@ void UringSockets::send(StreamSocket& socket) noexcept {
 
 // Returns whether anything happened.
 bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) noexcept {
+  BP_DCHECK(operation.is_in_flight);
   if (result == -EAGAIN) {
     ++operation.empty_attempts;
     ++misses_;
@@ -311,6 +333,7 @@ bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) 
 }
 
 void UringSockets::handle_accept(StreamListener& listener, int32_t result, bool has_more) noexcept {
+  BP_DCHECK(listener.is_armed);
   if (result >= 0) hand_over(listener, result, *options_.counters);
   if (has_more) return;
   listener.is_armed = false;
@@ -344,6 +367,7 @@ bool UringSockets::handle(const RingCompletion& completion) noexcept {
 
 uint32_t UringSockets::poll(uint32_t budget) noexcept {
   BP_DCHECK(loop().is_own_thread());
+  BP_KEEPS_VALID(*this);
   submit_postponed();
   const unsigned kernel_flags = __atomic_load_n(ring_.sq.kflags, __ATOMIC_RELAXED);
   if (io_uring_sq_ready(&ring_) > 0 ||

@@ -8,16 +8,20 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
 #include "platform/file.h"
+#include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/skip.h"
 #include "tests/transport/asked_file.h"
+#include "tests/transport/plain_sleeper.h"
 #include "transport/file_thread.h"
 
 #include "CppUTest/TestHarness.h"
@@ -70,7 +74,8 @@ TEST_GROUP(PolledFilesLogic) {
   FileCounters counters[2];
   std::optional<Files> files;
   File* file = nullptr;
-  alignas(4096) std::byte memory[4096];
+  // Not the group's own: what makes a group knows of no such alignment.
+  alignas(4096) inline static std::byte memory[4096];
 
   void setup() override { begin(); }
   // Anew, as if nothing had been asked for.
@@ -235,7 +240,9 @@ TEST_GROUP(PolledFiles) {
 TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   std::byte* const memory = pool->memory(64 * kKiB).data();
   if (!make_direct_file()) BP_SKIP("the file system of /tmp has no direct access");
-  if (!polled->create(**pool, 8, system_calls).ok()) BP_SKIP("io_uring is not available here");
+  if (!polled->create(*loop, **pool, 8, system_calls).ok()) {
+    BP_SKIP("io_uring is not available here");
+  }
   const FileOptions options = {.name = "log",
                                .fd = fd.number(),
                                .operation_count_max = 8,
@@ -272,3 +279,23 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   CHECK(files->close(test::kPatienceNs));
   LONGS_EQUAL(4096, last.result);
 }
+
+#if BP_DEBUG
+TEST(PolledFiles, AreTheLoopsThreads) {
+  pool->memory(64 * kKiB);
+  if (!polled->create(*loop, **pool, 8, system_calls).ok()) {
+    BP_SKIP("io_uring is not available here");
+  }
+  test::PlainSleeper sleeper(*loop);
+  loop->set_sleeper(sleeper);
+  std::thread shard([this] { loop->run(); });
+  CHECK(test::eventually([this] { return !loop->is_own_thread(); }));
+  FileOperation operation;
+  BP_CHECK_DIES("loop_->is_own_thread()", polled->issue(operation));
+  BP_CHECK_DIES("loop_->is_own_thread()", polled->poll(1));
+  BP_CHECK_DIES("loop_->is_own_thread()", polled->wait(0));
+  BP_CHECK_DIES("loop_->is_own_thread()", polled->destroy());
+  loop->stop();
+  shard.join();
+}
+#endif
