@@ -179,7 +179,7 @@ TlsCredentials::~TlsCredentials() {
 }
 
 bool TlsCredentials::load(const TlsFiles& files, const char* where, std::vector<Error>* problems) {
-  BP_ASSERT(!files.is_empty());
+  BP_ASSERT(!files.is_empty() && context_ == nullptr);
   const size_t problem_count = problems->size();
   auto owner = heap_owner(OwnerName(owner_name_));
   if (!owner.ok()) {
@@ -204,6 +204,7 @@ bool TlsCredentials::load(const TlsFiles& files, const char* where, std::vector<
 
 bool TlsCredentials::prepare() noexcept {
   if (!prepare_tls_library()) return false;
+  BP_ASSERT(context_ == nullptr && transport_ == nullptr);
   context_ = SSL_CTX_new(TLS_server_method());
   transport_ = TlsSession::make_transport();
   if (context_ == nullptr || transport_ == nullptr) return false;
@@ -320,6 +321,7 @@ const char* TlsCredentials::add_shared_key(std::string_view line) {
     if (high < 0 || low < 0) return "the key is not in hexadecimal";
     shared.key.push_back(static_cast<unsigned char>(16 * high + low));
   }
+  BP_DCHECK(!shared.key.empty() && shared.key.size() <= PSK_MAX_PSK_LEN);
   shared_keys_.push_back(std::move(shared));
   return nullptr;
 }
@@ -328,6 +330,7 @@ const char* TlsCredentials::add_shared_key(std::string_view line) {
 unsigned TlsCredentials::choose_shared_key(ssl_st* session, const char* name, unsigned char* key,
                                            unsigned key_max_bytes) noexcept {
   const SSL_CTX* const context = SSL_get_SSL_CTX(session);
+  BP_DCHECK(name != nullptr && SSL_CTX_get_app_data(context) != nullptr);
   const auto& self = *static_cast<const TlsCredentials*>(SSL_CTX_get_app_data(context));
   for (const SharedKey& shared : self.shared_keys_) {
     if (shared.name != name || shared.key.size() > key_max_bytes) continue;

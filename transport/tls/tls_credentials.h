@@ -6,6 +6,10 @@
 // tickets, no sessions that are taken up again. What the library allocates, for handshakes as well,
 // is charged to one owner, so a limit on that owner bounds all of it but the library's own state,
 // which is the process's: that is charged to whichever credentials come first.
+//
+// Invariants: 1. The sessions' context is made once. (prepare) 2. It leads back to the credentials
+// (choose_shared_key). 3. A shared key has a name of its own, and as many bytes as may be.
+// (add_shared_key)
 #pragma once
 
 #include <string>
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "alloc/heap_owner.h"
+#include "platform/assert.h"
 #include "platform/result.h"
 #include "platform/units.h"
 
@@ -53,7 +58,10 @@ class TlsCredentials {
   bool load(const TlsFiles& files, const char* where, std::vector<Error>* problems);
 
   // For sessions. Requires: load() said yes. They live as long as they do.
-  ssl_ctx_st* context() const noexcept { return context_; }
+  ssl_ctx_st* context() const noexcept {
+    BP_DCHECK(context_ != nullptr);
+    return context_;
+  }
   const bio_method_st* transport() const noexcept { return transport_; }
   HeapOwner owner() const noexcept { return owner_; }
   const char* owner_name() const noexcept { return owner_name_; }

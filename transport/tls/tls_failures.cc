@@ -1,5 +1,6 @@
 #include "transport/tls/tls_failures.h"
 
+#include "platform/assert.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -20,6 +21,7 @@ void count_handshake(TlsFailure failure, TlsCounters& counters) noexcept {
 
 void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit* log_limit,
                       const char* where) noexcept {
+  BP_DCHECK(session.failure() != TlsFailure::kNone);
   if (session.is_established()) {
     counters->broken_records.add(1);
   } else {

@@ -14,6 +14,8 @@
 #include <openssl/kdf.h>
 #include <openssl/ssl.h>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -33,6 +35,7 @@ thread_local size_t spare_count = 0;
 thread_local size_t session_count = 0;
 
 void* allocate(size_t bytes, const char* /*file*/, int /*line*/) {
+  BP_DCHECK(spare_count <= kSpareCountMax && (session_count > 0 || spare_count == 0));
   if (bytes == kSpareBytes && spare_count > 0) return spares[--spare_count];
   return noted(std::malloc(bytes));
 }

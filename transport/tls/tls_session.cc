@@ -78,6 +78,7 @@ void TlsSession::begin(const TlsCredentials& credentials, std::span<std::byte> i
   SSL_set_accept_state(session_);
   SSL_set_msg_callback(session_, &look_at_message);
   SSL_set_msg_callback_arg(session_, this);
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void TlsSession::end() noexcept {
@@ -85,22 +86,30 @@ void TlsSession::end() noexcept {
   if (is_begun()) end_tls_session();
   session_ = nullptr;
   credentials_ = nullptr;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 bool TlsSession::is_valid() const noexcept {
-  return input_begin_ <= input_end_ && input_end_ <= input_.size() &&
-         output_begin_ <= output_end_ && output_end_ <= output_.size() &&
-         (failure_ == TlsFailure::kNone) == (failure_text_ == nullptr);
+  const bool has_failed = failure_ != TlsFailure::kNone;
+  if (input_begin_ > input_end_ || input_end_ > input_.size()) return false;
+  if (output_begin_ > output_end_ || output_end_ > output_.size()) return false;
+  if (output_begin_ == output_end_ && output_end_ > 0) return false;
+  if (has_met_end_ && (!has_ended_ || input_begin_ != input_end_)) return false;
+  if (session_ == nullptr ? is_begun() && !has_failed : !is_begun()) return false;
+  return has_failed == (failure_text_ != nullptr) && !is_reading_;
 }
 
 void TlsSession::arrived(size_t bytes) noexcept {
-  BP_ASSERT(bytes <= input_room().size());
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(is_begun() && bytes <= input_room().size());
+  BP_DCHECK(!input_room().empty() && !has_ended_);
   input_begin_ = 0;
   input_end_ = bytes;
   has_ended_ = bytes == 0;
 }
 
 void TlsSession::sent(size_t bytes) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(bytes <= pending().size());
   output_begin_ += bytes;
   if (output_begin_ == output_end_) output_begin_ = output_end_ = 0;
@@ -119,6 +128,7 @@ int TlsSession::receive(bio_st* transport, char* bytes, int count) noexcept {
   auto& self = *static_cast<TlsSession*>(BIO_get_data(transport));
   BIO_clear_retry_flags(transport);
   if (self.stop_text_ != nullptr) return -1;
+  BP_DCHECK(count > 0 && self.is_begun());
   const size_t taken = std::min(static_cast<size_t>(count), self.input_end_ - self.input_begin_);
   if (taken == 0 && self.has_ended_) {
     self.has_met_end_ = true;
@@ -142,6 +152,7 @@ int TlsSession::send(bio_st* transport, const char* bytes, int count) noexcept {
   if (self.is_reading_ && SSL_version(self.session_) == TLS1_2_VERSION) {
     self.stop_text_ = "the client would agree anew";
   }
+  BP_DCHECK(count > 0 && self.is_begun());
   const size_t taken = std::min(static_cast<size_t>(count), self.output_.size() - self.output_end_);
   if (taken == 0) {
     BIO_set_retry_write(transport);
@@ -171,6 +182,7 @@ void TlsSession::look_at_message(int is_written, int, int type, const void* byte
 }
 
 TlsSession::Outcome TlsSession::fail(TlsFailure failure, const char* text) noexcept {
+  BP_DCHECK(failure_ == TlsFailure::kNone && failure != TlsFailure::kNone && text != nullptr);
   failure_ = failure;
   failure_text_ = text;
   return Outcome::kFailed;
@@ -217,6 +229,7 @@ TlsSession::Outcome TlsSession::handshake() noexcept {
     return Outcome::kDone;
   }
   const Outcome outcome = outcome_of(result);
+  BP_DCHECK(outcome != Outcome::kMore || input_begin_ == input_end_ || SSL_want_write(session_));
   return outcome == Outcome::kEnded ? fail(TlsFailure::kGone, "the client has closed") : outcome;
 }
 
@@ -232,12 +245,15 @@ TlsSession::Moved TlsSession::read(std::span<std::byte> memory) noexcept {
     size_t bytes = 0;
     const int result =
         SSL_read_ex(session_, memory.data() + moved.bytes, memory.size() - moved.bytes, &bytes);
+    BP_ASSERT(bytes <= memory.size() - moved.bytes);
     moved.bytes += bytes;
     read_bytes_ += bytes;
     if (result != 1) moved.outcome = outcome_of(result);
     if (moved.outcome != Outcome::kDone) break;
   }
   is_reading_ = false;
+  BP_DCHECK(moved.outcome != Outcome::kMore || input_begin_ == input_end_ ||
+            SSL_want_write(session_));
   return moved;
 }
 
@@ -266,12 +282,14 @@ TlsSession::Moved TlsSession::write(std::span<const std::byte> memory) noexcept 
       moved.outcome = waits_for_input_ ? Outcome::kMore : fail_as_told();
       break;
     }
+    BP_DCHECK(bytes == record.size());  // a record goes whole, or not at all
     moved.bytes += bytes;
   }
   return moved;
 }
 
 void TlsSession::close_notify() noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(is_begun());
   if (!is_established_ || failure_ != TlsFailure::kNone) return;
   const HeapOwnerScope scope(credentials_->owner());
@@ -280,6 +298,7 @@ void TlsSession::close_notify() noexcept {
 }
 
 bool TlsSession::has_certificate() const noexcept {
+  BP_DCHECK(is_begun() && is_established_);
   return SSL_get0_peer_certificate(session_) != nullptr &&
          SSL_get_verify_result(session_) == X509_V_OK;
 }

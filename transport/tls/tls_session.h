@@ -7,8 +7,13 @@
 // keys, of which a peer may ask for few (TLS 1.3). It knows no time: the owner of the socket ends a
 // handshake that takes too long.
 //
-// Invariants: 1. The input is used up whenever more is asked for (kMore). 2. What there is to send
-// lies within the output. 3. A session that has failed stays so. (is_valid)
+// Invariants, which is_valid() looks at around each call: 1. What has arrived lies within the
+// input, and what there is to send within the output, which begins anew once all is sent. 2. The
+// library has met the end once it came, behind all that had arrived. 3. One that was begun has a
+// session of the library's, or has failed; one that has ended has none. 4. What has failed says
+// why. And: 5. The input is used up whenever more is asked for (kMore; handshake, read). 6. A
+// session that has failed stays so, for the first reason (fail). 7. Nothing arrives behind the end
+// (arrived).
 #pragma once
 
 #include <cstddef>

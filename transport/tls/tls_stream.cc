@@ -19,12 +19,33 @@ TlsStream::TlsStream(TlsEnvironment& environment) noexcept : environment_(enviro
 
 bool TlsStream::is_valid() const noexcept {
   if (!is_open()) return !is_in_flight() && !is_attached_ && !session_.is_begun();
-  return (!inner_.receive.is_in_flight || !session_.input_room().empty()) &&
-         (!inner_.send.is_in_flight || !session_.pending().empty()) && session_.is_valid();
+  if (is_in_flight() && !is_attached_) return false;
+  if (is_aborted_ && (receive_end_ > 0 || send_end_ > 0)) return false;
+  if (has_said_end_ && (outer_->receive.is_in_flight || outer_->send.is_in_flight)) return false;
+  return session_.is_begun() && is_moving_valid() && session_.is_valid();
+}
+
+// 1 and 2. The sockets move a piece on as it is sent.
+bool TlsStream::is_moving_valid() const noexcept {
+  if (inner_.receive.is_in_flight) {
+    const std::span<std::byte> room = session_.input_room();
+    const auto* first = static_cast<const std::byte*>(receive_piece_.iov_base);
+    if (room.empty() || first < room.data() ||
+        first + receive_piece_.iov_len > room.data() + room.size()) {
+      return false;
+    }
+  }
+  if (!inner_.send.is_in_flight) return true;
+  const std::span<const std::byte> pending = session_.pending();
+  const auto* first = static_cast<const std::byte*>(send_piece_.iov_base);
+  return !pending.empty() && first >= pending.data() &&
+         first + send_piece_.iov_len <= pending.data() + pending.size();
 }
 
 void TlsStream::open(StreamSocket& outer, void (*wake)(void* context) noexcept,
                      void* context) noexcept {
+  BP_DCHECK(is_own_thread() && wake != nullptr);
+  BP_DCHECK_SLOW(is_valid());
   BP_ASSERT(!is_open() && !outer.receive.is_in_flight && !outer.send.is_in_flight);
   outer_ = &outer;
   wake_ = wake;
@@ -37,21 +58,26 @@ void TlsStream::open(StreamSocket& outer, void (*wake)(void* context) noexcept,
   is_attached_ = outcome == 0;
   if (!is_attached_) receive_end_ = send_end_ = -outcome;
   session_.begin(*environment_.credentials, input_, output_);
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void TlsStream::receive() noexcept {
+  BP_DCHECK(is_own_thread() && is_open() && !has_said_end_);
   begin_operation(outer_->receive, *outer_, false);
   is_asked_ = true;
   wake_(wake_context_);
 }
 
 void TlsStream::send() noexcept {
+  BP_DCHECK(is_own_thread() && is_open() && !has_said_end_);
   begin_operation(outer_->send, *outer_, true);
   is_asked_ = true;
   wake_(wake_context_);
 }
 
 void TlsStream::abort() noexcept {
+  BP_DCHECK(is_own_thread());
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(is_open());
   is_aborted_ = is_asked_ = true;
   if (receive_end_ > 0) receive_end_ = -ECONNABORTED;
@@ -61,13 +87,16 @@ void TlsStream::abort() noexcept {
 }
 
 bool TlsStream::run() noexcept {
+  BP_DCHECK(is_own_thread());
   if (!std::exchange(is_asked_, false)) return false;
+  BP_DCHECK(is_open());
   advance_all();
   return true;
 }
 
 void TlsStream::received(void* context, int64_t result) noexcept {
   auto& self = *static_cast<TlsStream*>(context);
+  BP_DCHECK(self.is_own_thread() && self.is_open());
   if (result >= 0) {
     self.session_.arrived(static_cast<size_t>(result));
   } else if (self.receive_end_ > 0) {
@@ -79,6 +108,7 @@ void TlsStream::received(void* context, int64_t result) noexcept {
 
 void TlsStream::sent(void* context, int64_t result) noexcept {
   auto& self = *static_cast<TlsStream*>(context);
+  BP_DCHECK(self.is_own_thread() && self.is_open());
   if (result >= 0) {
     self.session_.sent(static_cast<size_t>(result));
   } else {
@@ -191,16 +221,20 @@ void TlsStream::end_operations() noexcept {
 }
 
 void TlsStream::finish(SocketOperation& operation, int64_t result) noexcept {
+  BP_DCHECK(operation.is_in_flight && operation.completed != nullptr);
   operation.is_in_flight = false;
   operation.completed(operation.context, result);
 }
 
 void TlsStream::failed() noexcept {
+  BP_DCHECK(session_.failure() != TlsFailure::kNone);
   receive_end_ = send_end_ = -EPROTO;
   tell_tls_failure(session_, environment_.counters, environment_.log_limit, environment_.where);
 }
 
 bool TlsStream::say_end() noexcept {
+  BP_DCHECK(is_own_thread() && is_open());
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(!outer_->receive.is_in_flight && !outer_->send.is_in_flight);
   if (!std::exchange(has_said_end_, true) && send_end_ > 0) {
     session_.close_notify();
@@ -211,11 +245,13 @@ bool TlsStream::say_end() noexcept {
 }
 
 void TlsStream::close() noexcept {
+  BP_DCHECK(is_own_thread());
   BP_ASSERT(is_open() && !is_in_flight());
   if (std::exchange(is_attached_, false)) environment_.sockets->detach(inner_);
   session_.end();
   inner_.fd = -1;
   outer_ = nullptr;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 }  // namespace bedplate

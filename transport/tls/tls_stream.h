@@ -10,9 +10,12 @@
 // arrives lies in one planned buffer, what is to be sent in another; reading waits for the user, so
 // a peer that sends more than is wanted waits, too.
 //
-// Invariants: 1. What is received is received into all of the input, when that is used up. 2. What
-// is being sent is the front of what is pending. 3. Once it has failed nothing more is read or
-// written, and what is in flight ends when the sockets' operations have. (is_valid)
+// Invariants, which is_valid() looks at around each call: 1. What is received is received into the
+// input, when that is used up. 2. What is being sent is a part of what is pending. 3. One that is
+// not open has nothing of a socket, and nothing of the library. 4. Once it is broken off both ways
+// have ended. 5. Once it says its end nothing of its user's is in flight. And 6. once it has failed
+// nothing more is read or written, and what is in flight ends when the sockets' operations have
+// (read_some, write_some, end_operations).
 #pragma once
 
 #include <cstddef>
@@ -83,6 +86,8 @@ class TlsStream {
   void failed() noexcept;
   static void finish(SocketOperation& operation, int64_t result) noexcept;
   static bool has_pieces(SocketOperation& operation) noexcept;
+  bool is_own_thread() const noexcept { return environment_.sockets->loop().is_own_thread(); }
+  bool is_moving_valid() const noexcept;
   bool is_in_flight() const noexcept {
     return inner_.receive.is_in_flight || inner_.send.is_in_flight;
   }
