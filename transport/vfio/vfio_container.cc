@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -59,6 +60,11 @@ bool ask_for_info(int container, std::span<std::byte> answer) noexcept {
   head.argsz = static_cast<uint32_t>(answer.size());
   std::memcpy(answer.data(), &head, sizeof head);
   return ioctl(container, VFIO_IOMMU_GET_INFO, answer.data()) == 0;
+}
+
+bool are_whole_pages(const void* address, uint64_t bytes) noexcept {
+  constexpr uint64_t kPageBytes = 4096;
+  return bytes > 0 && (reinterpret_cast<uintptr_t>(address) | bytes) % kPageBytes == 0;
 }
 
 Error cannot_open_container() noexcept {
@@ -123,8 +129,17 @@ Result<void> check_reach(std::span<const IovaRange> ranges, uint64_t first, uint
                         "/sys/kernel/iommu_groups/*/reserved_regions has");
 }
 
+bool VfioContainer::is_valid() const noexcept {
+  for (const Group& group : groups_) {
+    if (!is_open() || group.number.empty() || !group.descriptor.is_open()) return false;
+    if (find_group(group.number) != &group) return false;
+  }
+  return true;
+}
+
 Result<void> VfioContainer::open() {
-  BP_ASSERT(!is_open());
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(!is_open() && groups_.empty());
   container_ = Fd(::open(kContainer, O_RDWR | O_CLOEXEC));
   if (!container_.is_open()) return cannot_open_container();
   if (ioctl(container_.number(), VFIO_GET_API_VERSION) == VFIO_API_VERSION &&
@@ -152,7 +167,8 @@ Result<void> VfioContainer::open_group(const std::string& number) {
 }
 
 Result<void> VfioContainer::add_group(int group, const std::string& number) {
-  BP_ASSERT(is_open());
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(is_open() && group >= 0 && !number.empty());
   if (has_group(number)) return {};
   vfio_group_status status = {.argsz = sizeof status, .flags = 0};
   if (ioctl(group, VFIO_GROUP_GET_STATUS, &status) != 0) {
@@ -206,12 +222,15 @@ Result<VfioInfo> VfioContainer::info() const {
 }
 
 uint32_t VfioContainer::mappings_left() const noexcept {
+  BP_DCHECK(!groups_.empty());
   alignas(vfio_iommu_type1_info) std::byte answer[1024] = {};
   if (!ask_for_info(container_.number(), answer)) return 0;
   return mappings_left_in(answer).value_or(0);
 }
 
 Result<void> VfioContainer::map(const void* address, uint64_t bytes) noexcept {
+  BP_ASSERT(!groups_.empty());  // without one there is no IOMMU
+  BP_DCHECK(are_whole_pages(address, bytes));
   vfio_iommu_type1_dma_map map = {};
   map.argsz = sizeof map;
   map.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE;
@@ -231,14 +250,17 @@ Result<void> VfioContainer::map(const void* address, uint64_t bytes) noexcept {
 }
 
 void VfioContainer::unmap(const void* address, uint64_t bytes) noexcept {
+  BP_DCHECK(is_open() && are_whole_pages(address, bytes));
   vfio_iommu_type1_dma_unmap unmap = {};
   unmap.argsz = sizeof unmap;
   unmap.iova = reinterpret_cast<uintptr_t>(address);
   unmap.size = bytes;
-  ioctl(container_.number(), VFIO_IOMMU_UNMAP_DMA, &unmap);
+  if (ioctl(container_.number(), VFIO_IOMMU_UNMAP_DMA, &unmap) != 0) return;
+  BP_DCHECK(unmap.size == 0 || unmap.size == bytes);  // one that was mapped, or none
 }
 
 void VfioContainer::close() noexcept {
+  BP_KEEPS_VALID(*this);
   groups_.clear();
   container_.close();
 }

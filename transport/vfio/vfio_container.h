@@ -3,6 +3,10 @@
 // What is mapped here, every device of its groups may read and write, at the address that it has in
 // this process: the IOVA is the virtual address. The IOMMU is that of VFIO's type 1 (Intel's, AMD's
 // and Arm's). Nothing but the kernel's interface is used (linux/vfio.h).
+//
+// Invariants, which is_valid() looks at around each change: 1. Only what is open has groups. 2. A
+// group is there once, has a number, and is held by a descriptor of the container's own. And: 3.
+// What is mapped and taken back are whole pages, as they were mapped (map, unmap).
 // Threads: one at a time. It allocates: for boot alone, but for mappings_left().
 #pragma once
 
@@ -74,6 +78,8 @@ class VfioContainer {
 
   // Lets go of all groups. Requires: nothing is in flight.
   void close() noexcept;
+
+  bool is_valid() const noexcept;
 
  private:
   struct Group {

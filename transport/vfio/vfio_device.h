@@ -4,6 +4,10 @@
 // else. A mapping is one entry of the kernel's list, which is limited, however many pages it has. A
 // key is what is added to a pointer to get what the device takes: 0. Errors are the container's
 // (VfioContainer::map). Threads: one at a time, before the seal.
+//
+// Invariants: 1. It has one registration at most, which is taken back before it goes.
+// (register_regions, deregister_regions, ~VfioDevice) 2. A region is what a device takes, at its
+// own address (register_regions).
 #pragma once
 
 #include "transport/registration.h"
@@ -25,13 +29,18 @@ class VfioDevice final : public Device {
  public:
   // `container` outlives the device, and has a group before anything is registered.
   explicit VfioDevice(VfioContainer& container) noexcept : container_(container) {}
+  // Requires: what it registered was taken back, while the container was open.
+  ~VfioDevice() override { BP_ASSERT(!is_registered_); }
 
   const DeviceKind& kind() const noexcept override { return kVfioKind; }
   Result<void> register_regions(std::span<Region> regions) override;
   void deregister_regions(std::span<const Region> regions) noexcept override;
 
  private:
+  void unmap(std::span<const Region> regions) noexcept;
+
   VfioContainer& container_;
+  bool is_registered_ = false;
 };
 
 }  // namespace bedplate

@@ -7,6 +7,14 @@
 
 namespace bedplate {
 
+bool VfioPool::is_valid() const noexcept {
+  if (is_mapped_ && (!container_.is_open() || group_count() == 0)) return false;
+  for (uint32_t i = 0; i < pool_.segment_count() && !is_mapped_; ++i) {
+    if (keys_.key(pool_.segment(i).address, 1).key != kNoKey) return false;
+  }
+  return container_.is_valid() && keys_.is_valid();
+}
+
 Result<void> VfioPool::open_container() {
   if (container_.is_open()) return {};
   return container_.open();
@@ -38,18 +46,21 @@ Result<Fd> VfioPool::open_device(const std::string& address) {
 }
 
 Result<void> VfioPool::open_group(const std::string& number) {
+  BP_KEEPS_VALID(*this);
   BP_TRY(open_container());
   BP_TRY(container_.open_group(number));
   return map_pool();
 }
 
 Result<void> VfioPool::add_group(int group, const std::string& number) {
+  BP_KEEPS_VALID(*this);
   BP_TRY(open_container());
   BP_TRY(container_.add_group(group, number));
   return map_pool();
 }
 
 void VfioPool::close() noexcept {
+  BP_KEEPS_VALID(*this);
   if (is_mapped_) keys_.destroy();
   is_mapped_ = false;
   container_.close();

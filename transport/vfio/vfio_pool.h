@@ -2,6 +2,9 @@
 //
 // One container for all, so the pool is mapped once, with the first group, by as few entries as it
 // has regions; a group that comes later finds everything there. Before the seal.
+//
+// Invariants, which is_valid() looks at around each change: 1. It is mapped into a container that
+// is open and has a group. 2. There are no keys unless it is mapped.
 // Threads: the main thread, but for mappings_left().
 #pragma once
 
@@ -40,6 +43,8 @@ class VfioPool {
 
   // Requires: no device of its groups uses the pool any more.
   void close() noexcept;
+
+  bool is_valid() const noexcept;
 
  private:
   Result<void> open_container();
