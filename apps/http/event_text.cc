@@ -39,7 +39,7 @@ size_t write_metrics(MetricsText* metrics, std::span<char> to) noexcept {
 }  // namespace
 
 void EventText::begin_round() noexcept {
-  BP_ASSERT(part_ == Part::kOver);
+  BP_ASSERT(part_ == Part::kOver && !has_name_);
   part_ = Part::kSigns;
   signs_ = SignLines(counters_, LineFormat::kEvent);
   log_ = LogLines(LineFormat::kEvent, log_.end());
@@ -59,6 +59,7 @@ size_t EventText::write(std::span<char> to) noexcept {
   const size_t bytes = part_ == Part::kSigns ? signs_.write(to)
                        : part_ == Part::kLog ? log_.write(to)
                                              : write_metrics(&metrics_, to);
+  BP_DCHECK(bytes <= to.size());
   if (bytes > 0) return bytes;
   has_name_ = false;
   // Without signs there is an event, too; without lines of the log there is none.

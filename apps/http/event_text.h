@@ -5,6 +5,10 @@
 // A round is made in pieces, as the client takes them, of the values of then: one that is slow has
 // fewer rounds, and nothing waits for it. Threads: any, each object one at a time. Nothing is
 // allocated.
+//
+// Invariants: 1. A round begins where the last one is over. (begin_round) 2. No event is open where
+// it is over. (begin_round, write) 3. A piece is no longer than its room. (write)
+//
 // Source: html.spec.whatwg.org, "Server-sent events".
 #pragma once
 

@@ -81,7 +81,19 @@ void describe(CounterTable& table, HttpCounters& counters) {
   describe(table, counters.connections, "max_connections");
 }
 
+bool HttpSession::is_valid() const noexcept {
+  if (received_ > sizeof in_ || made_ > sizeof out_) return false;
+  if (sent_ >= made_ && (sent_ > 0 || made_ > 0)) return false;
+  if (is_making() && output().empty() && !is_listening()) return false;
+  if (is_listening()) {
+    const uint64_t listeners = site_->counters->listeners.read();
+    if (!is_last_ || listeners == 0 || listeners > site_->listeners_max) return false;
+  }
+  return is_last_ || !output().empty() || received_ < sizeof in_;
+}
+
 void HttpSession::closed() noexcept {
+  BP_KEEPS_VALID(*this);
   if (is_listening()) site_->counters->listeners.add(~uint64_t{0});
   making_ = {};
 }
@@ -91,6 +103,7 @@ void HttpSession::open(int fd) noexcept {
   fd_ = fd;
   is_last_ = is_chunked_ = is_certified_ = false;
   received_ = made_ = sent_ = 0;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 std::span<char> HttpSession::room() noexcept {
@@ -99,12 +112,20 @@ std::span<char> HttpSession::room() noexcept {
 }
 
 void HttpSession::received(size_t bytes) noexcept {
-  BP_ASSERT(bytes <= sizeof in_ - received_);
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(bytes <= room().size());
   received_ += bytes;
   go_on();
 }
 
+void HttpSession::time_out() noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(is_in_request());
+  refuse(408);
+}
+
 void HttpSession::sent(size_t bytes) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(bytes <= made_ - sent_);
   sent_ += bytes;
   if (!output().empty()) return;
@@ -126,9 +147,11 @@ void HttpSession::go_on() noexcept {
     refuse(reading.status);
     return;
   }
+  BP_ASSERT(reading.bytes > 0 && reading.bytes <= received_);
   site_->counters->requests.add(1);
   if (reading.request.is_last) is_last_ = true;
   answer(reading.request);
+  BP_DCHECK(!output().empty());  // or the client would wait for ever
   received_ -= reading.bytes;
   std::memmove(in_, in_ + reading.bytes, received_);
 }
@@ -205,7 +228,9 @@ void HttpSession::refuse(int status) noexcept {
 // An answer that is short. An empty body says what the status does.
 void HttpSession::say(int status, std::string_view type, std::string_view body,
                       std::string_view more, bool is_head) noexcept {
+  BP_DCHECK(output().empty() && !is_making());
   const std::string_view reason = reason_of(status);
+  BP_DCHECK(reason != reason_of(0));  // a status that has words of its own
   Piece piece({out_, sizeof out_});
   write_head(status, type, more, is_last_, &piece);
   piece.text("Content-Length: ").number(body.empty() ? reason.size() + 1 : body.size());
@@ -235,6 +260,7 @@ void HttpSession::say_events(const HttpRequest& request) noexcept {
     say(503, kPlain, {text, why.bytes()}, "Retry-After: 10\r\n", request.is_head);
     return;
   }
+  BP_DCHECK(!is_listening());
   is_last_ = true;
   say_long(EventText(site_->view), kEvents, "", request);
   if (is_listening()) site_->counters->listeners.add(1);
@@ -249,6 +275,8 @@ bool HttpSession::has_heard() const noexcept {
 
 void HttpSession::look(uint64_t now_ns) noexcept {
   if (!is_waiting()) return;
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(now_ns >= heard_ns_);
   if (has_heard() || heard_ns_ == 0) heard_ns_ = now_ns;
   const bool is_slow = now_ns - heard_ns_ >= kSlowNs;
   if (is_slow) site_->counters->connections.timeouts.add(1);
@@ -269,12 +297,14 @@ void HttpSession::look(uint64_t now_ns) noexcept {
 // An answer that is made in pieces, as the client takes them. HEAD is answered by its head.
 void HttpSession::say_long(const Making& what, std::string_view type, std::string_view more,
                            const HttpRequest& request) noexcept {
+  BP_DCHECK(output().empty() && !is_making());
   is_chunked_ = !request.is_http_10;
   making_ = request.is_head ? Making() : what;
   Piece piece({out_, sizeof out_});
   write_head(200, type, more, is_last_, &piece);
   if (is_chunked_ && !request.is_head) piece.text("Transfer-Encoding: chunked\r\n");
   piece.text("\r\n");
+  BP_DCHECK(!piece.is_full() && piece.bytes() <= kHeadBytesMax);
   made_ = piece.bytes();
 }
 
@@ -294,9 +324,11 @@ size_t HttpSession::make_piece(std::span<char> to) noexcept {
 
 // The next piece, as a chunk where the client knows chunks.
 void HttpSession::make_more() noexcept {
+  BP_DCHECK(output().empty() && is_making());
   const size_t head = is_chunked_ ? kChunkHeadBytes : 0;
   const size_t tail = kChunkEnd.size() + kLastChunk.size();
   const size_t bytes = make_piece({out_ + head, sizeof out_ - head - tail});
+  BP_ASSERT(bytes <= sizeof out_ - head - tail);
   if (bytes == 0 && is_listening()) return;  // until the next round: look()
   if (bytes == 0) making_ = {};
   made_ = head + bytes;

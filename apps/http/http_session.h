@@ -3,6 +3,13 @@
 // It answers one request after the other, in their order. Its memory is two buffers of fixed
 // length: a request that does not fit is refused, and a long answer is made in pieces, as its
 // client takes them. Threads: one. Nothing is allocated.
+//
+// Invariants, which is_valid() looks at before and after each call that changes it: 1. What has
+// come and what is to be sent lie within their buffers; what was sent whole is gone. 2. An answer
+// that goes on has a piece to be sent, but for events between two rounds. 3. A client that hears
+// events asks nothing more, and is counted, as one of no more than there may be. 4. Where something
+// is to come there is room for it. And make_more() and the like: 5. Nothing is made over what is
+// not sent.
 #pragma once
 
 #include <atomic>
@@ -59,16 +66,19 @@ class HttpSession final : public ConnectionSession {
   bool is_in_request() const noexcept override {
     return received_ > 0 && output().empty() && !is_waiting();
   }
-  void time_out() noexcept override { refuse(408); }
+  void time_out() noexcept override;
   // Between two rounds of events.
   bool is_waiting() const noexcept override { return is_listening() && output().empty(); }
   void look(uint64_t now_ns) noexcept override;
   void peer_is_certified() noexcept override { is_certified_ = true; }
 
+  bool is_valid() const noexcept;
+
  private:
   static constexpr size_t kRequestBytesMax = 8 * 1024;
   static constexpr size_t kHeadBytesMax = 1024;
   static constexpr size_t kOutBytes = EventText::kPieceBytesMin + kHeadBytesMax;
+  static_assert(kOutBytes <= 0xffff, "the length of a chunk has four digits");
   // An answer that is made in pieces.
   using Making = std::variant<std::monostate, MetricsText, StatsJson, SignLines, LogLines,
                               StatusPage, EventText>;

@@ -39,6 +39,7 @@ void write_line(std::string_view line, LineFormat format, Piece* piece) noexcept
 
 size_t SignLines::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
+  BP_DCHECK(next_ <= counters_.sign_count());
   size_t bytes = 0;
   for (; next_ < counters_.sign_count(); ++next_) {
     if (!is_raised(counters_, next_)) continue;
@@ -49,6 +50,7 @@ size_t SignLines::write(std::span<char> to) noexcept {
     write_sign_text(counters_, next_, &line);
     Piece piece(to.subspan(bytes));
     write_line({text, line.bytes()}, format_, &piece);
+    BP_DCHECK(bytes > 0 || !piece.is_full());  // else it would be taken for the end
     if (piece.is_full()) break;
     bytes += piece.bytes();
   }
@@ -65,8 +67,10 @@ size_t LogLines::write(std::span<char> to) noexcept {
     char text[kRecentLineBytesMax];
     const size_t line_bytes = read_recent_line(next_, text);
     if (line_bytes == 0) continue;
+    BP_DCHECK(text[line_bytes - 1] == '\n');
     Piece piece(to.subspan(bytes));
     write_line({text, line_bytes - 1}, format_, &piece);
+    BP_DCHECK(bytes > 0 || !piece.is_full());  // else it would be taken for the end
     if (piece.is_full()) break;
     bytes += piece.bytes();
   }

@@ -72,6 +72,7 @@ size_t MetricsText::write(std::span<char> to) noexcept {
     Piece piece(to.subspan(written));
     Place after = place_;
     const bool is_more = write_line(&after, &piece);
+    BP_DCHECK(written > 0 || !piece.is_full());  // else it would be taken for the end
     if (piece.is_full()) break;
     if (!is_more) after.is_ended = true;
     place_ = after;
@@ -186,6 +187,8 @@ bool MetricsText::begin_sample(Place* place, const char* suffix, Piece* piece) c
 // Returns whether there was a line left of this member.
 bool MetricsText::write_sample(Place* place, Piece* piece) const noexcept {
   const CounterSetRecord& set = counters_.set(place->member);
+  BP_DCHECK(place->member >= place->set && set.count == counters_.set(place->set).count);
+  BP_DCHECK(place->counter <= set.count);
   if (place->counter == set.count) return write_labels(place, piece);
   const CounterRecord& counter = counters_.counter(set, place->counter);
   if (is_kind(counter, CounterKind::kHistogram)) return write_histogram(place, piece);

@@ -11,6 +11,10 @@
 //
 // The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one
 // at a time. Nothing is allocated.
+//
+// Invariants: 1. What belongs together fits into a piece, so that no piece is empty before the end.
+// (write) 2. A line is of a set of the group that is written, and of one of its counters.
+// (write_sample)
 #pragma once
 
 #include <cstddef>

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "apps/boot/counter_signs.h"
+#include "platform/assert.h"
 #include "platform/recent_lines.h"
 #include "platform/units.h"
 #include "tests/apps/boot/conversation.h"
 #include "tests/apps/boot/counters_file_fixture.h"
+#include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -298,3 +300,16 @@ TEST(HttpSession, TokenAndHost) {
   site.host = "box.example";
   expect_status("200", other);
 }
+
+#if BP_DEBUG
+TEST(HttpSession, OnlyARequestThatHasBegunIsLate) {
+  said("");
+  CHECK(session->is_valid());
+  BP_CHECK_DIES("is_in_request()", session->time_out());
+}
+
+TEST(HttpSession, WhatIsTakenHasRoom) {
+  said("");
+  BP_CHECK_DIES("bytes <= room().size()", session->received(session->room().size() + 1));
+}
+#endif
