@@ -86,6 +86,7 @@ class Reader {
     return true;
   }
   bool end_object() noexcept {
+    BP_DCHECK(depth_ > 0);  // the parser knows brackets
     --depth_;
     return true;
   }

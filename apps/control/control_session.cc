@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "platform/assert.h"
@@ -11,6 +12,15 @@
 #include "transport/event_loop.h"
 
 namespace bedplate {
+namespace {
+
+constexpr std::string_view kFirstOfLine = "\n";
+
+bool is_within(std::string_view part, std::span<const char> all) noexcept {
+  return part.data() >= all.data() && part.data() + part.size() <= all.data() + all.size();
+}
+
+}  // namespace
 
 void describe(CounterTable& table, ControlCounters& counters) {
   table.counter("requests", counters.requests, "requests",
@@ -40,17 +50,41 @@ std::string_view ControlSite::name_of(const EventLoop& loop) const noexcept {
   return named == shards.end() ? "(none of [[shard]])" : std::string_view(named->name);
 }
 
+bool ControlSession::is_valid() const noexcept {
+  if (received_ > sizeof in_ || value_count_ > kControlParametersMax) return false;
+  const bool has_place = output_.empty() || is_within(output_, out_) ||
+                         is_within(output_, complaint_) || is_within(output_, kFirstOfLine);
+  if (!has_place || (is_skipping_ && !is_line_) || !is_waiting_valid()) return false;
+  if (goes_on_ && (output_.empty() || !has_begun_ || method_ == nullptr || !request_.has_id)) {
+    return false;
+  }
+  if (is_last_ || is_waiting_ || !output_.empty()) return true;
+  return received_ < sizeof in_ &&
+         std::string_view(in_, received_).find('\n') == std::string_view::npos;
+}
+
+// The loop may give the call back at any moment.
+bool ControlSession::is_waiting_valid() const noexcept {
+  const bool is_asked = at_loop_.load(std::memory_order_acquire) != AtLoop::kNot;
+  if (is_asked && loop_ == nullptr) return false;
+  if (is_waiting_) return is_asked && output_.empty() && !goes_on_;
+  return !is_asked || is_last_;
+}
+
 void ControlSession::open(int /*fd*/) noexcept {
   BP_ASSERT(!is_held());
   at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
   is_line_ = is_skipping_ = is_last_ = is_waiting_ = goes_on_ = has_begun_ = false;
   received_ = 0;
   output_ = {};
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void ControlSession::begin_line() noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(!is_line_ && received_ == 0 && output_.empty());
   is_line_ = true;
-  output_ = "\n";
+  output_ = kFirstOfLine;
 }
 
 std::span<char> ControlSession::room() noexcept {
@@ -59,12 +93,14 @@ std::span<char> ControlSession::room() noexcept {
 }
 
 void ControlSession::received(size_t bytes) noexcept {
-  BP_ASSERT(bytes <= sizeof in_ - received_);
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(bytes <= room().size());
   received_ += bytes;
   go_on();
 }
 
 void ControlSession::sent(size_t bytes) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(bytes <= output_.size());
   output_.remove_prefix(bytes);
   if (!output_.empty()) return;
@@ -75,10 +111,15 @@ void ControlSession::sent(size_t bytes) noexcept {
   }
 }
 
-void ControlSession::time_out() noexcept { refuse_beginning("the line did not end in 10 s"); }
+void ControlSession::time_out() noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(is_in_request());
+  refuse_beginning("the line did not end in 10 s");
+}
 
 // Of a line that never becomes a whole one.
 void ControlSession::refuse_beginning(std::string_view what) noexcept {
+  BP_DCHECK(output_.empty() && !is_waiting_);
   site_->counters->requests.add(1);
   request_.id = "null";
   has_begun_ = false;
@@ -107,6 +148,7 @@ void ControlSession::go_on() noexcept {
 }
 
 void ControlSession::answer(std::string_view line) noexcept {
+  BP_DCHECK(!goes_on_ && !is_held());
   if (line.find_first_not_of(" \t\r") == line.npos) return;
   site_->counters->requests.add(1);
   {
@@ -135,6 +177,7 @@ void ControlSession::answer(std::string_view line) noexcept {
 }
 
 bool ControlSession::take_parameters() noexcept {
+  BP_ASSERT(request_.parameter_count <= std::size(values_));
   value_count_ = 0;
   for (size_t i = 0; i < request_.parameter_count; ++i) {
     const ControlRequest::Parameter& given = request_.parameters[i];
@@ -182,6 +225,9 @@ bool ControlSession::take_parameter(const ControlParameter& known,
 
 // Has the method write the next piece of its answer.
 void ControlSession::call() noexcept {
+  // What it writes to and what it is asked with are nobody else's.
+  BP_DCHECK(output_.empty() && !is_waiting_);
+  BP_ASSERT(at_loop_.load(std::memory_order_relaxed) == AtLoop::kNot);
   goes_on_ = has_more_ = is_refused_ = false;
   loop_ = nullptr;
   begin_result();
@@ -190,16 +236,19 @@ void ControlSession::call() noexcept {
     called();
     return;
   }
+  BP_DCHECK(next_ != nullptr);
   if (site_->is_stuck(*loop_)) return refuse_for_stuck();
   is_waiting_ = true;
   deadline_ns_ = monotonic_ns() + kPatienceNs;
   at_loop_.store(AtLoop::kThere, std::memory_order_release);
-  loop_->submit(loop_call_);
+  const bool is_new = loop_->submit(loop_call_);
+  BP_ASSERT(is_new);  // it is submitted once for each kThere
 }
 
 // On the loop's thread. Nothing of this is touched behind the store.
 void ControlSession::at_loop(void* session) noexcept {
   auto& self = *static_cast<ControlSession*>(session);
+  BP_DCHECK(self.is_held() && self.loop_->is_own_thread());
   const auto wake = self.site_->wake;
   void* const context = self.site_->wake_context;
   self.next_(self.next_context_, self);
@@ -209,6 +258,7 @@ void ControlSession::at_loop(void* session) noexcept {
 
 void ControlSession::look(uint64_t now_ns) noexcept {
   if (!is_waiting_) return;
+  BP_KEEPS_VALID(*this);
   if (!is_held()) {
     is_waiting_ = false;
     at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
@@ -252,6 +302,7 @@ void ControlSession::break_off() noexcept {
 
 // The method has come back: with a piece of the answer, or all of it.
 void ControlSession::called() noexcept {
+  BP_DCHECK(!is_waiting_ && output_.empty() && method_ != nullptr);
   const bool is_full = result_.is_full() || result_.bytes() > sizeof out_ - kEndBytes;
   const bool is_good = !is_refused_ && !is_full;
   goes_on_ = is_good && has_more_ && request_.has_id;
@@ -277,6 +328,7 @@ void ControlSession::begin_result() noexcept {
 
 void ControlSession::end_result() noexcept {
   size_t bytes = result_.bytes();
+  BP_DCHECK(bytes > 0 || !goes_on_);  // or nothing would ask it for the rest
   has_begun_ = true;
   if (!goes_on_) {
     out_[bytes++] = '}';
@@ -295,6 +347,7 @@ void ControlSession::complain(ControlFault fault, std::string_view what,
 void ControlSession::say_error(ControlFault fault, const Error* error, std::string_view what,
                                std::string_view subject) noexcept {
   constexpr size_t kSubjectMax = 64;
+  BP_DCHECK(output_.empty() && fault != ControlFault::kNone);
   site_->counters->refused.add(1);
   const bool must_say = request_.has_id || fault == ControlFault::kNoJson ||
                         fault == ControlFault::kNoRequest || is_last_;

@@ -10,6 +10,15 @@
 // A session's memory is a line and a piece of an answer: a line that is longer is refused, an
 // answer that is longer is made in pieces. Threads: that of the connections, but for what a loop
 // calls. Nothing is allocated but by the parser (control_request.h), for as long as it reads.
+//
+// Invariants, which is_valid() looks at before and after each call that changes it: 1. What has
+// come lies within its buffer, and what is to be sent within one of the two for answers. 2. While
+// it waits for a loop there is nothing to be sent, and the call is with the loop or back. 3. A call
+// that it does not wait for any more is that of the last line. 4. A method that goes on has said
+// something, which is to be sent first, to one that asked to be answered. 5. Only on a standing
+// line anything is skipped. 6. Where there is neither something to be sent nor to wait for, no line
+// is complete, and there is room for the rest of it. And at_loop(): 7. A loop touches it while it
+// has the call.
 #pragma once
 
 #include <atomic>
@@ -92,12 +101,15 @@ class ControlSession final : public ConnectionSession, private ControlCall {
     return !is_waiting_ && is_held() ? loop_ : nullptr;
   }
 
+  bool is_valid() const noexcept;
+
  private:
   enum class AtLoop : uint8_t { kNot, kThere, kBack };
   static constexpr size_t kOutBytes = 20 * 1024;
   // So much is left behind an answer for its end.
   static constexpr size_t kEndBytes = 16;
 
+  bool is_waiting_valid() const noexcept;
   void go_on() noexcept;
   void answer(std::string_view line) noexcept;
   bool take_parameters() noexcept;

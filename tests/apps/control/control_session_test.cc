@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "platform/assert.h"
 #include "tests/apps/boot/conversation.h"
+#include "tests/support/death_test.h"
 #include "tests/transport/plain_sleeper.h"
 #include "transport/event_loop.h"
 
@@ -379,3 +381,24 @@ TEST(ControlSession, ALineEndsAnAnswerThatIsBrokenOff) {
                   answered.substr(end + 1).c_str());
   run_loop();
 }
+
+#if BP_DEBUG
+// Or nothing would ask it for the rest: what has been sent does.
+TEST(ControlSession, AMethodThatGoesOnHasSaidSomething) {
+  methods.add(
+      {.name = "silent"},
+      [](void* /*context*/, ControlCall& call) noexcept {
+        if (call.page() == 0) call.result().text("all");
+        call.more(call.page() + 1);
+      },
+      this);
+  CHECK(session->is_valid());
+  BP_CHECK_DIES("bytes > 0 || !goes_on_",
+                test::said_to(*session, R"({"jsonrpc":"2.0","method":"cache.silent","id":1})"
+                                        "\n"));
+}
+
+TEST(ControlSession, OnlyARequestThatHasBegunIsLate) {
+  BP_CHECK_DIES("is_in_request()", session->time_out());
+}
+#endif
