@@ -260,7 +260,7 @@ std::optional<size_t> BlockServer::find_volume(std::string_view name) const noex
 }
 
 void BlockServer::set_read_only(size_t volume, bool is_read_only) noexcept {
-  BP_ASSERT(is_own_thread());
+  BP_ASSERT(is_own_thread() && volume < exports_.size());
   exports_[volume].read_only = is_read_only;
   for (uint32_t i = 0; i < options_.max_connections; ++i) {
     if (!connection(i).is_closed()) connection(i).set_read_only(volumes_[volume], is_read_only);
@@ -300,6 +300,7 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
     ::close(fd);
     return;
   }
+  BP_DCHECK(!connection->is_closed() && open_count_ < options_.max_connections);
   free_.pop();
   ++open_count_;
   counters.connections_open.set(open_count_);
@@ -314,6 +315,7 @@ void BlockServer::handshake_expired(void* context) noexcept {
 }
 
 void BlockServer::handshake_done(Connection& connection) noexcept {
+  BP_DCHECK(is_own_thread());
   wiring_.connections_loop->timers().cancel(connection.handshake_timer);
 }
 

@@ -102,28 +102,44 @@ class BlockServer final : public PollSource, private ConnectionHost {
   // The volume of this name; nothing: there is none. Threads: any.
   std::optional<size_t> find_volume(std::string_view name) const noexcept;
   size_t volume_count() const noexcept { return volumes_.size(); }
-  uint64_t volume_bytes(size_t volume) const noexcept { return volumes_[volume].store->bytes(); }
+  uint64_t volume_bytes(size_t volume) const noexcept {
+    BP_DCHECK(volume < volumes_.size());
+    return volumes_[volume].store->bytes();
+  }
   const BlockVolumeOptions& volume_options(size_t volume) const noexcept {
+    BP_DCHECK(volume < volumes_.size());
     return options_.volumes[volume];
   }
   EventLoop& connections_loop() noexcept { return *wiring_.connections_loop; }
   EventLoop& volume_loop(size_t volume) noexcept {
+    BP_DCHECK(volume < volumes_.size());
     return *wiring_.volume_loops[options_.volumes[volume].shard];
   }
 
   // Whether writes are refused, from the next request on. Threads: the connections' shard.
-  bool is_read_only(size_t volume) const noexcept { return exports_[volume].read_only; }
+  bool is_read_only(size_t volume) const noexcept {
+    BP_DCHECK(is_own_thread() && volume < exports_.size());
+    return exports_[volume].read_only;
+  }
   void set_read_only(size_t volume, bool is_read_only) noexcept;
   // Whether new clients are served; others are closed at once. Threads: the connections' shard.
-  bool is_accepting() const noexcept { return is_accepting_ && !is_draining_; }
-  void set_accepting(bool is_accepting) noexcept { is_accepting_ = is_accepting; }
+  bool is_accepting() const noexcept {
+    BP_DCHECK(is_own_thread());
+    return is_accepting_ && !is_draining_;
+  }
+  void set_accepting(bool is_accepting) noexcept {
+    BP_DCHECK(is_own_thread());
+    is_accepting_ = is_accepting;
+  }
 
   // Whether requests wait before they reach the volume. Threads: any.
   bool is_held(size_t volume) const noexcept {
+    BP_DCHECK(volume < holds_.size());
     return holds_[volume].is_on.load(std::memory_order_relaxed);
   }
   // Returns how many went on. Threads: the volume's shard.
   uint32_t set_held(size_t volume, bool is_held) noexcept {
+    BP_DCHECK(volume_loop(volume).is_own_thread());
     return shards_[options_.volumes[volume].shard].service.hold(volumes_[volume], is_held);
   }
 

@@ -49,6 +49,30 @@ Negotiation::Negotiation(std::span<const ExportInfo> exports) noexcept : exports
   reset();
 }
 
+bool Negotiation::is_valid() const noexcept {
+  if (output_begin_ > output_end_ || output_end_ > kOutputCapacityBytes) return false;
+  if (output_begin_ == output_end_ && (output_end_ > 0 || is_listing_)) return false;
+  if (is_listing_ && (state_ != State::kNegotiating || list_index_ > exports_.size())) return false;
+  if (is_secure_ && tls_ == Tls::kNone) return false;
+  if ((reason_ != nullptr) != (state_ == State::kDisconnect)) return false;
+  switch (state_) {
+    case State::kNegotiating: return is_field_valid();
+    case State::kTransmission:
+      return export_index_ < exports_.size() && (tls_ != Tls::kRequired || is_secure_);
+    case State::kStartTls: return tls_ != Tls::kNone && !is_secure_;
+    case State::kDisconnect: return true;
+  }
+  return false;
+}
+
+bool Negotiation::is_field_valid() const noexcept {
+  if (field_have_bytes_ >= field_bytes_ || option_left_bytes_ > option_bytes_) return false;
+  if (option_bytes_ > kOptionSkipMaxBytes) return false;
+  const bool is_within = field_ != Field::kClientFlags && field_ != Field::kOptionHeader;
+  return is_within ? field_bytes_ - field_have_bytes_ <= option_left_bytes_
+                   : option_left_bytes_ == 0;
+}
+
 void Negotiation::reset(Tls tls) noexcept {
   state_ = State::kNegotiating;
   tls_ = tls;
@@ -69,9 +93,11 @@ void Negotiation::reset(Tls tls) noexcept {
                           .handshake_flags = kHandshakeFixedNewstyle | kHandshakeNoZeroes};
   append(&greeting, sizeof greeting);
   expect(Field::kClientFlags, sizeof(Be32));
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void Negotiation::tls_started() noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(state_ == State::kStartTls && output_end_ == 0);
   state_ = State::kNegotiating;
   is_secure_ = true;
@@ -82,6 +108,7 @@ void Negotiation::tls_started() noexcept {
 }
 
 void Negotiation::output_sent(size_t bytes) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(bytes <= output_end_ - output_begin_);
   output_begin_ += bytes;
   if (output_begin_ < output_end_) return;
@@ -96,6 +123,7 @@ size_t Negotiation::wanted_bytes() const noexcept {
 }
 
 size_t Negotiation::consume(std::span<const std::byte> input) noexcept {
+  BP_KEEPS_VALID(*this);
   size_t taken = 0;
   // A round finishes a field or runs out of input. Fields of no bytes finish without any.
   while (state_ == State::kNegotiating && output_end_ == 0) {
@@ -288,6 +316,7 @@ void Negotiation::finish_query() noexcept {
                                std::min<size_t>(field_bytes_, kFieldKeptBytes));
   wants_context_ |= query == kAllocationContext ||
                     (query == kBaseNamespace && option_ == Option::kListMetaContext);
+  BP_DCHECK(queries_left_ > 0);
   --queries_left_;
   expect_query();
 }
@@ -338,6 +367,7 @@ void Negotiation::answer_info() noexcept {
   if (export_index_ == kNoExport) {
     return refuse(OptionReplyType::kErrUnknown, "no export has this name");
   }
+  BP_DCHECK(export_index_ < exports_.size());
   const ExportInfo& info = exports_[export_index_];
   const InfoExport about{.type = InfoType::kExport,
                          .export_bytes = info.bytes,
@@ -396,6 +426,7 @@ void Negotiation::continue_list() noexcept {
 }
 
 void Negotiation::disconnect(const char* reason) noexcept {
+  BP_DCHECK(state_ == State::kNegotiating && reason != nullptr);
   state_ = State::kDisconnect;
   reason_ = reason;
 }

@@ -45,6 +45,11 @@ enum class Tls : uint8_t { kNone, kOffered, kRequired };
 //     while (!n.pending_output().empty()) n.output_sent(send(n.pending_output()));
 //     if (n.state() == kNegotiating) n.consume(receive(at most n.wanted_bytes()));
 //
+// Invariants, which is_valid() looks at around each call: 1. While it negotiates the field that is
+// read wants a byte, and none beyond the data of its option. 2. What is to be sent lies within the
+// output, which begins anew once all is sent; while it lists there is some. 3. Requests come once
+// an export is chosen, and not without TLS where that is required. 4. TLS starts once, where it is
+// to be had. 5. It is over for a reason.
 // Threads: one at a time.
 class Negotiation {
  public:
@@ -106,6 +111,8 @@ class Negotiation {
   // Whether it is over because the client said ABORT, as it may: no misbehaviour.
   bool is_aborted() const noexcept { return is_aborted_; }
 
+  bool is_valid() const noexcept;
+
   // The longest text that goes with an error reply.
   static constexpr size_t kErrorTextMaxBytes = 64;
   static constexpr size_t kOutputCapacityBytes = 512;
@@ -126,6 +133,7 @@ class Negotiation {
     kIgnoredData,  // the rest of an option whose answer is decided
   };
 
+  bool is_field_valid() const noexcept;
   void expect(Field field, uint32_t bytes) noexcept;
   void finish_field() noexcept;
   void finish_client_flags() noexcept;
