@@ -6,7 +6,8 @@
 Debian 12's kernel (6.1) has no mseal, and the guest may have 1 GiB pages and several NUMA nodes.
 A PATTERN is a part of a test's name; those after a minus are left out. The output of a guest is
 shown when its test fails. The last line is `N passed, N failed, N skipped`; the exit code is 1 when
-anything failed.
+anything failed. GUEST_MODE=debug has guests run the programs of build/debug, here and in the tests
+beside this.
 """
 
 import json
@@ -21,7 +22,7 @@ import threading
 import time
 
 from configuration import SERVE, smallest
-from machine import ROOT
+from machine import MODE, ROOT
 from runner import Failure, Late, Skip, limit, run_tests
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -48,7 +49,7 @@ class Guest:
     """One run: its output and exit code."""
 
     def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=120,
-                 modules="", files="", qemu="", mode="release"):
+                 modules="", files="", qemu="", mode=MODE):
         with subprocess.Popen(
                 [RUN, "--memory", str(memory_mib), "--nodes", str(nodes), "--cpus", str(cpus),
                  "--append", append, "--seconds", str(seconds), "--modules", modules,

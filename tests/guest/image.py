@@ -5,12 +5,12 @@ import subprocess
 import tempfile
 
 from configuration import smallest
-from machine import ROOT
+from machine import MODE, ROOT
 from runner import Failure, Skip
 
 MIB = 1 << 20
 BUILD = os.path.join(ROOT, "scripts", "image", "build.py")
-PROGRAM = os.path.join(ROOT, "build", "release", "bedplate")
+PROGRAM = os.path.join(ROOT, "build", MODE, "bedplate")
 DEMO = os.path.join(ROOT, "apps", "demo.toml")
 # Unpacked, the kernel boots in half of the time; what the image has is booted once, and by UEFI.
 VMLINUX = os.path.join(ROOT, "build", "kernel", "vmlinux")

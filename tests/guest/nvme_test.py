@@ -3,10 +3,10 @@
 
     /usr/bin/python3 tests/guest/nvme_test.py [PATTERN...]
 
-Patterns and the last line are those of guest_test.py. In one machine, an image, clients of this
-one use drives of both formats, one that fails some requests, one that answers later than its time
-limit, and one that is unplugged. In another, drives have volumes on two shards. One more looks at
-what is said before anything is taken, and at what is counted.
+Patterns, GUEST_MODE and the last line are those of guest_test.py. In one machine, an image, clients
+of this one use drives of both formats, one that fails some requests, one that answers later than
+its time limit, and one that is unplugged. In another, drives have volumes on two shards. One more
+looks at what is said before anything is taken, and at what is counted.
 """
 
 import concurrent.futures

@@ -3,9 +3,9 @@
 
     /usr/bin/python3 tests/guest/polled_test.py [PATTERN...]
 
-Patterns and the last line are those of guest_test.py. One volume is a drive, another a file on an
-ext4 on the partition of a second one. What the kernel would have to split hangs when it is polled,
-on Debian 12's kernel, so requests of all sizes come from a real client.
+Patterns, GUEST_MODE and the last line are those of guest_test.py. One volume is a drive, another a
+file on an ext4 on the partition of a second one. What the kernel would have to split hangs when it
+is polled, on Debian 12's kernel, so requests of all sizes come from a real client.
 """
 
 import json
