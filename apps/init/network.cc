@@ -57,7 +57,7 @@ Result<void> told(int outcome, const NetworkSettings& network, const char* what,
   return error.set_cure("%s", network_cure(outcome));
 }
 
-// Of a link that has just come up: cards take seconds to find out, and none is no error.
+// Of a link that has just come up: NICs take seconds to find out, and none is no error.
 bool has_carrier(const NetworkSettings& network) {
   const std::string path = "/sys/class/net/" + network.interface + "/carrier";
   return read_number_file(path.c_str()) == 1;
