@@ -2,8 +2,6 @@
 //
 // Edge-triggered: an operation is tried at once on the next poll; when the socket would block, it
 // waits for the edge. Operations queue in one list, so callbacks never nest.
-//
-// Tested by tests/transport/stream_sockets_test.cc.
 #include <algorithm>
 #include <cerrno>
 
