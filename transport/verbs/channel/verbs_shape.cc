@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kPeerCountMax = 1024;
 constexpr uint64_t kWindowMax = 16384;
 constexpr uint64_t kMessageBytesMin = 256;
-constexpr uint64_t kMessageBytesMax = kMiB;
+constexpr uint64_t kVerbsMessageBytesMax = kMiB;
 constexpr uint64_t kVerbsOperationCountMax = 16384;
 constexpr uint64_t kBounceBytesMax = 64 * kGiB;
 static_assert(kMessageBytesMin >=
@@ -68,7 +68,7 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
       {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "have one at least"},
       {"messages in a window", shape.window, 2, kWindowMax, std::has_single_bit(shape.window),
        "choose a power of two, such as 64"},
-      {"bytes of a message", shape.message_bytes, kMessageBytesMin, kMessageBytesMax,
+      {"bytes of a message", shape.message_bytes, kMessageBytesMin, kVerbsMessageBytesMax,
        shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
       {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true,
        "choose a number such as 64"},
