@@ -15,7 +15,11 @@ void assertion_failed(const char* file, int line, const char* what) noexcept {
                                    "bedplate: %s:%d: assertion failed: %s; this is a defect in "
                                    "the program: please report it\n",
                                    file, line, what);
-  if (length > 0) write_last_line(text, std::min(static_cast<size_t>(length), sizeof text - 1));
+  if (length > 0) {
+    const size_t bytes = std::min(static_cast<size_t>(length), sizeof text - 1);
+    text[bytes - 1] = '\n';  // of one that was cut off, too
+    write_last_line(text, bytes);
+  }
   std::abort();
 }
 

@@ -27,6 +27,7 @@ TEST(Assert, OverlongTextIsCutOffAndStillAborts) {
   for (char& letter : what) letter = 'w';
   what[sizeof what - 1] = '\0';
   BP_CHECK_DIES("assertion failed: wwww", bedplate::assertion_failed("file.cc", 1, what));
+  BP_CHECK_DIES("wwww\n", bedplate::assertion_failed("file.cc", 1, what));
 }
 
 TEST(Assert, DebugCheckExistsInDebugBuildsOnly) {
