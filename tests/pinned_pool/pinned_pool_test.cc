@@ -438,14 +438,15 @@ TEST(PinnedPool, KnowsWhetherItIsValid) {
 
 // Two that are given parts at the same time could be given the same one.
 TEST(PinnedPool, TwoThreadsThatChangeItAtOnceAreAProgrammingError) {
-  Segment& first = create("first", 4 * kMiB);
   BP_CHECK_DIES("before_ == 0 || before_ == this_thread()", {
+    static PinnedPool own(test::kTestPoolBase);  // the heap is the parent's, too
     static std::atomic<bool> has_ended{false};
-    std::thread other([&] {
-      (void)pool->create_segment("long", 128 * kMiB, PageSize::k4KiB, 1);
+    Segment& first = *own.create_segment("first", 4 * kMiB, PageSize::k4KiB, 1).take();
+    std::thread other([] {
+      (void)own.create_segment("long", 128 * kMiB, PageSize::k4KiB, 1);
       has_ended.store(true);
     });
-    while (!has_ended.load()) pool->carve(first, "none", 0);
+    while (!has_ended.load()) own.carve(first, "none", 0);
     other.join();
   });
 }
