@@ -60,7 +60,7 @@ NEEDS_MORE_THAN_UNIT = {
 NOT_COUNTED = ("transport/single_copy/xpmem", "transport/single_copy/knem")
 # Of tests that were skipped: by what was built, whatever machine runs it.
 BUILDS_REASON = re.compile(r"\bbuilds?\b|sanitizer|module (?:xpmem|knem)")
-NO_LAYER = ("apps/bedplate", "apps/examples", "scripts", "tests")
+NO_LAYER = ("apps/bedplate", "apps/examples", "build", "scripts", "tests")
 XPMEM_KNEM = "xpmem, knem"
 
 
