@@ -3,7 +3,7 @@
 # folders.
 
 MODE ?= release
-BUILD := build/$(MODE)
+BUILD := build/$(MODE)$(if $(COUNTED),-counted)
 MIMALLOC := build/mimalloc
 
 # As many jobs as there are processors, unless it is said how many (looked at in a recipe: MAKEFLAGS
@@ -139,5 +139,5 @@ bench-quick: ## measure the main rows in five minutes: build/bench/report.html
 	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh quick
 
 clean: ## remove everything that was built; the fetched sources stay
-	$(Q)rm -rf build/release build/hardened build/debug build/asan build/tsan build/coverage build/fuzz \
+	$(Q)rm -rf build/release build/hardened build/debug build/asan build/asan-counted build/tsan build/coverage build/fuzz \
 	  build/bench

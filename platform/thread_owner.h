@@ -42,6 +42,15 @@ class ThreadOwner {
     uintptr_t before_;
   };
 
+  // The same in debug builds; elsewhere nothing. For what is hot.
+#if BP_DEBUG
+  using DebugHold = Hold;
+#else
+  struct DebugHold {
+    explicit DebugHold(ThreadOwner&) noexcept {}
+  };
+#endif
+
  private:
   // No two threads that live at the same time have the same.
   static uintptr_t this_thread() noexcept {

@@ -102,14 +102,16 @@ step docs scripts/site.py
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # Only what is shipped is run as programs, too.
   [ "$mode" = release ] && goals=(products tests) || goals=(unit-tests)
-  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" "${goals[@]}"
+  # This one counts the lines that run.
+  counted=
+  [ "$mode" = asan ] && counted=1
+  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" COUNTED=$counted "${goals[@]}"
   # Of a hardened build all but alloc/ is the release's.
   groups=()
   [ "$mode" = hardened ] &&
     mapfile -t groups < <(sed -nE 's/^TEST_GROUP(_BASE)?\((\w+).*/-sg\n\2/p' tests/alloc/*_test.cc)
   tests=("build/$mode/bedplate-tests" "${groups[@]}")
-  # This one counts the lines that run.
-  [ "$mode" = asan ] && tests=(scripts/coverage.py unit)
+  [ -n "$counted" ] && tests=(scripts/coverage.py unit)
   # One core's work, mostly: the next build is beside it.
   beside "unit-$mode" "${tests[@]}"
 done
@@ -156,7 +158,7 @@ lanes=2
 beside two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 [ -z "$with_coverage" ] || build coverage scripts/coverage.py here report
 beside stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-10}" stress-messages
-beside hostile make --no-print-directory MODE=asan \
+beside hostile make --no-print-directory MODE=asan COUNTED=1 \
   HOSTILE_SECONDS="${HOSTILE_SECONDS:-10}" hostile-peer
 beside install tests/install/run.py
 beside link tests/link/run.py

@@ -4,8 +4,8 @@
     scripts/coverage.py unit | unit-report
     scripts/coverage.py [here] [guest] [report]
 
-`unit` runs the unit tests of `make MODE=asan`, which counts as well, and `unit-report` says what
-they ran: part of `make check`. Layers that need more than these tests are printed with what they
+`unit` runs the unit tests of `make MODE=asan COUNTED=1`, and `unit-report` says what they ran: part
+of `make check`. Layers that need more than these tests are printed with what they
 need; their floors are the whole's.
 
 The whole is counted with the programs of `make MODE=coverage`, a release, heap and all: `here` runs
@@ -112,7 +112,7 @@ class Build:
 
 
 WHOLE = Build("coverage", "bedplate-tests", "bedplate")
-SANITIZED = Build("asan", "bedplate-tests")
+SANITIZED = Build("asan-counted", "bedplate-tests")
 UNIT_LOG = SANITIZED.counted / "unit.log"
 
 
@@ -129,7 +129,7 @@ def run_unit():
 
 
 def lacks_of_machine():
-    """Of each layer with unit tests that this machine skipped the first reason: what it lacks."""
+    """By layer: why this machine skipped unit tests of it, in the words of the first."""
     groups = {}
     for path in (ROOT / "tests").rglob("*_test.cc"):
         layer = layer_of(str(path.relative_to(ROOT / "tests")))

@@ -66,7 +66,8 @@ adjust "$source/src/page-queue.c" '/^static void mi_page_queue_\(remove\|enqueue
 adjust "$source/src/page-queue.c" '/^static void mi_page_queue_push(/,/^}/'\
 's/^    queue->first->prev = page;/&\n    queue->first->retire_expire = 0;/'
 # Of the segments that ended threads left, a collection looks at each once, not at the same ones
-# thousands of times (and at one more, which may come meanwhile); a thread that ends looks at eight, as one that needs a segment does.
+# thousands of times (and at one more, which may come meanwhile); a thread that ends looks at eight,
+# as one that needs a segment does.
 adjust "$source/src/segment.c" \
   's/^ *int max_tries = (force ? 16\*1024 : 1024);.*/  long max_tries = 1 +'\
 ' (long)(mi_atomic_load_relaxed(\&abandoned_count) +'\

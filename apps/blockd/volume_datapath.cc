@@ -80,10 +80,11 @@ void VolumeService::store_payloads(std::span<BlockRequest* const> requests) noex
 
 void VolumeService::handle(std::span<BlockRequest* const> requests) noexcept {
   store_payloads(requests);
-  for (BlockRequest* request : requests) handle(*request);
+  for (BlockRequest* request : requests) carry_out(*request);
 }
 
-void VolumeService::handle(BlockRequest& request) noexcept {
+// Requires: its payload is stored, where it came with its header.
+void VolumeService::carry_out(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
   if (StoreQueue* queue = request.volume->queue; queue != nullptr) return queue->take(request);
   BP_USDT(request_begun, request.wire.cookie, request.step);

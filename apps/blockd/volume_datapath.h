@@ -42,7 +42,7 @@ class VolumeService final : public PollSource {
  private:
   bool waits(BlockRequest& request) noexcept;
   void handle(std::span<BlockRequest* const> requests) noexcept;
-  void handle(BlockRequest& request) noexcept;
+  void carry_out(BlockRequest& request) noexcept;
   void store_payloads(std::span<BlockRequest* const> requests) noexcept;
   void handle_write(BlockRequest& request) noexcept;
   void reply(BlockRequest& request) noexcept;

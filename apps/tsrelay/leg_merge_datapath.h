@@ -6,8 +6,8 @@
 // sender that has restarted. What comes of its old numbers afterwards, by the slower leg, is late,
 // as long as kOldNs.
 //
-// It knows items by a number of the owner's, and no memory. Whose packets they are is another one's
-// question (sender_lock_datapath.h).
+// It knows items by a number of the owner's, and no memory. SenderLock decides whose packets they
+// are (sender_lock_datapath.h).
 //
 // Invariants, which is_valid() looks at: 1. What is held lies in [next, next + window_packets), in
 // the slot of its number, and held_count_ says how many. 2. Where something is held, the next one

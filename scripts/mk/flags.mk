@@ -33,7 +33,8 @@ CXXFLAGS := -std=c++20 $(DEBUG_INFO) -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
 MALLOC_LINK := -Wl,-u,malloc -Wl,-u,_Znwm
 
 # Counts the lines that run, where LLVM_PROFILE_FILE names a file: if it is mapped (%c), those of
-# processes that are killed as well.
+# processes that are killed as well. COUNTED=1 has the tests of asan do so, in a folder of their own:
+# the archives of build/asan are for others, who link no counters.
 COUNTING := -fprofile-instr-generate=/dev/null -fcoverage-mapping -mllvm -runtime-counter-relocation
 
 ifeq ($(MODE),release)
@@ -46,7 +47,7 @@ else ifeq ($(MODE),debug)
   CXXFLAGS += -O1 -DBP_DEBUG=1
 else ifeq ($(MODE),asan)
   CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-              -fno-omit-frame-pointer $(COUNTING)
+              -fno-omit-frame-pointer $(if $(COUNTED),$(COUNTING))
 else ifeq ($(MODE),tsan)
   # Its model knows no fences. The doorbell's are emitted all the same, and no data depends on them.
   CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=thread

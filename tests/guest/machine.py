@@ -17,7 +17,7 @@ from runner import Crashed, Failure
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN = os.path.join(ROOT, "scripts", "image", "run.sh")
 BOOT_SECONDS = 90
-# Whose programs run in guests: build/MODE. A debug build's look at their invariants.
+# Guests run the programs of build/MODE. Those of a debug build look at their invariants.
 MODE = os.environ.get("GUEST_MODE", "release")
 
 

@@ -39,6 +39,11 @@ TEST(ThreadOwner, IsTheHoldersUntilTheOutermostHoldEnds) {
   CHECK_FALSE(owner.is_held() || is_anothers(owner));
 }
 
+TEST(ThreadOwner, IsHeldForWhatIsHotInDebugBuildsAlone) {
+  const ThreadOwner::DebugHold hold(owner);
+  CHECK_EQUAL(BP_DEBUG != 0, owner.is_held());
+}
+
 BP_PROBE(hold_what_another_thread_holds) {
   ThreadOwner owner;
   const ThreadOwner::Hold mine(owner);

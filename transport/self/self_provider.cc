@@ -95,9 +95,7 @@ SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header
 }
 
 uint32_t SelfProvider::poll(uint32_t budget) noexcept {
-#if BP_DEBUG
-  const ThreadOwner::Hold hold(owner_);
-#endif
+  const ThreadOwner::DebugHold hold(owner_);
   BP_KEEPS_VALID(*this);
   uint32_t count = returned_count_ > 0 ? finish_loans() : 0;
   SlotHeader header;

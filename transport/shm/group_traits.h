@@ -1,8 +1,8 @@
-// What tells the kinds of groups apart: one row for each kind, and nothing else asks for a kind.
+// What tells the kinds of groups apart, a row for each kind.
 //
 // A further kind is a row here, its queues' classes in the two places that have them (OutgoingWay
 // for what leads to peers, Inbox for what comes from them), and where its bytes lie (GroupLayout,
-// GroupSegment::reset_member).
+// GroupSegment::reset_member). All else asks for a trait, and for no kind.
 //
 // Tested by tests/transport/shm/group_shapes_test.cc.
 #pragma once

@@ -1,8 +1,8 @@
 // The reading end of a mesh lane, and how far it was read.
 //
-// Invariant: nothing that the sender wrote is believed. The count of its words, and the range of
-// each, are held against the lane and the region first; a peer whose do not fit is cut off. So are
-// they held against this end's own tail, not against the one in the segment.
+// Invariant: nothing that the sender wrote is believed. The count of its words, counted from this
+// end's own tail and not from the one in the segment, and the range of each are held against the
+// lane and the region first; a peer whose words do not fit is cut off.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace bedplate {
 
-// Threads: the one that polls. It knows not where its lane is: a member has one for each other
-// member, and most of a large group never send.
+// Threads: the one that polls. It does not keep where its lane is: a member has one of these for
+// each other member, and in a large group most never send.
 class LaneReceiver {
  public:
   // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many.

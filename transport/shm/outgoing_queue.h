@@ -27,7 +27,7 @@ class EagerStock;
 class OutgoingWay;
 class ShmPlace;
 
-// Whom a queue leads to, and what it stands on; all of it outlives the queue.
+// The peer that a queue leads to, and what it stands on; all of it outlives the queue.
 struct OutgoingRoute {
   const ShmPlace& place;
   EagerStock& stock;  // of the sender's own eager region

@@ -8,11 +8,9 @@
 namespace bedplate {
 
 uint32_t ShmProvider::poll(uint32_t budget) noexcept {
-#if BP_DEBUG
   // Behind a lock, which is let go around what is called back, this may be another's meanwhile.
   ThreadOwner nobodys;
-  const ThreadOwner::Hold hold(is_locked_ ? nobodys : parts_.owner);
-#endif
+  const ThreadOwner::DebugHold hold(is_locked_ ? nobodys : parts_.owner);
   BP_KEEPS_VALID(*this);
   const MembersTable& members = place().members();
   if (BP_UNLIKELY(members.epoch() != view_.seen_epoch() || members.is_owner_gone())) {

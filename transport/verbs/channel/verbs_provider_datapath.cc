@@ -9,9 +9,7 @@
 namespace bedplate {
 
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
-#if BP_DEBUG
-  const ThreadOwner::Hold hold(parts_.owner);
-#endif
+  const ThreadOwner::DebugHold hold(parts_.owner);
   BP_KEEPS_VALID(*this);
   if (const uint32_t changes = parts_.connector.changes(); BP_UNLIKELY(changes != seen_changes_)) {
     seen_changes_ = changes;

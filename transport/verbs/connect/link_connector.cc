@@ -159,9 +159,7 @@ void LinkConnector::ring() noexcept {
 }
 
 void LinkConnector::run() noexcept {
-#if BP_DEBUG
   const ThreadOwner::Hold hold(owner_);
-#endif
   while (!must_stop_.load(std::memory_order_acquire)) {
     epoll_event events[16];
     const int count = epoll_wait(epoll_.number(), events, std::size(events), wait_ms());

@@ -32,7 +32,7 @@ enum class LinkState : uint8_t {
   kLost,    // down for good: the device is gone
 };
 
-// Who has it gives it to the other; once it is lost, to nobody.
+// The side that has it gives it to the other; once it is lost, neither gets it.
 constexpr bool can_follow(LinkState from, LinkState to) noexcept {
   if (from == LinkState::kUp) return to != LinkState::kUp;
   return from != LinkState::kLost && to == LinkState::kUp;
