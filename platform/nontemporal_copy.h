@@ -13,9 +13,14 @@
 #include <emmintrin.h>
 #endif
 
+#include "platform/assert.h"
 #include "platform/cache_line.h"
 
 namespace bedplate {
+
+// Whether this thread has copied since its last fence: debug builds alone know. What tells others of
+// a copy asks them, since few processors reorder so much that a test could see it.
+inline constinit thread_local bool is_nontemporal_fence_due = false;
 
 // Whether copy_nontemporal may be asked for: `to` begins a line, and `bytes` are whole lines.
 inline bool is_whole_lines(const void* to, size_t bytes) noexcept {
@@ -26,6 +31,8 @@ inline bool is_whole_lines(const void* to, size_t bytes) noexcept {
 // of the bytes, since no other store of this thread waits for these, a release neither.
 // On a processor without such stores it is memcpy.
 inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept {
+  BP_DCHECK(is_whole_lines(to, bytes));
+  if constexpr (BP_DEBUG) is_nontemporal_fence_due = true;
 #ifdef __SSE2__
   constexpr size_t kPerLine = kCacheLineBytes / sizeof(__m128i);
   auto* target = static_cast<__m128i*>(to);
@@ -44,6 +51,7 @@ inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept 
 
 // What this thread has copied so far comes before all that it stores from now on.
 inline void fence_nontemporal() noexcept {
+  if constexpr (BP_DEBUG) is_nontemporal_fence_due = false;
 #ifdef __SSE2__
   _mm_sfence();
 #endif

@@ -33,6 +33,7 @@ bool VolumeService::is_valid() const noexcept {
 
 // Of what was answered in the round in which it came nobody measures how long the memory took.
 void VolumeService::reply(BlockRequest& request) noexcept {
+  BP_DCHECK(!is_nontemporal_fence_due);
   request.trace.pass(kDone, options_.loop->now_ns());
   BP_USDT(request_done, request.wire.cookie, request.error);
   replies_.push(request);

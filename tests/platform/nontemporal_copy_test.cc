@@ -54,6 +54,14 @@ TEST(NontemporalCopy, KnowsWholeLines) {
   CHECK_FALSE(is_whole_lines(from, 32));
 }
 
+TEST(NontemporalCopy, DebugBuildsKnowWhetherTheFenceIsDue) {
+  CHECK_FALSE(is_nontemporal_fence_due);
+  copy_nontemporal(place.bytes, from, kCacheLineBytes);
+  CHECK_EQUAL(BP_DEBUG == 1, is_nontemporal_fence_due);
+  fence_nontemporal();
+  CHECK_FALSE(is_nontemporal_fence_due);
+}
+
 // A reader that was told of the lines behind the fence finds each whole.
 TEST(NontemporalCopy, WhatIsToldBehindTheFenceIsThere) {
   constexpr uint32_t kRounds = 20'000;
