@@ -4,7 +4,10 @@
 Every allocator is a shared object, preloaded into the very same dynamically linked programs:
 alloc_workloads, which allocates and does little else, and programs from Debian. In each round every
 row runs under one allocator after the other, each round beginning with another one. Ratios are
-computed within a round, then their median is taken.
+computed within a round, then their median is taken. Each round has copies of its own of the shared
+objects and of alloc_workloads: which frames of memory a file's pages have decides how they share
+the caches, for as long as the kernel caches the file. From an unlucky copy the same bytes run at
+0.7 of their speed.
 
 The pool's heap is what an appliance has: a segment of hugepages, taken before main, sealed. That
 nobody takes hugepages for the whole reason, mimalloc runs a second time with the same hugepages.
@@ -18,9 +21,11 @@ import json
 import math
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import common
 from common import BUILD, MIB, ROOT, BenchError
@@ -69,10 +74,17 @@ if os.path.exists(HARDENED):
 JUDGED = ("bedplate", "hardened")
 
 
-def environment(name, libraries):
+def copies_of_round(options, directory):
+    """Returns, by the file, its copy for one round. They stay, so that the next has other frames."""
+    copies = tempfile.mkdtemp(dir=directory)
+    files = {ALLOCATORS[name].library for name in options.allocators} - {None} | {WORKLOADS}
+    return {file: shutil.copy(file, tempfile.mkdtemp(dir=copies)) for file in files}
+
+
+def environment(name, libraries, copies):
     """Returns the environment of a program under this allocator; `libraries` come before it."""
     allocator = ALLOCATORS[name]
-    preloaded = [*libraries, *([allocator.library] if allocator.library else [])]
+    preloaded = [*libraries, *([copies[allocator.library]] if allocator.library else [])]
     inherited = {key: os.environ[key] for key in ("PATH",) if key in os.environ}
     return {**inherited, "LANG": "C", "LD_PRELOAD": ":".join(preloaded), **allocator.environment}
 
@@ -155,9 +167,10 @@ def run(argv, allocator, **options):
     return output
 
 
-def check_allocator(name):
+def check_allocator(name, copies):
     """Stops unless malloc is the allocator's and blocks lie on the pages that the table claims."""
-    said = run([WORKLOADS, "where"], name, stdout=subprocess.PIPE, env=environment(name, []))
+    said = run([WORKLOADS, "where"], name, stdout=subprocess.PIPE,
+               env=environment(name, [], copies))
     library, page_kib = said.split()
     wanted = ALLOCATORS[name].library or "libc.so.6"
     if os.path.basename(library) != os.path.basename(wanted):
@@ -168,14 +181,14 @@ def check_allocator(name):
                          f"{ALLOCATORS[name].page_kib}; free memory for hugepages")
 
 
-def measure(options, row, name):
+def measure(options, row, name, copies):
     """Returns (operations per second, page faults) of one run."""
     if ALLOCATORS[name].page_kib > 4:
         common.wait_for_hugepages(HEAP_BYTES)
     libraries = [] if is_workload(row) else [STOPWATCH]
-    variables = {**environment(name, libraries), **row.environment}
+    variables = {**environment(name, libraries, copies), **row.environment}
     if is_workload(row):
-        line = run(row.argv, name, stdout=subprocess.PIPE, env=variables)
+        line = run([copies[WORKLOADS], *row.argv[1:]], name, stdout=subprocess.PIPE, env=variables)
     else:
         line = run_program(row, name, variables, options.cpus[0])
     costs = json.loads(line)
@@ -194,14 +207,14 @@ def run_program(row, name, variables, cpu):
         return line.read()
 
 
-def run_round(options, rows, round_index, results):
+def run_round(options, rows, round_index, copies, results):
     print(f"round {round_index + 1} of {options.rounds}", file=sys.stderr, flush=True)
     names = options.allocators
     first = round_index % len(names)
     for row in rows:
         result = results.setdefault(row.title, {"unit": unit(row), "rounds": {}, "faults": {}})
         for name in names[first:] + names[:first]:
-            rate, faults = measure(options, row, name)
+            rate, faults = measure(options, row, name, copies)
             result["rounds"].setdefault(name, []).append(rate)
             result["faults"].setdefault(name, []).append(faults)
 
@@ -308,12 +321,14 @@ def main():
                              f"{ALLOCATORS[name].provider}")
     load = common.warn_if_busy()
     results = {}
-    with common.reserved_hugepages(HEAP_BYTES), common.work_directory() as directory:
+    with (common.reserved_hugepages(HEAP_BYTES), common.work_directory() as directory,
+          tempfile.TemporaryDirectory(dir=BUILD) as copies_directory):  # tmpfs may be noexec
         rows = select(options, directory)
-        for name in options.allocators:
-            check_allocator(name)
         for round_index in range(options.rounds):
-            run_round(options, rows, round_index, results)
+            copies = copies_of_round(options, copies_directory)
+            for name in options.allocators if round_index == 0 else []:
+                check_allocator(name, copies)
+            run_round(options, rows, round_index, copies, results)
             path = common.write_json("alloc.json", {
                 "options": vars(options), "load": load, "rows": results,
                 "allocators": {name: ALLOCATORS[name]._asdict() for name in options.allocators}},
