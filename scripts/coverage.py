@@ -9,8 +9,8 @@ of `make check`. Layers that need more than these tests are printed with what th
 need; their floors are the whole's.
 
 The whole is counted with the programs of `make MODE=coverage`, a release, heap and all: `here` runs
-the unit tests and some of the system's, `guest` those that need an RDMA device, in a virtual
-machine; `report` sums up what was counted. Without words: here and report; what needs the guest is
+the unit tests and some of the system's, `guest` those that need an RDMA device or an IOMMU, in
+virtual machines; `report` sums up what was counted. Without words: here and report; what needs the guest is
 then said not to have run. FILES=1 lists the files that have most lines that did not run.
 
 Counters lie in mapped files, so that those of killed processes count as well.
@@ -29,8 +29,13 @@ PYTHON = "/usr/bin/python3"
 LEFT_OUT = ["-xsn", "ParentsTrafficIsWholeThroughoutManyForks"]  # a minute for no line more
 SYSTEM = ["command_line.", "plan.", "configuration.", "environment.", "service_c.", "relay_c.",
           "kvd.", "tsrelay.", "user.", "places.", "perf.", "top.", "http.", "control.", "trace.",
-          "seen_at_a_glance."]
-GUEST = ["verbs_over_soft_roce", "perf_over_soft_roce"]
+          "seen_at_a_glance.", "ports.", "ports_lending."]
+GUEST = {
+    "guest_test.py": ["verbs_over_soft_roce", "perf_over_soft_roce"],
+    "vfio_test.py": ["unit_tests_behind_an_iommu", "malloc_goes_through_a_device"],
+    "nvme_test.py": ["what_is_wrong_is_said"],
+    "ports_vfio_test.py": ["virtio_net_in_a_guest", "a_port_that_cannot_be_had"],
+}
 
 # What the unit tests and the others say of one that failed.
 FAILURE = re.compile(r"^.* error: Failure in .*(?:\n.*){0,6}|^failed .*(?:\n.*){0,6}", re.MULTILINE)
@@ -44,11 +49,7 @@ LAYERS = (
     "transport/verbs", "apps/boot", "apps/init", "apps/program", "apps/perf", "apps/blockd",
     "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
 )
-NEEDS_GUEST = ("transport/verbs", "apps/perf")
-# Their floor needs tests that run other programs than those that count.
-NO_FLOOR = {"transport/vfio": "tests/guest/vfio_test.py",
-            "transport/nvme": "tests/guest/nvme_test.py",
-            "apps/ports": "tests/system/ports_test.py"}
+NEEDS_GUEST = ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf")
 # What the unit tests of a sanitized build do not run enough of, and what does.
 NEEDS_MORE_THAN_UNIT = {
     "a release's unit tests": ("pinned_pool", "alloc", "apps/init"),
@@ -160,8 +161,9 @@ def run_here():
 
 def run_guest():
     WHOLE.forget("guest")
-    return run("guest", [PYTHON, "tests/guest/guest_test.py", *GUEST],
-               COVERAGE_RAW=str(WHOLE.counted / "guest"))
+    return all([run(script, [PYTHON, f"tests/guest/{script}", *tests], GUEST_MODE="coverage",
+                    COVERAGE_RAW=str(WHOLE.counted / "guest"))
+                for script, tests in GUEST.items()])
 
 
 def run(name, command, **variables):
@@ -247,8 +249,6 @@ def report_whole():
     here = by_layer(WHOLE.files("here"))
 
     def note_of(layer):
-        if layer in NO_FLOOR:
-            return f"  (not counted: {NO_FLOOR[layer]})", False
         if layer not in NEEDS_GUEST:
             return f"  (floor {FLOOR} %)", True
         note = f"{percent(here.get(layer, (0, 0))):.1f} % without the guest's tests"

@@ -39,8 +39,8 @@ products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(TLS_LIBRARY) $(if $(SANI
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES) $(PORT_ECHO) $(POWER)
 unit-tests: $(TESTS)
 # What scripts/coverage.py runs.
-coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(addprefix $(BUILD)/,c-peer cpp-peer) \
-                   $(addprefix $(BUILD)/examples/,kvget ping relay store tsgen tsreader)
+coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(PORT_ECHO) $(addprefix $(BUILD)/,c-peer cpp-peer) \
+                   $(addprefix $(BUILD)/examples/,edu kvget ping relay store tsgen tsreader)
 
 define compile
 	@mkdir -p $(@D)

@@ -22,11 +22,11 @@ import time
 from configuration import SERVE, smallest
 from guest_test import VERBS_MODULES, Guest
 from image import VMLINUX, Image, build_module
-from machine import ROOT, Machine
+from machine import MODE, ROOT, Machine
 from runner import Failure, run_tests
 from vfio_test import IOMMU, NO_IOMMU_MODE
 
-ECHO = os.path.join(ROOT, "build", "release", "port-echo")
+ECHO = os.path.join(ROOT, "build", MODE, "port-echo")
 AT, OTHER_AT = "0000:00:05.0", "0000:00:06.0"
 CARDS = {"e1000e": "e1000e", "vmxnet3": "vmxnet3",
          "virtio": "virtio-net-pci,iommu_platform=on,disable-legacy=on"}

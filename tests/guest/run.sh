@@ -14,7 +14,7 @@
 # The files lie at the same paths there, or where HOST=GUEST says, with the libraries of those that
 # are dynamic.
 # --mode takes the programs of another build than build/release.
-# COVERAGE_RAW=FOLDER takes the programs of build/coverage instead, and puts what they counted there.
+# What programs of build/coverage counted is put into a folder of its own in COVERAGE_RAW.
 #
 # The kernel's log comes over a serial port, the command's output and its exit code over virtio.
 # QEMU's own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends
@@ -45,7 +45,6 @@ shift
 
 "$root/scripts/image/kernel.sh"
 build=$root/build/$mode
-[ -z "${COVERAGE_RAW:-}" ] || build=$root/build/coverage
 work=$(mktemp -d) qemu=''
 trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 143' TERM

@@ -16,10 +16,10 @@ import tempfile
 from configuration import SERVE, smallest
 from guest_test import Guest
 from image import VMLINUX, Image, build_module
-from machine import ROOT, Machine
+from machine import MODE, ROOT, Machine
 from runner import Failure, run_tests
 
-EDU = os.path.join(ROOT, "build", "release", "examples", "edu")
+EDU = os.path.join(ROOT, "build", MODE, "examples", "edu")
 MODULES = "vfio_iommu_type1 vfio_pci"
 # 39 bits of address are its default, and the pool lies above.
 IOMMU = "-machine q35 -device intel-iommu,aw-bits={bits},intremap=on,caching-mode=on"
