@@ -18,8 +18,8 @@
 
 namespace bedplate {
 
-// Whether this thread has copied since its last fence: debug builds alone know. What tells others of
-// a copy asks them, since few processors reorder so much that a test could see it.
+// Whether this thread has copied since its last fence, which debug builds alone know. What tells
+// others of a copy asks them: few processors reorder so much that a test could see it.
 inline constinit thread_local bool is_nontemporal_fence_due = false;
 
 // Whether copy_nontemporal may be asked for: `to` begins a line, and `bytes` are whole lines.
