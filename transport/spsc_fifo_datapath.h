@@ -1,8 +1,14 @@
 // A lane: the bounded single-producer, single-consumer FIFO that shards hand pointers through.
 //
-// Head and tail lie on cache lines of their own, and each end keeps a private copy of the other's
-// index, so that in steady state a push or pop touches one shared line: that of the item. The
-// indices only grow; the slot is the index modulo the capacity, a power of two.
+// Head and tail lie on cache lines of their own, and each end keeps a private copy of both, so that
+// in steady state a push or pop touches one shared line: that of the item. The indices only grow;
+// the slot is the index modulo the capacity, a power of two.
+//
+// A look at the other end's index takes its line away from that end, which has it fetched back with
+// its next item: between cores without a common cache 160 ns each way. Two ends that are equally
+// fast, and look all the time, spend most of theirs so, with a few items for each look. So an end
+// that found a few twice in a row waits before it looks again, until some 400 ns have passed since
+// its last look. An end that finds nothing, or has other work between two looks, never waits.
 //
 // Invariants: 1. tail <= head <= tail + capacity. 2. Slots [tail, head) belong to the consumer, the
 // others to the producer. 3. Only the producer writes head, only the consumer writes tail. 4. What
@@ -23,9 +29,52 @@
 
 #include "platform/assert.h"
 #include "platform/cache_line.h"
+#include "platform/clock.h"
 #include "platform/units.h"
 
 namespace bedplate {
+
+// What an end of a lane keeps: its own index, and what it knows of the other's. Threads: its end's.
+class LaneEnd {
+ public:
+  uint64_t own() const noexcept { return own_; }
+  uint64_t seen() const noexcept { return seen_; }
+  void set_own(uint64_t index) noexcept { own_ = index; }
+
+  // Looks at the other's index, and pairs with the release that published it. Returns seen().
+  // `few`: where it found fewer, and yet some, it is worth waiting for more.
+  [[gnu::noinline]] uint64_t look(const std::atomic<uint64_t>& other, uint64_t few) noexcept {
+    if (BP_UNLIKELY(waits())) wait_for_more();
+    const uint64_t before = seen_;
+    seen_ = other.load(std::memory_order_acquire);
+    BP_DCHECK(seen_ >= before);
+    const uint64_t found = seen_ - before;
+    if (found == 0 || found >= few) {
+      few_count_ = 0;
+    } else {
+      ++few_count_;
+      looked_at_ = cpu_ticks();
+    }
+    return seen_;
+  }
+
+  // Whether the next look waits, if it comes soon.
+  bool waits() const noexcept { return few_count_ >= kFewCountMax; }
+
+  static constexpr uint64_t kTicksBetweenLooks = 1000;
+
+ private:
+  static constexpr uint32_t kFewCountMax = 2;
+
+  void wait_for_more() const noexcept {
+    while (kHasCpuTicks && cpu_ticks() - looked_at_ < kTicksBetweenLooks) cpu_relax();
+  }
+
+  uint64_t own_ = 0;
+  uint64_t seen_ = 0;
+  uint64_t looked_at_ = 0;  // when it found a few last
+  uint32_t few_count_ = 0;  // so many times in a row
+};
 
 template <typename Item>
 class SpscFifo {
@@ -50,13 +99,13 @@ class SpscFifo {
   // Producer. Returns false when full. Cost: one store to the item's line and one to the head's.
   bool try_push(Item item) noexcept {
     BP_DCHECK(is_valid_for_producer());
-    const uint64_t head = head_.load(std::memory_order_relaxed);
-    if (BP_UNLIKELY(head - producer_tail_ > mask_)) {
-      producer_tail_ = tail_.load(std::memory_order_acquire);  // pairs with the consumer's release
-      if (head - producer_tail_ > mask_) return false;
+    const uint64_t head = producer_.own();
+    if (BP_UNLIKELY(head - producer_.seen() > mask_) &&
+        head - producer_.look(tail_, few()) > mask_) {
+      return false;
     }
     *slot(head) = item;
-    head_.store(head + 1, std::memory_order_release);  // publishes the item
+    publish(head + 1);
     BP_DCHECK(is_valid_for_producer());
     return true;
   }
@@ -64,14 +113,12 @@ class SpscFifo {
   // Producer. Pushes as many of `items` as there is room for, in order; returns how many.
   size_t push_batch(std::span<const Item> items) noexcept {
     BP_DCHECK(is_valid_for_producer());
-    const uint64_t head = head_.load(std::memory_order_relaxed);
-    if (head + items.size() - producer_tail_ > capacity()) {
-      producer_tail_ = tail_.load(std::memory_order_acquire);
-    }
-    const uint64_t room = capacity() - (head - producer_tail_);
+    const uint64_t head = producer_.own();
+    if (head + items.size() - producer_.seen() > capacity()) producer_.look(tail_, few());
+    const uint64_t room = capacity() - (head - producer_.seen());
     const size_t count = room < items.size() ? static_cast<size_t>(room) : items.size();
     for (size_t i = 0; i < count; ++i) *slot(head + i) = items[i];
-    if (count > 0) head_.store(head + count, std::memory_order_release);  // publishes them all
+    if (count > 0) publish(head + count);
     BP_DCHECK(is_valid_for_producer());
     return count;
   }
@@ -79,13 +126,10 @@ class SpscFifo {
   // Consumer. Returns false when empty.
   bool try_pop(Item* item) noexcept {
     BP_DCHECK(is_valid_for_consumer());
-    const uint64_t tail = tail_.load(std::memory_order_relaxed);
-    if (consumer_head_ == tail) {
-      consumer_head_ = head_.load(std::memory_order_acquire);  // pairs with the producer's release
-      if (consumer_head_ == tail) return false;
-    }
+    const uint64_t tail = consumer_.own();
+    if (consumer_.seen() == tail && consumer_.look(head_, few()) == tail) return false;
     *item = *slot(tail);
-    tail_.store(tail + 1, std::memory_order_release);  // frees the slot
+    free_until(tail + 1);
     BP_DCHECK(is_valid_for_consumer());
     return true;
   }
@@ -94,21 +138,19 @@ class SpscFifo {
   // 0 only when it is empty.
   size_t pop_batch(std::span<Item> out) noexcept {
     BP_DCHECK(is_valid_for_consumer());
-    const uint64_t tail = tail_.load(std::memory_order_relaxed);
-    if (consumer_head_ == tail) {
-      consumer_head_ = head_.load(std::memory_order_acquire);  // pairs with the producer's release
-    }
-    const uint64_t ready = consumer_head_ - tail;
+    const uint64_t tail = consumer_.own();
+    if (consumer_.seen() == tail) consumer_.look(head_, few());
+    const uint64_t ready = consumer_.seen() - tail;
     const size_t count = ready < out.size() ? static_cast<size_t>(ready) : out.size();
     for (size_t i = 0; i < count; ++i) out[i] = *slot(tail + i);
-    if (count > 0) tail_.store(tail + count, std::memory_order_release);  // frees the slots
+    if (count > 0) free_until(tail + count);
     BP_DCHECK(is_valid_for_consumer());
     return count;
   }
 
   // Consumer. Whether a pop would find nothing.
   bool is_empty() const noexcept {
-    return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
+    return head_.load(std::memory_order_acquire) == consumer_.own();
   }
 
   uint64_t capacity() const noexcept { return mask_ + 1; }
@@ -117,14 +159,14 @@ class SpscFifo {
   bool is_valid_for_producer() const noexcept {
     const uint64_t head = head_.load(std::memory_order_relaxed);
     const uint64_t tail = tail_.load(std::memory_order_acquire);
-    return head - tail <= capacity() && head - producer_tail_ <= capacity() &&
-           tail - producer_tail_ <= capacity();
+    return head == producer_.own() && head - tail <= capacity() &&
+           head - producer_.seen() <= capacity() && tail - producer_.seen() <= capacity();
   }
   bool is_valid_for_consumer() const noexcept {
     const uint64_t tail = tail_.load(std::memory_order_relaxed);
     const uint64_t head = head_.load(std::memory_order_acquire);
-    return head - tail <= capacity() && consumer_head_ - tail <= capacity() &&
-           head - consumer_head_ <= capacity();
+    return tail == consumer_.own() && head - tail <= capacity() &&
+           consumer_.seen() - tail <= capacity() && head - consumer_.seen() <= capacity();
   }
 
  private:
@@ -134,13 +176,24 @@ class SpscFifo {
     return reinterpret_cast<Item*>(this + 1) + (index & mask_);
   }
 
+  void publish(uint64_t head) noexcept {
+    producer_.set_own(head);
+    head_.store(head, std::memory_order_release);
+  }
+  void free_until(uint64_t tail) noexcept {
+    consumer_.set_own(tail);
+    tail_.store(tail, std::memory_order_release);
+  }
+
+  uint64_t few() const noexcept { return capacity() / 8; }
+
   // The producer's lines: one that the consumer reads, one that nobody else does. With both in one
   // an item took more than twice as long: each end waited for the other's look at it.
   alignas(kCacheLineBytes) std::atomic<uint64_t> head_{0};
-  alignas(kCacheLineBytes) uint64_t producer_tail_ = 0;
+  alignas(kCacheLineBytes) LaneEnd producer_;
   // The consumer's lines, likewise.
   alignas(kCacheLineBytes) std::atomic<uint64_t> tail_{0};
-  alignas(kCacheLineBytes) uint64_t consumer_head_ = 0;
+  alignas(kCacheLineBytes) LaneEnd consumer_;
   // Read by both, written by none.
   alignas(kCacheLineBytes) const uint64_t mask_;
 };

@@ -155,6 +155,54 @@ TEST(SpscFifo, IsLikeAQueueForAnySequence) {
   }
 }
 
+TEST_GROUP(LaneEnd) {
+  static constexpr uint64_t kFew = 4;
+  std::atomic<uint64_t> other{0};
+  LaneEnd end;
+
+  void find(uint64_t count) {
+    other += count;
+    CHECK_EQUAL(other.load(), end.look(other, kFew));
+    CHECK_EQUAL(other.load(), end.seen());
+  }
+};
+
+TEST(LaneEnd, WaitsOnceItFoundAFewTwiceInARow) {
+  find(1);
+  CHECK_FALSE(end.waits());
+  find(kFew - 1);
+  CHECK_TRUE(end.waits());
+  find(1);
+  CHECK_TRUE(end.waits());
+}
+
+TEST(LaneEnd, WaitsNotOnceItFoundNothingOrMuch) {
+  for (const uint64_t count : {uint64_t{0}, kFew}) {
+    find(1);
+    find(1);
+    CHECK_TRUE(end.waits());
+    find(count);
+    CHECK_FALSE(end.waits());
+    find(1);
+    CHECK_FALSE(end.waits());
+    find(0);
+  }
+}
+
+TEST(LaneEnd, LooksAgainOnlyLongAfterItsLastLook) {
+  if (!kHasCpuTicks) BP_SKIP("this processor has no ticks");
+  find(1);
+  find(1);
+  uint64_t soon_count = 0;
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t begin = cpu_ticks();
+    find(1);
+    find(1);
+    soon_count += cpu_ticks() - begin < LaneEnd::kTicksBetweenLooks ? 1 : 0;
+  }
+  CHECK_EQUAL(0, soon_count);
+}
+
 // The item is a pointer, so what the producer wrote behind it must be there, too.
 TEST(SpscFifo, TwoThreadsSeeEveryItemOnceInOrderWithItsContent) {
   constexpr uint64_t kItems = test::kIsSanitized ? 200'000 : 2'000'000;
