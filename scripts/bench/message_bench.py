@@ -72,6 +72,9 @@ ROWS = [
     Row("lane", 32, 10_000_000, rings("lane", 32), None, 1.0),
 ]
 KINDS = list(dict.fromkeys(row.kind for row in ROWS))
+# The machine below may move the two cores: to a common cache, and apart.
+LINE = Row("line", 8, 20_000, None)
+FAR_NS = 80
 
 
 def size_text(size):
@@ -209,8 +212,15 @@ def measure_floor(row, directory):
     return run(argv, {}, directory)
 
 
+def measure_line(directory):
+    """Returns how long a line takes from one core to the other."""
+    return run(forked(BARE, kind="line")(LINE, directory), {}, directory)["ns"]
+
+
 def run_row(row, names, directory, results):
     """Adds one round of the row, with a floor before the first contender and after each."""
+    if row.kind == "lane":
+        results.setdefault("line_ns", []).append([measure_line(directory)])
     after_ns = measure_floor(row, directory)["ns"]
     for name in names:
         for tries in range(1, TRIES_MAX + 1):
@@ -223,6 +233,8 @@ def run_row(row, names, directory, results):
         results["rounds"].setdefault(name, []).append({
             **figures, "floor_ns": [before_ns, after_ns], "tries": tries,
             "ratio": round(ratio, 4)})
+    if row.kind == "lane":
+        results["line_ns"][-1].append(measure_line(directory))
 
 
 # ---- the table ----------------------------------------------------------------------------------
@@ -269,7 +281,20 @@ def print_row(row, result):
         figures = [figure(row, entry["ns"]) for entry in result["rounds"][name]]
         line = f"  {name:12}{common.spread(figures):29}{common.spread(ratios_of(result, name)):29}"
         print((line + (judgement(row, result) if name == JUDGED else "")).rstrip())
+    print_by_distance(row, result)
     common.print_builds({name: ratios_of(result, name) for name in result["rounds"]}, JUDGED, OTHERS)
+
+
+def print_by_distance(row, result):
+    """Of lanes, by how far the cores were apart in a round; where they moved, in neither."""
+    for text, is_there in (("near", lambda ns: ns < FAR_NS), ("far", lambda ns: ns >= FAR_NS)):
+        rounds = [index for index, ends in enumerate(result.get("line_ns", []))
+                  if all(map(is_there, ends))]
+        to_best = ratios_to_best(row, result)
+        if rounds and to_best:
+            line = statistics.median(ns for index in rounds for ns in result["line_ns"][index])
+            print(f"  {len(rounds)} rounds on {text} cores, {line:.0f} ns: / best peer "
+                  f"{common.spread([to_best[index] for index in rounds])}")
 
 
 def report_row(row, result):
