@@ -262,7 +262,8 @@ def servers_of(workload, transport, options):
 
 def selected(options, transport):
     return [workload for workload in WORKLOADS if transport in workload.transports
-            and re.search(options.only, label(workload, transport))]
+            and re.search(options.only, label(workload, transport))
+            and servers_of(workload, transport, options)]
 
 
 def run_round(options, directory, image, round_index, transport, results):
@@ -367,7 +368,7 @@ def parse_options():
     if options.volume_mib <= 0 or options.volume_bytes % common.HUGEPAGE_BYTES != 0:
         parser.error("--volume-mib: a multiple of 2, please; the pool has pages of 2 MiB")
     if not any(selected(options, transport) for transport in options.transports):
-        parser.error(f"no row matches {options.only!r}")
+        parser.error(f"no row that matches {options.only!r} is measured with these servers")
     return options
 
 
