@@ -5,13 +5,13 @@
     scripts/coverage.py [here] [guest] [report]
 
 `unit` runs the unit tests of `make MODE=asan COUNTED=1`, and `unit-report` says what they ran: part
-of `make check`. Layers that need more than these tests are printed with what they
-need; their floors are the whole's.
+of `make check`. Layers that need more than these tests are printed with what they need; their
+floors are the whole's.
 
 The whole is counted with the programs of `make MODE=coverage`, a release, heap and all: `here` runs
 the unit tests and some of the system's, `guest` those that need an RDMA device or an IOMMU, in
-virtual machines; `report` sums up what was counted. Without words: here and report; what needs the guest is
-then said not to have run. FILES=1 lists the files that have most lines that did not run.
+virtual machines; `report` sums up what was counted. Without words: here and report; what needs the
+guest is then said not to have run. FILES=1 lists the files that have most lines that did not run.
 
 Counters lie in mapped files, so that those of killed processes count as well.
 """

@@ -15,7 +15,8 @@
 // an end knows of the other's index is no more than that is. Each end looks at 1 and 4 by its
 // is_valid_for_...(); 2 and 3 are what its functions are for, and who may call them.
 //
-// It lies in memory that the caller carved; nothing here allocates, blocks or wakes anybody.
+// It lies in memory that the caller carved; nothing here allocates or wakes anybody, and no call
+// waits for the other end: at most once, for the time above, before it looks.
 // Threads: one producer and one consumer at a time. The memory is private to one process: the
 // consumer believes what it reads.
 #pragma once

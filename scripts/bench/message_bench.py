@@ -287,10 +287,12 @@ def print_row(row, result):
 
 def print_by_distance(row, result):
     """Of lanes, by how far the cores were apart in a round; where they moved, in neither."""
+    if row.kind != "lane" or JUDGED not in result["rounds"]:
+        return
+    to_best = ratios_to_best(row, result)
     for text, is_there in (("near", lambda ns: ns < FAR_NS), ("far", lambda ns: ns >= FAR_NS)):
-        rounds = [index for index, ends in enumerate(result.get("line_ns", []))
+        rounds = [index for index, ends in enumerate(result["line_ns"])
                   if all(map(is_there, ends))]
-        to_best = ratios_to_best(row, result)
         if rounds and to_best:
             line = statistics.median(ns for index in rounds for ns in result["line_ns"][index])
             print(f"  {len(rounds)} rounds on {text} cores, {line:.0f} ns: / best peer "
