@@ -1,96 +1,13 @@
 #!/usr/bin/env bash
 # Builds and runs every test, and ends with one line: N passed, N failed, N skipped.
 #
-# Each step prints its own closing line of that form, or counts as one test by its exit code. What
-# a step prints goes to build/check/NAME.log; what failed in it is shown at the very end, where it
-# is found without a search. A step has the machine for itself, but for those that say `beside` or
-# `build`: as many of them as there are lanes run at the same time.
-# CHECK_ONLY=pattern runs the steps whose name matches. CHECK_MODES and the seconds and rounds
-# below: `make check-long` has more of them.
+# scripts/check_steps.sh says how a step runs, and what becomes of one that fails. A step has the
+# machine for itself, but for those that say `beside` or `build`: as many of them as there are lanes
+# run at the same time. CHECK_ONLY=pattern runs the steps whose name matches. CHECK_MODES and the
+# seconds and rounds below: `make check-long` has more of them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-
-mkdir -p build/check
-lanes=2 steps=()
-
-# Runs it, shows it in one piece, and leaves its three numbers in build/check/NAME.count.
-run_step() { # NAME COMMAND...
-  local name=$1 log=build/check/$1.log status=0 line p f s elapsed user system
-  local TIMEFORMAT='%0R %0U %0S'
-  shift
-  { time "$@" > "$log" 2>&1 < /dev/null; } 2> "build/check/$name.time" || status=$?
-  # The last line: a command that a signal ended is told before it.
-  read -r elapsed user system < <(tail -n 1 "build/check/$name.time")
-  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
-  if [ -n "$line" ]; then
-    read -r p _ f _ s _ <<< "$line"
-    # A runner that died after its closing line has failed all the same.
-    [ "$status" -ne 0 ] && [ "$f" -eq 0 ] && f=1
-  else
-    p=$((status == 0)) f=$((status != 0)) s=0
-  fi
-  {
-    flock 9
-    printf '%-28s %4d passed, %d failed, %d skipped  (%d s, %d of a core)\n' "$name" "$p" "$f" \
-      "$s" "$elapsed" $((user + system))
-    sed -nE 's/^skipped  ?[^ ]+ \([0-9.]+ s\): /skipped: /; /^skipped: /p' "$log" | sort | uniq -c |
-      sed 's/^/    /'
-    sed -n 's/^covered: /    /p' "$log"
-  } 9> build/check/lock
-  echo "$p $f $s" > "build/check/$name.count"
-}
-
-# What the runners begin a failure with.
-failure_words='Failure in|^FAIL|^failed  |^Traceback'
-failure_words+='|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
-
-# The failures by these words, and the end: what crashed says no more.
-show_failures() { # LOG
-  echo "failed: $1"
-  { grep -aE -m 8 -A 12 -e "$failure_words" "$1" | head -n 100 || true
-    echo "the end of $1:"
-    tail -n 30 "$1"; } | cut -c 1-300 | sed 's/^/    /'
-}
-
-# A line for each, for readers of the last lines alone.
-name_failures() { # NAME
-  local lines
-  lines=$(grep -aoE "($failure_words).*" "build/check/$1.log" | head -n 20 | cut -c 1-200)
-  sed "s/^/failed: $1: /" <<< "${lines:-no test is named, see build/check/$1.log}"
-}
-
-# In a process group of its own, so that it ends as a whole with this script.
-beside() { # NAME COMMAND...
-  [[ $1 =~ ${CHECK_ONLY:-.} ]] || return 0
-  while [ "$(jobs -pr | wc -l)" -ge "$lanes" ]; do wait -n; done
-  rm -f "build/check/$1.count"
-  steps+=("$1")
-  set -m
-  run_step "$@" &
-  set +m
-}
-
-step() { # NAME COMMAND...
-  wait
-  beside "$@"
-  wait
-}
-
-# Beside what still runs, but what follows waits for it.
-build() { # NAME COMMAND...
-  [[ $1 =~ ${CHECK_ONLY:-.} ]] || return 0
-  beside "$@"
-  wait "$!"
-}
-
-end_steps() {
-  local group
-  for group in $(jobs -pr); do kill -TERM -- "-$group"; done
-  wait
-}
-trap end_steps EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+source scripts/check_steps.sh
 
 jobs=-j$(nproc)
 step setup scripts/setup.sh "${CHECK_PACKAGES:-check}"
@@ -172,20 +89,4 @@ beside sleepers make --no-print-directory SLEEPER_ROUNDS="${SLEEPER_ROUNDS:-5}" 
 # What measures comes last and alone.
 step boot-time /usr/bin/python3 tests/guest/boot_time_test.py
 
-if [ ${#steps[@]} -eq 0 ]; then
-  echo "check: CHECK_ONLY=$CHECK_ONLY matches no step; their names are in scripts/check.sh" \
-    "(those of coverage: with CHECK_COVERAGE=1)" >&2
-  exit 2
-fi
-passed=0 failed=0 skipped=0 names=
-for name in "${steps[@]}"; do
-  # One that ended without a count was killed.
-  read -r p f s 2> /dev/null < "build/check/$name.count" || p=0 f=1 s=0
-  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-  [ "$f" -eq 0 ] && continue
-  show_failures "build/check/$name.log"
-  names+=$(name_failures "$name")$'\n'
-done
-printf '%s' "$names"
-printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
-[ "$failed" -eq 0 ]
+finish_steps

@@ -1,12 +1,15 @@
 // The test runner: CppUTest with the whole heap in the pool (but in sanitizer builds).
 //
 // Its last line is `N passed, N failed, N skipped`, the skips before it by their reasons; the exit
-// code is 1 if anything failed. CppUTest's own leak detection is off: it counts what its operator
+// code is 1 if anything failed: `failed: GROUP.NAME` says what. With such names in ONLY_TESTS, a line
+// each, just these run. CppUTest's own leak detection is off: it counts what its operator
 // new gave out, and here new is the pool's or the sanitizer's, which finds leaks by itself.
 // `--probe NAME` runs one probe instead (tests/support/death_test.h).
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,8 +32,8 @@ namespace {
 
 struct Tally {
   size_t passed_count = 0;
-  size_t failed_count = 0;
   size_t skipped_count = 0;
+  std::vector<std::string> failed;
   std::map<std::string, std::vector<std::string>> skips;  // the tests for each reason
 };
 
@@ -52,7 +55,7 @@ class CountingOutput : public ConsoleTestOutput {
     failure_count_ = result.getFailureCount();
     const std::string reason = is_ignored_ ? "marked as ignored" : bedplate::test::skip_reason;
     if (failed) {
-      ++tally_->failed_count;
+      tally_->failed.push_back(name_);
     } else if (!reason.empty()) {
       ++tally_->skipped_count;
       tally_->skips[reason].push_back(name_);
@@ -92,6 +95,22 @@ void print_skips(const Tally& tally) {
   }
 }
 
+// The switches that choose the tests of ONLY_TESTS: those of its groups with one of its names.
+std::vector<std::string> switches_of_environment() {
+  std::vector<std::string> switches;
+  const char* only = std::getenv("ONLY_TESTS");
+  std::istringstream lines(only == nullptr ? "" : only);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t dot = line.find('.');
+    if (dot == std::string::npos) continue;
+    for (const std::string& word :
+         {std::string("-sg"), line.substr(0, dot), std::string("-sn"), line.substr(dot + 1)}) {
+      switches.push_back(word);
+    }
+  }
+  return switches;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -99,11 +118,15 @@ int main(int count, char** words) {
   if (count == 3 && std::strcmp(words[1], "--probe") == 0) bedplate::test::run_probe(words[2]);
   MemoryLeakWarningPlugin::turnOffNewDeleteOverloads();
   Tally tally;
+  static const std::vector<std::string> switches = switches_of_environment();
+  std::vector<const char*> all_words(words, words + count);
+  for (const std::string& word : switches) all_words.push_back(word.c_str());
   // Never destroyed: AddressSanitizer would have its delete meet CppUTest's new.
-  static auto* const runner = new Runner(count, words, &tally);
+  static auto* const runner = new Runner(static_cast<int>(all_words.size()), all_words.data(), &tally);
   const int outcome = runner->runAllTestsMain();
   print_skips(tally);
-  std::printf("%zu passed, %zu failed, %zu skipped\n", tally.passed_count, tally.failed_count,
+  for (const std::string& name : tally.failed) std::printf("failed: %s\n", name.c_str());
+  std::printf("%zu passed, %zu failed, %zu skipped\n", tally.passed_count, tally.failed.size(),
               tally.skipped_count);
-  return outcome != 0 || tally.failed_count > 0 ? 1 : 0;
+  return outcome != 0 || !tally.failed.empty() ? 1 : 0;
 }

@@ -70,12 +70,15 @@ def run_tests(tests):
     """Runs those whose name has one of the program's arguments in it, and none of those after a
     minus; without any, all.
 
-    Each gets a line, and at the end there is `N passed, N failed, N skipped`, whatever happened in
-    between. None takes longer than TEST_SECONDS, and nothing goes on after CHECK_END.
+    With names in ONLY_TESTS, a line each, just these run. Each gets a line, and at the end there is
+    `N passed, N failed, N skipped`, whatever happened in between; before it `failed: NAME` for each
+    that failed. None takes longer than TEST_SECONDS, and nothing goes on after CHECK_END.
     Returns the exit code: 1 when anything failed.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # machines end with their `with`
-    passed = failed = skipped = 0
+    passed = skipped = 0
+    failed = []
+    only = os.environ.get("ONLY_TESTS", "").splitlines()
     left_out = [word[1:] for word in sys.argv[1:] if word.startswith("-")]
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")] or [""]
     for word in chosen + left_out:
@@ -85,6 +88,8 @@ def run_tests(tests):
         if not any(word in test.__name__ for word in chosen):
             continue
         if any(word in test.__name__ for word in left_out):
+            continue
+        if only and test.__name__ not in only:
             continue
         begin = time.monotonic()
         try:
@@ -99,10 +104,12 @@ def run_tests(tests):
             skipped += 1
             print(f"skipped: {skip}: {test.__name__}", flush=True)
         except Failure as failure:
-            failed += 1
+            failed.append(test.__name__)
             print(f"FAIL {test.__name__}: {told(failure)}", flush=True)
         except Exception:  # a defect of the test, or a machine that ended under it
-            failed += 1
+            failed.append(test.__name__)
             print(f"FAIL {test.__name__}: {traceback.format_exc()}", flush=True)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    for name in failed:
+        print(f"failed: {name}")
+    print(f"{passed} passed, {len(failed)} failed, {skipped} skipped")
     return 1 if failed else 0

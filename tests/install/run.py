@@ -546,7 +546,8 @@ def tests(installation, builds):
 
 def main():
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
-    failed_count, passed_count, begin = 0, 0, time.monotonic()
+    only = os.environ.get("ONLY_TESTS", "").splitlines()
+    failed, passed_count, begin = [], 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bedplate-") as directory:
         installation = Installation(directory)
         print(f"installed in {time.monotonic() - begin:.1f} s", flush=True)
@@ -557,7 +558,7 @@ def main():
                       (tool == "make" and any(pattern in f"image of {name}"
                                               for name in IMAGE_SERVICES))}
             for name, test in tests(installation, builds):
-                if pattern not in name:
+                if pattern not in name or only and name not in only:
                     continue
                 begin = time.monotonic()
                 try:
@@ -565,10 +566,12 @@ def main():
                     passed_count += 1
                     print(f"passed  {name} ({time.monotonic() - begin:.1f} s)", flush=True)
                 except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
-                    failed_count += 1
+                    failed.append(name)
                     print(f"failed  {name}\n{error}", flush=True)
-    print(f"{passed_count} passed, {failed_count} failed, 0 skipped")
-    return 1 if failed_count else 0
+    for name in failed:
+        print(f"failed: {name}")
+    print(f"{passed_count} passed, {len(failed)} failed, 0 skipped")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -418,12 +418,15 @@ def tests(workshop):
 
 
 def main():
-    failed_count, passed_count, skips = 0, 0, []
+    only = os.environ.get("ONLY_TESTS", "").splitlines()
+    failed, passed_count, skips = [], 0, []
     with tempfile.TemporaryDirectory() as directory:
         workshop = Workshop(directory)
         for name in OBJECTS:
             workshop.compile(name)
         for name, test in tests(workshop):
+            if only and name not in only:
+                continue
             try:
                 test()
                 passed_count += 1
@@ -431,13 +434,15 @@ def main():
             except Skip as reason:
                 skips.append(str(reason))
             except (AssertionError, subprocess.TimeoutExpired) as error:
-                failed_count += 1
+                failed.append(name)
                 print(f"failed  {name}\n{error}", flush=True)
     HUGEPAGES.give_back()
     for reason in skips:
         print(f"skipped: {reason}")
-    print(f"{passed_count} passed, {failed_count} failed, {len(skips)} skipped")
-    return 1 if failed_count else 0
+    for name in failed:
+        print(f"failed: {name}")
+    print(f"{passed_count} passed, {len(failed)} failed, {len(skips)} skipped")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

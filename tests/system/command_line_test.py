@@ -252,14 +252,21 @@ def doctor_fixes(box, answer):
     if box.run(*apart, "true", expect_code=None).returncode != 0:
         raise Skip("this user may not mount")
     options = ["--fix"] + (["--yes"] if answer == "--yes" else [])
-    with few_hugepages(0):
-        before = hugepage_count(2 * MIB, "nr_hugepages")
-        done = box.run(*apart, BEDPLATE, "doctor", "--for", config, *options, expect_code=None,
-                       input=answer)
-        HUGEPAGES.raised[2 * MIB] = (HUGEPAGES.raised.get(2 * MIB, 0) - before +
-                                     hugepage_count(2 * MIB, "nr_hugepages"))
+    for _ in range(10):
+        with few_hugepages(0):
+            before = hugepage_count(2 * MIB, "nr_hugepages")
+            done = box.run(*apart, BEDPLATE, "doctor", "--for", config, *options, expect_code=None,
+                           input=answer)
+            after = hugepage_count(2 * MIB, "nr_hugepages")
+            HUGEPAGES.raised[2 * MIB] = HUGEPAGES.raised.get(2 * MIB, 0) - before + after
+        total = re.search(r"^done: echo (\d+) > .*/nr_hugepages$", done.stdout, re.MULTILINE)
+        # Hugepages are the machine's. Where others reserve or take some at that moment, it says
+        # nothing, and runs again.
+        if total and (done.returncode == 0 or int(total[1]) == after):
+            break
+        for name in os.listdir(lasting):
+            os.unlink(os.path.join(lasting, name))
     expect(done.returncode, 0, f"the exit code after\n{done.stdout}")
-    total = re.search(r"^done: echo (\d+) > .*/nr_hugepages$", done.stdout, re.MULTILINE)
     expect_true(total, f"what was done is told:\n{done.stdout}")
     expect_in(f"good    {config} this machine has what it takes", done.stdout, "the judgement")
     expect("left as it was" in done.stdout, answer not in ("--yes", "y"), "left as it was")
