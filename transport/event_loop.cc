@@ -163,7 +163,7 @@ void EventLoop::check_time() noexcept {
     }
   }
   stall_watch_.skip(now_ns_);
-  stall_watch_.look_at_waiting(now_ns_);
+  stall_watch_.look_at_lost(now_ns_);
   had_work_ = 0;
 }
 
@@ -235,7 +235,7 @@ void EventLoop::run() noexcept {
   const ThreadOwner::Hold hold(owner_);
   BP_KEEPS_VALID(*this);
   begin_counting();  // create() may be long ago
-  stall_watch_.begin(options_.stall_ns, options_.counters->stalled, now_ns_);
+  stall_watch_.begin(options_.stall_ns, options_.counters->stalled, options_.pulse, now_ns_);
   uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;
   while (!must_stop_.load(std::memory_order_acquire)) {

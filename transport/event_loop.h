@@ -90,6 +90,8 @@ struct EventLoopOptions {
   // What keeps the loop for longer is logged by name and counted (transport/stall_watch.h); 0:
   // nothing is.
   uint64_t stall_ns = 0;
+  // Tells a stall from time in which the whole process stood still; may be nullptr. Outlives it.
+  const ProcessPulse* pulse = nullptr;
   EventLoopCounters* counters = nullptr;  // outlive the loop; may be nullptr
 };
 

@@ -4,8 +4,9 @@
 // much time lies between two looks, the watch knows who had work in between; for a while from then
 // on each source is timed by itself, and the next stall is named exactly.
 //
-// Time that the machine gave to others while this thread wanted to run is no stall: the kernel
-// counts it (schedstat), so it is counted and said apart.
+// Two kinds of time are no stall, and are counted and said apart: time that the machine gave to
+// others while this thread wanted to run, which the kernel counts (schedstat), and time in which the
+// whole process stood still, which another thread witnesses (platform/process_pulse.h).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "platform/counter.h"
 #include "platform/file.h"
 #include "platform/log_limit.h"
+#include "platform/process_pulse.h"
 
 namespace bedplate {
 
@@ -20,6 +22,7 @@ struct StallCounters {
   Counter stalls;       // how often something kept the loop for longer than it may
   Counter longest_ns;   // the longest of these
   Counter preemptions;  // how often the thread was kept from its core for so long
+  Counter standstills;  // how often the whole process stood still for so long
 };
 
 // Threads: the loop's, but for the constructor. For EventLoop alone.
@@ -29,8 +32,9 @@ class StallWatch {
   static constexpr uint64_t kTimingNs = 10 * kNsPerSecond;
 
   // From now on nothing may take longer than `limit_ns`; 0: nothing is looked at. `counters`
-  // outlive this. Times: monotonic_ns().
-  void begin(uint64_t limit_ns, StallCounters& counters, uint64_t now_ns) noexcept;
+  // and `pulse`, which may be nullptr, outlive this. Times: monotonic_ns().
+  void begin(uint64_t limit_ns, StallCounters& counters, const ProcessPulse* pulse,
+             uint64_t now_ns) noexcept;
 
   // The time since the last mark was that of `name`; nullptr: of one of those that `had_work`
   // names, separated by commas. Returns whether it was a stall, which is counted and told.
@@ -48,26 +52,36 @@ class StallWatch {
   // Whether each source is to be timed.
   bool is_timing(uint64_t now_ns) const noexcept { return now_ns < timing_until_ns_; }
   // To be called now and then, after a mark. Cost: now and then a read of a file in /proc.
-  void look_at_waiting(uint64_t now_ns) noexcept {
-    if (now_ns - waited_at_ns_ > refresh_ns_) [[unlikely]]
-      refresh_waiting(now_ns);
+  void look_at_lost(uint64_t now_ns) noexcept {
+    if (now_ns - lost_at_ns_ > refresh_ns_) [[unlikely]]
+      refresh_lost(now_ns);
   }
 
  private:
+  // Time in which a loop could not do anything, since the watch was begun or before.
+  struct LostTime {
+    uint64_t waited_ns = 0;  // for its core
+    uint32_t still_ms = 0;   // ProcessPulse::still_ms
+  };
+
   bool note(uint64_t took_ns, uint64_t now_ns, const char* name, const char* had_work) noexcept;
-  void refresh_waiting(uint64_t now_ns) noexcept;
+  void tell_lost(uint64_t waited_ns, uint64_t still_ns) noexcept;
+  void refresh_lost(uint64_t now_ns) noexcept;
+  LostTime read_lost(uint64_t now_ns) const noexcept;
   uint64_t read_waited_ns() const noexcept;
 
   uint64_t limit_ns_ = ~uint64_t{0};
   uint64_t refresh_ns_ = ~uint64_t{0};
   uint64_t marked_ns_ = 0;
   uint64_t timing_until_ns_ = 0;
-  uint64_t waited_ns_ = 0;  // for the core, as of waited_at_ns_, not long before the last mark
-  uint64_t waited_at_ns_ = 0;
+  LostTime lost_;  // as of lost_at_ns_, not long before the last mark
+  uint64_t lost_at_ns_ = 0;
   StallCounters* counters_ = nullptr;
+  const ProcessPulse* pulse_ = nullptr;
   Fd schedstat_;  // not open: the kernel does not count it
   LogLimit stall_limit_{5};
   LogLimit preemption_limit_{1};
+  LogLimit standstill_limit_{1};
 };
 
 }  // namespace bedplate

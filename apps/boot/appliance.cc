@@ -29,7 +29,10 @@ namespace bedplate {
 namespace {
 
 // How often the counters that nobody pushes (heap use, registrations) are brought up to date.
-constexpr long kRefreshNs = 500 * static_cast<long>(kNsPerMs);
+constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
+// How often this thread shows that the process runs. A stall of a shard is told from a standstill of
+// the process to within this.
+constexpr uint64_t kPulsePeriodNsMax = 25 * kNsPerMs;
 constexpr uint64_t kFilePatienceMinNs = kNsPerSecond;
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 
@@ -212,6 +215,10 @@ std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
 
 Result<void> Appliance::start_shards() {
   BP_ASSERT(step_ == Step::kReserve);  // their threads take memory of the heap
+  if (const uint64_t stall_ns = configuration_.event_loop.stall_ms * kNsPerMs; stall_ns > 0) {
+    pulse_period_ns_ = std::clamp(stall_ns / 4, uint64_t{kNsPerMs}, kPulsePeriodNsMax);
+    pulse_.set_period(pulse_period_ns_);
+  }
   size_t file_count = 0;
   for (const ShardSettings& settings : configuration_.shards) {
     const auto index = static_cast<uint32_t>(shards_.size());
@@ -228,6 +235,7 @@ Result<void> Appliance::start_shards() {
     options.file_patience_ns =
         std::max(configuration_.appliance.drain_timeout_ms * kNsPerMs, kFilePatienceMinNs);
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
+    options.pulse = &pulse_;
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
     options.socket_counters = source_counters(index, "sockets");
     options.trace_records = counters_.trace_records(index);
@@ -416,13 +424,29 @@ void Appliance::refresh_counters() noexcept {
   vfio_counters_->mappings_left.set(vfio_.mappings_left());
 }
 
+// The pulse is this thread's: while it waits here, and only then, it has no reason to be late but
+// that it is not let run. Returns the signal's number, or -1.
+int Appliance::wait_for_signal(uint64_t patience_ns) noexcept {
+  const uint64_t piece_ns = pulse_period_ns_ == 0 ? patience_ns : pulse_period_ns_;
+  const timespec piece = {0, static_cast<long>(piece_ns)};
+  int signal_number = -1;
+  uint64_t now_ns = monotonic_ns();
+  const uint64_t end_ns = now_ns + patience_ns;
+  do {
+    pulse_.beat(now_ns);
+    signal_number = sigtimedwait(&stop_signals_, nullptr, &piece);
+    now_ns = monotonic_ns();
+  } while (signal_number < 0 && now_ns < end_ns);
+  pulse_.rest(now_ns);
+  return signal_number;
+}
+
 int Appliance::serve_until_signal() {
   BP_ASSERT(step_ == Step::kServing);
   const HeapOwnerScope scope(kRuntimeOwner);
-  const timespec pause = {0, kRefreshNs};
   int signal_number = -1;
   while (signal_number < 0 && !messaging_.must_stop()) {
-    signal_number = sigtimedwait(&stop_signals_, nullptr, &pause);
+    signal_number = wait_for_signal(kRefreshNs);
     refresh_counters();
     tell_dropped_lines();
     tick();

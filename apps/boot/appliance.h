@@ -33,6 +33,7 @@
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_group.h"
 #include "apps/boot/shard_messenger.h"
+#include "platform/process_pulse.h"
 #include "transport/uring/page_pin.h"
 #include "transport/vfio/vfio_pool.h"
 
@@ -98,6 +99,7 @@ class Appliance {
   Result<void> prove_support() noexcept;
   void start_serving();
   void refresh_counters() noexcept;
+  int wait_for_signal(uint64_t patience_ns) noexcept;
   void drain() noexcept;
   void tick() noexcept;
   std::string undrained() const;
@@ -118,6 +120,8 @@ class Appliance {
   ServiceDrains drains_;
   SupportLevel support_level_ = SupportLevel::kNone;
   sigset_t stop_signals_ = {};
+  uint64_t pulse_period_ns_ = 0;  // 0: nobody asks for the pulse
+  ProcessPulse pulse_;            // of this thread, as it waits for signals
   // After what they use: shards stop first when the appliance goes.
   std::vector<std::unique_ptr<ServiceContext>> contexts_;
   std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none

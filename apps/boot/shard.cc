@@ -34,6 +34,7 @@ Result<void> Shard::create(const ShardOptions& options) {
   EventLoopOptions loop_options;
   loop_options.spin_ns = options.event_loop.spin_us * kNsPerUs;
   loop_options.stall_ns = options.event_loop.stall_ms * kNsPerMs;
+  loop_options.pulse = options.pulse;
   loop_options.counters = &options.counters->loop;
   loop_options.source_count_max = options.source_count;
   BP_TRY(loop_.create(loop_options));

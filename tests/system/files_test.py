@@ -7,11 +7,12 @@ import errno
 import json
 import os
 import socket
+import time
 import tomllib
 
 from fuse_file import FSYNC, READ, WRITE, FuseFile
 from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, expect, expect_in, expect_true, need_backend,
-                     read_text, test, to_toml, wait_for)
+                     read_text, stopped, test, to_toml, wait_for)
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 JOURNAL = os.path.join(os.path.dirname(BEDPLATE), "journal")
@@ -186,6 +187,27 @@ def what_blocks_its_shard_is_named_and_counted(box, sockets):
                     "the log's line about the stall")
     expect_in("journal", told[0].partition("work had: ")[2], "those that the line names")
     journal.stop(0)
+
+
+@test()
+def a_stopped_process_has_no_stall(box):
+    """A stop signal, a debugger or a frozen control group keeps all of the process from running:
+    no service is blamed for that time."""
+    config = configure(box, box.write("log", ""), stall_ms=200)
+    text = read_text(config).replace("stall_ms = 200", "stall_ms = 200\nspin_us = 1000000")
+    journal = Journal(box, box.write("journal.toml", text))
+
+    def stop_while_it_is_awake():
+        journal.ask("read 0 6")  # it spins for a second then, mostly
+        with stopped(journal.process.pid):
+            time.sleep(1)  # what is to be told from a stall: five of them
+        return journal.shard()["standstills"]
+
+    wait_for(stop_while_it_is_awake, "a counted standstill")
+    expect(journal.shard()["stalls"], 0, "the counter of stalls")
+    expect_in("the whole process stood still for ", journal.log(), "its log")
+    journal.stop(0)
+    expect(journal.log().count("stall_ms"), 0, "lines about stalls")
 
 
 @test()

@@ -426,6 +426,23 @@ def hugepages_of(plan):
     return pages
 
 
+@contextlib.contextmanager
+def stopped(pid):
+    """All threads of the process, by SIGSTOP, meanwhile."""
+    def is_stopped():
+        states = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as stat:
+                states.append(stat.read().rsplit(") ", 1)[1][0])
+        return all(state == "T" for state in states)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(is_stopped, "the threads to stop")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 # ---- The appliance ----
 
 

@@ -1,17 +1,15 @@
 """[http] with a certificate: HTTPS for clients that we did not write, client certificates instead of
 a token, and everything else that such a port is sent."""
 
-import contextlib
 import json
 import os
 import re
-import signal
 import socket
 import ssl
 import struct
 
 from harness import (BOUND_SECONDS, expect, expect_in, expect_true, free_port, need_tools,
-                     test, to_toml, wait_for)
+                     stopped, test, to_toml, wait_for)
 from http_test import TOKEN, prometheus_tool, raw
 from tls_test import make_certificates
 
@@ -100,23 +98,6 @@ def curl_and_openssl(box, kind, version):
     wait_for(lambda: counted(appliance, "tls_failed_protocol") == 1, "the old version")
     expect_true(counted(appliance, "tls_handshakes") >= 3, "handshakes were counted")
     appliance.stop()
-
-
-@contextlib.contextmanager
-def stopped(pid):
-    """All of its threads, meanwhile."""
-    def is_stopped():
-        states = []
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as stat:
-                states.append(stat.read().rsplit(") ", 1)[1][0])
-        return all(state == "T" for state in states)
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        wait_for(is_stopped, "the threads to stop")
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def distrust(client):

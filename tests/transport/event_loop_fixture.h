@@ -46,9 +46,11 @@ struct EventLoopFixture : Utest {
   void setup() override { journal.reserve(4096); }
 
   void make(uint64_t spin_ns) { make(spin_ns, sleeper); }
-  void make(uint64_t spin_ns, Sleeper& what_it_sleeps_in, uint64_t stall_ns = 0) {
+  void make(uint64_t spin_ns, Sleeper& what_it_sleeps_in, uint64_t stall_ns = 0,
+            const ProcessPulse* pulse = nullptr) {
     EventLoopOptions options;
     options.stall_ns = stall_ns;
+    options.pulse = pulse;
     options.spin_ns = spin_ns;
     options.counters = &counters;
     CHECK(loop.create(options).ok());

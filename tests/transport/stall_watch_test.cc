@@ -208,3 +208,36 @@ TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
   STRCMP_CONTAINS("give the shard a core of its own", log.c_str());
   CHECK_TEXT(log.find("innocent") == std::string::npos, log.c_str());
 }
+
+// A stopped process is not to be had here without stopping the tests: a thread that beats no more
+// looks the same.
+TEST(StallWatch, WhereTheWholeProcessStoodStillNothingStalled) {
+  ProcessPulse pulse;
+  pulse.set_period(kNsPerMs);
+  make(kNsPerSecond, sleeper, kStallNs, &pulse);
+  pulse.beat(monotonic_ns());
+  a.on_poll = &block_twice;
+  loop.add_source(a, 1, "the innocent");
+  test::StderrCapture capture;
+  loop.run();
+  const std::string log = capture.finish();
+  CHECK_EQUAL(0, counters.stalled.stalls.read());
+  CHECK(counters.stalled.standstills.read() >= 1);
+  STRCMP_CONTAINS("the whole process stood still for ", log.c_str());
+  CHECK_TEXT(log.find("innocent") == std::string::npos, log.c_str());
+}
+
+TEST(StallWatch, WhereTheWitnessRestsAStallIsOne) {
+  ProcessPulse pulse;
+  pulse.set_period(kNsPerMs);
+  make(kNsPerSecond, sleeper, kStallNs, &pulse);
+  pulse.beat(monotonic_ns());
+  pulse.rest(monotonic_ns());
+  a.on_poll = &block_twice;
+  loop.add_source(a, 1, "the slow one");
+  test::StderrCapture capture;
+  loop.run();
+  capture.finish();
+  CHECK(counters.stalled.stalls.read() >= 1);
+  CHECK_EQUAL(0, counters.stalled.standstills.read());
+}
