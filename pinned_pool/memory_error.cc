@@ -1,6 +1,8 @@
 #include "pinned_pool/memory_error.h"
 
+#include <atomic>
 #include <csignal>
+#include <cstddef>
 
 #include "pinned_pool/pinned_pool.h"
 #include "platform/log.h"
@@ -9,6 +11,25 @@ namespace bedplate {
 namespace {
 
 constinit struct sigaction before = {};
+
+struct MappedFile {
+  std::atomic<const char*> path{nullptr};  // nullptr: the place is free
+  std::atomic<const std::byte*> begin{nullptr};
+  std::atomic<uint64_t> bytes{0};
+};
+constinit MappedFile mapped_files[4];
+
+// nullptr: no file that was named is mapped there.
+const char* mapped_file_at(const void* address) noexcept {
+  for (const MappedFile& file : mapped_files) {
+    const char* path = file.path.load(std::memory_order_acquire);
+    const std::byte* begin = file.begin.load(std::memory_order_relaxed);
+    const auto* at = static_cast<const std::byte*>(address);
+    const bool is_it = at >= begin && at < begin + file.bytes.load(std::memory_order_relaxed);
+    if (path != nullptr && is_it) return path;
+  }
+  return nullptr;
+}
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
   if (const Segment* segment = process_pool().segment_of(info->si_addr); segment != nullptr) {
@@ -23,6 +44,11 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
                                      : "something took the page away: `bedplate doctor` lists the "
                                        "ways that are open");
     log_error(error);
+  } else if (const char* path = mapped_file_at(info->si_addr); path != nullptr) {
+    Error error;
+    error.set_doing("using the file %s, which is mapped at %p", path, info->si_addr);
+    error.set_answer("another process has cut it short");
+    log_error(error.set_cure("see which one writes to it, and start this one again"));
   }
   // The handler before this one is called as the kernel would: it may know what to do about it, as
   // the guard of copies does (transport/single_copy/guarded_copy_datapath.h).
@@ -35,6 +61,24 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 }
 
 }  // namespace
+
+void name_mapped_file(const void* begin, uint64_t bytes, const char* path) noexcept {
+  for (MappedFile& file : mapped_files) {
+    const std::byte* none = nullptr;
+    if (!file.begin.compare_exchange_strong(none, static_cast<const std::byte*>(begin))) continue;
+    file.bytes.store(bytes, std::memory_order_relaxed);
+    file.path.store(path, std::memory_order_release);  // pairs with mapped_file_at
+    return;
+  }
+}
+
+void forget_mapped_file(const void* begin) noexcept {
+  for (MappedFile& file : mapped_files) {
+    if (file.begin.load(std::memory_order_relaxed) != begin) continue;
+    file.path.store(nullptr, std::memory_order_relaxed);
+    file.begin.store(nullptr, std::memory_order_release);
+  }
+}
 
 void report_memory_errors() noexcept {
   struct sigaction action = {};

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pinned_pool/memory_error.h"
 #include "platform/clock.h"
 #include "platform/text.h"
 #include "platform/units.h"
@@ -166,6 +167,7 @@ Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSe
 
 CountersFile::~CountersFile() {
   if (header_ == nullptr) return;
+  forget_mapped_file(header_);
   munmap(header_, header_->file_bytes);
   if (is_file_at(path_, fd_)) unlink(path_.c_str());
 }
@@ -199,6 +201,7 @@ Result<void> CountersFile::map_file(const Fd& fd, const NameLock& lock, uint64_t
   void* mapping =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.number(), 0);
   if (mapping == MAP_FAILED) return error_from_errno("mapping %s", path_.c_str());
+  name_mapped_file(mapping, bytes, path_.c_str());
   header_ = new (mapping) CountersHeader;
   header_->format = kCountersFormat;
   header_->file_bytes = bytes;

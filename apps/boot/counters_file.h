@@ -1,5 +1,6 @@
 // The counters file: NAME.stats in the runtime directory, a small file on tmpfs that the appliance
-// maps and writes and `bedplate stats` maps read-only. It describes itself (counters_format.h).
+// maps and writes and `bedplate stats` reads. It describes itself (counters_format.h). Readers do
+// not map it: whoever cuts it short ends a process that does (SIGBUS).
 //
 // Each counter is written by one thread with relaxed stores, so reading costs the appliance
 // nothing. The file is removed on a clean stop and kept after a crash. A lock on it (fcntl, for

@@ -2,12 +2,15 @@
 #include "pinned_pool/memory_error.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pinned_pool/pinned_pool.h"
+#include "platform/file.h"
 #include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"
@@ -85,4 +88,39 @@ TEST(MemoryError, LeavesTheEndToWhoWasThereBefore) {
   LONGS_EQUAL(0, ended.signal);
   LONGS_EQUAL(42, ended.exit_code);
   CHECK_TEXT(ended.said("using memory of volume:ram0"), ended.text);
+}
+
+BP_PROBE(FileThatIsCut) {
+  static char path[] = "/tmp/bedplate-mapped-XXXXXX";
+  const Fd file(mkstemp(path));
+  BP_PROBE_CHECK(file.is_open() && unlink(path) == 0 && ftruncate(file.number(), 8192) == 0);
+  void* mapping = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  BP_PROBE_CHECK(mapping != MAP_FAILED);
+  signal(SIGBUS, SIG_DFL);  // a sanitizer has a handler there
+  report_memory_errors();
+  name_mapped_file(mapping, 8192, path);
+  BP_PROBE_CHECK(ftruncate(file.number(), 0) == 0);
+  static_cast<volatile char*>(mapping)[5000] = 1;
+}
+TEST(MemoryError, NamesAMappedFileThatWasCutShort) {
+  const test::Ended ended = test::run_fresh("FileThatIsCut");
+  LONGS_EQUAL(SIGBUS, ended.signal);
+  CHECK_TEXT(ended.said("using the file /tmp/bedplate-mapped-"), ended.text);
+  CHECK_TEXT(ended.said("another process has cut it short; see which one"), ended.text);
+}
+
+BP_PROBE(FileThatIsForgotten) {
+  alignas(8) static std::byte memory[64];
+  signal(SIGBUS, SIG_DFL);
+  report_memory_errors();
+  for (int i = 0; i < 100; ++i) {
+    name_mapped_file(memory, sizeof memory, "/a/file");
+    forget_mapped_file(memory);
+  }
+  send_bus_error(memory, BUS_ADRERR);
+}
+TEST(MemoryError, SaysNothingOfAFileThatIsMappedNoMore) {
+  const test::Ended ended = test::run_fresh("FileThatIsForgotten");
+  LONGS_EQUAL(SIGBUS, ended.signal);
+  CHECK_TEXT(!ended.said("/a/file"), ended.text);
 }
