@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <ctime>
 
 #include <sys/mman.h>
@@ -22,6 +23,7 @@
 #include "pinned_pool/seccomp_filter.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
+#include "platform/failed_calls.h"
 #include "platform/log.h"
 #include "platform/text.h"
 
@@ -63,6 +65,8 @@ bool Appliance::boot() {
   sigaddset(&stop_signals_, SIGINT);
   // Before there are threads, which inherit it: only serve_until_signal takes these.
   pthread_sigmask(SIG_BLOCK, &stop_signals_, nullptr);
+  keep_alive_on(SIGXFSZ);
+  keep_alive_on(SIGPIPE);
   heap_create();
   boot_segment();  // the plan has it, also when the heap does not lie in it
   expect_appliance();

@@ -4,6 +4,7 @@
 #include "apps/program/program.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -17,6 +18,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/init_part.h"
 #include "platform/build_id.h"
+#include "platform/failed_calls.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -280,6 +282,7 @@ int fail(const std::vector<Error>& errors) {
 }
 
 int run_program(int count, char** words, std::span<Service* const> given) {
+  keep_alive_on(SIGXFSZ);  // a command may write its answer, or a file, beyond the limit
   static HttpService http;
   static ControlService control(&plan_text);
   std::vector<Service*> services(given.begin(), given.end());

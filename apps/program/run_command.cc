@@ -1,5 +1,4 @@
 // Tested by tests/system/command_line_test.py.
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,7 +19,6 @@ int run_command(const Arguments& arguments) {
       !agreed.ok()) {
     return fail(agreed.error());
   }
-  signal(SIGPIPE, SIG_IGN);
   Appliance appliance(std::move(*configuration));
   if (!appliance.boot()) return kExitFailure;
   std::puts("bedplate: ready");
