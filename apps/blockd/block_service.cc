@@ -316,7 +316,7 @@ Result<FilePlan> BlockService::file_plan(size_t volume_index) {
                    .key = key_of(volume),
                    .is_writable = !volume.read_only,
                    .is_direct = true,
-                   .is_exclusive = true,
+                   .excludes_writers = true,
                    .is_whole_blocks = true,
                    .tells_extents = !volume.file.empty(),
                    .is_polled = volume.polled,

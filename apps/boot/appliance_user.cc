@@ -44,7 +44,7 @@ uint64_t kept_capabilities(const AppliancePlan& plan) noexcept {
   return plan.capabilities() | (is_raised ? 0 : own_capabilities() & kMayLock);
 }
 
-// Where files lie that the runtime removes at its end.
+// Where files lie that the runtime removes at its end, or a service renames.
 std::vector<std::string> directories_of(const Configuration& configuration,
                                         const AppliancePlan& plan) {
   std::vector<std::string> directories = {configuration.appliance.runtime_directory};
@@ -62,6 +62,9 @@ std::vector<std::string> directories_of(const Configuration& configuration,
       for (const SocketAddress& address : need.addresses) {
         if (address.kind == SocketAddress::Kind::kUnix) add(address.path);
       }
+    }
+    for (const FileNeed& file : service.files) {
+      if (file.plan.is_renamed) add(file.plan.path);
     }
   }
   return directories;

@@ -377,7 +377,7 @@ void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
 typedef struct bp_file bp_file;
 
 enum {
-  BP_FILE_WRITABLE = 1, /* without it, it is read only */
+  BP_FILE_WRITABLE = 1, /* and locked: it has one writer; without it, it is read only */
   BP_FILE_CREATE = 2,   /* where it is not there; with BP_FILE_WRITABLE; for its owner alone */
   BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
 };

@@ -4,17 +4,21 @@
 #include <bit>
 #include <cerrno>
 #include <cinttypes>
+#include <climits>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -30,6 +34,7 @@ constexpr uint32_t kFileOperationCountMax = 1024;
 // Where neither the file system nor the device says what direct access takes.
 constexpr uint32_t kUsualAlignmentBytes = 4096;
 constexpr uint32_t kSectorBytes = 512;
+constexpr int kLinksMax = 40;  // as many as the kernel follows
 
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -141,6 +146,8 @@ bool try_again(uint64_t begin_ns) noexcept {
   return monotonic_ns() - begin_ns < kRingEndNs;
 }
 
+bool is_locked(const FilePlan& plan) noexcept { return plan.is_writable || plan.excludes_writers; }
+
 // One writer, or any number of readers.
 Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
   Error error = refused(service, plan);
@@ -156,7 +163,7 @@ Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
     pid = holder_of(status);
   } while (is_gone(pid) && try_again(begin_ns));
   if (pid == getpid()) {
-    return error.set_answer("this configuration names it twice").set_cure("name another file");
+    return error.set_answer("this process has locked it already").set_cure("name another file");
   }
   if (pid == 0) {
     error.set_answer("another process has locked it");
@@ -165,6 +172,64 @@ Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
   }
   return error.set_cure("stop that one first, or name another file: %s",
                         plan.is_writable ? "it has one writer" : "one that is written to");
+}
+
+// Where a file lies, however it is called: one that is there by its device and number, one that is
+// not by its directory and name.
+using FilePlace = std::string;
+
+FilePlace place_of(int fd) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return "";
+  const bool is_device = S_ISBLK(status.st_mode);  // which may have several nodes
+  return is_device ? "device " + std::to_string(status.st_rdev)
+                   : std::to_string(status.st_dev) + " " + std::to_string(status.st_ino);
+}
+
+FilePlace place_of(const std::string& path) {
+  char target[PATH_MAX];
+  std::string at = path;
+  for (int links = 0; links < kLinksMax; ++links) {
+    const ssize_t bytes = readlink(at.c_str(), target, sizeof target);
+    if (bytes <= 0) break;
+    const std::string_view to(target, static_cast<size_t>(bytes));
+    at = to[0] == '/' ? std::string(to) : directory_of(at) + "/" + std::string(to);
+  }
+  if (realpath(directory_of(at).c_str(), target) == nullptr) return at;
+  return target + at.substr(at.rfind('/'));
+}
+
+// Which files of one configuration are spoken for: one that is written to is nobody else's.
+class FileClaims {
+ public:
+  // `planned` outlives this; `plan` is the same with the path that it has now.
+  // Errors: another plan has the file, and one of the two writes.
+  Result<void> add(const ServiceNeeds& service, const FilePlan& planned, const FilePlan& plan,
+                   const FilePlace& place) {
+    const auto [begin, end] = claims_.equal_range(place);
+    for (auto at = begin; at != end; ++at) {
+      const auto [other_service, other] = at->second;
+      const bool writes = plan.is_writable || other->is_writable;
+      if (!writes || !is_locked(plan) || !is_locked(*other)) continue;
+      Error error = refused(service, plan);
+      error.set_answer("it is %s for %s, too", other->path.c_str(),
+                       where_it_is_said(*other_service, *other).c_str());
+      return error.set_cure("name another file: one that is written to has one writer");
+    }
+    claims_.insert({place, {&service, &planned}});
+    return {};
+  }
+
+ private:
+  std::multimap<FilePlace, std::pair<const ServiceNeeds*, const FilePlan*>> claims_;
+};
+
+// What lies in it is the service's to write over.
+Result<void> check_content(const ServiceNeeds& service, const FilePlan& plan, int fd) {
+  auto checked = plan.keeper->check(fd);
+  if (checked.ok()) return {};
+  const Error& why = checked.error();
+  return refused(service, plan).set_answer("%s", why.answer).set_cure("%s", why.cure);
 }
 
 Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
@@ -189,18 +254,31 @@ Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
   return error.set_cure("fill the last one up: truncate -s %%%u %s", block, plan.path.c_str());
 }
 
+// A file that is longer than this process may have one cannot be written to at its end.
+Result<void> check_limit(const ServiceNeeds& service, const FilePlan& plan, uint64_t bytes) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const uint64_t needed = std::max(bytes, plan.bytes_max);
+  if (!plan.is_writable || needed <= limit.rlim_cur) return {};
+  Error error = refused(service, plan);
+  error.set_answer("it may have %" PRIu64 " bytes, and this process files of %" PRIu64, needed,
+                   static_cast<uint64_t>(limit.rlim_cur));
+  return error.set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit");
+}
+
 // Opens it, or, where it may not be created, looks whether it could be.
-Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, bool may_create) {
-  const FilePlan& plan = need.plan;
+// `plan`: that of `need`, with the path that it has now.
+Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
+                             const FilePlan& plan, bool may_create, FileClaims* claims) {
   BP_ASSERT(defect_of(plan) == nullptr && need.shard < service.shards.size());
   const bool creates = plan.is_created && may_create;
   struct stat before {};
   // Of a device it means that nobody else, no file system above all, has it so.
-  const bool claims = plan.is_exclusive && plan.is_writable &&
-                      stat(plan.path.c_str(), &before) == 0 && S_ISBLK(before.st_mode);
+  const bool is_taken =
+      plan.is_writable && stat(plan.path.c_str(), &before) == 0 && S_ISBLK(before.st_mode);
   const int flags = (plan.is_writable ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) |
-                    (plan.is_direct ? O_DIRECT : 0) | (claims ? O_EXCL : 0) | O_CLOEXEC | O_NOCTTY |
-                    O_NONBLOCK;
+                    (plan.is_direct ? O_DIRECT : 0) | (is_taken ? O_EXCL : 0) | O_CLOEXEC |
+                    O_NOCTTY | O_NONBLOCK;
   OpenedFile opened;
   for (const CounterSet& set : service.counters) {
     if (set.name == kFileCounters && set.instance == plan.name) opened.counters = &set;
@@ -210,10 +288,12 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   const uint64_t begin_ns = monotonic_ns();
   do {
     opened.fd = Fd(open(plan.path.c_str(), flags, S_IRUSR | S_IWUSR));
-  } while (!opened.fd.is_open() && errno == EBUSY && claims && try_again(begin_ns));
+  } while (!opened.fd.is_open() && errno == EBUSY && is_taken && try_again(begin_ns));
   if (!opened.fd.is_open()) {
     const bool would_be_created = errno == ENOENT && plan.is_created && !may_create;
     if (would_be_created && access(directory_of(plan.path).c_str(), W_OK | X_OK) == 0) {
+      BP_TRY(claims->add(service, need.plan, plan, place_of(plan.path)));
+      BP_TRY(check_limit(service, plan, 0));
       return opened;
     }
     return open_error(service, plan, errno);
@@ -227,8 +307,16 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   opened.options.operation_count_max = plan.operation_count_max;
   opened.options.tells_extents = plan.tells_extents;
   if (plan.is_direct) opened.options.alignment_bytes = direct_alignment_bytes(fd, is_device);
-  if (plan.is_exclusive) BP_TRY(lock(service, plan, fd));
+  BP_TRY(claims->add(service, need.plan, plan, place_of(fd)));
+  if (is_locked(plan)) BP_TRY(lock(service, plan, fd));
+  if (plan.keeper != nullptr) BP_TRY(check_content(service, plan, fd));
   BP_TRY(check_size(service, plan, opened));
+  if (!is_device) BP_TRY(check_limit(service, plan, opened.options.bytes));
+  if (plan.is_renamed && access(directory_of(plan.path).c_str(), W_OK | X_OK) != 0) {
+    return refused(service, plan)
+        .set_answer("its directory, where it gets other names, may not be written to")
+        .set_cure("chown it to the user of this process, or name another one");
+  }
   if (plan.is_polled) {
     auto limits = polled_limits_of_file(fd);
     if (!limits.ok()) {
@@ -240,14 +328,19 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   return opened;
 }
 
-Result<OpenedFile> make_and_open_file(const ServiceNeeds& service, const FileNeed& need,
-                                      bool may_create) {
-  if (need.plan.maker == nullptr) return open_file(service, need, may_create);
+Result<OpenedFile> find_and_open_file(const ServiceNeeds& service, const FileNeed& need,
+                                      bool may_create, FileClaims* claims) {
+  FilePlan found = need.plan;
+  if (need.plan.keeper != nullptr) {
+    auto path = need.plan.keeper->path();
+    BP_TRY(path);
+    found.path = path.take();
+  }
+  if (need.plan.maker == nullptr) return open_file(service, need, found, may_create, claims);
   auto device = need.plan.maker->make();
   BP_TRY(device);
-  FileNeed made = need;
-  made.plan.path = device.value()->path();
-  auto opened = open_file(service, made, may_create);
+  found.path = device.value()->path();
+  auto opened = open_file(service, need, found, may_create, claims);
   if (opened.ok()) opened.value().device = device.take();
   return opened;
 }
@@ -306,9 +399,10 @@ const char* defect_of(const FilePlan& plan) noexcept {
 std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bool may_create,
                                    std::vector<Error>* problems) {
   std::vector<OpenedFile> all;
+  FileClaims claims;
   for (const ServiceNeeds& service : services) {
     for (const FileNeed& need : service.files) {
-      auto opened = make_and_open_file(service, need, may_create);
+      auto opened = find_and_open_file(service, need, may_create, &claims);
       if (opened.ok()) {
         all.push_back(opened.take());
       } else if (!is_told(*problems, opened.error())) {

@@ -16,6 +16,17 @@ namespace bedplate {
 
 struct ServiceNeeds;
 
+// What a service knows of a file that its plan cannot say. It outlives the plan.
+class FileKeeper {
+ public:
+  virtual ~FileKeeper() = default;
+  // Where it lies now. Called each time before it is opened. Errors: why that cannot be said.
+  virtual Result<std::string> path() = 0;
+  // Whether what is in the file may be written over. Called once it is locked, before anything is
+  // written. Errors: the answer and the cure; what was done is said by the caller.
+  virtual Result<void> check(int fd) = 0;
+};
+
 // A block device that is there for as long as this is.
 class MadeDevice {
  public:
@@ -45,9 +56,10 @@ struct FilePlan {
   bool is_writable = false;
   bool is_created = false;  // where it is not there, empty, for its owner alone; if is_writable
   bool is_direct = false;   // past the page cache (O_DIRECT): File::alignment_bytes
-  // It is locked (flock(2)), exclusively where it is writable, shared where it is not. A device
-  // that is to be written to is refused while it is mounted.
-  bool is_exclusive = false;
+  // One that is writable is locked (flock(2)), so that it has one writer, in this configuration
+  // and beyond it; a device is refused while it is mounted. Of one that is not: it is locked, too,
+  // and has readers alone.
+  bool excludes_writers = false;
   bool is_whole_blocks = false;  // refused unless it is a multiple of 512 and of its alignment
   bool tells_extents = false;    // FileAction::kExtents may be asked of it
   // Its reads and writes are polled (transport/uring/polled_files.h), refused where its drive is
@@ -58,6 +70,13 @@ struct FilePlan {
   // Where it is not nullptr, it makes the device, which is opened by the path that it has then;
   // `path` is for people.
   DeviceMaker* maker = nullptr;
+  // nullptr: it lies at `path`, and whatever is in it may be written over.
+  FileKeeper* keeper = nullptr;
+  // How long it may grow, where that is known: refused where this process may not have a file of
+  // so many bytes, as of one that is so long already.
+  uint64_t bytes_max = 0;
+  // The service gives it other names in its directory while it runs.
+  bool is_renamed = false;
 };
 
 struct FileNeed {

@@ -188,7 +188,7 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   look_as_appliance(configuration, plan, look, problems);
 }
 
-// A segment is a file, and growing one beyond the limit ends the process.
+// A segment is a file. Those of services are looked at as they are opened (planned_files.h).
 void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(RLIMIT_FSIZE);
   uint64_t needed = 0;
@@ -198,7 +198,7 @@ void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
   error.set_doing("looking at the limit of a file's size");
   error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
                    needed / kKiB);
-  error.set_cure("ulimit -f unlimited");
+  error.set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit");
   problems->push_back(error);
 }
 

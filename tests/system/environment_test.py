@@ -73,7 +73,7 @@ def file_size_in_preflight(box):
     box.ensure_hugepages(config)
     said = refused(box, "prlimit", f"--fsize={32 * MIB}", BEDPLATE, "run", config)
     expect_in("looking at the limit of a file's size: 32768 KiB are allowed, ", said, "the message")
-    expect_in("; ulimit -f unlimited\n", said, "the message")
+    expect_in("; ulimit -f unlimited, or LimitFSIZE=infinity in its unit\n", said, "the message")
 
 
 def forbidding(system_call):

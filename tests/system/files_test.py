@@ -6,6 +6,8 @@ import contextlib
 import errno
 import json
 import os
+import resource
+import signal
 import socket
 import time
 import tomllib
@@ -16,6 +18,7 @@ from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, expect, expect_in, expec
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 JOURNAL = os.path.join(os.path.dirname(BEDPLATE), "journal")
+FILE_BYTES_MAX = 1 << 30  # more than any segment of the pool has
 
 
 def configure(box, path, sockets="io_uring-or-epoll", stall_ms=0, **journal):
@@ -35,9 +38,9 @@ def configure(box, path, sockets="io_uring-or-epoll", stall_ms=0, **journal):
 class Journal:
     """It runs, and this is its client."""
 
-    def __init__(self, box, config):
+    def __init__(self, box, config, **options):
         self.box = box
-        self.process = box.spawn([JOURNAL, "run", config], "journal.log")
+        self.process = box.spawn([JOURNAL, "run", config], "journal.log", **options)
         wait_for(lambda: "bedplate: ready" in self.log(), "it is ready")
         self.client = box.closing.enter_context(socket.socket(socket.AF_UNIX))
         self.client.settimeout(BOUND_SECONDS)
@@ -156,6 +159,46 @@ def an_error_is_the_operations_alone(box, sockets):
                                     "file_polling_ended": False},
                "its counters")
         journal.stop(0)
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
+
+
+@test(sockets=BACKENDS)
+def a_write_beyond_the_limit_of_a_files_size_is_an_error(box, sockets):
+    """The kernel's signal ends nothing."""
+    need_backend(sockets)
+    journal = Journal(box, configure(box, box.write("log", "apples"), sockets), preexec_fn=limited)
+    expect(journal.ask(f"write {FILE_BYTES_MAX} figs"), f"write {-errno.EFBIG}", "a write")
+    expect(journal.ask("write 0 pears"), "write 5", "a write after that")
+    expect(journal.counters()["file_errors"], 1, "errors")
+    journal.stop(0)
+
+
+@test(command=["check", "run"])
+def a_file_beyond_the_limit_is_refused(box, command):
+    path = box.write("log", "")
+    os.truncate(path, 2 * FILE_BYTES_MAX)
+    refused = box.run(JOURNAL, command, configure(box, path), expect_code=1, preexec_fn=limited)
+    expect_in(f"it may have {2 * FILE_BYTES_MAX} bytes, and this process files of "
+              f"{FILE_BYTES_MAX}; ulimit -f unlimited, or LimitFSIZE=infinity", refused.stderr,
+              f"what {command} says")
+
+
+@test()
+def a_counters_file_that_is_cut_is_named(box):
+    """It ends the appliance, which has it mapped, and its readers not."""
+    journal = Journal(box, configure(box, box.write("log", "")))
+    path = box.path("runtime/journal.stats")
+    os.truncate(path, 0)
+    expect(journal.process.wait(BOUND_SECONDS), -signal.SIGBUS, "how it ends")
+    expect_in(f"using the file {path}, which is mapped at ", journal.log(), "its log")
+    expect_in(": another process has cut it short; see which one", journal.log(), "its log")
+    for command in ("stats", "top", "trace"):
+        words = [command, "--once"] if command == "top" else [command]
+        said = box.run(JOURNAL, *words, "--from", path, expect_code=1)
+        expect_in(path, said.stderr, f"what {command} says")
 
 
 @test(sockets=BACKENDS, action=["read 0 6", "write 0 figs", "sync"])

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -137,7 +138,6 @@ TEST(PlannedFiles, AreMadeBeforeTheyAreOpenedAndGoOnceTheyAreClosed) {
   Maker maker(path);
   FilePlan plan = journal();
   plan.path = "/dev/for/people";
-  plan.is_exclusive = true;
   plan.maker = &maker;
   for (const bool may_create : {true, false}) {  // `check` looks at the device, too
     std::vector<ServiceNeeds> needs;
@@ -165,9 +165,9 @@ TEST(PlannedFiles, AreMadeBeforeTheyAreOpenedAndGoOnceTheyAreClosed) {
   LONGS_EQUAL(1, problems.size());
 }
 
-TEST(PlannedFiles, ThatAreExclusiveHaveOneWriterOrReaders) {
+TEST(PlannedFiles, HaveOneWriterOrReaders) {
   FilePlan writer = journal();
-  writer.is_created = writer.is_exclusive = true;
+  writer.is_created = true;
   std::vector<ServiceNeeds> needs;
   STRCMP_EQUAL("", planned({writer}, &needs).c_str());
   std::vector<Error> problems;
@@ -175,21 +175,126 @@ TEST(PlannedFiles, ThatAreExclusiveHaveOneWriterOrReaders) {
   LONGS_EQUAL(0, problems.size());
   FilePlan reader = journal();
   reader.is_writable = false;
-  reader.is_exclusive = true;
-  STRCMP_CONTAINS("this configuration names it twice; name another file",
+  reader.excludes_writers = true;
+  STRCMP_CONTAINS("this process has locked it already; name another file",
                   problem({reader}).c_str());
   const pid_t child = fork();
   if (child == 0) {
-    const bool is_told =
-        problem({reader}).find("process " + std::to_string(getppid()) +
-                               " has locked it; stop that one first") != std::string::npos;
-    _exit(is_told ? 0 : 1);
+    const std::string answer =
+        "process " + std::to_string(getppid()) + " has locked it; stop that one first";
+    for (const FilePlan& each : {reader, journal()}) {
+      if (problem({each}).find(answer) == std::string::npos) _exit(1);
+    }
+    _exit(0);
   }
   int status = 0;
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
   LONGS_EQUAL(0, WEXITSTATUS(status));
-  FilePlan careless = journal();  // asks for no lock
+  FilePlan careless = journal();  // whoever writes
+  careless.is_writable = false;
   STRCMP_EQUAL("", problem({careless}).c_str());
+}
+
+namespace {
+
+// Where its file lies, and whether that may be written over, is told by hand.
+class Keeper final : public FileKeeper {
+ public:
+  std::string at;
+  bool is_content_ours = true;
+  int checked_count = 0;
+
+  Result<std::string> path() override { return at; }
+  Result<void> check(int fd) override {
+    // Whoever else comes finds it locked.
+    const Fd other(open(at.c_str(), O_RDWR | O_CLOEXEC));
+    CHECK(fd >= 0 && flock(other.number(), LOCK_EX | LOCK_NB) != 0);
+    ++checked_count;
+    if (is_content_ours) return {};
+    Error error;
+    return error.set_answer("it is a love letter").set_cure("name another file");
+  }
+};
+
+}  // namespace
+
+TEST(PlannedFiles, ThatAreWrittenToAreNamedOnceHoweverTheyAreCalled) {
+  FilePlan first = journal();
+  first.is_created = true;
+  FilePlan second = first;
+  second.name = "second";
+  second.key = "log";
+  const std::string link = std::string(directory) + "/link";
+  LONGS_EQUAL(0, symlink("./journal", link.c_str()));
+  const std::string answer =
+      "for log in [store]: it is " + path + " for journal in [store], too; name another file";
+  for (const bool is_there : {false, true}) {
+    if (is_there) STRCMP_EQUAL("", problem({first}).c_str());
+    for (const std::string& name :
+         {path, "/tmp/.." + path, std::string(directory) + "/./journal", link}) {
+      second.path = name;
+      STRCMP_CONTAINS(answer.c_str(), problem({first, second}, is_there).c_str());
+      FilePlan reader = second;
+      reader.is_writable = reader.is_created = false;
+      reader.excludes_writers = true;
+      if (is_there) STRCMP_CONTAINS(answer.c_str(), problem({first, reader}).c_str());
+    }
+    CHECK(is_there == (access(path.c_str(), F_OK) == 0));
+  }
+  const std::string second_name = std::string(directory) + "/hard";
+  LONGS_EQUAL(0, ::link(path.c_str(), second_name.c_str()));
+  second.path = second_name;
+  STRCMP_CONTAINS(answer.c_str(), problem({first, second}).c_str());
+  unlink(second_name.c_str());
+  unlink(link.c_str());
+}
+
+TEST(PlannedFiles, AKeeperSaysWhereItLiesAndWhetherItMayBeWrittenOver) {
+  Keeper keeper;
+  keeper.at = path;
+  FilePlan plan = journal();
+  plan.path = "/for/people";
+  plan.is_created = true;
+  plan.keeper = &keeper;
+  STRCMP_EQUAL("", problem({plan}).c_str());
+  LONGS_EQUAL(0, access(path.c_str(), F_OK));
+  LONGS_EQUAL(1, keeper.checked_count);
+  keeper.is_content_ours = false;
+  for (const bool may_create : {true, false}) {
+    STRCMP_EQUAL(("opening " + path +
+                  " for journal in [store]: it is a love letter; name another "
+                  "file")
+                     .c_str(),
+                 problem({plan}, may_create).c_str());
+  }
+}
+
+TEST(PlannedFiles, ThatAreLongerThanThisProcessMayHaveThemAreRefused) {
+  FilePlan plan = journal();
+  plan.is_created = true;
+  plan.bytes_max = 1 << 20;
+  rlimit before = {};
+  LONGS_EQUAL(0, getrlimit(RLIMIT_FSIZE, &before));
+  const rlimit limit = {1 << 19, before.rlim_max};
+  LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &limit));
+  const std::string said = "for journal in [store]: it may have 1048576 bytes, and this process "
+                           "files of 524288; ulimit -f unlimited, or LimitFSIZE=infinity";
+  const std::string before_it_is_there = problem({plan}, false);
+  const std::string as_it_grows = problem({plan});
+  plan.bytes_max = 1 << 19;
+  const std::string fits = problem({plan});
+  LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &before));
+  LONGS_EQUAL(0, truncate(path.c_str(), 1 << 20));
+  LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &limit));
+  const std::string as_it_is = problem({plan});
+  plan.is_writable = plan.is_created = false;
+  const std::string read = problem({plan});
+  LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &before));
+  for (const std::string& each : {before_it_is_there, as_it_grows, as_it_is}) {
+    STRCMP_CONTAINS(said.c_str(), each.c_str());
+  }
+  STRCMP_EQUAL("", fits.c_str());
+  STRCMP_EQUAL("", read.c_str());
 }
 
 TEST(PlannedFiles, ThatAreReadHaveManyReaders) {
@@ -198,7 +303,7 @@ TEST(PlannedFiles, ThatAreReadHaveManyReaders) {
   STRCMP_EQUAL("", problem({made}).c_str());
   FilePlan reader = journal();
   reader.is_writable = false;
-  reader.is_exclusive = true;
+  reader.excludes_writers = true;
   FilePlan second = reader;
   second.name = "second";
   STRCMP_EQUAL("", problem({reader, second}).c_str());
