@@ -1,44 +1,40 @@
 // What a recording does beside the data path.
-#include <algorithm>
-
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "apps/tsrelay/recording_datapath.h"
+#include "apps/tsrelay/ts_packet_datapath.h"
+#include "platform/log.h"
 
 namespace bedplate::relay {
 
-// It goes on with the file behind the youngest, so that what was recorded last stays longest.
 Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files,
                                const RecordingOptions& options) {
   BP_ASSERT(targets_.empty() && !files.empty() && options.counters != nullptr);
+  BP_ASSERT(options.names != nullptr && options.names->count() == files.size());
+  BP_ASSERT(options.preparer != nullptr && options.shard != nullptr);
+  BP_ASSERT(files.size() > 1 || (options.rotate_bytes == 0 && options.rotate_ns == 0));
   ring_ = &ring;
   options_ = options;
   targets_ = std::vector<Target>(files.size());
-  size_t youngest = files.size() - 1;
-  timespec youngest_time = {};
+  size_t youngest = 0;
+  std::vector<bool> is_empty(files.size());
   for (size_t i = 0; i < files.size(); ++i) {
     targets_[i].file = files[i];
+    targets_[i].number = options.names->number(static_cast<uint32_t>(i));
     struct stat status;
     if (fstat(files[i]->fd(), &status) != 0) return error_from_errno("looking at a recording");
-    if (status.st_size == 0) {
-      targets_[i].state = kEmpty;
-      continue;
-    }
-    const timespec& time = status.st_mtim;
-    const bool is_younger =
-        time.tv_sec > youngest_time.tv_sec ||
-        (time.tv_sec == youngest_time.tv_sec && time.tv_nsec >= youngest_time.tv_nsec);
-    if (!is_younger) continue;
+    is_empty[i] = status.st_size == 0;
+    if (is_empty[i]) continue;
     youngest = i;
-    youngest_time = time;
+    offset_ = static_cast<uint64_t>(status.st_size);
   }
-  const size_t first = (youngest + 1) % files.size();
-  current_ = first;
-  if (ftruncate(files[first]->fd(), 0) != 0) return error_from_errno("emptying a recording");
-  targets_[first].state = kWritten;
+  offset_ -= offset_ % kTsPacketBytes;
+  // One before it that is empty has a number that is past.
+  for (size_t i = youngest + 1; i < files.size(); ++i) targets_[i].state = kEmpty;
+  current_ = youngest;
+  targets_[youngest].state = kWritten;
   options_.counters->files.add(1);
-  options_.counters->file.set(first);
+  options_.counters->file.set(targets_[youngest].number);
   for (Write& write : writes_) {
     write.self = this;
     write.operation.context = &write;
@@ -53,13 +49,50 @@ Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files
   return {};
 }
 
+void Recording::say_stuck(const Error* why) noexcept {
+  const bool was_stuck = is_stuck_.exchange(why != nullptr, std::memory_order_acq_rel);
+  if (why != nullptr && !was_stuck) log_error(*why);
+  if (why == nullptr && was_stuck) BP_LOG_INFO("tsrelay: a recording has its next file again");
+  // Packets that waited for the file are dropped now, or written.
+  options_.shard->ring();
+}
+
+// Returns false where `next` was given up, and another one is to be looked at.
+bool Recording::try_prepare(Target& next) noexcept {
+  const uint32_t state = next.state.load(std::memory_order_acquire);
+  if (state != kFull || next.writing_count.load(std::memory_order_acquire) != 0) return true;
+  const auto index = static_cast<uint32_t>(&next - targets_.data());
+  const int fd = next.file->fd();
+  if (!options_.names->is_still_there(index, fd)) {
+    Error error;
+    error.set_doing("emptying %s, which a recording comes to", options_.names->name(index).c_str());
+    error.set_answer("it was moved away or removed, and is left alone");
+    log_error(error.set_cure("copy files of a recording; this one's place is free again when the "
+                             "appliance starts anew"));
+    next.state.store(kGivenUp, std::memory_order_release);
+    return false;
+  }
+  if (auto begun = options_.names->begin_anew(index, fd); !begun.ok()) {
+    say_stuck(&begun.error());
+    return true;
+  }
+  next.number = options_.names->number(index);
+  next.state.store(kEmpty, std::memory_order_release);
+  say_stuck(nullptr);
+  return true;
+}
+
 void Recording::prepare() noexcept {
   if (targets_.size() < 2) return;
-  Target& next = targets_[(current_.load(std::memory_order_acquire) + 1) % targets_.size()];
-  if (next.state.load(std::memory_order_acquire) != kFull) return;
-  if (next.writing_count.load(std::memory_order_acquire) != 0) return;
-  if (ftruncate(next.file->fd(), 0) != 0) return;  // the next time
-  next.state.store(kEmpty, std::memory_order_release);
+  const size_t current = current_.load(std::memory_order_acquire);
+  while (Target* next = next_target(current)) {
+    if (try_prepare(*next)) return;
+  }
+  Error error;
+  error.set_doing("looking for a file that a recording may go on with");
+  error.set_answer("all others were moved away or removed");
+  error.set_cure("copy files of a recording; start the appliance anew");
+  say_stuck(&error);
 }
 
 }  // namespace bedplate::relay

@@ -1,5 +1,7 @@
 #include "apps/tsrelay/recording_datapath.h"
 
+#include "apps/tsrelay/ts_packet_datapath.h"
+
 namespace bedplate::relay {
 
 bool Recording::is_valid() const noexcept {
@@ -18,36 +20,51 @@ bool Recording::is_valid() const noexcept {
                         [this](const Write& write) { return write.self == this; });
 }
 
-void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
-  if (begun_ns_ == 0) {
-    begun_ns_ = now_ns;
-    return;
+Recording::Target* Recording::next_target(size_t current) noexcept {
+  for (size_t i = 1; i < targets_.size(); ++i) {
+    Target& next = targets_[(current + i) % targets_.size()];
+    if (next.state.load(std::memory_order_acquire) != kGivenUp) return &next;
   }
+  return nullptr;
+}
+
+// Whether the present file has room and time for the packet, once the next one is that.
+Recording::Room Recording::room_for(uint32_t bytes, uint64_t now_ns) noexcept {
+  if (begun_ns_ == 0) begun_ns_ = now_ns;
+  if (options_.rotate_bytes != 0 && bytes > options_.rotate_bytes) return Room::kIsNot;
   const bool is_long = options_.rotate_bytes != 0 && offset_ + bytes > options_.rotate_bytes;
   const bool is_old = options_.rotate_ns != 0 && now_ns >= begun_ns_ + options_.rotate_ns;
-  if (targets_.size() < 2 || (!is_long && !is_old)) return;
-  Target& next = next_target();
+  if (!is_long && !is_old) return Room::kIsThere;
+  Target* next = next_target(current_.load(std::memory_order_relaxed));
   // Pairs with prepare(): the file is empty, and the thread is done with it.
-  if (next.state.load(std::memory_order_acquire) != kEmpty) return;
+  if (next == nullptr || next->state.load(std::memory_order_acquire) != kEmpty) {
+    return is_stuck_.load(std::memory_order_acquire) ? Room::kIsNot : Room::kWillBe;
+  }
+  go_on_with(*next, now_ns);
+  return Room::kIsThere;
+}
+
+void Recording::go_on_with(Target& next, uint64_t now_ns) noexcept {
   const size_t current = current_.load(std::memory_order_relaxed);
   BP_DCHECK(&next != &targets_[current]);
   targets_[current].state.store(kFull, std::memory_order_release);
   next.state.store(kWritten, std::memory_order_relaxed);
-  const size_t index = (current + 1) % targets_.size();
-  current_.store(index, std::memory_order_release);
+  current_.store(static_cast<size_t>(&next - targets_.data()), std::memory_order_release);
   BP_DCHECK(next.writing_count.load(std::memory_order_relaxed) == 0);
   offset_ = 0;
   begun_ns_ = now_ns;
   options_.counters->files.add(1);
-  options_.counters->file.set(index);
+  options_.counters->file.set(next.number);
   BP_DCHECK_SLOW(is_valid());
   tell();
+  options_.preparer->ring();
 }
 
 void Recording::tell() noexcept {
-  const bool is_ready =
-      targets_.size() > 1 && next_target().state.load(std::memory_order_acquire) == kEmpty;
+  const Target* next = next_target(current_.load(std::memory_order_relaxed));
+  const bool is_ready = next != nullptr && next->state.load(std::memory_order_acquire) == kEmpty;
   options_.counters->is_next_ready.set(is_ready ? 1 : 0);
+  options_.counters->is_stuck.set(is_stuck_.load(std::memory_order_relaxed) ? 1 : 0);
 }
 
 uint32_t Recording::pump(uint64_t now_ns) noexcept {
@@ -56,8 +73,18 @@ uint32_t Recording::pump(uint64_t now_ns) noexcept {
   for (; next_ < ring_->ready_end(); ++next_) {
     const Packet& packet = ring_->at(next_);
     if (packet.kind != PacketKind::kMedia) continue;
+    // A file of whole packets is one that can be gone on with.
+    if (!are_ts_packets(packet.payload())) {
+      options_.counters->foreign.add(1);
+      continue;
+    }
     if (free_.is_empty()) break;
-    rotate(packet.payload_bytes, now_ns);
+    const Room room = room_for(packet.payload_bytes, now_ns);
+    if (room == Room::kWillBe) break;
+    if (room == Room::kIsNot) {
+      options_.counters->dropped.add(1);
+      continue;
+    }
     Write& write = free_.pop();
     write.packet = ring_->index_at(next_);
     write.target = &targets_[current_.load(std::memory_order_relaxed)];
@@ -91,8 +118,11 @@ void Recording::written(Write& write, int64_t result) noexcept {
   }
   ring_->table().let_go(write.packet);
   // Pairs with prepare(): what was written is in the file before it is emptied.
-  write.target->writing_count.fetch_sub(1, std::memory_order_release);
+  const bool is_last = write.target->writing_count.fetch_sub(1, std::memory_order_release) == 1;
   --writing_count_;
+  if (is_last && write.target->state.load(std::memory_order_relaxed) == kFull) {
+    options_.preparer->ring();
+  }
   free_.push(write);
   BP_DCHECK_SLOW(is_valid());
 }

@@ -1,8 +1,14 @@
 // A recording: the transport stream, without RTP, in one file or in several in turn.
 //
 // Each packet is written from where it lies, several at a time, each at its own place of the file.
-// Where it is time for the next file, and that is not empty yet, the present one goes on: emptying
-// a file may take long, so the control thread does it (prepare()), and no packet waits for it.
+// The file that is next is emptied while the present one is written to (prepare(), on a thread of
+// its own, since it may take long). Where the present one is full before that, packets wait in the
+// ring; where the next one cannot be emptied, they are dropped. No file is longer than it may be.
+//
+//     for each packet:  has the present file room and time?        write it there
+//                       is the next file empty?                    it is the present one; write
+//                       can it not be emptied?                     count the packet as dropped
+//                       else                                       leave it in the ring
 //
 // Invariants, which is_valid() looks at: 1. Each write is free or under way, and writing_count_
 // counts the latter, as do those of the files together. 2. Exactly one file is written to. (its
@@ -14,8 +20,10 @@
 #include <vector>
 
 #include "apps/tsrelay/packet_ring_datapath.h"
+#include "apps/tsrelay/recording_files.h"
 #include "apps/tsrelay/relay_counters.h"
 #include "platform/free_list.h"
+#include "transport/doorbell.h"
 #include "transport/files.h"
 
 namespace bedplate::relay {
@@ -23,18 +31,22 @@ namespace bedplate::relay {
 struct RecordingOptions {
   uint64_t rotate_bytes = 0;  // 0: no size ends a file
   uint64_t rotate_ns = 0;     // likewise
+  RecordingFiles* names = nullptr;
   RecordingCounters* counters = nullptr;
+  Doorbell* preparer = nullptr;  // of the thread that calls prepare()
+  Doorbell* shard = nullptr;
 };
 
 class Recording final : public RingTap {
  public:
   static constexpr uint32_t kWritesMax = 64;  // at a time
 
-  // Before the seal: it allocates. Requires: at least one file; what is given outlives this.
-  // Errors (kSystem): a file cannot be emptied.
+  // Before the seal: it allocates. It goes on behind the last whole packet of the youngest file.
+  // Requires: `files` are those of `names`; a rotation has several; what is given outlives this.
+  // Errors (kSystem): a file cannot be looked at.
   Result<void> create(PacketRing& ring, const std::vector<File*>& files,
                       const RecordingOptions& options);
-  // Empties the file that is next. Threads: the control thread.
+  // Empties the file that is next. Threads: one, from the seal on.
   void prepare() noexcept;
 
   // Says in its counters whether the next file is empty.
@@ -47,10 +59,14 @@ class Recording final : public RingTap {
   bool is_valid() const noexcept;
 
  private:
-  enum State : uint32_t { kFull, kEmpty, kWritten };
+  // The thread makes empty, or given up, what is full; the shard the rest. Given up: the file was
+  // moved away.
+  enum State : uint32_t { kFull, kEmpty, kWritten, kGivenUp };
+  enum class Room { kIsThere, kWillBe, kIsNot };
 
   struct Target {
     File* file = nullptr;
+    uint64_t number = 0;  // in its name; the thread's while it is full
     std::atomic<uint32_t> state{kFull};
     std::atomic<uint32_t> writing_count{0};
   };
@@ -62,14 +78,20 @@ class Recording final : public RingTap {
     Write* next_free = nullptr;
   };
 
-  Target& next_target() noexcept { return targets_[(current_ + 1) % targets_.size()]; }
-  void rotate(uint32_t bytes, uint64_t now_ns) noexcept;
+  // The one behind `current` that is not given up; nullptr: there is none.
+  Target* next_target(size_t current) noexcept;
+  Room room_for(uint32_t bytes, uint64_t now_ns) noexcept;
+  void go_on_with(Target& next, uint64_t now_ns) noexcept;
   void written(Write& write, int64_t result) noexcept;
+  bool try_prepare(Target& next) noexcept;
+  // `why`: nullptr: it goes on.
+  void say_stuck(const Error* why) noexcept;
 
   PacketRing* ring_ = nullptr;
   RecordingOptions options_;
   std::vector<Target> targets_;
   std::atomic<size_t> current_{0};
+  std::atomic<bool> is_stuck_{false};  // no file can be had behind the present one
   uint64_t offset_ = 0;
   uint64_t begun_ns_ = 0;  // 0: nothing was written to it
   uint32_t writing_count_ = 0;

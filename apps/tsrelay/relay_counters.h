@@ -164,15 +164,19 @@ struct alignas(kCacheLineBytes) RecordingCounters {
   Counter bytes;
   Counter dropped;
   Counter errors;
+  Counter foreign;
   Counter files;
   Counter file;
   Counter is_next_ready;
+  Counter is_stuck;
 };
 
 inline void describe(CounterTable& table, RecordingCounters& c) {
   table.counter("packets", c.packets, "packets", "Written.");
   table.counter("bytes", c.bytes, "bytes", "Written.");
-  table.counter("dropped", c.dropped, "packets", "Oldest first, since the disk did not follow.")
+  table
+      .counter("dropped", c.dropped, "packets",
+               "Oldest first, since the disk did not follow, or no file could be had.")
       .refusals_of("stream.queue_packets")
       .sign_as_it_grows(
           "the disk is too slow, and {dropped} packets are missing in it: look at the "
@@ -181,10 +185,20 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
       .sign_as_it_grows(
           "packets cannot be written, {errors} by now: look whether the disk is full, "
           "and what the kernel's log says of it");
-  table.counter("files", c.files, "files", "That were begun.");
-  table.gauge("file", c.file, "number", "Of the file that is written now.");
+  table
+      .counter("foreign", c.foreign, "packets",
+               "That are no packets of a transport stream, and are not recorded.")
+      .sign_as_it_grows("{foreign} of its packets by now are no transport stream, and are not in "
+                        "it: look at what the sender sends");
+  table.counter("files", c.files, "files", "That were begun, or gone on with.");
+  table.gauge("file", c.file, "number", "Of the file that is written now, in its name.");
   table.boolean("is_next_ready", c.is_next_ready,
                 "Whether the next file is empty, where there is one.");
+  table
+      .boolean("is_stuck", c.is_stuck,
+               "Whether no file can be had behind the present one: what does not fit is dropped.")
+      .sign_from(1, "the next file of it cannot be emptied, and packets will be missing in it: the "
+                    "log says which file, and why");
 }
 
 struct alignas(kCacheLineBytes) ReaderCounters {

@@ -34,10 +34,6 @@ BufferPool::Options pool_options(const RelayStreamSettings& stream) {
   return options;
 }
 
-std::string recording_path(const RelayRecordingSettings& recording, uint32_t file) {
-  return recording.files > 1 ? recording.path + "." + std::to_string(file) : recording.path;
-}
-
 const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 
 RtpAdder::Beginning by_lot() {
@@ -59,8 +55,8 @@ uint64_t heap_bytes(const RelayStreamSettings& stream) {
          LegMerge::slot_count(stream.window_packets) * sizeof(LegMerge::Slot) +
          stream.outputs.size() * (sizeof(Output) + 2 * sizeof(std::string)) +
          groups_of(stream).size() * (sizeof(OutputGroup) + stream.outputs.size() * 16) * 2 +
-         stream.recordings.size() * sizeof(Recording) + stream.readers * sizeof(LocalReader) +
-         64 * kKiB;
+         stream.recordings.size() * sizeof(Recording) + stream.recording_file_count() * 64 +
+         stream.readers * sizeof(LocalReader) + 64 * kKiB;
 }
 
 }  // namespace
@@ -73,6 +69,12 @@ Result<void> RelayService::plan(ServicePlan& plan) {
   TraceDescription traced = {kPacketKinds, kPacketStations};
   for (const auto& stream : settings_.streams) traced.subjects.push_back(stream.name);
   plan.trace(std::move(traced));
+  recording_files_.clear();
+  recording_files_.resize(settings_.streams.size());
+  if (rotates()) {
+    plan.threads(1);
+    plan.descriptors(1, nullptr);
+  }
   for (uint32_t i = 0; i < settings_.streams.size(); ++i) {
     BP_TRY(plan_stream(plan, i));
     const RelayStreamSettings& stream = settings_.streams[i];
@@ -131,15 +133,7 @@ Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   for (uint32_t i = 0; i < stream.recordings.size(); ++i) {
     plan.counters<RecordingCounters>("recordings", stream.name + "/" + std::to_string(i),
                                      {stream.name});
-    for (uint32_t file = 0; file < stream.recordings[i].files; ++file) {
-      FilePlan its;
-      its.name = name_of(index, "r", i) + "_" + std::to_string(file);
-      its.path = recording_path(stream.recordings[i], file);
-      its.key = "path";
-      its.is_writable = its.is_created = true;
-      its.operation_count_max = Recording::kWritesMax;
-      plan.file(shard, its);
-    }
+    plan_recording(plan, index, i);
   }
   if (stream.readers > 0) {
     plan.counters<ReaderCounters>("readers", stream.name);
@@ -150,11 +144,48 @@ Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   return {};
 }
 
+void RelayService::plan_recording(ServicePlan& plan, uint32_t stream, uint32_t index) {
+  const RelayStreamSettings& settings = settings_.streams[stream];
+  const RelayRecordingSettings& recording = settings.recordings[index];
+  recording_files_[stream].push_back(
+      std::make_unique<RecordingFiles>(recording.path, recording.files));
+  RecordingFiles& files = *recording_files_[stream].back();
+  for (uint32_t i = 0; i < recording.files; ++i) {
+    FilePlan its;
+    its.name = name_of(stream, "r", index) + "_" + std::to_string(i);
+    its.path = files.name(i);
+    its.key = "path of recording " + settings.name + "/" + std::to_string(index);
+    its.is_writable = its.is_created = true;
+    its.is_renamed = recording.files > 1;
+    its.bytes_max = recording.rotate_bytes;
+    its.operation_count_max = Recording::kWritesMax;
+    its.keeper = &files.keeper(i);
+    plan.file(settings.shard, its);
+  }
+}
+
+bool RelayService::rotates() const noexcept {
+  return std::any_of(
+      settings_.streams.begin(), settings_.streams.end(), [](const RelayStreamSettings& stream) {
+        return std::any_of(stream.recordings.begin(), stream.recordings.end(),
+                           [](const auto& recording) { return recording.files > 1; });
+      });
+}
+
 // ---- Making -------------------------------------------------------------------------------------
 
 Result<void> RelayService::create(ServiceContext& context) {
+  BP_TRY(recording_thread_.create());
   for (uint32_t i = 0; i < settings_.streams.size(); ++i) BP_TRY(create_stream(context, i));
-  return {};
+  return rotates() ? start_recording_thread() : Result<void>{};
+}
+
+Result<void> RelayService::start_recording_thread() {
+  std::vector<Recording*> all;
+  for (const auto& instance : instances_) {
+    for (const auto& recording : instance->recordings) all.push_back(recording.get());
+  }
+  return recording_thread_.start(std::move(all));
 }
 
 Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index) {
@@ -335,7 +366,8 @@ Result<void> RelayService::create_recordings(ServiceContext& context, Instance& 
     instance.recordings.push_back(std::make_unique<Recording>());
     BP_TRY(instance.recordings.back()->create(
         instance.stream.ring(), files,
-        {its.rotate_bytes, its.rotate_s * kNsPerSecond, counters.value()}));
+        {its.rotate_bytes, its.rotate_s * kNsPerSecond, recording_files_[index][i].get(),
+         counters.value(), &recording_thread_.bell(), &instance.loop->doorbell()}));
   }
   return {};
 }
@@ -364,6 +396,7 @@ Result<void> RelayService::create_readers(ServiceContext& context, Instance& ins
 // ---- Running ------------------------------------------------------------------------------------
 
 void RelayService::start(uint32_t shard) noexcept {
+  recording_thread_.begin();
   for (const auto& instance : instances_) {
     if (instance->settings.shard != shard) continue;
     for (DatagramSocket* socket : instance->sockets) {
@@ -417,8 +450,8 @@ void RelayService::tick() noexcept {
   for (const auto& instance : instances_) {
     say_silences(*instance);
     instance->loop->submit(instance->look);
-    for (const auto& recording : instance->recordings) recording->prepare();
   }
+  recording_thread_.bell().ring();  // tries again what has failed
 }
 
 void RelayService::request_drain() noexcept {

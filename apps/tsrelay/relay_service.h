@@ -12,6 +12,7 @@
 #include "apps/tsrelay/local_reader_datapath.h"
 #include "apps/tsrelay/output_group_datapath.h"
 #include "apps/tsrelay/recording_datapath.h"
+#include "apps/tsrelay/recording_thread.h"
 #include "apps/tsrelay/relay_settings.h"
 #include "platform/log_limit.h"
 
@@ -28,6 +29,7 @@ class RelayService final : public Service {
   void methods(ControlMethods& methods) override;
   void request_drain() noexcept override;
   bool is_drained() const noexcept override;
+  void stopped() noexcept override { recording_thread_.stop(); }
 
   RelaySettings& settings() noexcept { return settings_; }
 
@@ -59,7 +61,10 @@ class RelayService final : public Service {
   Result<void> open_legs(Instance& instance);
   Result<void> open_group(ServiceContext& context, Instance& instance, uint32_t index,
                           uint32_t group);
+  void plan_recording(ServicePlan& plan, uint32_t stream, uint32_t index);
   Result<void> create_recordings(ServiceContext& context, Instance& instance, uint32_t index);
+  Result<void> start_recording_thread();
+  bool rotates() const noexcept;
   Result<void> create_readers(ServiceContext& context, Instance& instance);
   void read(const Message& question) noexcept;
   static void say_silences(Instance& instance) noexcept;
@@ -70,7 +75,10 @@ class RelayService final : public Service {
   void mute_outputs(ControlCall& call) noexcept;
 
   RelaySettings settings_;
+  // Of each stream, those of its recordings; as the last plan has them.
+  std::vector<std::vector<std::unique_ptr<relay::RecordingFiles>>> recording_files_;
   std::vector<std::unique_ptr<Instance>> instances_;
+  relay::RecordingThread recording_thread_;
 };
 
 }  // namespace bedplate

@@ -75,11 +75,12 @@ static void describe(ConfigurationTable& table, RelayOutputSettings& settings) {
 static void describe(ConfigurationTable& table, RelayRecordingSettings& settings) {
   table.path("path", &settings.path, 2, 4000)
       .required()
-      .help("The file. With several, a point and a number from 0 on come behind it.");
+      .help(
+          "The file. With several, a point and a number come behind it: the higher, the younger.");
   table.integer("files", &settings.files, 1, 1000)
-      .help("How many files are written in turn, the oldest again at last.");
+      .help("How many files there are: those that are full, the present one, and the next, empty.");
   table.size("rotate_bytes", &settings.rotate_bytes, 0, kSizeMaxBytes)
-      .help("A file is followed by the next before it is longer than that. 0: never for that.");
+      .help("A file is followed by the next before it is longer. 0: never for that.");
   table.integer("rotate_s", &settings.rotate_s, 0, 31'536'000)
       .help("A file is followed by the next after so many seconds. 0: never for that.");
 }
@@ -145,6 +146,12 @@ bool RelayStreamSettings::adds_rtp() const noexcept {
 
 uint32_t RelayStreamSettings::leg_buffer_bytes() const noexcept {
   return buffer_bytes + (adds_rtp() ? relay::kRtpHeadroomBytes : 0);
+}
+
+uint64_t RelayStreamSettings::recording_file_count() const noexcept {
+  uint64_t count = 0;
+  for (const RelayRecordingSettings& recording : recordings) count += recording.files;
+  return count;
 }
 
 uint32_t RelayStreamSettings::ring_places() const noexcept { return std::bit_ceil(queue_packets); }
@@ -289,6 +296,11 @@ static Result<void> check(const RelayStreamSettings& stream) {
     return refused(stream, "buffer_bytes", "it is no multiple of 64", "round it up");
   }
   for (const RelayRecordingSettings& recording : stream.recordings) {
+    if (recording.rotate_bytes != 0 && recording.rotate_bytes < stream.buffer_bytes) {
+      return refused(stream, "rotate_bytes of path = \"" + recording.path + "\"",
+                     "a packet of buffer_bytes may be longer, and fits into no file",
+                     "raise rotate_bytes, or lower buffer_bytes");
+    }
     const bool rotates = recording.rotate_bytes != 0 || recording.rotate_s != 0;
     if (rotates == (recording.files > 1)) continue;
     return refused(stream, "path = \"" + recording.path + "\"",

@@ -66,6 +66,8 @@ struct RelayStreamSettings {
   bool adds_rtp() const noexcept;
   // Of each buffer of a leg: with headroom, where RTP is added.
   uint32_t leg_buffer_bytes() const noexcept;
+  // Of all its recordings.
+  uint64_t recording_file_count() const noexcept;
   // How many packets an output may be behind.
   uint32_t ring_places() const noexcept;
   // Buffers of each leg's socket: all that may hold one at the same time.

@@ -4,6 +4,8 @@
 // Tested by tests/apps/tsrelay/ts_inspector_test.cc, tests/apps/tsrelay/ts_generator_test.cc.
 #pragma once
 
+#include <span>
+
 #include "apps/tsrelay/network_bytes_datapath.h"
 
 namespace bedplate::relay {
@@ -15,6 +17,15 @@ inline constexpr uint16_t kNullPid = 0x1FFF;
 inline constexpr uint32_t kPidCount = 8192;
 inline constexpr uint64_t kPcrHz = 27'000'000;
 inline constexpr uint64_t kPcrModulus = (uint64_t{1} << 33) * 300;  // where it wraps around
+
+// Whether `bytes` are whole packets: nothing else begins each with the sync byte.
+inline bool are_ts_packets(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty() || bytes.size() % kTsPacketBytes != 0) return false;
+  for (size_t at = 0; at < bytes.size(); at += kTsPacketBytes) {
+    if (load_u8(bytes.data() + at) != kTsSync) return false;
+  }
+  return true;
+}
 
 struct TsPacket {
   uint16_t pid = 0;

@@ -250,39 +250,6 @@ def readers(box, sockets):
 
 
 @test(sockets=BACKENDS)
-def recordings_rotate(box, sockets):
-    """By size, over files that are written in turn; together they are what came."""
-    receiver = Receiver(box)
-    content = generate(box, 2)
-    port = free_ports(2)
-    size = 400 * PAYLOAD_BYTES
-    relay = start(box, [{"address": f"127.0.0.1:{port}"}], [output(receiver)], sockets,
-                  recording=[{"path": box.path("rec"), "files": 4, "rotate_bytes": size}])
-    payloads = payloads_of(content)
-    recording = lambda counter: relay.part("recordings", "news/0")[counter]
-    sent, out = 0, sender(box)
-    for part in range(0, len(payloads), 400):
-        some = payloads[part:part + 400]
-        send_all(out, some, port, [receiver], expected=lambda n, s=sent: s + n)
-        sent += len(some)
-        wait_for(lambda s=sent: recording("packets") == s, "all of it to be written")
-        # It is emptied by the control thread, about twice a second.
-        wait_for(lambda: recording("is_next_ready"), "the next file to be empty")
-    written = recording("files")
-    expect_true(written >= 3, "several files were begun")
-    relay.stop()
-    # The last of them, in their order, are the end of what came.
-    order = [(written - 1 - back) % 4 for back in range(min(written, 3))][::-1]
-    seen = b""
-    for number in order:
-        with open(box.path(f"rec.{number}"), "rb") as file:
-            piece = file.read()
-        expect_true(len(piece) <= size, "no file is longer than it may be")
-        seen += piece
-    expect_true(seen and content.endswith(seen), "the files are what came last")
-
-
-@test(sockets=BACKENDS)
 def numbers_restart_and_senders_change(box, sockets):
     receiver = Receiver(box)
     content = generate(box, 1)
@@ -414,6 +381,8 @@ def what_makes_no_sense_is_refused(box):
             ({"output": [{"to": "127.0.0.1:6004", "fec": True}]}, "no FEC for it"),
             ({"fec": {"columns": 20, "rows": 20}}, "100 packets at most"),
             ({"recording": [{"path": "/tmp/x", "files": 3}]}, "when to go on"),
+            ({"recording": [{"path": "/tmp/x", "files": 3, "rotate_bytes": 2047}]},
+             "fits into no file"),
             ({"output": [{"to": "127.0.0.1:6004", "network": "port9"}]}, "port9")]:
         stream = {"name": "news", "leg": leg, "output": out, **change}
         config = box.write("bad.toml", to_toml({**base, "tsrelay": {"stream": [stream]}}))

@@ -1,0 +1,49 @@
+// Empties the files that recordings come to next, on a thread of its own: that may take long, and
+// neither a shard nor the control thread is to wait for it.
+//
+// It sleeps until a recording rings, whose shard has begun the file that was empty.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "apps/tsrelay/recording_datapath.h"
+#include "platform/thread_stack.h"
+#include "transport/doorbell.h"
+
+namespace bedplate::relay {
+
+// Threads: the main thread's, but for begin() and bell().ring().
+class RecordingThread {
+ public:
+  RecordingThread() noexcept = default;
+  RecordingThread(const RecordingThread&) = delete;
+  RecordingThread& operator=(const RecordingThread&) = delete;
+  ~RecordingThread() { stop(); }
+
+  // Before recordings are made, which ring it. Errors: there is no descriptor.
+  Result<void> create() noexcept { return bell_.create(); }
+  // Requires: created; the recordings outlive stop(). Errors: no memory for its stack, no thread.
+  Result<void> start(std::vector<Recording*> recordings);
+  // Files may be emptied from now on: the boot cannot fail any more. Threads: any.
+  void begin() noexcept {
+    is_begun_.store(true, std::memory_order_release);
+    bell_.ring();
+  }
+  // Waits for it to end; one that the file system holds is left to the end of the process.
+  void stop() noexcept;
+
+  Doorbell& bell() noexcept { return bell_; }
+
+ private:
+  void run() noexcept;
+
+  Doorbell bell_;
+  std::vector<Recording*> recordings_;
+  StackedThread thread_;
+  bool is_running_ = false;
+  std::atomic<bool> is_begun_{false};
+  std::atomic<bool> must_stop_{false};
+};
+
+}  // namespace bedplate::relay
