@@ -7,7 +7,7 @@
 #include <net/if.h>
 
 #include "apps/init/machine.h"
-#include "apps/init/netlink.h"
+#include "transport/netlink.h"
 #include "platform/file.h"
 #include "platform/log.h"
 

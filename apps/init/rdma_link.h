@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/boot/configuration.h"
-#include "apps/init/netlink.h"
+#include "transport/netlink.h"
 #include "platform/result.h"
 
 namespace bedplate {

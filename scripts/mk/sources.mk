@@ -26,7 +26,7 @@ SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposure
        shm_endpoint_datapath shm_members shm_place shm_poll_datapath shm_provider
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
              file_thread files files_datapath ip_address joined_process locking_provider \
-             message_answers_datapath message_names messenger polled_limits registration \
+             message_answers_datapath message_names messenger netlink network_watch polled_limits registration \
              self/self_provider $(addprefix shm/,$(SHM)) \
              single_copy single_copy/cma single_copy/cma_datapath single_copy/device \
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
@@ -58,7 +58,7 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
         name_lock outsiders peers planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \
         shard_group shard_messenger stats_json tls_part toml_reader trace_snapshot
-INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
+INIT := core_dump crash drill init kernel_command_line machine modules mounts network \
         rdma_link watchdog
 COMMANDS := asked_line check_command counter_changes counter_text counters_command ctl_command doctor_command \
             explain_plan control_c fifo_question files_c group_parts init_part json_output \

@@ -1,10 +1,15 @@
-// Netlink: as much of it as it takes to bring an interface up (rtnetlink(7)), and an RDMA device.
+// Netlink: as much of it as it takes to bring an interface up (rtnetlink(7)), and an RDMA device,
+// and to know which way leads to an address.
 //
-// A message is built in place, in a fixed array, and sent; the kernel's answer is one error number.
+// A message is built in place, in a fixed array, and sent; the kernel's answer is one error number,
+// before which there may be what was asked for.
+//
+// Tested by tests/apps/init/netlink_test.cc, tests/transport/network_watch_test.cc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <linux/rtnetlink.h>
 
@@ -43,6 +48,8 @@ class NetlinkMessage {
 NetlinkMessage link_up_message(uint32_t interface_index, uint32_t mtu) noexcept;
 NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address) noexcept;
 NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& gateway) noexcept;
+// Asks for the route to `address`.
+NetlinkMessage route_question(const IpAddress& address) noexcept;
 
 // A socket to a part of the kernel: NETLINK_ROUTE, NETLINK_RDMA.
 class NetlinkSocket {
@@ -50,8 +57,13 @@ class NetlinkSocket {
   Result<void> create(int part = NETLINK_ROUTE) noexcept;
   // Sends `message` and waits for the kernel's word. Returns 0 or an errno value.
   int request(NetlinkMessage& message) noexcept;
+  // Sends route_question(address). Returns the interface's number; 0: no route leads there.
+  uint32_t interface_toward(const IpAddress& address) noexcept;
 
  private:
+  // What comes before the acknowledgement, where it is not too long for `answer`.
+  int exchange(NetlinkMessage& message, std::span<std::byte> answer) noexcept;
+
   Fd socket_;
   uint32_t sequence_ = 0;
 };

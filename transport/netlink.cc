@@ -1,4 +1,4 @@
-#include "apps/init/netlink.h"
+#include "transport/netlink.h"
 
 #include <cerrno>
 #include <cstring>
@@ -62,6 +62,15 @@ NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& 
   return message;
 }
 
+NetlinkMessage route_question(const IpAddress& address) noexcept {
+  rtmsg body = {};
+  body.rtm_family = static_cast<uint8_t>(address.family);
+  body.rtm_dst_len = static_cast<uint8_t>(address.byte_count() * 8);
+  NetlinkMessage message(RTM_GETROUTE, 0, body);
+  message.add(RTA_DST, address.bytes, address.byte_count());
+  return message;
+}
+
 Result<void> NetlinkSocket::create(int part) noexcept {
   socket_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, part));
   if (socket_.is_open()) return {};
@@ -69,22 +78,46 @@ Result<void> NetlinkSocket::create(int part) noexcept {
       .set_cure("boot a kernel with %s", part == NETLINK_ROUTE ? "networking" : "RDMA");
 }
 
-int NetlinkSocket::request(NetlinkMessage& message) noexcept {
+int NetlinkSocket::request(NetlinkMessage& message) noexcept { return exchange(message, {}); }
+
+int NetlinkSocket::exchange(NetlinkMessage& message, std::span<std::byte> answer) noexcept {
   message.header().nlmsg_seq = ++sequence_;
   const nlmsghdr& header = message.header();
   if (send(socket_.number(), &header, header.nlmsg_len, 0) < 0) return errno;
   // The acknowledgement repeats the request behind its error number.
-  alignas(nlmsghdr) std::byte answer[1024];
+  alignas(nlmsghdr) std::byte word[1024];
   for (;;) {
-    const ssize_t received = recv(socket_.number(), answer, sizeof answer, 0);
+    const ssize_t received = recv(socket_.number(), word, sizeof word, 0);
     if (received < 0 && errno == EINTR) continue;
     if (received < 0) return errno;
-    const auto* acknowledgement = reinterpret_cast<const nlmsghdr*>(answer);
-    if (received < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(nlmsgerr)))) return EBADMSG;
+    const auto* acknowledgement = reinterpret_cast<const nlmsghdr*>(word);
+    const auto byte_count = static_cast<size_t>(received);
+    if (byte_count < NLMSG_LENGTH(sizeof(nlmsgerr))) return EBADMSG;
     if (acknowledgement->nlmsg_seq != sequence_) continue;
-    if (acknowledgement->nlmsg_type != NLMSG_ERROR) return EBADMSG;
+    if (acknowledgement->nlmsg_type != NLMSG_ERROR) {
+      if (byte_count > answer.size()) return EBADMSG;
+      std::memcpy(answer.data(), word, byte_count);
+      continue;
+    }
     return -static_cast<const nlmsgerr*>(NLMSG_DATA(acknowledgement))->error;
   }
+}
+
+uint32_t NetlinkSocket::interface_toward(const IpAddress& address) noexcept {
+  NetlinkMessage question = route_question(address);
+  alignas(nlmsghdr) std::byte answer[1024] = {};
+  if (exchange(question, answer) != 0) return 0;
+  const auto& header = *reinterpret_cast<const nlmsghdr*>(answer);
+  if (header.nlmsg_type != RTM_NEWROUTE || header.nlmsg_len > sizeof answer) return 0;
+  const auto* at = reinterpret_cast<const rtattr*>(answer + NLMSG_SPACE(sizeof(rtmsg)));
+  for (auto left = static_cast<int>(RTM_PAYLOAD(&header)); RTA_OK(at, left);
+       at = RTA_NEXT(at, left)) {
+    uint32_t index = 0;
+    if (at->rta_type != RTA_OIF || RTA_PAYLOAD(at) != sizeof index) continue;
+    std::memcpy(&index, RTA_DATA(at), sizeof index);
+    return index;
+  }
+  return 0;
 }
 
 }  // namespace bedplate
