@@ -93,6 +93,7 @@ struct DatagramOptions {
   const char* multicast_interface = nullptr;
   uint8_t multicast_hops = 1;
   bool hears_own_multicast = true;
+  bool sends_broadcast = false;  // else each datagram to a broadcast address is refused (EACCES)
 };
 
 // What it was made with: its memory (ServicePlan::datagram_socket, which refuses anything else).
@@ -131,6 +132,22 @@ class DatagramSocket {
                             const char* interface = nullptr) = 0;
   virtual Result<void> leave(const IpAddress& group, const IpAddress& source = {},
                              const char* interface = nullptr) = 0;
+
+  // Both give an interface by its number, for those that have found out that it is another one than
+  // it was: an interface that went and came back has a new number, and the system keeps nothing for
+  // it. A network that is not the kernel's keeps its interfaces, and does nothing here. Threads: any
+  // one at a time, while nobody opens or closes it: the kernel may keep it waiting.
+  //
+  // Leaves `group` where it was joined over the interface `left_index` (0: nowhere), and joins it
+  // over `index` (0: nowhere), so that the network hears of it anew, also where the two are the
+  // same. Requires: it is open, and the group was joined with `source` alone. Returns 0 or an errno
+  // value: it is joined nowhere then.
+  virtual int rejoin(const IpAddress& /*group*/, const IpAddress& /*source*/,
+                     uint32_t /*left_index*/, uint32_t /*index*/) noexcept {
+    return 0;
+  }
+  // Multicast is sent over it from now on. Requires: it is open. Returns 0 or an errno value.
+  virtual int send_multicast_over(uint32_t /*index*/) noexcept { return 0; }
 
   // Sends in their order. The memory of those that were taken is the caller's again. Of a cut
   // datagram that was taken in part, the part is taken off its front, so that the rest can be given

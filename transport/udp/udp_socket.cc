@@ -103,6 +103,19 @@ Result<void> UdpSocket::set(int level, int name, int value, const char* doing) {
   return error_from_errno("setting up a datagram socket: %s", doing);
 }
 
+// A group and, where it has a family, the one source of it: in the kernel's form.
+group_source_req to_kernel(const IpAddress& group, const IpAddress& source,
+                           uint32_t index) noexcept {
+  group_source_req request = {};  // its first two members are those of a group_req
+  static_assert(offsetof(group_source_req, gsr_group) == offsetof(group_req, gr_group));
+  request.gsr_interface = index;
+  to_kernel({group, 0, 0}, reinterpret_cast<sockaddr_in6*>(&request.gsr_group));
+  if (source.family != 0) {
+    to_kernel({source, 0, 0}, reinterpret_cast<sockaddr_in6*>(&request.gsr_source));
+  }
+  return request;
+}
+
 // A process that may administer the network is given what it asks for. For others the kernel takes
 // too large a request for a smaller one, without a word. It doubles all of it, for its own records.
 Result<void> UdpSocket::ask_for_queue(int name, int forced_name, uint32_t bytes, const char* what,
@@ -151,18 +164,18 @@ Result<void> UdpSocket::set_options(const DatagramOptions& options) {
   BP_TRY(either(IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS, options.multicast_hops, "multicast hops"));
   BP_TRY(either(IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP, options.hears_own_multicast,
                 "hearing its own multicast"));
+  if (options.sends_broadcast && !is_ipv6) {
+    BP_TRY(set(SOL_SOCKET, SO_BROADCAST, 1, "sending to broadcast addresses"));
+  }
   if (options.joins_received) BP_TRY(set(SOL_UDP, UDP_GRO, 1, "joining what is received"));
   if (options.multicast_interface != nullptr) {
-    const auto index = static_cast<int>(if_nametoindex(options.multicast_interface));
+    const uint32_t index = if_nametoindex(options.multicast_interface);
     if (index == 0) {
       return error_from_errno("sending multicast over %s", options.multicast_interface)
           .set_cure("name an interface that this machine has (`ip link` lists them)");
     }
-    ip_mreqn request = {};
-    request.imr_ifindex = index;
-    if (is_ipv6) {
-      BP_TRY(set(SOL_IPV6, IPV6_MULTICAST_IF, index, "its interface for multicast"));
-    } else if (setsockopt(fd_.number(), SOL_IP, IP_MULTICAST_IF, &request, sizeof request) != 0) {
+    is_ipv6_ = is_ipv6;
+    if (send_multicast_over(index) != 0) {
       return error_from_errno("sending multicast over %s", options.multicast_interface);
     }
   }
@@ -271,31 +284,35 @@ DatagramAddress UdpSocket::local() const noexcept {
   return from_kernel(name);
 }
 
+// Returns 0 or an errno value.
+int UdpSocket::ask_for_group(int option, const IpAddress& group, const IpAddress& source,
+                             uint32_t index) noexcept {
+  const group_source_req request = to_kernel(group, source, index);
+  const size_t bytes = source.family != 0 ? sizeof request : sizeof(group_req);
+  const int level = group.family == AF_INET6 ? SOL_IPV6 : SOL_IP;
+  return setsockopt(fd_.number(), level, option, &request, static_cast<socklen_t>(bytes)) == 0
+             ? 0
+             : errno;
+}
+
 Result<void> UdpSocket::change_membership(bool is_join, const IpAddress& group,
                                           const IpAddress& source, const char* interface) {
   BP_ASSERT(is_open());
   const char* doing = is_join ? "joining" : "leaving";
   const std::string name = DatagramAddress{group, 0, 0}.text();
-  group_source_req request = {};  // its first two members are those of a group_req
-  static_assert(offsetof(group_source_req, gsr_group) == offsetof(group_req, gr_group));
+  uint32_t index = 0;
   if (interface != nullptr) {
-    request.gsr_interface = if_nametoindex(interface);
-    if (request.gsr_interface == 0) {
+    index = if_nametoindex(interface);
+    if (index == 0) {
       return error_from_errno("%s the group %s over %s", doing, name.c_str(), interface)
           .set_cure("name an interface that this machine has (`ip link` lists them)");
     }
   }
-  to_kernel({group, 0, 0}, reinterpret_cast<sockaddr_in6*>(&request.gsr_group));
-  const bool has_source = source.family != 0;
-  if (has_source) to_kernel({source, 0, 0}, reinterpret_cast<sockaddr_in6*>(&request.gsr_source));
   const int any = is_join ? MCAST_JOIN_GROUP : MCAST_LEAVE_GROUP;
   const int specific = is_join ? MCAST_JOIN_SOURCE_GROUP : MCAST_LEAVE_SOURCE_GROUP;
-  const size_t bytes = has_source ? sizeof request : sizeof(group_req);
-  if (setsockopt(fd_.number(), group.family == AF_INET6 ? SOL_IPV6 : SOL_IP,
-                 has_source ? specific : any, &request, static_cast<socklen_t>(bytes)) == 0) {
-    return {};
-  }
-  const int number = errno;
+  const int number = ask_for_group(source.family != 0 ? specific : any, group, source, index);
+  if (number == 0) return {};
+  errno = number;
   Error error = error_from_errno("%s the group %s", doing, name.c_str());
   switch (number) {
     case EADDRINUSE: return error.set_cure("it is joined already: join it once");
@@ -318,6 +335,28 @@ Result<void> UdpSocket::join(const IpAddress& group, const IpAddress& source,
 Result<void> UdpSocket::leave(const IpAddress& group, const IpAddress& source,
                               const char* interface) {
   return change_membership(false, group, source, interface);
+}
+
+// To leave one source takes the interface that it was joined over, which may be gone; the group can
+// be left without, with its source.
+int UdpSocket::rejoin(const IpAddress& group, const IpAddress& source, uint32_t left_index,
+                      uint32_t index) noexcept {
+  BP_ASSERT(is_open());
+  if (left_index != 0) (void)ask_for_group(MCAST_LEAVE_GROUP, group, {}, left_index);
+  if (index == 0) return 0;
+  const int option = source.family != 0 ? MCAST_JOIN_SOURCE_GROUP : MCAST_JOIN_GROUP;
+  return ask_for_group(option, group, source, index);
+}
+
+int UdpSocket::send_multicast_over(uint32_t index) noexcept {
+  BP_ASSERT(fd_.is_open());
+  const auto number = static_cast<int>(index);
+  ip_mreqn request = {};
+  request.imr_ifindex = number;
+  const int outcome =
+      is_ipv6_ ? setsockopt(fd_.number(), SOL_IPV6, IPV6_MULTICAST_IF, &number, sizeof number)
+               : setsockopt(fd_.number(), SOL_IP, IP_MULTICAST_IF, &request, sizeof request);
+  return outcome == 0 ? 0 : errno;
 }
 
 void UdpSocket::say_segmenting_refused() noexcept {

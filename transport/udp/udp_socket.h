@@ -48,6 +48,9 @@ class UdpSocket final : public DatagramSocket {
                     const char* interface) override;
   Result<void> leave(const IpAddress& group, const IpAddress& source,
                      const char* interface) override;
+  int rejoin(const IpAddress& group, const IpAddress& source, uint32_t left_index,
+             uint32_t index) noexcept override;
+  int send_multicast_over(uint32_t index) noexcept override;
   DatagramsSent send_batch(std::span<OutgoingDatagram> datagrams) noexcept override;
   void release(const std::byte* bytes) noexcept override;
 
@@ -92,6 +95,8 @@ class UdpSocket final : public DatagramSocket {
   Result<void> set(int level, int name, int value, const char* doing);
   Result<void> ask_for_queue(int name, int forced_name, uint32_t bytes, const char* what,
                              const char* sysctl);
+  int ask_for_group(int option, const IpAddress& group, const IpAddress& source,
+                    uint32_t index) noexcept;
   Result<void> change_membership(bool is_join, const IpAddress& group, const IpAddress& source,
                                  const char* interface);
   void say_segmenting_refused() noexcept;

@@ -2,7 +2,10 @@
 // long and unreachable ones, and that no buffer is lost.
 #include "transport/udp/udp_socket.h"
 
+#include <cerrno>
+
 #include <linux/capability.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -412,6 +415,39 @@ class UdpSocketBodies : public UdpPair {
     CHECK(!arrives());
     CHECK(!b->socket.join(at("10.0.0.1:0").ip, {}, "lo").ok());
     CHECK(!b->socket.join(group.ip, {}, "nosuch0").ok());
+    // By a number, as often as one likes: what was joined before is left.
+    const uint32_t lo = if_nametoindex("lo");
+    for (const IpAddress& source : {IpAddress{}, at("127.0.0.1:0").ip}) {
+      LONGS_EQUAL(0, b->socket.rejoin(group.ip, source, 0, lo));
+      for (uint32_t i = 0; i < 50; ++i) {
+        LONGS_EQUAL(0, b->socket.rejoin(group.ip, source, lo, lo));
+      }
+      CHECK(arrives());
+      LONGS_EQUAL(0, b->socket.rejoin(group.ip, source, lo, 0));
+      CHECK(!arrives());
+    }
+    LONGS_EQUAL(ENODEV, b->socket.rejoin(group.ip, {}, 0, 0x7ffffff0));
+    CHECK(a->socket.send_multicast_over(0x7ffffff0) != 0);
+    LONGS_EQUAL(0, a->socket.send_multicast_over(lo));
+  }
+  void broadcast() {
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets);
+    b->open(b->options("0.0.0.0:0"));
+    DatagramAddress all = at("127.255.255.255:0");
+    all.port = b->socket.local().port;
+    const auto bytes = pattern_bytes(0, 10);
+    a->open(a->options("127.0.0.1:0"));
+    const DatagramsSent refused = a->send(all, bytes);
+    CHECK(refused.status == DatagramStatus::kRefused);
+    LONGS_EQUAL(EACCES, refused.error_number);
+    a->socket.close();
+    DatagramOptions options = a->options("127.0.0.1:0");
+    options.sends_broadcast = true;
+    a->open(options);
+    CHECK(a->send(all, bytes).status == DatagramStatus::kDone);
+    sends_mark();
+    LONGS_EQUAL(2, b->all.size());
   }
   void shared_group() {
     End first(*sockets);
@@ -503,5 +539,6 @@ BP_BOTH_BACKENDS(UdpSocket, TellsWhenThereIsRoomAgain, again_and_room())
 BP_BOTH_BACKENDS(UdpSocket, SharesAPortWhereBothSaySo, shared_port())
 BP_BOTH_BACKENDS(UdpSocket, SharesAGroupWithAllWhoJoinIt, shared_group())
 BP_BOTH_BACKENDS(UdpSocket, HearsTheGroupsAndSourcesThatItJoins, multicast())
+BP_BOTH_BACKENDS(UdpSocket, SendsToBroadcastAddressesWhereItIsToldTo, broadcast())
 BP_BOTH_BACKENDS(UdpSocket, CanBeClosedFromWithin, closed_from_within())
 BP_BOTH_BACKENDS(UdpSocket, RefusesWhatMakesNoSense, refusals())
