@@ -94,15 +94,31 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
       .sign_as_it_grows(
           "clients are sent away, {connections_refused} by now: end those that are not "
           "needed, or raise max_connections");
-  table.counter("connections_turned_away", c.connections_turned_away, "connections",
-                "Closed at once: no new clients are taken (blockd.listen, a drain), or the system "
-                "took no more.");
-  table.counter("handshake_timeouts", c.handshake_timeouts, "connections",
-                "Closed: the client took too long to negotiate.");
-  table.counter("protocol_errors", c.protocol_errors, "connections",
-                "Closed because of what the client sent.");
-  table.counter("broken_connections", c.broken_connections, "connections",
-                "The socket failed, or the client left in the middle of something.");
+  table
+      .counter("connections_turned_away", c.connections_turned_away, "connections",
+               "Closed at once: no new clients are taken (blockd.listen, a drain), or the system "
+               "took no more.")
+      .sign_as_it_grows(
+          "clients are turned away, {connections_turned_away} by now: it drains, or blockd.listen "
+          "has said so, or the system took no more, as the log says");
+  table
+      .counter("handshake_timeouts", c.handshake_timeouts, "connections",
+               "Closed: the client took too long to negotiate.")
+      .sign_as_it_grows(
+          "clients do not end their negotiation, {handshake_timeouts} by now: look at who connects "
+          "here, and at the network between");
+  table
+      .counter("protocol_errors", c.protocol_errors, "connections",
+               "Closed because of what the client sent.")
+      .sign_as_it_grows(
+          "clients send what is no NBD, {protocol_errors} by now: the log says what; mend or "
+          "replace the client");
+  table
+      .counter("broken_connections", c.broken_connections, "connections",
+               "The socket failed, or the client left in the middle of something.")
+      .sign_as_it_grows(
+          "connections break, {broken_connections} by now: look at the clients' logs, and at the "
+          "network between");
   table
       .gauge("requests_peak", c.requests_peak, "requests",
              "The most requests of one connection that were in flight at once.")
@@ -114,7 +130,10 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   table.counter("requests_write_zeroes", c.requests_write_zeroes, "requests", "Writes of zeroes.");
   table.counter("requests_block_status", c.requests_block_status, "requests",
                 "Questions for which parts have data.");
-  table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.");
+  table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.")
+      .sign_as_it_grows(
+          "requests are answered with an error, {requests_refused} by now: look at the volumes' "
+          "stores, else at what clients ask (past the end, a read-only volume)");
   table.counter("read_bytes", c.read_bytes, "bytes", "Sent to clients.");
   table.counter("written_bytes", c.written_bytes, "bytes", "Received from clients.");
   table.histogram("read_ns", c.read_ns, "ns",
@@ -131,7 +150,8 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
   table.counter("grants", c.grants, "requests",
                 "Places given to writes that are received in place.");
   table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
-  table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.");
+  table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.")
+      .no_sign("broken_connections has their clients");
 }
 
 inline void describe(CounterTable& table, StoreCounters& c) {

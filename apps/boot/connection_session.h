@@ -26,8 +26,10 @@ struct ServedCounters {
 // `key`: of the service's table, what it has planned them by (`bedplate plan --explain`); nullptr:
 // none.
 inline void describe(CounterTable& table, ServedCounters& counters, const char* key = nullptr) {
-  table.counter("timeouts", counters.timeouts, "connections",
-                "Connections that ended because nothing came or went for too long.");
+  table
+      .counter("timeouts", counters.timeouts, "connections",
+               "Connections that ended because nothing came or went for too long.")
+      .no_sign("a client that is idle is sent away so, too");
   table.gauge("connections", counters.connections, "connections", "Those that are open.");
   CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
                                          "connections", "The most that were open at once.");
@@ -38,6 +40,9 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
       table.counter("turned_away", counters.turned_away, "connections",
                     "Connections ended, or not taken, because there were too many.");
   if (key != nullptr) turned_away.refusals_of(key);
+  turned_away.sign_as_it_grows(
+      "there are too many clients, and {turned_away} were sent away by now: end those that are not "
+      "needed, or raise max_connections where there is one");
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
 }
 

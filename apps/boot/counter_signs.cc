@@ -1,6 +1,8 @@
 #include "apps/boot/counter_signs.h"
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <utility>
 
 #include "platform/assert.h"
@@ -20,6 +22,32 @@ const CounterDescription* find(const CounterSet& set, std::string_view name) noe
 bool has_label(const CounterSet& set, std::string_view name) noexcept {
   return std::any_of(set.labels.begin(), set.labels.end(),
                      [&](const CounterLabel& each) { return each.name == name; });
+}
+
+// Beginnings of words, and words that belong together.
+constexpr std::string_view kTroubles[] = {
+    "abandon",  "abort",     "broke",     "bad",       "closed",    "conflict", "could not",
+    "cut off",  "cut_off",   "damaged",   "defect",    "died",      "drop",     "error",
+    "fail",     "full",      "gone",      "late",      "left in",   "loss",     "lost",
+    "makes no", "malform",   "may not",   "missed",    "missing",   "nonsense", "no sense",
+    "no room",  "not allow", "not taken", "refus",     "reject",    "resent",   "stall",
+    "stuck",    "timeout",   "too long",  "too many",  "truncat",   "turned",   "unhandled",
+    "unreach",  "unforward", "unknown",   "unprotect", "unrecover", "want of",  "would not"};
+
+bool speaks_of_trouble(std::string_view text) noexcept {
+  const auto same = [](char one, char other) {
+    return one == (other >= 'A' && other <= 'Z' ? other - 'A' + 'a' : other);
+  };
+  return std::any_of(std::begin(kTroubles), std::end(kTroubles), [&](std::string_view word) {
+    auto at = text.begin();
+    for (;; ++at) {
+      at = std::search(at, text.end(), word.begin(), word.end(),
+                       [&](char own, char sought) { return same(sought, own); });
+      if (at == text.end()) return false;
+      const bool is_begin = at == text.begin() || !std::isalpha(static_cast<uint8_t>(at[-1]));
+      if (is_begin) return true;
+    }
+  });
 }
 
 // The text up to the next {NAME}, which is taken off with it.
@@ -105,6 +133,15 @@ const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept {
     }
   }
   return nullptr;
+}
+
+// A gauge says by its name whether it is one of loss: its help tells what it is beside.
+bool tells_of_trouble(const CounterDescription& counter) noexcept {
+  const bool is_boolean = counter.kind == CounterKind::kGauge && counter.unit == "boolean";
+  if (counter.kind == CounterKind::kCounter || is_boolean) {
+    return speaks_of_trouble(counter.name) || speaks_of_trouble(counter.help);
+  }
+  return counter.kind == CounterKind::kGauge && speaks_of_trouble(counter.name);
 }
 
 void CounterSigns::create(CountersFile& file, std::span<const CounterSet> sets) {

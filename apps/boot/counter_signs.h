@@ -21,6 +21,10 @@ namespace bedplate {
 // Why a counter of `set` cannot have this sign: a static text; nullptr: it can.
 const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept;
 
+// Whether its name or its help speaks of what is lost, dropped, refused, broken or wrong. Such a
+// counter has a sign, or says why it has none (CounterDescription::no_sign).
+bool tells_of_trouble(const CounterDescription& counter) noexcept;
+
 class CounterSigns {
  public:
   // How long what grew is a sign.

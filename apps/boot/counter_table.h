@@ -28,6 +28,9 @@
 //     table.gauge("silent_ns", counters.silent_ns, "ns", "...")
 //         .sign_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
 //
+// What counts loss, drops or refusals is a sign, and says the cause and the cure; or it says why it
+// is none (no_sign). tells_of_trouble() knows such a counter by its words.
+//
 // Tested by tests/apps/boot/counters_file_test.cc, tests/apps/boot/counter_signs_test.cc.
 #pragma once
 
@@ -89,7 +92,8 @@ struct CounterSign {
   Rule rule = Rule::kNone;
   uint64_t limit = 0;
   std::string of = {};
-  std::string says = {};  // 1 to 159 bytes
+  std::string says = {};      // 1 to 159 bytes
+  std::string why_none = {};  // of kNone: why what is lost, dropped or refused needs no look
 };
 
 struct CounterDescription {
@@ -127,6 +131,8 @@ struct CounterDescription {
   void sign_as_it_stands(const char* unless, const char* says) {
     sign = {CounterSign::Rule::kStands, 0, unless, says};
   }
+  // It tells of trouble, and is no sign: `why`.
+  void no_sign(const char* why) { sign = {CounterSign::Rule::kNone, 0, "", "", why}; }
 };
 
 // Each function adds one, whose texts it copies; what they may be CounterDescription says, and

@@ -18,6 +18,7 @@ inline void describe(CounterTable& table, const KeyedCacheCounters& counters,
   CounterDescription& evictions =
       table.counter("evictions", counters.evictions, "items", "Forgotten to make room for others.");
   if (key != nullptr) evictions.refusals_of(key);
+  evictions.no_sign("a cache that is full does so");
   table.gauge("items", counters.items, "items", "What is kept now.");
   table.gauge("bytes", counters.bytes, "bytes", "What the items take of the cache.");
   CounterDescription& peak =
@@ -40,6 +41,9 @@ inline void describe(CounterTable& table, const StreamServerCounters& counters,
       table.counter("connections_refused", counters.connections_refused, "connections",
                     "Closed at once: there were as many as planned, or it drains.");
   if (key != nullptr) refused.refusals_of(key);
+  refused.sign_as_it_grows(
+      "clients are sent away, {connections_refused} by now: end those that are not needed, or have "
+      "more of them planned (max_connections)");
 }
 
 }  // namespace bedplate

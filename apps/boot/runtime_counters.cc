@@ -30,13 +30,27 @@ CounterSet spare_of(const char* name) {
 
 void describe_messages(CounterTable& table, ShmCounters& c) {
   table.counter("received", c.received, "messages", "Messages that came.");
-  table.counter("unhandled", c.unhandled, "messages",
-                "Of these, those that no handler was set for.");
-  table.counter("abandoned", c.abandoned, "slots",
-                "Slots that a member claimed and did not publish in time.");
-  table.counter("cut_off", c.cut_off, "members", "Members that wrote nonsense.");
-  table.counter("memory_waits", c.memory_waits, "polls",
-                "Polls that stopped at a message of somebody new for want of memory.");
+  table
+      .counter("unhandled", c.unhandled, "messages", "Of these, those that no handler was set for.")
+      .sign_as_it_grows(
+          "messages come that nothing here handles, {unhandled} by now: have their senders be of "
+          "a build that agrees with this one");
+  table
+      .counter("abandoned", c.abandoned, "slots",
+               "Slots that a member claimed and did not publish in time.")
+      .sign_as_it_grows(
+          "members begin messages and do not end them, {abandoned} by now: look for one that died "
+          "or was stopped in the middle");
+  table.counter("cut_off", c.cut_off, "members", "Members that wrote nonsense.")
+      .sign_as_it_grows(
+          "members that wrote nonsense are cut off, {cut_off} by now: the log names them; mend "
+          "that program, then start it again");
+  table
+      .counter("memory_waits", c.memory_waits, "polls",
+               "Polls that stopped at a message of somebody new for want of memory.")
+      .sign_as_it_grows(
+          "newcomers' messages wait for memory, {memory_waits} times by now: have a larger [pool] "
+          "bytes, or fewer members");
   table.counter("boxes_granted", c.boxes_granted, "boxes", "Fast boxes given to busy senders.");
   table.counter("boxes_returned", c.boxes_returned, "boxes",
                 "Fast boxes taken back from idle ones.");
@@ -45,14 +59,30 @@ void describe_messages(CounterTable& table, ShmCounters& c) {
 void describe_datagrams(CounterTable& table, DatagramCounters& c) {
   table.counter("datagrams_sent", c.sent, "datagrams", "Given to the device.");
   table.counter("datagrams_received", c.received, "datagrams", "Came, and were good.");
-  table.counter("datagrams_unknown", c.strange, "datagrams",
-                "Dropped: of nobody who is connected here now.");
-  table.counter("datagrams_malformed", c.malformed, "datagrams",
-                "Dropped: from a peer, too short or with a header that is none.");
-  table.counter("datagrams_failed", c.failed, "datagrams",
-                "Sends that the device did not take, or could not end.");
-  table.counter("datagram_resets", c.renewed, "resets",
-                "The queue pair failed and was brought up again; what lay in it is lost.");
+  table
+      .counter("datagrams_unknown", c.strange, "datagrams",
+               "Dropped: of nobody who is connected here now.")
+      .sign_as_it_grows(
+          "datagrams come of nobody who is connected, {datagrams_unknown} dropped by now: look "
+          "for a peer that was given up, or who else sends to this queue");
+  table
+      .counter("datagrams_malformed", c.malformed, "datagrams",
+               "Dropped: from a peer, too short or with a header that is none.")
+      .sign_as_it_grows(
+          "peers send datagrams of no sense, {datagrams_malformed} dropped by now: have all peers "
+          "be of builds that agree");
+  table
+      .counter("datagrams_failed", c.failed, "datagrams",
+               "Sends that the device did not take, or could not end.")
+      .sign_as_it_grows(
+          "the device does not send, {datagrams_failed} datagrams by now: look at its port "
+          "(`rdma link`), and at the kernel's log");
+  table
+      .counter("datagram_resets", c.renewed, "resets",
+               "The queue pair failed and was brought up again; what lay in it is lost.")
+      .sign_as_it_grows(
+          "its queue of datagrams fails, {datagram_resets} times by now, and loses what lies in "
+          "it: look at the device in the kernel's log");
 }
 
 }  // namespace
@@ -66,8 +96,12 @@ void describe(CounterTable& table, PoolCounters& c) {
                 "Whether the kernel keeps the mappings as they are, by mseal.");
   table.counter("registrations", c.registrations, "registrations",
                 "Memory made known to devices and rings.");
-  table.counter("registrations_after_seal", c.registrations_after_seal, "registrations",
-                "Of these, those after the seal: 0, or it is a defect.");
+  table
+      .counter("registrations_after_seal", c.registrations_after_seal, "registrations",
+               "Of these, those after the seal: 0, or it is a defect.")
+      .sign_as_it_grows(
+          "memory was registered after the seal, {registrations_after_seal} times: this is a "
+          "defect; report it with the log and the configuration");
   table
       .counter("allocations_refused", c.allocations_refused, "requests",
                "Requests for heap memory that got none.")
@@ -76,8 +110,12 @@ void describe(CounterTable& table, PoolCounters& c) {
                         "what has it, a larger [pool] bytes gives more");
   table.counter("allocations_checked", c.allocations_checked, "requests",
                 "Debug builds: blocks that were seen to lie in the pool.");
-  table.counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
-                "Calls of free and the like with a pointer that is none of a block.");
+  table
+      .counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
+               "Calls of free and the like with a pointer that is none of a block.")
+      .sign_as_it_grows(
+          "free() gets pointers that are none of a block, {bad_pointers_refused} by now: the log "
+          "says who calls; mend that service or library");
   table.flags("support_level", c.support_level, "FREE|CHUNK|MUNMAP",
               "What was proved at boot of the malloc of this process.");
 }
@@ -157,11 +195,16 @@ void describe(CounterTable& table, ShardCounters& c) {
       .counter("stalls", c.loop.stalled.stalls, "stalls",
                "How often something kept it for longer than stall_ms.")
       .sign_as_it_grows("something keeps it for too long, {stall_longest_ns} at most");
-  table.gauge("stall_longest_ns", c.loop.stalled.longest_ns, "ns", "The longest of these.");
-  table.counter("call_stalls", c.loop.call_stalls, "stalls",
-                "Of these, those that a call from another thread had a part in.");
-  table.counter("timer_stalls", c.loop.timer_stalls, "stalls",
-                "Of these, those that a timer had a part in.");
+  table.gauge("stall_longest_ns", c.loop.stalled.longest_ns, "ns", "The longest of these.")
+      .no_sign("stalls has it in its words");
+  table
+      .counter("call_stalls", c.loop.call_stalls, "stalls",
+               "Of these, those that a call from another thread had a part in.")
+      .no_sign("stalls has them");
+  table
+      .counter("timer_stalls", c.loop.timer_stalls, "stalls",
+               "Of these, those that a timer had a part in.")
+      .no_sign("stalls has them");
   table.counter("preemptions", c.loop.stalled.preemptions, "times",
                 "How often it waited for its core, which ran something else, for so long.");
   table.counter("standstills", c.loop.stalled.standstills, "times",
@@ -184,20 +227,34 @@ void describe(CounterTable& table, ShardCounters& c) {
   table.counter("received_datagrams", c.sockets.received_datagrams, "datagrams",
                 "Received; each of those that the system had joined.");
   table.counter("sent_datagrams", c.sockets.sent_datagrams, "datagrams", "Sent.");
-  table.counter("dropped_datagrams", c.sockets.dropped_datagrams, "datagrams",
-                "Dropped by the system, which held as many as it may.");
-  table.counter("truncated_datagrams", c.sockets.truncated_datagrams, "datagrams",
-                "Received, but larger than the buffer.");
-  table.counter("cutting_refusals", c.sockets.cutting_refusals, "sockets",
-                "Whose datagrams the system would not cut, so that each is sent by itself.");
+  table
+      .counter("dropped_datagrams", c.sockets.dropped_datagrams, "datagrams",
+               "Dropped by the system, which held as many as it may.")
+      .sign_as_it_grows(
+          "the kernel drops what it does not take in time, {dropped_datagrams} datagrams by now: "
+          "raise receive_queue_bytes, or give it a core of its own");
+  table
+      .counter("truncated_datagrams", c.sockets.truncated_datagrams, "datagrams",
+               "Received, but larger than the buffer.")
+      .sign_as_it_grows(
+          "datagrams come that are longer than their buffer, {truncated_datagrams} by now: raise "
+          "buffer_bytes, or have shorter ones sent");
+  table
+      .counter("cutting_refusals", c.sockets.cutting_refusals, "sockets",
+               "Whose datagrams the system would not cut, so that each is sent by itself.")
+      .sign_as_it_grows(
+          "the kernel does not cut the datagrams of {cutting_refusals} sockets, which costs time: "
+          "`ethtool -K DEVICE tx on`, or another device");
 }
 
 void describe(CounterTable& table, SourceCounters& c) {
   table.histogram("round_ns", c.round, "ns",
                   "What it takes of a round in which it has work, of every 16th round with work.");
-  table.counter("stalls", c.stalls, "stalls",
-                "Stalls of the shard that it had a part in: it took so long or, where that is not "
-                "known, had work.");
+  table
+      .counter("stalls", c.stalls, "stalls",
+               "Stalls of the shard that it had a part in: it took so long or, where that is not "
+               "known, had work.")
+      .no_sign("those of the shard have them");
 }
 
 // ---- messages -----------------------------------------------------------------------------------
@@ -215,22 +272,38 @@ void describe(CounterTable& table, ShardGroupCounters& c) { describe_messages(ta
 
 void describe(CounterTable& table, PeersCounters& c) {
   table.counter("async_events", c.async_events, "events", "Of the device.");
-  table.counter("handshakes_refused", c.handshakes_refused, "handshakes",
-                "Attempts to connect that were refused here.");
+  table
+      .counter("handshakes_refused", c.handshakes_refused, "handshakes",
+               "Attempts to connect that were refused here.")
+      .sign_as_it_grows(
+          "peers are refused here, {handshakes_refused} attempts by now: the log says why; have "
+          "both ends' configurations agree");
   table.counter("sent", c.verbs.sent, "messages", "Active messages and loans.");
   table.counter("received", c.verbs.received, "messages", "Messages that came.");
-  table.counter("unhandled", c.verbs.unhandled, "messages",
-                "Of these, and of datagrams, those that no handler was set for.");
-  table.counter("resent", c.verbs.resent, "messages",
-                "After a loss, to the same instance, which had not got them.");
+  table
+      .counter("unhandled", c.verbs.unhandled, "messages",
+               "Of these, and of datagrams, those that no handler was set for.")
+      .sign_as_it_grows(
+          "messages come that nothing here handles, {unhandled} by now: have their senders be of "
+          "a build that agrees with this one");
+  table
+      .counter("resent", c.verbs.resent, "messages",
+               "After a loss, to the same instance, which had not got them.")
+      .no_sign("nothing of it is lost, and broken has its cause");
   table
       .counter("lost", c.verbs.lost, "messages",
                "Accepted, and not consumed by an instance that is no more.")
       .sign_as_it_grows("a peer has ended before it had all, and {lost} messages are lost by now: "
                         "its log says why it did, those who sent them must do so again");
   table.counter("connected", c.verbs.connected, "connections", "Connections that were made.");
-  table.counter("broken", c.verbs.broken, "connections", "Connections that broke.");
-  table.counter("cut_off", c.verbs.cut_off, "peers", "Peers that broke the rules.");
+  table.counter("broken", c.verbs.broken, "connections", "Connections that broke.")
+      .sign_as_it_grows(
+          "connections to peers break, {broken} by now: look at the cable, the switch and the "
+          "peer's log");
+  table.counter("cut_off", c.verbs.cut_off, "peers", "Peers that broke the rules.")
+      .sign_as_it_grows(
+          "peers that broke the rules are cut off, {cut_off} by now: the log names them; have "
+          "both be of builds that agree");
   table.counter("bounced_bytes", c.verbs.bounced_bytes, "bytes", "Copied through bounce buffers.");
   table.counter("kicks", c.verbs.kicks, "requests",
                 "Posted only because none had ended for a while.");
@@ -250,7 +323,8 @@ void describe(CounterTable& table, ProcessCounters& c) {
   table.state("state", c.state, kProcessStates, "Of the one of which something was heard last.");
   table.gauge("pid", c.pid, "process", "Its number; none: none has joined.");
   table.counter("joined", c.joined, "times", "How often one has joined.");
-  table.counter("died", c.died, "times", "How often one has ended without a word, or was cut off.");
+  table.counter("died", c.died, "times", "How often one has ended without a word, or was cut off.")
+      .no_sign("is_down says so until one has joined in its place");
   table.boolean("is_down", c.is_down, "Whether more have died than have joined since.")
       .sign_from(1, "its process {dead_pid} has died, and none has joined in its place");
   table.gauge("dead_pid", c.dead_pid, "process", "That of the last that died; none: none has.");

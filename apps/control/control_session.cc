@@ -25,17 +25,32 @@ bool is_within(std::string_view part, std::span<const char> all) noexcept {
 void describe(CounterTable& table, ControlCounters& counters) {
   table.counter("requests", counters.requests, "requests",
                 "Lines that came, and beginnings of lines that were too long or did not end.");
-  table.counter(
-      "refused", counters.refused, "requests",
-      "Of these, those that were refused or broken off, whether they asked to be answered or "
-      "not; the others were done.");
-  table.counter(
-      "stuck", counters.stuck, "requests",
-      "Of the refused, those for a shard that did not come to them, or to others, in time.");
-  table.counter("not_allowed", counters.not_allowed, "connections",
-                "Connections of users that may not ask.");
-  table.counter("line_losses", counters.line_losses, "times",
-                "Times that the serial line was hung up or could not be read or written.");
+  table
+      .counter("refused", counters.refused, "requests",
+               "Of these, those that were refused or broken off, whether they asked to be answered "
+               "or not; the others were done.")
+      .sign_as_it_grows(
+          "requests are refused, {refused} by now: each was answered with its cause and cure; look "
+          "at who asks");
+  table
+      .counter(
+          "stuck", counters.stuck, "requests",
+          "Of the refused, those for a shard that did not come to them, or to others, in time.")
+      .sign_as_it_grows(
+          "a shard does not come to requests, {stuck} by now: `bedplate top` shows which one is "
+          "kept, and by what");
+  table
+      .counter("not_allowed", counters.not_allowed, "connections",
+               "Connections of users that may not ask.")
+      .sign_as_it_grows(
+          "users ask who may not, {not_allowed} by now: have them be of its group, or look at who "
+          "they are");
+  table
+      .counter("line_losses", counters.line_losses, "times",
+               "Times that the serial line was hung up or could not be read or written.")
+      .sign_as_it_grows(
+          "the serial line is lost, {line_losses} times by now: look at the cable, and at what is "
+          "at its other end");
   describe(table, counters.connections);
 }
 

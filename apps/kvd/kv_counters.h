@@ -34,8 +34,12 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");
-  table.counter("messages_dropped", c.messages_dropped, "messages",
-                "Made no sense, or more waited for loans to come back than there is room for.");
+  table
+      .counter("messages_dropped", c.messages_dropped, "messages",
+               "Made no sense, or more waited for loans to come back than there is room for.")
+      .sign_as_it_grows(
+          "questions by message are dropped, {messages_dropped} by now: have those who ask give "
+          "back what is lent to them sooner, and be of this build");
   table.histogram("get_ns", c.get_ns, "ns",
                   "A get, from its last byte's receipt to its answer being handed to the socket.");
   table.histogram("set_ns", c.set_ns, "ns",

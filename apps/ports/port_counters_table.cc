@@ -53,11 +53,19 @@ void describe(CounterTable& table, PortQueueCounters& c) {
   table.counter("received_bursts", c.received_bursts, "bursts", "In so many bursts.");
   table.counter("sent_frames", c.sent_frames, "frames", "Frames that the device took.");
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
-  table.counter("refused_frames", c.refused_frames, "frames",
-                "Frames that the full queue did not take at first.");
-  table.counter("no_buffer", c.no_buffer, "times", "A buffer to send was wanted; none was free.");
-  table.counter("unforwarded_frames", c.unforwarded_frames, "frames",
-                "Frames dropped: the port that they were to be sent on by was full.");
+  table
+      .counter("refused_frames", c.refused_frames, "frames",
+               "Frames that the full queue did not take at first.")
+      .no_sign("nothing is lost: they wait, and are offered again");
+  table.counter("no_buffer", c.no_buffer, "times", "A buffer to send was wanted; none was free.")
+      .sign_as_it_grows(
+          "nothing is left to send in, {no_buffer} times by now: give the port more buffers");
+  table
+      .counter("unforwarded_frames", c.unforwarded_frames, "frames",
+               "Frames dropped: the port that they were to be sent on by was full.")
+      .sign_as_it_grows(
+          "the port that frames go on by is full, and {unforwarded_frames} are dropped by now: "
+          "give it longer queues, or less to send");
   table.counter("wakes", c.wakes, "times", "What came woke the shard, which slept.");
 }
 
@@ -72,22 +80,40 @@ void describe(CounterTable& table, NetCounters& c) {
                 "What of them was copied; the rest went by reference.");
   table.counter("summed_bytes", c.summed_bytes, "bytes",
                 "What of them was read for a checksum, which the device does not make.");
-  table.counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
-                "Longer than the buffer of their socket.");
+  table
+      .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
+               "Longer than the buffer of their socket.")
+      .sign_as_it_grows(
+          "datagrams come that are longer than their buffer, {truncated_datagrams} by now: raise "
+          "buffer_bytes, or have shorter ones sent");
   table.counter("looped_frames", c.looped_frames, "frames",
                 "Own multicast, and what went to an own address.");
   table.counter("handed_frames", c.handed_frames, "frames", "Frames handed to other shards.");
   table.counter("echo_replies", c.echo_replies, "replies", "Answers to ping.");
-  table.counter("address_conflicts", c.address_conflicts, "times",
-                "Another station claimed an address of this port.");
-  table.counter("neighbours_full", c.neighbours_full, "times",
-                "No room was left for one more neighbour.");
+  table
+      .counter("address_conflicts", c.address_conflicts, "times",
+               "Another station claimed an address of this port.")
+      .sign_as_it_grows(
+          "another station has an address of this port, {address_conflicts} times by now: the log "
+          "names both; give one of them another address");
+  table
+      .counter("neighbours_full", c.neighbours_full, "times",
+               "No room was left for one more neighbour.")
+      .sign_as_it_grows(
+          "there is no room for more neighbours, {neighbours_full} times by now: have fewer "
+          "stations in its network, with a router before them");
   for (uint32_t i = 1; i < kDropCount; ++i) {
     const auto cause = static_cast<Drop>(i);
     std::string name = "drop_" + std::string(drop_name(cause));
     std::replace(name.begin(), name.end(), '-', '_');
     const std::string help = "Frames dropped: " + std::string(drop_help(cause)) + ".";
-    table.counter(name.c_str(), c.drops[i], "frames", help.c_str());
+    CounterDescription& counter = table.counter(name.c_str(), c.drops[i], "frames", help.c_str());
+    if (const char* const cure = drop_cure(cause)) {
+      const std::string is = "{" + name + "} are dropped by now: " + std::string(drop_help(cause));
+      counter.sign_as_it_grows((is + "; " + cure).c_str());
+    } else {
+      counter.no_sign("a network carries such frames for others");
+    }
   }
 }
 

@@ -43,10 +43,13 @@ Json to_json(const std::vector<CounterSet>& sets) {
   Json json = Json::array();
   for (const CounterSet& set : sets) {
     for (const CounterDescription& counter : set.counters) {
-      json.push_back({{"counter", path_of(set, counter)},
-                      {"kind", text_of(counter.kind)},
-                      {"unit", counter.unit},
-                      {"help", counter.help}});
+      Json told = {{"counter", path_of(set, counter)},
+                   {"kind", text_of(counter.kind)},
+                   {"unit", counter.unit},
+                   {"help", counter.help}};
+      if (!counter.sign.says.empty()) told["sign"] = counter.sign.says;
+      if (!counter.sign.why_none.empty()) told["no_sign"] = counter.sign.why_none;
+      json.push_back(std::move(told));
     }
   }
   return json;

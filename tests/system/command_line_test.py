@@ -1,5 +1,6 @@
 """The program as a user and a script see it: commands, exit codes, help, and what JSON holds."""
 
+import glob
 import json
 import os
 import re
@@ -347,6 +348,26 @@ def counters_are_documented(box):
             expect_true(counter["unit"] and counter["help"].endswith("."), f"a counter: {counter}")
             if counter["unit"] in ("bytes", "ns"):
                 expect_true(counter["counter"].endswith(counter["unit"]), f"the name of {counter}")
+
+
+@test()
+def every_description_of_counters_is_looked_at(box):
+    """The unit test that wants a sign, or a reason for none, of each counter that tells of trouble
+    knows all structs of counters that the sources describe; `counters` shows both."""
+    sources = [path for path in glob.glob(os.path.join(REPOSITORY, "apps/**/*.*"), recursive=True)
+               if path.endswith((".h", ".cc"))]
+    described = {name for path in sources for name in
+                 re.findall(r"^(?:inline )?void describe\(CounterTable& \w+,\s*(?:const )?(\w+)& ",
+                            read_text(path), re.MULTILINE)}
+    expect_true(len(described) > 30, f"descriptions of counters: {sorted(described)}")
+    known = read_text(os.path.join(REPOSITORY, "tests/apps/boot/counter_troubles_test.cc"))
+    expect(sorted(name for name in described if not re.search(rf"\b{name}\b", known)), [],
+           "descriptions that counter_troubles_test.cc does not look at")
+    told = {counter["counter"]: counter
+            for counter in json.loads(box.bedplate("counters", "--json").stdout)}
+    expect_in("{refused}", told["heap_owner.OWNER.refused"]["sign"], "a sign")
+    expect(told["source.SHARD.PART.stalls"]["no_sign"], "those of the shard have them",
+           "why one is none")
 
 
 @test()

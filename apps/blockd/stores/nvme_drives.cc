@@ -74,10 +74,17 @@ Error disagreement(const std::string& name, const std::string& address, const st
 void describe(CounterTable& table, NvmeCounters& c) {
   table.state("state", c.state, NvmeController::kStateWords, "What the drive is doing.");
   table.gauge("queue_pairs", c.queue_pairs, "pairs", "Of I/O queues, each on a shard.");
-  table.counter("aborts", c.aborts, "commands", "Late ones that the drive has aborted.");
+  table.counter("aborts", c.aborts, "commands", "Late ones that the drive has aborted.")
+      .sign_as_it_grows(
+          "it is late, and has aborted {aborts} commands by now: look at its temperature and its "
+          "firmware, or raise nvme_timeout_ms");
   table.counter("resets", c.resets, "resets", "How often the drive was reset.");
-  table.counter("bad_completions", c.bad_completions, "completions",
-                "For no admin command that was under way: a defect of the drive.");
+  table
+      .counter("bad_completions", c.bad_completions, "completions",
+               "For no admin command that was under way: a defect of the drive.")
+      .sign_as_it_grows(
+          "it ends commands that it was not given, {bad_completions} by now: a defect of the drive; "
+          "look for new firmware, else replace it");
   table
       .gauge("critical_warnings", c.warnings, "bits",
              "Of the drive's health log, as are all that follow: spare low (1), temperature (2), "
@@ -92,10 +99,14 @@ void describe(CounterTable& table, NvmeCounters& c) {
   table.counter("written_units", c.written_units, "units", "Written to it ever, likewise.");
   table.counter("power_cycles", c.power_cycles, "cycles", "How often it was switched on.");
   table.counter("power_on_hours", c.power_on_hours, "hours", "How long it was on.");
-  table.counter("unsafe_shutdowns", c.unsafe_shutdowns, "times",
-                "Power was lost without a shutdown.");
-  table.counter("media_errors", c.media_errors, "errors",
-                "Data that it could not read back, in all its life.");
+  table
+      .counter("unsafe_shutdowns", c.unsafe_shutdowns, "times",
+               "Power was lost without a shutdown.")
+      .no_sign("it is of the drive's whole life, and known at each start");
+  table
+      .counter("media_errors", c.media_errors, "errors",
+               "Data that it could not read back, in all its life.")
+      .no_sign("new_media_errors has those of now");
   // Those of its life would be a sign at each start: they are known from the first look at its log
   // on, and 0 before it.
   table
@@ -115,9 +126,14 @@ void describe(CounterTable& table, NvmeQueueCounters& c) {
       .sign_as_it_grows(
           "it fails commands, {errors} by now ({timeouts} without an answer): the log "
           "says which; if it goes on, replace the drive");
-  table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.");
-  table.counter("bad_completions", c.bad_completions, "completions",
-                "For no command that was under way: a defect of the drive.");
+  table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.")
+      .no_sign("errors has them in its words");
+  table
+      .counter("bad_completions", c.bad_completions, "completions",
+               "For no command that was under way: a defect of the drive.")
+      .sign_as_it_grows(
+          "it ends commands that it was not given, {bad_completions} by now: a defect of the drive; "
+          "look for new firmware, else replace it");
   table.counter("interrupts", c.interrupts, "interrupts", "That woke the shard.");
 }
 
