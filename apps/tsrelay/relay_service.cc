@@ -248,7 +248,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
     options.legs.push_back(leg);
   }
   instance.stream.create(options);
-  instance.were_silent.resize(settings.legs.size());
+  instance.said.resize(settings.legs.size(), LegArrival::kPackets);
   BP_TRY(open_legs(instance));
 
   instance.outputs.resize(settings.outputs.size());
@@ -426,22 +426,23 @@ void RelayService::read(const Message& question) noexcept {
   (void)question.from.am_send(id, {});
 }
 
-// A join that gets no stream is nobody's error, and nothing else tells of it.
+// A join that gets no stream is nobody's error, and a leg that drops all that comes has none.
 void RelayService::say_silences(Instance& instance) noexcept {
   const RelayStreamSettings& settings = instance.settings;
   if (instance.stream.is_drained()) return;
   for (uint32_t i = 0; i < settings.legs.size(); ++i) {
-    const bool is_silent = instance.stream.leg(i).counters->is_silent.read() != 0;
-    if (is_silent == instance.were_silent[i]) continue;
+    const uint64_t number = instance.stream.leg(i).counters->comes.read();
+    const auto comes = static_cast<LegArrival>(number);
+    if (comes == instance.said[i]) continue;
     if (!instance.silence_log.try_pass(settings.name.c_str())) continue;
-    instance.were_silent[i] = is_silent;
+    instance.said[i] = comes;
     const char* const at = settings.legs[i].address.c_str();
-    if (is_silent) {
-      BP_LOG_WARNING("tsrelay: %s: nothing has come to %s for %u ms; its sender is silent, or the "
-                     "network does not bring it here",
-                     settings.name.c_str(), at, settings.sender_timeout_ms);
-    } else {
+    if (comes == LegArrival::kPackets) {
       BP_LOG_INFO("tsrelay: %s: packets come to %s again", settings.name.c_str(), at);
+    } else {
+      const LegArrivalText& text = kLegArrivals[number];
+      BP_LOG_WARNING("tsrelay: %s: %s to %s for %u ms; %s", settings.name.c_str(), text.says, at,
+                     settings.sender_timeout_ms, text.cure);
     }
   }
 }

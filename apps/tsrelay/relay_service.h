@@ -50,7 +50,7 @@ class RelayService final : public Service {
     std::vector<std::unique_ptr<relay::Recording>> recordings;
     std::vector<std::unique_ptr<relay::LocalReader>> readers;
     relay::StreamCounters* counters = nullptr;
-    std::vector<bool> were_silent;  // its legs, when that was last said
+    std::vector<relay::LegArrival> said;  // what comes by its legs, as the log has it
     LogLimit silence_log{kSilenceLinesMax};
     LoopCall look;
     LoopCall drain;

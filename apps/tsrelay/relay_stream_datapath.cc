@@ -257,14 +257,44 @@ uint64_t RelayStream::sleep_max_ns() const noexcept {
   return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
+// What it drops most tells why it is silent.
+void RelayStream::look_for_drops(Leg& leg, uint64_t now_ns) noexcept {
+  const LegCounters& counters = *leg.options.counters;
+  const Drops drops = {counters.rtp_malformed.read(), counters.ts_malformed.read(),
+                       counters.foreign.read(), counters.truncated.read()};
+  uint64_t most = 0;
+  for (size_t i = 0; i < drops.size(); ++i) {
+    const uint64_t count = drops[i] - leg.drops[i];
+    if (count <= most) continue;
+    most = count;
+    leg.dropped = static_cast<LegArrival>(static_cast<size_t>(LegArrival::kNoRtp) + i);
+    leg.dropped_ns = now_ns;
+  }
+  leg.drops = drops;
+  if (now_ns - leg.dropped_ns >= kDroppedNs) leg.dropped = LegArrival::kNothing;
+}
+
+void RelayStream::set_has_interface(uint32_t leg, bool has_interface) noexcept {
+  BP_ASSERT(leg < legs_.size());
+  lacks_interface_[leg].store(!has_interface, std::memory_order_relaxed);
+}
+
 void RelayStream::look_for_missing(uint64_t now_ns) noexcept {
   BP_DCHECK(is_own_thread());
   inspector_->look_for_missing(now_ns);
   for (Leg& leg : legs_) {
+    const std::atomic<bool>& lacks_interface = lacks_interface_[&leg - legs_.data()];
     LegCounters& counters = *leg.options.counters;
     const bool is_silent = leg.lock.is_silent(now_ns);
     if (is_silent && counters.is_silent.read() == 0) counters.silences.add(1);
     counters.is_silent.set(is_silent ? 1 : 0);
+    look_for_drops(leg, now_ns);
+    LegArrival comes = LegArrival::kPackets;
+    if (is_silent) {
+      const bool is_cut_off = lacks_interface.load(std::memory_order_relaxed);
+      comes = is_cut_off ? LegArrival::kNoInterface : leg.dropped;
+    }
+    counters.comes.set(static_cast<uint64_t>(comes));
   }
   tell();
 }

@@ -16,6 +16,7 @@
 // stream. (hand_on) 4. Time does not go back. (work)
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -86,6 +87,8 @@ class RelayStream final : public PollSource,
   uint64_t deadline_ns() const noexcept { return std::min(merge_.deadline_ns(), ring_.due_ns()); }
   // To be called now and then, also while nothing comes.
   void look_for_missing(uint64_t now_ns) noexcept;
+  // Whether there is an interface by which a leg's group comes. At first there is. Threads: any.
+  void set_has_interface(uint32_t leg, bool has_interface) noexcept;
   // Closes its legs, and hands on what it has.
   void drain() noexcept;
   // Threads: any. All that it had was taken.
@@ -105,6 +108,8 @@ class RelayStream final : public PollSource,
     uint8_t leg = 0;
     bool is_fec = false;
   };
+  // What a leg has dropped, by its cause: kNoRtp to kTruncated.
+  using Drops = std::array<uint64_t, 4>;
   struct Leg {
     LegOptions options;
     SenderLock lock;
@@ -112,11 +117,17 @@ class RelayStream final : public PollSource,
     Inlet media;
     Inlet column;
     Inlet row;
+    Drops drops = {};  // at the last look
+    LegArrival dropped = LegArrival::kNothing;
+    uint64_t dropped_ns = 0;  // when the last was seen
   };
   struct Arrival {
     uint32_t packet = 0;
     bool is_fec = false;
   };
+
+  // For so long what a silent leg has dropped is what comes by it.
+  static constexpr uint64_t kDroppedNs = 5'000'000'000;
 
   DatagramOwner owner_of(Inlet& inlet) noexcept;
   void received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept;
@@ -124,6 +135,7 @@ class RelayStream final : public PollSource,
   bool parse(Packet& packet, LegCounters& counters) const noexcept;
   bool admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept;
   void begin_anew() noexcept;
+  void look_for_drops(Leg& leg, uint64_t now_ns) noexcept;
   void hand_on(uint32_t index) noexcept;
   RtpPacket add_rtp(Packet& packet) noexcept;
   void tell() noexcept;
@@ -162,6 +174,7 @@ class RelayStream final : public PollSource,
   bool has_sender_ = false;
   bool is_draining_ = false;
   std::atomic<bool> is_drained_{false};
+  std::atomic<bool> lacks_interface_[LegMerge::kLegsMax] = {};
 };
 
 }  // namespace bedplate::relay

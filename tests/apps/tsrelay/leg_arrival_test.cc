@@ -1,0 +1,77 @@
+// What a leg says that comes by it: packets, nothing, or what it drops.
+#include "tests/apps/tsrelay/relay_rig.h"
+
+#include <vector>
+
+using namespace bedplate;
+using namespace bedplate::relay;
+
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+}  // namespace
+
+TEST_GROUP(LegArrival) {
+  RelayRig rig;
+
+  void setup() override { rig.create(); }
+  void give(std::span<const std::byte> datagram) { rig.give(0, datagram); }
+  // As after a second in which each of `datagrams` came.
+  const char* seen(const std::vector<std::vector<std::byte>>& datagrams) {
+    for (const auto& each : datagrams) rig.give(0, each);
+    rig.work(1000 * kMs);
+    rig.stream.look_for_missing(rig.now);
+    return kLegArrivals[rig.leg().comes.read()].word;
+  }
+  static std::vector<std::byte> plain(size_t bytes) {
+    std::vector<std::byte> made(bytes, std::byte{0x47});
+    return made;
+  }
+};
+
+TEST(LegArrival, IsNothingOfASenderThatIsSilent) {
+  STRCMP_EQUAL("packets", seen({}));  // that was the first look
+  STRCMP_EQUAL("nothing", seen({}));
+  rig.give(0, rig.rtp(1));
+  rig.work(1);
+  rig.stream.look_for_missing(rig.now);
+  LONGS_EQUAL(0, rig.leg().comes.read());
+  STRCMP_EQUAL("nothing", seen({}));
+}
+
+// ffmpeg's datagrams have 1472 bytes where nobody says otherwise.
+TEST(LegArrival, IsWhatIsDroppedMost) {
+  (void)seen({});
+  auto rtp = rig.rtp(1);
+  rtp.resize(500);
+  STRCMP_EQUAL("no RTP", seen({plain(1472), plain(1472), rtp}));
+  STRCMP_EQUAL("no whole TS", seen({plain(1472), rtp, rtp}));
+  STRCMP_EQUAL("too long", seen({plain(3000)}));
+}
+
+TEST(LegArrival, StaysForAWhileAndEnds) {
+  (void)seen({});
+  STRCMP_EQUAL("too long", seen({plain(3000)}));
+  for (int second = 0; second < 4; ++second) STRCMP_EQUAL("too long", seen({}));
+  STRCMP_EQUAL("nothing", seen({}));
+}
+
+TEST(LegArrival, IsPacketsThoughSomeAreDropped) {
+  (void)seen({});
+  for (const uint32_t number : {1U, 2U}) {
+    rig.give(0, plain(3000));
+    rig.give(0, rig.rtp(number));
+    rig.work(100 * kMs);
+    rig.stream.look_for_missing(rig.now);
+    LONGS_EQUAL(0, rig.leg().comes.read());
+  }
+}
+
+TEST(LegArrival, IsNoInterfaceWhereThereIsNone) {
+  (void)seen({});
+  rig.stream.set_has_interface(0, false);
+  STRCMP_EQUAL("no interface", seen({}));
+  rig.stream.set_has_interface(0, true);
+  STRCMP_EQUAL("nothing", seen({}));
+}
