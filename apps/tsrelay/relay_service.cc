@@ -56,7 +56,8 @@ uint64_t heap_bytes(const RelayStreamSettings& stream) {
          stream.outputs.size() * (sizeof(Output) + 2 * sizeof(std::string)) +
          groups_of(stream).size() * (sizeof(OutputGroup) + stream.outputs.size() * 16) * 2 +
          stream.recordings.size() * sizeof(Recording) + stream.recording_file_count() * 64 +
-         stream.readers * sizeof(LocalReader) + 64 * kKiB;
+         stream.readers * sizeof(LocalReader) +
+         (3 * stream.legs.size() + 2 * stream.outputs.size()) * 256 + 64 * kKiB;
 }
 
 }  // namespace
@@ -96,6 +97,7 @@ Result<void> RelayService::plan(ServicePlan& plan) {
         .set_cure("have loans = %u or more in its [[group]], or fewer readers", loan_count);
   }
   if (reader_count > 0) plan.message("read");
+  plan.descriptors(NetworkWatch::kDescriptors, nullptr);
   if (!carves.empty()) {
     plan.segment("tsrelay", std::move(carves), plan.placement(settings_.streams[0].shard));
   }
@@ -174,8 +176,10 @@ bool RelayService::rotates() const noexcept {
 
 // ---- Making -------------------------------------------------------------------------------------
 
+// Without the kernel's word all is looked at twice a second.
 Result<void> RelayService::create(ServiceContext& context) {
   BP_TRY(recording_thread_.create());
+  if (auto watched = network_.create(); !watched.ok()) log_error(watched.error());
   for (uint32_t i = 0; i < settings_.streams.size(); ++i) BP_TRY(create_stream(context, i));
   return rotates() ? start_recording_thread() : Result<void>{};
 }
@@ -294,7 +298,12 @@ Result<void> RelayService::open_legs(Instance& instance) {
       if (!is_group) return {};
       const IpAddress source =
           leg.source.empty() ? IpAddress{} : parse_ip_address(leg.source).value();
-      return socket.join(options.local.ip, source, or_null(leg.interface));
+      BP_TRY(socket.join(options.local.ip, source, or_null(leg.interface)));
+      if (leg.network.empty()) {
+        instance.memberships.add_group(i, socket, options.local.ip, source, leg.interface,
+                                       network_);
+      }
+      return {};
     };
     const LegOptions& sockets = instance.stream.leg(i);
     BP_TRY(open(*sockets.media, instance.stream.media_owner(i), 0));
@@ -324,6 +333,9 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
     options.multicast_hops = its.ttl;
     BP_TRY(made.socket().open(options));
     instance.sockets.push_back(&made.socket());
+    if (!its.interface.empty() && its.network.empty()) {
+      instance.memberships.add_sender(made.socket(), its.interface, network_);
+    }
     return &made;
   };
   OutputGroup* aside = nullptr;
@@ -447,15 +459,55 @@ void RelayService::say_silences(Instance& instance) noexcept {
   }
 }
 
+void RelayService::say(const Instance& instance, const Memberships::One& its) noexcept {
+  const RelayStreamSettings& settings = instance.settings;
+  const char* const by =
+      its.interface.empty() ? "the interface that the routes say" : its.interface.c_str();
+  Error error;
+  if (its.is_group) {
+    error.set_doing("tsrelay: %s: receiving %s over %s", settings.name.c_str(),
+                    settings.legs[its.leg].address.c_str(), by);
+  } else {
+    error.set_doing("tsrelay: %s: sending multicast over %s", settings.name.c_str(), by);
+  }
+  if (its.error_number != 0) {
+    error.set_answer_errno(its.error_number);
+    error.set_cure("it is tried again twice a second; `ip link` and `ip route` show what is there");
+    return log_error(error);
+  }
+  if (its.at == 0) {
+    error.set_answer("the interface is gone");
+    error.set_cure("bring it back under this name; all else happens by itself");
+    return log_error(error);
+  }
+  BP_LOG_INFO("%s: goes on, by interface %u", error.doing, its.at);
+}
+
+void RelayService::look_at_network(Instance& instance, bool has_changed, uint64_t now_ns) noexcept {
+  const auto is_silent = [&](uint32_t leg) {
+    const auto comes = static_cast<LegArrival>(instance.stream.leg(leg).counters->comes.read());
+    return comes == LegArrival::kNothing || comes == LegArrival::kNoInterface;
+  };
+  const auto changed = [&](const Memberships::One& its) {
+    if (its.is_group) instance.stream.set_has_interface(its.leg, its.at != 0);
+    say(instance, its);
+  };
+  instance.memberships.look(network_, has_changed, now_ns, is_silent, changed);
+}
+
 void RelayService::tick() noexcept {
+  const bool has_changed = network_.has_changed();
+  const uint64_t now_ns = monotonic_ns();
   for (const auto& instance : instances_) {
     say_silences(*instance);
+    if (!is_draining_) look_at_network(*instance, has_changed, now_ns);
     instance->loop->submit(instance->look);
   }
   recording_thread_.bell().ring();  // tries again what has failed
 }
 
 void RelayService::request_drain() noexcept {
+  is_draining_ = true;  // before the shards close the sockets
   for (const auto& instance : instances_) instance->loop->submit(instance->drain);
 }
 

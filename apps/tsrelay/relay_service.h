@@ -11,6 +11,7 @@
 #include "apps/boot/service.h"
 #include "apps/tsrelay/local_reader_datapath.h"
 #include "apps/tsrelay/output_group_datapath.h"
+#include "apps/tsrelay/relay_memberships.h"
 #include "apps/tsrelay/recording_datapath.h"
 #include "apps/tsrelay/recording_thread.h"
 #include "apps/tsrelay/relay_settings.h"
@@ -51,6 +52,7 @@ class RelayService final : public Service {
     std::vector<std::unique_ptr<relay::LocalReader>> readers;
     relay::StreamCounters* counters = nullptr;
     std::vector<relay::LegArrival> said;  // what comes by its legs, as the log has it
+    relay::Memberships memberships;
     LogLimit silence_log{kSilenceLinesMax};
     LoopCall look;
     LoopCall drain;
@@ -68,6 +70,8 @@ class RelayService final : public Service {
   Result<void> create_readers(ServiceContext& context, Instance& instance);
   void read(const Message& question) noexcept;
   static void say_silences(Instance& instance) noexcept;
+  static void say(const Instance& instance, const relay::Memberships::One& its) noexcept;
+  void look_at_network(Instance& instance, bool has_changed, uint64_t now_ns) noexcept;
   Instance* find_stream(ControlCall& call) noexcept;
   static void mute(Instance& instance, ControlCall& call) noexcept;
   void list_streams(ControlCall& call) noexcept;
@@ -77,6 +81,8 @@ class RelayService final : public Service {
   RelaySettings settings_;
   // Of each stream, those of its recordings; as the last plan has them.
   std::vector<std::vector<std::unique_ptr<relay::RecordingFiles>>> recording_files_;
+  NetworkWatch network_;
+  bool is_draining_ = false;
   std::vector<std::unique_ptr<Instance>> instances_;
   relay::RecordingThread recording_thread_;
 };

@@ -26,6 +26,11 @@ class OtherHost:
         network = ipaddress.ip_network((0xC6120000 + 4 * (number % 0x8000), 30))
         self.near_address, self.far_address = map(str, network.hosts())
         self._add(box, "netns", self.name)
+        box.run("ip", "-n", self.name, "link", "set", "lo", "up")
+        self.plug_in(box)
+
+    def plug_in(self, box):
+        """New interfaces at both ends of the cable, which have the names and addresses of the old."""
         self._add(box, "link", self.near, "type", "veth", "peer", "name", self.far,
                   "netns", self.name)
         for inside, device, address in (((), self.near, self.near_address),
@@ -53,6 +58,10 @@ class OtherHost:
 
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             return thread.submit(enter).result()
+
+    def pull_out(self, box):
+        """The interfaces at both ends are gone, with all that was kept for them."""
+        box.run("ip", "link", "delete", self.near)
 
     def vanish(self, box):
         box.run("ip", "-n", self.name, "link", "set", self.far, "down")

@@ -41,6 +41,8 @@ struct FakeSocket final : DatagramSocket {
   std::vector<bool> is_kept;
   DatagramOwner owner;
   bool open_ = true;
+  std::string asked;  // of interfaces, by their numbers
+  int join_error = 0;
   // ---- sending ----
   std::vector<Sent> sent;
   size_t room = ~size_t{0};  // so many more are taken
@@ -78,6 +80,14 @@ struct FakeSocket final : DatagramSocket {
   DatagramAddress local() const noexcept override { return {}; }
   Result<void> join(const IpAddress&, const IpAddress&, const char*) override { return {}; }
   Result<void> leave(const IpAddress&, const IpAddress&, const char*) override { return {}; }
+  int rejoin(const IpAddress&, const IpAddress&, uint32_t left, uint32_t index) noexcept override {
+    asked += std::to_string(left) + ">" + std::to_string(index);
+    return join_error;
+  }
+  int send_multicast_over(uint32_t index) noexcept override {
+    asked += ">" + std::to_string(index);
+    return join_error;
+  }
   DatagramsSent send_batch(std::span<OutgoingDatagram> datagrams) noexcept override {
     DatagramsSent result;
     for (const OutgoingDatagram& one : datagrams) {

@@ -1,0 +1,129 @@
+"""What the network takes away from a relay and gives back: interfaces, addresses, routes. The relay
+runs in a network namespace of the test's own, at the far end of a cable."""
+
+import random
+import socket
+import struct
+
+from harness import expect, expect_in, expect_true, test, wait_for
+from other_host import OtherHost
+from relay_rig import TS_BYTES, Receiver, free_ports, output, rtp, sender, start
+
+PAYLOAD = bytes([0x47]) + bytes(TS_BYTES - 1)
+
+
+class Wire:
+    """A relay behind a cable, with what is sent to it and what it sends."""
+
+    def __init__(self, box, is_named=True):
+        self.box, self.host = box, OtherHost(box)
+        # More memberships than one would say that those of interfaces that are gone were kept.
+        self.inside("sysctl", "-q", "-w", "net.ipv4.igmp_max_memberships=1")
+        self.route()
+        self.port, number = free_ports(4), random.randrange(1, 255)
+        self.group, self.out_group = f"239.255.{number}.1", f"239.255.{number}.2"
+        self.sent = 0
+        interface = {"interface": self.host.far} if is_named else {}
+        self.relay = start(box, [{"address": f"{self.group}:{self.port}", **interface},
+                                 {"address": f"{self.host.far_address}:{self.port + 1}"}],
+                           [{"to": f"{self.out_group}:{self.port + 2}",
+                             "interface": self.host.far}],
+                           argv_prefix=("ip", "netns", "exec", self.host.name),
+                           window_ms=50, sender_timeout_ms=200)
+
+    def inside(self, *argv):
+        self.box.run("ip", "netns", "exec", self.host.name, *argv)
+
+    def route(self):
+        self.inside("ip", "route", "add", "239.0.0.0/8", "dev", self.host.far)
+
+    def expect_all(self, what):
+        """Packets come by either leg, and leave by the output."""
+        out = sender(self.box)
+        out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF,
+                       socket.inet_aton(self.host.near_address))
+        receiver = Receiver(self.box, self.port + 2, self.out_group)
+        receiver.socket.setsockopt(
+            socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+            struct.pack("4s4s", socket.inet_aton(self.out_group),
+                        socket.inet_aton(self.host.near_address)))
+        before = [self.relay.leg("packets", leg) for leg in (0, 1)]
+
+        def come():
+            for to in ((self.group, self.port), (self.host.far_address, self.port + 1)):
+                out.sendto(rtp(self.sent, PAYLOAD), to)
+            self.sent += 1
+            receiver.drain()
+            return receiver.datagrams and all(
+                self.relay.leg("packets", leg) > before[leg] for leg in (0, 1))
+
+        wait_for(come, f"packets by both legs and the output, {what}")
+        receiver.socket.close()
+        out.close()
+
+    def signs(self):
+        return [sign["says"] for sign in self.relay.stats()["signs"]]
+
+
+@test(by=["name", "routes"])
+def interfaces_come_back(box, by):
+    """An interface that was deleted and made again has its name, and another number: the group is
+    joined by it, whether the leg names it or the routes do, and multicast is sent over it."""
+    wire = Wire(box, is_named=by == "name")
+    wire.expect_all("at first")
+    for time in range(2):
+        wire.host.pull_out(box)
+        wait_for(lambda: wire.relay.log_text().count("the interface is gone") > time,
+                 "the interface that is gone to be told")
+        wait_for(lambda: wire.relay.part("legs", "news/0")["comes"] == "no interface",
+                 "the leg's word")
+        wire.host.plug_in(box)
+        wire.route()
+        wire.expect_all(f"after time {time}")
+    expect_in("goes on, by interface", wire.relay.log_text(), "what the log says")
+    wire.relay.stop()
+
+
+@test()
+def addresses_and_links_come_back(box):
+    """A link that goes down and up, an address that goes and comes, a route that does."""
+    wire = Wire(box)
+    ip = ("ip", "link", "set", wire.host.far)
+    address = f"{wire.host.far_address}/30"
+    for take, give in [
+            ([(*ip, "down")], [(*ip, "up")]),
+            ([("ip", "address", "del", address, "dev", wire.host.far)],
+             [("ip", "address", "add", address, "dev", wire.host.far)]),
+            ([("ip", "route", "del", "239.0.0.0/8")], [])]:
+        wire.expect_all(f"before {take}")
+        for command in take:
+            wire.inside(*command)
+        wait_for(lambda: wire.relay.leg("is_silent", 0), "silence")
+        for command in give:
+            wire.inside(*command)
+        box.run("ip", "netns", "exec", wire.host.name, "ip", "route", "add", "239.0.0.0/8", "dev",
+                wire.host.far, expect_code=None)
+        wire.expect_all(f"after {take}")
+    wire.relay.stop()
+
+
+@test()
+def what_a_silent_leg_drops_is_said(box):
+    """Not that nothing comes: the cause, with its cure, in the log and among what needs a look."""
+    receiver = Receiver(box)
+    port = free_ports(2)
+    relay = start(box, [{"address": f"127.0.0.1:{port}"}], [output(receiver)],
+                  sender_timeout_ms=200)
+    out = sender(box)
+
+    def is_said():
+        out.sendto(bytes([0x47]) * 1472, ("127.0.0.1", port))  # as ffmpeg does unasked
+        signs = [sign for sign in relay.stats()["signs"] if sign["of"] == "tsrelay legs news/0"]
+        return "pkt_size=1316" in relay.log_text() and len(signs) >= 2 and signs
+
+    signs = []
+    wait_for(lambda: signs.append(is_said()) or signs[-1], "the cause")
+    said = " ".join(sign["says"] for sign in signs[-1])
+    expect_in("pkt_size=1316", said, "a sign's cure")
+    expect_true("comes" in [sign["counter"] for sign in signs[-1]], f"the state is a sign: {signs}")
+    relay.stop()
