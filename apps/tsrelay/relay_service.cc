@@ -2,14 +2,17 @@
 #include "apps/tsrelay/relay_service.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <span>
 #include <string_view>
 
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "platform/log.h"
+#include "transport/udp/udp_socket.h"
 
 namespace bedplate {
 namespace {
@@ -174,6 +177,27 @@ bool RelayService::rotates() const noexcept {
       });
 }
 
+// What `plan` cannot see on another machine: an address is a broadcast address by the interfaces
+// that are here. To connect is to be told.
+void RelayService::preflight(std::vector<Error>* problems) {
+  for (const RelayStreamSettings& stream : settings_.streams) {
+    for (const RelayOutputSettings& output : stream.outputs) {
+      if (!output.network.empty() || output.broadcast) continue;
+      auto to = parse_datagram_address(output.to);
+      if (!to.ok() || to.value().ip.family != AF_INET) continue;
+      const Fd probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      sockaddr_in6 name;
+      const socklen_t bytes = to_kernel(to.value(), &name);
+      if (!probe.is_open() ||
+          connect(probe.number(), reinterpret_cast<sockaddr*>(&name), bytes) == 0 ||
+          errno != EACCES) {
+        continue;
+      }
+      problems->push_back(refused_broadcast(stream, output));
+    }
+  }
+}
+
 // ---- Making -------------------------------------------------------------------------------------
 
 // Without the kernel's word all is looked at twice a second.
@@ -331,6 +355,7 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
     options.send_queue_bytes = settings.send_queue_bytes;
     options.multicast_interface = or_null(its.interface);
     options.multicast_hops = its.ttl;
+    options.sends_broadcast = its.broadcast;
     BP_TRY(made.socket().open(options));
     instance.sockets.push_back(&made.socket());
     if (!its.interface.empty() && its.network.empty()) {

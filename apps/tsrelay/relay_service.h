@@ -24,6 +24,7 @@ class RelayService final : public Service {
   const char* name() const noexcept override { return "tsrelay"; }
   void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
+  void preflight(std::vector<Error>* problems) override;
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
   void tick() noexcept override;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
 #include <set>
+
+#include <sys/socket.h>
 
 #include "apps/tsrelay/local_reader_datapath.h"
 #include "apps/tsrelay/recording_datapath.h"
@@ -65,6 +68,8 @@ static void describe(ConfigurationTable& table, RelayOutputSettings& settings) {
   table.name("network", &settings.network, 1, kNameMax)
       .otherwise("the kernel's")
       .help("The port by whose network it leaves.");
+  table.boolean("broadcast", &settings.broadcast)
+      .help("Whether it may be a broadcast address: all stations of a network get it.");
   table.boolean("plain", &settings.plain).help("Whether RTP headers are left off.");
   table.boolean("adds_rtp", &settings.adds_rtp)
       .help("Whether it gets RTP also where the stream comes without.");
@@ -188,11 +193,13 @@ std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings) {
     const int family = parse_datagram_address(output.to).value().ip.family;
     const auto is_it = [&](const RelayGroup& group) {
       return group.interface == output.interface && group.network == output.network &&
-             group.ttl == output.ttl && group.family == family;
+             group.ttl == output.ttl && group.family == family &&
+             group.broadcast == output.broadcast;
     };
     auto group = std::find_if(groups.begin(), groups.end(), is_it);
     if (group == groups.end()) {
-      groups.push_back({output.interface, output.network, output.ttl, family, {}});
+      groups.push_back(
+          {output.interface, output.network, output.ttl, family, output.broadcast, {}});
       group = groups.end() - 1;
     }
     group->outputs.push_back(i);
@@ -209,6 +216,41 @@ std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
 
 // ---- What stands against it ---------------------------------------------------------------------
 
+Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output) {
+  return refused(stream, "to = \"" + output.to + "\"",
+                 "it is a broadcast address, which the system sends nothing to unasked",
+                 "have broadcast = true, or send to a multicast group");
+}
+
+namespace {
+
+bool begins(const IpAddress& ip, std::initializer_list<uint8_t> bytes) noexcept {
+  return std::equal(bytes.begin(), bytes.end(), ip.bytes);
+}
+
+bool is_unspecified(const IpAddress& ip) noexcept {
+  return std::all_of(ip.bytes, ip.bytes + ip.byte_count(), [](uint8_t byte) { return byte == 0; });
+}
+
+// Of what no socket of its family can have or send to: why, and the cure; nullptr: it can.
+struct Impossible {
+  const char* answer = nullptr;
+  const char* cure = nullptr;
+};
+Impossible impossible(const IpAddress& ip) noexcept {
+  if (ip.family != AF_INET6) return {};
+  if (begins(ip, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff})) {
+    return {"it is an address of IPv4 within one of IPv6", "write the address of IPv4 alone"};
+  }
+  if (ip.bytes[0] == 0xfe && (ip.bytes[1] & 0xc0) == 0x80) {
+    return {"it means something on one link alone, and none is said",
+            "choose an address that is good on all (fc00::/7, 2000::/3), or a group"};
+  }
+  return {};
+}
+
+}  // namespace
+
 static Result<void> check(const RelayStreamSettings& stream, const RelayLegSettings& leg) {
   const std::string what = "address = \"" + leg.address + "\"";
   auto address = parse_datagram_address(leg.address);
@@ -224,9 +266,18 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayLegSetti
     return refused(stream, what, "it has a source, and is no multicast group",
                    "leave source out, or receive a group (224.0.0.0/4, ff00::/8)");
   }
-  if (!leg.source.empty() && parse_ip_address(leg.source)->family != ip.family) {
+  if (const auto [answer, cure] = impossible(ip); answer != nullptr) {
+    return refused(stream, what, answer, cure);
+  }
+  if (leg.source.empty()) return {};
+  const IpAddress source = parse_ip_address(leg.source).value();
+  if (source.family != ip.family) {
     return refused(stream, what, "its source is of the other family",
                    "have both IPv4, or both IPv6");
+  }
+  if (source.is_multicast() || is_unspecified(source)) {
+    return refused(stream, what, "its source is no address that anybody sends with",
+                   "have the address of the sender");
   }
   return {};
 }
@@ -240,6 +291,24 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSe
     return refused(stream, what, "it has no such port",
                    "choose one of 1..65535, and with fec of "
                    "1..65531");
+  }
+  const IpAddress& ip = address.value().ip;
+  if (is_unspecified(ip)) {
+    return refused(stream, what, "it is nobody's address", "have that of the receiver, or a group");
+  }
+  if (const auto [answer, cure] = impossible(ip); answer != nullptr) {
+    return refused(stream, what, answer, cure);
+  }
+  if (ip.family == AF_INET && begins(ip, {255, 255, 255, 255}) && !output.broadcast) {
+    return refused_broadcast(stream, output);
+  }
+  if (output.broadcast && (ip.family != AF_INET || ip.is_multicast())) {
+    return refused(stream, what, "it is no broadcast address, and is to be one",
+                   "leave broadcast out");
+  }
+  if (output.broadcast && !output.network.empty()) {
+    return refused(stream, what, "a port sends nothing to broadcast addresses",
+                   "leave its network out, or send to a multicast group");
   }
   if (output.fec && (!stream.has_fec || output.plain)) {
     return refused(stream, what, "there is no FEC for it",

@@ -25,6 +25,7 @@ struct RelayOutputSettings {
   std::string interface = {};
   std::string network = {};
   uint8_t ttl = 1;
+  bool broadcast = false;
   bool plain = false;
   bool adds_rtp = false;
   bool fec = false;
@@ -92,6 +93,7 @@ struct RelayGroup {
   std::string network = {};
   uint8_t ttl = 1;
   int family = 0;
+  bool broadcast = false;
   std::vector<uint32_t> outputs;
 };
 
@@ -99,6 +101,8 @@ struct RelayGroup {
 std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings);
 // What the counters of an output are the counters of.
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output);
+// Why an output to a broadcast address that does not say so is refused.
+Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output);
 // Errors (kConfiguration): the first thing that makes no sense.
 Result<void> check(const RelaySettings& settings);
 

@@ -5,7 +5,7 @@ import random
 import socket
 import struct
 
-from harness import expect, expect_in, expect_true, test, wait_for
+from harness import expect, expect_in, expect_true, test, to_toml, wait_for
 from other_host import OtherHost
 from relay_rig import TS_BYTES, Receiver, free_ports, output, rtp, sender, start
 
@@ -126,4 +126,26 @@ def what_a_silent_leg_drops_is_said(box):
     said = " ".join(sign["says"] for sign in signs[-1])
     expect_in("pkt_size=1316", said, "a sign's cure")
     expect_true("comes" in [sign["counter"] for sign in signs[-1]], f"the state is a sign: {signs}")
+    relay.stop()
+
+
+@test()
+def broadcast_is_asked_for(box):
+    """An output to a broadcast address is sent to where the configuration says so, and refused by
+    `check` and `run` where it does not."""
+    port = free_ports(2)
+    receiver = Receiver(box, address="")
+    leg, out = [{"address": f"127.0.0.1:{port}"}], {"to": f"127.255.255.255:{receiver.port}"}
+    config = box.write("bad.toml", to_toml({
+        "appliance": {"name": "bad", "runtime_directory": box.path("bad")},
+        "pool": {"bytes": "128 MiB", "pages": "4 KiB"}, "shard": [{"name": "main", "cpu": 0}],
+        "tsrelay": {"stream": [{"name": "news", "leg": leg, "output": [out]}]}}))
+    for command in ("check", "run"):
+        done = box.bedplate(command, config, expect_code=None)
+        expect_true(done.returncode != 0, f"{command} refuses it")
+        expect_in("broadcast = true", done.stderr, "the cure")
+    relay = start(box, leg, [{**out, "broadcast": True, "name": "all"}])
+    sender(box).sendto(rtp(1, PAYLOAD), ("127.0.0.1", port))
+    receiver.wait_for(1)
+    expect(relay.output("refused", "all"), 0, "packets that were refused")
     relay.stop()

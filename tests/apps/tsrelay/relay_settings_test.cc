@@ -3,6 +3,7 @@
 #include "apps/tsrelay/relay_settings.h"
 
 #include <cstring>
+#include <utility>
 
 #include "CppUTest/TestHarness.h"
 
@@ -100,4 +101,45 @@ TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
   CHECK(check(settings).ok());
   stream->outputs[0].fec = stream->outputs[0].plain = true;
   refuses("no FEC for it");
+}
+
+// What no socket can send to, or have, is refused before one tries.
+TEST(RelaySettings, OutputsThatCanNeverWork) {
+  constexpr std::pair<const char*, const char*> kRefused[] = {
+      {"0.0.0.0:6000", "nobody's address"},
+      {"[::]:6000", "nobody's address"},
+      {"[fe80::1]:6000", "one link alone"},
+      {"[::ffff:10.0.0.1]:6000", "within one of IPv6"},
+      {"255.255.255.255:6000", "broadcast"}};
+  for (const auto& [to, answer] : kRefused) {
+    stream->outputs[0].to = to;
+    refuses(answer);
+  }
+}
+
+TEST(RelaySettings, BroadcastIsAskedFor) {
+  stream->outputs[0].to = "255.255.255.255:6000";
+  stream->outputs[0].broadcast = true;
+  CHECK(check(settings).ok());
+  stream->outputs[1].to = "10.0.0.255:6000";
+  LONGS_EQUAL(5, groups_of(*stream).size());  // its socket is its own: the others may not
+  stream->outputs[0].network = "port0";
+  refuses("a port sends nothing to broadcast addresses");
+  stream->outputs[0].network = "";
+  for (const char* to : {"239.1.1.9:6000", "[2001:db8::1]:6000"}) {
+    stream->outputs[0].to = to;
+    refuses("no broadcast address");
+  }
+}
+
+TEST(RelaySettings, LegsThatCanNeverHaveAnything) {
+  stream->legs[0].address = "[fe80::1]:5004";
+  refuses("one link alone");
+  stream->legs[0].address = "[::ffff:10.0.0.1]:5004";
+  refuses("within one of IPv6");
+  stream->legs[0].address = "239.1.1.1:5004";
+  for (const char* source : {"239.1.1.2", "0.0.0.0"}) {
+    stream->legs[0].source = source;
+    refuses("no address that anybody sends with");
+  }
 }
