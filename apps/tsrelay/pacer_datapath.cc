@@ -6,6 +6,11 @@
 
 namespace bedplate::relay {
 
+void Pacer::end_line() noexcept {
+  has_line_ = false;
+  rate_ticks_ = rate_bytes_ = 0;
+}
+
 void Pacer::restart(uint64_t pcr, uint64_t now_ns) noexcept {
   has_line_ = true;
   pcr_ = pcr;
@@ -18,10 +23,14 @@ uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) no
   BP_KEEPS_VALID(*this);
   BP_DCHECK(delay_ns_ > 0);
   uint64_t due_ns = now_ns + delay_ns_;
-  if (clock.has_pcr) {
-    const uint64_t ticks = pcr_distance(pcr_, clock.pcr);
+  if (has_line_ && now_ns > heard_ns_ + kLineNsMax) end_line();
+  const uint64_t ticks = pcr_distance(pcr_, clock.pcr);
+  // The same once more, as in a packet that is repeated, tells nothing.
+  const bool is_repeated = has_line_ && !clock.is_discontinuous && ticks == 0;
+  if (clock.has_pcr && !is_repeated) {
     const uint64_t passed_bytes = bytes_ + clock.offset_bytes;
-    if (!has_line_ || clock.is_discontinuous || ticks > kPcrHz || ticks == 0) {
+    heard_ns_ = now_ns;
+    if (!has_line_ || clock.is_discontinuous || ticks > kPcrHz) {
       restart(clock.pcr, now_ns);
     } else {
       uint64_t pcr_due = pcr_due_ + pcr_ns(ticks);
@@ -48,7 +57,7 @@ uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) no
     if (has_line_) {
       due_ns = pcr_due_;  // with the PCR before it, as long as the rate is unknown
       if (rate_bytes_ > 0) due_ns += pcr_ns(bytes_ * rate_ticks_ / rate_bytes_);
-      // Where PCRs do not come any more, the line ends.
+      // Where PCRs do not come any more, nothing waits for long.
       const uint64_t limit = now_ns + kDelaysOff * delay_ns_ + delay_ns_;
       due_ns = std::min(due_ns, limit);
     }

@@ -14,6 +14,18 @@ constexpr uint32_t kLengthBytes = 3;  // of a section up to the end of section_l
 constexpr uint32_t kHeadBytes = 8;
 constexpr uint32_t kCrcBytes = 4;
 
+// ISO/IEC 13818-1, table 2-34, and of the user's range what ATSC, AVS, SMPTE and the BBC have.
+constexpr uint8_t kContinuousTypes[] = {
+    0x01, 0x02, 0x10, 0x1B, 0x1F, 0x20, 0x21, 0x24, 0x25,  // video: MPEG-1, 2, 4, AVC, J2K, HEVC
+    0x32, 0x33, 0x34, 0x35, 0x42, 0x80, 0xD1, 0xEA,        // JPEG XS, VVC, EVC, AVS, Dirac, VC-1
+    0x03, 0x04, 0x0F, 0x11, 0x1C, 0x2D, 0x2E, 0x81, 0x87,  // audio: MPEG, AAC, MPEG-H, AC-3
+};
+// What makes private data audio (ETSI EN 300 468): AC-3, enhanced AC-3, DTS, AAC.
+constexpr uint8_t kPrivateData = 0x06;
+constexpr uint8_t kAudioDescriptors[] = {0x6A, 0x7A, 0x7B, 0x7C};
+constexpr uint8_t kLanguageDescriptor = 0x0A;
+constexpr uint32_t kLanguageBytes = 4;  // a code of three letters, audio_type
+
 constexpr auto kCrcTable = [] {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < table.size(); ++i) {
@@ -61,10 +73,35 @@ bool parse_section(std::span<const std::byte> section, SectionHead* head,
   if (*is_broken) return false;
   head->table = load_u8(section.data());
   head->number = load_u16(section.data() + 3);
+  head->version = load_u8(section.data() + 5) >> 1 & 0x1F;
   head->is_current = (load_u8(section.data() + 5) & 1) != 0;
+  head->section = load_u8(section.data() + 6);
+  head->last_section = load_u8(section.data() + 7);
+  head->crc = load_u32(section.data() + section.size() - kCrcBytes);
   BP_DCHECK(section.size() <= kSectionBytesMax);
   head->body = section.subspan(kHeadBytes, section.size() - kHeadBytes - kCrcBytes);
   return true;
+}
+
+bool is_continuous(uint8_t type, std::span<const std::byte> descriptors) noexcept {
+  bool is_it = std::ranges::find(kContinuousTypes, type) != std::end(kContinuousTypes);
+  while (descriptors.size() >= 2) {
+    const uint8_t tag = load_u8(descriptors.data());
+    const size_t bytes = load_u8(descriptors.data() + 1);
+    descriptors = descriptors.subspan(2);
+    if (bytes > descriptors.size()) break;
+    if (type == kPrivateData &&
+        std::ranges::find(kAudioDescriptors, tag) != std::end(kAudioDescriptors)) {
+      is_it = true;
+    }
+    // For the hearing impaired, a commentary, effects alone: they come where they have something.
+    if (tag == kLanguageDescriptor && bytes >= kLanguageBytes &&
+        load_u8(descriptors.data() + kLanguageBytes - 1) != 0) {
+      return false;
+    }
+    descriptors = descriptors.subspan(bytes);
+  }
+  return is_it;
 }
 
 }  // namespace bedplate::relay

@@ -65,10 +65,19 @@ void SectionReader::add(std::span<const std::byte> payload, bool begins_unit, Do
 struct SectionHead {
   uint8_t table = 0;
   uint16_t number = 0;  // transport_stream_id of a PAT, program_number of a PMT
-  bool is_current = false;
+  uint8_t version = 0;
+  bool is_current = false;  // else it says what will be
+  uint8_t section = 0;      // of the table, which ends with last_section
+  uint8_t last_section = 0;
+  uint32_t crc = 0;
   std::span<const std::byte> body;  // between the head and the CRC
 };
 // Returns false where it is none, or its CRC is wrong (*is_broken then).
 bool parse_section(std::span<const std::byte> section, SectionHead* head, bool* is_broken) noexcept;
+
+// Whether packets of an elementary stream must come all the time: video and audio. All else may
+// have nothing to say for hours (TR 101 290, 1.6): SCTE-35, subtitles, teletext, data, and audio
+// beside the main one. `type` and `descriptors` are those of its PMT.
+bool is_continuous(uint8_t type, std::span<const std::byte> descriptors) noexcept;
 
 }  // namespace bedplate::relay

@@ -2,56 +2,57 @@
 // continuity, PIDs), CRCs and transport errors of the second, PCRs and the bit rate.
 //
 // It reads four bytes of each packet, and of some more: where there is an adaptation field, a PAT
-// or a PMT. Tables are of fixed sizes: a stream with more programs than kProgramsMax, or more PIDs
-// of them than kPidsMax, has the rest of them unwatched.
+// or a PMT. What is on air TsTables knows. The pace is taken from the clock of the first program of
+// the PAT whose PCRs come; where they stop for a second, or no table names a clock, from another.
 //
-// Invariants, which is_valid() looks at: 1. There are no more programs, clocks and watched PIDs
-// than there is room for. 2. The PID of each names its place among them. 3. Sync bytes are good or
-// bad in a row, and not both.
+// A clock that no PMT names is forgotten when it is silent for a second, so that there is room for
+// those on air. PIDs that a table has begun or ceased to name are new ones: their counters and
+// clocks begin anew.
+//
+// Invariants, which is_valid() looks at: 1. There are no more clocks than there is room for. 2. The
+// PID of each names its place among them. 3. Sync bytes are good or bad in a row, and not both. 4.
+// Its tables are valid.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "apps/tsrelay/psi_datapath.h"
 #include "apps/tsrelay/ts_packet_datapath.h"
+#include "apps/tsrelay/ts_tables_datapath.h"
 
 namespace bedplate::relay {
 
 // Since the beginning; what ends with _ns are the largest that were seen.
-struct TsReport {
+struct TsReport : TsTableReport {
   uint64_t packets = 0;
   uint64_t sync_losses = 0;          // 1.1
   uint64_t sync_byte_errors = 0;     // 1.2
-  uint64_t pat_errors = 0;           // 1.3: none for 500 ms, another table on its PID, scrambled
   uint64_t continuity_errors = 0;    // 1.4
-  uint64_t pmt_errors = 0;           // 1.5: none of a program for 500 ms, or scrambled
-  uint64_t pid_errors = 0;           // 1.6: none of a PID that a PMT names for 5 s
   uint64_t transport_errors = 0;     // 2.1
-  uint64_t crc_errors = 0;           // 2.2: of PAT and PMT
   uint64_t pcr_discontinuities = 0;  // 2.3b: more than 100 ms apart without being announced
   uint64_t pcr_interval_max_ns = 0;  // 2.3a: at most 40 ms (ISO: 100 ms)
   uint64_t pcr_accuracy_max_ns = 0;  // 2.4: off the line through those around it; at most 500 ns
   uint64_t pcrs = 0;
-  uint64_t bits_per_second = 0;  // by the last PCRs; 0: unknown yet
+  uint64_t bits_per_second = 0;  // by the last PCRs; 0: unknown, or none come any more
   uint64_t null_packets = 0;
-  uint32_t programs = 0;
 };
 
 // What the payload of a datagram has that others want to know.
 struct TsClock {
   bool has_pcr = false;
-  uint64_t pcr = 0;           // the first one of the PID that the pace is taken from
-  uint32_t offset_bytes = 0;  // of its packet in the payload
-  bool is_discontinuous = false;
+  uint64_t pcr = 0;               // the first one of the PID that the pace is taken from
+  uint32_t offset_bytes = 0;      // of its packet in the payload
+  bool is_discontinuous = false;  // or another clock than before
 };
 
-class TsInspector {
+class TsInspector final : private TsTablesOwner {
  public:
-  static constexpr uint32_t kProgramsMax = 32;
-  static constexpr uint32_t kPidsMax = 256;  // that PMTs name
-  static constexpr uint32_t kClocksMax = 8;  // PIDs with PCRs
+  // PIDs with PCRs: one of each program, and a few that no PMT names.
+  static constexpr uint32_t kClocksMax = TsTables::kProgramsMax + 8;
+
+  TsInspector() noexcept = default;
+  TsInspector(const TsInspector&) = delete;  // its tables know it
 
   // `now_ns`: when it came, of a steady clock that never goes back.
   // Returns what the pace needs. Bytes behind the last whole packet are not looked at.
@@ -61,13 +62,18 @@ class TsInspector {
   // Packets were lost before what comes next: it is told by counters of its own, and its continuity
   // errors and PCR distances would tell it twice. So the counts begin anew behind it.
   void forgive_gap() noexcept { ++gap_; }
+  // What comes next is another sender's: nothing that was learned is true of it. The counts go on.
+  void forget() noexcept;
 
   const TsReport& report() const noexcept { return report_; }
+  const TsTables& tables() const noexcept { return tables_; }
+  // Whose PCRs the pace is taken from; kNullPid: of none yet.
+  uint16_t pace_pid() const noexcept { return pace_pid_; }
+  uint32_t clock_count() const noexcept { return clock_count_; }
   bool is_valid() const noexcept;
 
  private:
-  static constexpr uint64_t kTableNsMax = 500'000'000;
-  static constexpr uint64_t kPidNsMax = 5'000'000'000;
+  static constexpr uint64_t kClockNsMax = 1'000'000'000;
   static constexpr uint64_t kLookNs = 100'000'000;
   static constexpr uint32_t kSyncLost = 2;   // so many bad sync bytes in a row
   static constexpr uint32_t kSyncFound = 5;  // so many good ones
@@ -77,22 +83,8 @@ class TsInspector {
   struct Pid {
     uint8_t counter = kNone;  // kNone: nothing came yet
     bool is_repeated = false;
-    uint8_t program = kNone;  // whose PMT it is
     uint8_t clock = kNone;
-    uint16_t watch = 0;  // 1 + its place in watched_; 0: none
-    uint16_t gap = 0;    // as of its last packet
-  };
-  struct Program {
-    uint16_t number = 0;
-    uint16_t pid = 0;
-    uint64_t seen_ns = 0;
-    bool is_missing = false;  // which has been counted
-    SectionReader reader;
-  };
-  struct Watched {
-    uint16_t pid = 0;
-    bool is_missing = false;
-    uint64_t seen_ns = 0;
+    uint16_t gap = 0;  // as of its last packet
   };
   struct Clock {
     uint16_t pid = 0;
@@ -102,14 +94,18 @@ class TsInspector {
     uint64_t position = 0;  // in bytes of the stream
     uint64_t last_ticks = 0;
     uint64_t last_bytes = 0;
+    uint64_t seen_ns = 0;
   };
 
+  void is_another(uint16_t pid) noexcept override;
+  void is_another_clock(uint16_t pid) noexcept override;
   void check_sync(bool is_good) noexcept;
   void check_counter(const TsPacket& packet, Pid& pid) noexcept;
-  void note_pcr(const TsPacket& packet, uint64_t position) noexcept;
-  void read_pat(std::span<const std::byte> section, uint64_t now_ns) noexcept;
-  void read_pmt(Program& program, std::span<const std::byte> section, uint64_t now_ns) noexcept;
-  void watch(uint16_t pid, uint64_t now_ns) noexcept;
+  Clock* clock_of(uint16_t pid, uint64_t now_ns) noexcept;
+  void remove_clock(uint32_t index) noexcept;
+  void note_pcr(const TsPacket& packet, uint64_t position, uint64_t now_ns) noexcept;
+  void measure(Clock& clock, const TsPacket& packet, uint64_t position) noexcept;
+  bool is_pace(uint16_t pid, uint64_t now_ns) noexcept;
 
   TsReport report_;
   uint32_t bad_syncs_ = 0;  // in a row
@@ -117,16 +113,12 @@ class TsInspector {
   bool is_in_sync_ = true;
   uint32_t gap_ = 0;
   uint64_t position_ = 0;
-  uint64_t begun_ns_ = 0;
   uint64_t looked_ns_ = 0;
-  uint64_t pat_seen_ns_ = 0;
-  bool is_pat_missing_ = false;
-  SectionReader pat_reader_;
-  uint32_t program_count_ = 0;
-  uint32_t watched_count_ = 0;
+  uint64_t pcr_seen_ns_ = 0;
+  uint16_t pace_pid_ = kNullPid;
+  uint64_t pace_seen_ns_ = 0;
   uint32_t clock_count_ = 0;
-  Program programs_[kProgramsMax];
-  Watched watched_[kPidsMax];
+  TsTables tables_{report_, *this};
   Clock clocks_[kClocksMax];
   Pid pids_[kPidCount];
 };

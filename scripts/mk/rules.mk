@@ -315,8 +315,9 @@ build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
 
 build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
                     $(addprefix apps/tsrelay/,$(addsuffix _datapath.cc,fec_receiver fec_sender \
-                      leg_merge pacer psi rtp ts_inspector)) $(FUZZ_PLATFORM) \
-                    $(wildcard apps/tsrelay/*_datapath.h) $(BUILD_FILES)
+                      leg_merge pacer psi rtp ts_inspector ts_tables)) $(FUZZ_PLATFORM) \
+                    $(wildcard apps/tsrelay/*_datapath.h) tests/apps/tsrelay/ts_air.h \
+                    tests/apps/tsrelay/ts_mux.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -DBP_DEBUG=1 -I. -o $@ \

@@ -75,7 +75,7 @@ KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \
            recording_files recording_thread relay_methods relay_service relay_settings relay_stream relay_stream_datapath rtp_datapath test_picture relay_memberships \
-           ts_generator ts_inspector_datapath
+           ts_generator ts_inspector_datapath ts_tables_datapath
 BLOCKD := block_methods block_server block_service connection_datapath nbd_negotiation \
           volume_datapath volume_shards \
           stores/ceph_cluster stores/file_store stores/nvme_drives stores/nvme_store \

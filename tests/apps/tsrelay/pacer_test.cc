@@ -84,3 +84,40 @@ TEST(Pacer, WithoutPcrsNothingIsHeldForEver) {
     CHECK(pacer.due_ns({}, kBytes, 110 * kMs + i) <= 260 * kMs + i);
   }
 }
+
+TEST(Pacer, AClockThatSaysTheSameTwiceTellsNothing) {
+  uint64_t due = 0;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const uint64_t now = i * 10 * kMs;
+    due = pacer.due_ns(clock_at(now), kBytes, now);
+    const uint64_t again = pacer.due_ns(clock_at(now), kBytes, now + 5 * kMs);
+    if (i > 1) DOUBLES_EQUAL(5e6, static_cast<double>(again - due), 0.1e6);
+    CHECK(pacer.is_valid());
+  }
+  LONGS_EQUAL(1, pacer.restart_count());
+}
+
+TEST(Pacer, ALineEndsASecondBehindItsLastPcr) {
+  for (uint64_t i = 0; i < 10; ++i) pacer.due_ns(clock_at(i * 10 * kMs), kBytes, i * 10 * kMs);
+  // Four times as fast now, and without PCRs: what the line says is not the pace of it any more.
+  uint64_t now = 100 * kMs;
+  for (; now < 1080 * kMs; now += 10 * kMs) {
+    for (int i = 0; i < 4; ++i) CHECK(pacer.due_ns({}, kBytes, now) <= now + 150 * kMs);
+  }
+  now += 100 * kMs;  // what was due meanwhile is past
+  for (uint64_t i = 0; i < 10'000; ++i, now += 10 * kMs) {
+    const uint64_t due = pacer.due_ns({}, kBytes, now);
+    CHECK(due <= now + 150 * kMs);
+    if (i > 20) LONGLONGS_EQUAL(now + 50 * kMs, due);
+  }
+  LONGS_EQUAL(1, pacer.restart_count());
+}
+
+TEST(Pacer, TheLineOfASenderEndsWithIt) {
+  for (uint64_t i = 0; i < 10; ++i) pacer.due_ns(clock_at(i * 10 * kMs), kBytes, i * 10 * kMs);
+  pacer.forget();
+  CHECK(pacer.is_valid());
+  LONGLONGS_EQUAL(200 * kMs, pacer.due_ns({}, kBytes, 150 * kMs));
+  LONGLONGS_EQUAL(210 * kMs, pacer.due_ns(clock_at(99 * kMs), kBytes, 160 * kMs));
+  LONGS_EQUAL(2, pacer.restart_count());
+}

@@ -227,6 +227,26 @@ TEST(TsInspector, Clocks) {
   LONGS_EQUAL(1, report().pcr_discontinuities);
 }
 
+TEST(TsInspector, APcrThatComesTwiceIsNoDiscontinuity) {
+  run(1000 * kMs);
+  const uint64_t rate = report().bits_per_second;
+  for (uint32_t i = 0; i < 10; ++i) {
+    TsPacket parsed = next();
+    for (; !parsed.has_pcr; parsed = next()) pass();
+    pass();
+    if (parsed.has_payload) pass();  // repeated, as is lawful
+    // The same PCR in a packet of its own, without payload.
+    std::byte clock[kTsPacketBytes];
+    std::copy_n(packet, kTsPacketBytes, clock);
+    store_u8(clock + 3, (load_u8(clock + 3) & 0x0F) | 0x20U);
+    store_u8(clock + 4, 183);
+    inspector->inspect(clock, now);
+    run(100 * kMs);
+  }
+  LONGS_EQUAL(0, faults());
+  DOUBLES_EQUAL(static_cast<double>(rate), static_cast<double>(report().bits_per_second), 1e4);
+}
+
 TEST(TsInspector, AdaptationFieldsThatAreTooLong) {
   TsPacket parsed;
   next_of(TsGenerator::kVideoPid);

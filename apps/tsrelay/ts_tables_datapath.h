@@ -1,0 +1,175 @@
+// What a transport stream has on air, as its tables say now: the programs of the PAT (ISO/IEC
+// 13818-1, 2.4.4), and of each PMT the PIDs that it names.
+//
+//     a section of the PAT  has the programs that are in it from now on. Programs that no section
+//                           of this version names are forgotten once all of its sections have come.
+//     a section of a PMT    names the PIDs of its program, and no others: where two PMTs have the
+//                           same CRC the second one says nothing new.
+//     look_for_missing()    counts what should have come and did not: tables, and PIDs of video and
+//                           audio (is_continuous()).
+//     forget()              another sender has the stream.
+//
+// So it is as large as what is on air, not as what has ever been. Tables are of fixed sizes: a
+// stream with more programs than kProgramsMax, or more PIDs of them than kPidsMax, has the rest of
+// them unwatched, until others end.
+//
+// Invariants, which is_valid() looks at: 1. Each program that is used can be found by the PID of
+// its PMT. 2. The PID of each that is named says its place. 3. Each that is named has a program,
+// which is used.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/tsrelay/psi_datapath.h"
+#include "apps/tsrelay/ts_packet_datapath.h"
+
+namespace bedplate::relay {
+
+// Since the beginning, by the numbers of ETSI TR 101 290.
+struct TsTableReport {
+  uint64_t pat_errors = 0;  // 1.3: none for 500 ms, another table on its PID, scrambled
+  uint64_t pmt_errors = 0;  // 1.5: none of a program for 500 ms, or scrambled
+  uint64_t pid_errors = 0;  // 1.6: none for 5 s of a PID that must come all the time
+  uint64_t crc_errors = 0;  // 2.2: of PAT and PMT
+  uint32_t programs = 0;    // that there are now
+};
+
+class TsTablesOwner {
+ public:
+  virtual ~TsTablesOwner() = default;
+  // A table has begun or ceased to name this PID: what comes is of another stream.
+  virtual void is_another(uint16_t pid) noexcept = 0;
+  // A program has begun to have its clock there.
+  virtual void is_another_clock(uint16_t pid) noexcept = 0;
+};
+
+class TsTables {
+ public:
+  static constexpr uint32_t kProgramsMax = 32;
+  static constexpr uint32_t kPidsMax = 256;  // that PMTs name
+  static constexpr uint32_t kNoRank = ~uint32_t{0};
+
+  // Both outlive this.
+  TsTables(TsTableReport& report, TsTablesOwner& owner) noexcept
+      : report_(&report), owner_(&owner) {}
+
+  // Something of the stream has come: from now on its tables are missed.
+  void begin(uint64_t now_ns) noexcept {
+    if (has_begun_) return;
+    has_begun_ = true;
+    looked_ns_ = pat_seen_ns_ = now_ns;
+  }
+  // Of each packet but null packets and those with an error: its PID has come.
+  void seen(uint16_t pid, uint64_t now_ns) noexcept {
+    const uint16_t named = places_[pid].named;
+    if (named == 0) return;
+    named_[named - 1].seen_ns = now_ns;
+    named_[named - 1].is_missing = false;
+  }
+  // Whether PAT or PMTs come on this PID.
+  bool is_table(uint16_t pid) const noexcept {
+    return pid == kPatPid || places_[pid].program != kNone;
+  }
+  // Of a packet of such a PID, which the following are, too: what is behind its header.
+  void add(uint16_t pid, std::span<const std::byte> payload, bool begins_unit,
+           uint64_t now_ns) noexcept;
+  void count_scrambled(uint16_t pid) noexcept {
+    ++(pid == kPatPid ? report_->pat_errors : report_->pmt_errors);
+  }
+  // A packet is missing: what was begun is lost.
+  void restart(uint16_t pid) noexcept {
+    if (pid == kPatPid) pat_reader_.restart();
+    if (places_[pid].program != kNone) programs_[places_[pid].program].reader.restart();
+  }
+  void look_for_missing(uint64_t now_ns) noexcept;
+  void forget() noexcept;
+
+  // Which program of the PAT has its clock on this PID, the first one before all others; kNoRank:
+  // none.
+  uint32_t clock_rank(uint16_t pid) const noexcept;
+  bool is_named(uint16_t pid) const noexcept { return places_[pid].named != 0; }
+  bool must_come(uint16_t pid) const noexcept {
+    return is_named(pid) && named_[places_[pid].named - 1].continuous != 0;
+  }
+  uint32_t named_count() const noexcept { return named_count_; }
+  bool is_valid() const noexcept;
+
+ private:
+  static constexpr uint64_t kTableNsMax = 500'000'000;
+  static constexpr uint64_t kPidNsMax = 5'000'000'000;
+  static constexpr uint64_t kLookNs = 100'000'000;
+  static constexpr uint64_t kListedNsMax = 10'000'000'000;  // a version that never gets whole
+  static constexpr uint8_t kNone = 0xFF;
+  static_assert(kProgramsMax <= 32, "a set of programs is a word");
+
+  // Of each PID; only those in use are ever touched.
+  struct Place {
+    uint8_t program = kNone;  // whose reader has its sections, which may be of others, too
+    uint16_t named = 0;       // 1 + its place in named_; 0: none
+  };
+  struct Program {
+    bool is_used = false;
+    bool is_missing = false;  // which has been counted
+    bool has_map = false;     // its PMT has come
+    bool is_whole = false;    // all that it names had room
+    uint8_t section = 0;      // of the PAT, which names it
+    uint16_t number = 0;
+    uint16_t pid = 0;
+    uint16_t clock_pid = kNullPid;
+    uint32_t version = 0;  // of the PATs: the one that named it last
+    uint32_t order = 0;    // its place in the PAT
+    uint64_t stamp = 0;    // of the section that named it last
+    uint32_t crc = 0;      // of its PMT
+    uint64_t seen_ns = 0;
+    uint64_t listed_ns = 0;
+    SectionReader reader;
+  };
+  struct Named {
+    uint16_t pid = 0;
+    bool is_missing = false;
+    uint32_t programs = 0;    // that name it, as bits
+    uint32_t continuous = 0;  // those of them that say so
+    uint64_t stamp = 0;       // of the PMTs: the one that named it last
+    uint64_t continuous_stamp = 0;
+    uint64_t seen_ns = 0;
+  };
+  // What the last section of the PAT said of all of them.
+  struct Pat {
+    bool is_there = false;
+    uint16_t stream = 0;
+    uint8_t version = 0;
+    uint8_t last_section = 0;
+    std::bitset<256> sections;  // that have come
+  };
+
+  void read_pat(std::span<const std::byte> section, uint64_t now_ns) noexcept;
+  void list_programs(const SectionHead& head, bool adds, uint64_t now_ns) noexcept;
+  void drop_unlisted(const SectionHead& head, uint64_t now_ns) noexcept;
+  void read_pmt(uint16_t pid, std::span<const std::byte> section, uint64_t now_ns) noexcept;
+  void read_map(uint32_t program, const SectionHead& head, uint64_t now_ns) noexcept;
+  uint32_t find(uint16_t number, uint16_t pid) const noexcept;
+  uint32_t add_program(uint16_t number, uint16_t pid, uint64_t now_ns) noexcept;
+  void remove_program(uint32_t index) noexcept;
+  void name(uint32_t program, uint16_t pid, bool is_continuous, uint64_t now_ns) noexcept;
+  void drop_unnamed(uint32_t program) noexcept;
+
+  TsTableReport* report_;
+  TsTablesOwner* owner_;
+  bool has_begun_ = false;
+  bool is_pat_missing_ = false;
+  uint64_t looked_ns_ = 0;
+  uint64_t pat_seen_ns_ = 0;
+  uint32_t version_ = 0;  // of PATs, counted
+  uint64_t stamp_ = 0;    // of sections, counted
+  Pat pat_;
+  uint32_t named_count_ = 0;
+  SectionReader pat_reader_;
+  Program programs_[kProgramsMax];
+  Named named_[kPidsMax];
+  Place places_[kPidCount];
+};
+
+}  // namespace bedplate::relay
