@@ -154,6 +154,7 @@ bool FecReceiver::recover(const FecPacket& packet, uint16_t sequence) noexcept {
   head.timestamp = packet.timestamp_sum;
   uint32_t type = packet.type_sum;
   uint32_t marker = packet.marker_sum;
+  uint32_t flags = packet.flags_sum;
   for (uint32_t i = 0; i < packet.count; ++i) {
     const uint16_t other = packet.sequence_at(i);
     if (other == sequence) continue;
@@ -166,14 +167,19 @@ bool FecReceiver::recover(const FecPacket& packet, uint16_t sequence) noexcept {
     length ^= static_cast<uint32_t>(rest.size());
     type ^= load_u8(datagram.data() + 1) & 0x7F;
     marker ^= load_u8(datagram.data() + 1) & 0x80;
+    flags ^= load_u8(datagram.data()) & kFecFlags;
     head.timestamp ^= load_u32(datagram.data() + 4);
     head.ssrc = load_u32(datagram.data() + 8);
   }
-  // Its set had padding or an extension somewhere: what is in the sum is no payload alone.
-  if (length > sum_bytes || length == 0 || packet.flags_sum != 0) return refuse();
+  if (length > sum_bytes) return refuse();
+  head.has_padding = (flags & 0x20) != 0;
+  head.has_extension = (flags & 0x10) != 0;
+  head.csrc_count = flags & 0x0F;
   head.payload_type = static_cast<uint8_t>(type);
   head.has_marker = marker != 0;
   write_rtp(head, buffer);
+  RtpPacket made;
+  if (parse_rtp({buffer, kRtpHeaderBytes + length}, &made) != RtpFault::kNone) return refuse();
   const uint32_t item = sink_->recovered(buffer, kRtpHeaderBytes + length);
   if (item == FecReceiverSink::kNoItem) return false;
   ++report_.recovered;

@@ -57,6 +57,8 @@ void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacke
   sum.type ^= rtp.payload_type;
   sum.timestamp ^= rtp.timestamp;
   sum.marker ^= rtp.has_marker ? 1 : 0;
+  sum.flags = static_cast<uint8_t>(
+      sum.flags ^ ((rtp.has_padding ? 0x20 : 0) | (rtp.has_extension ? 0x10 : 0) | rtp.csrc_count));
 }
 
 void FecSender::send(Sum& sum, bool is_row) noexcept {
@@ -70,6 +72,9 @@ void FecSender::send(Sum& sum, bool is_row) noexcept {
   head.timestamp = timestamp_;
   head.payload_type = kFecPayloadType;
   head.has_marker = sum.marker != 0;
+  head.has_padding = (sum.flags & 0x20) != 0;
+  head.has_extension = (sum.flags & 0x10) != 0;
+  head.csrc_count = sum.flags & 0x0F;
   std::byte* bytes = sum.buffer;
   write_rtp(head, bytes);
   store_u16(bytes + 12, sum.base);
@@ -89,12 +94,10 @@ void FecSender::send(Sum& sum, bool is_row) noexcept {
 void FecSender::add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
   if (matrix_.columns == 0) return;
   BP_DCHECK_SLOW(is_valid());
-  const bool is_plain = !rtp.has_padding && !rtp.has_extension && rtp.csrc_count == 0;
-  if (!is_plain || (has_begun_ && rtp.sequence != next_sequence_)) {
+  if (has_begun_ && rtp.sequence != next_sequence_) {
     if (position_ > 0) ++unprotected_count_;
     restart();
   }
-  if (!is_plain) return;
   has_begun_ = true;
   next_sequence_ = static_cast<uint16_t>(rtp.sequence + 1);
   timestamp_ = rtp.timestamp;

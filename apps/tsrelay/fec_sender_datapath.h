@@ -3,8 +3,8 @@
 //
 // A sum grows in the buffer that is sent in the end. That of a row leaves at its end; those of
 // columns leave one by one during the next matrix, so that no burst of losses takes both a column
-// and its sum, and no burst of them goes out. A gap, a restart or a packet with CSRCs, extension or
-// padding begins a new matrix: what of it was not whole is not protected.
+// and its sum, and no burst of them goes out. A gap or a restart begins a new matrix: what of it
+// was not whole is not protected.
 //
 // Invariants, which is_valid() looks at: 1. How far the matrix has come is less than its packets.
 // 2. Each column, and the row, has summed up as many packets as it has had by then. 3. A sum has a
@@ -67,6 +67,7 @@ class FecSender {
     uint8_t type = 0;
     uint32_t timestamp = 0;
     uint8_t marker = 0;
+    uint8_t flags = 0;
     bool is_bad = false;
   };
 

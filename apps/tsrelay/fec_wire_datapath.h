@@ -1,6 +1,6 @@
 // FEC packets of SMPTE ST 2022-1 (Pro-MPEG CoP 3), to the byte, and the sum that they are of.
 //
-//     0   RTP header, 12 bytes; padding, extension and marker: the sum of those of the media
+//     0   RTP header, 12 bytes; padding, extension, CC and marker: the sum of those of the media
 //     12  SNBase, 2      the first packet of the set
 //     14  length, 2      the sum of the lengths behind the RTP header
 //     16  E and type, 1  1, and the sum of the payload types
@@ -27,6 +27,7 @@ namespace bedplate::relay {
 inline constexpr uint32_t kFecHeaderBytes = 16;
 inline constexpr uint32_t kFecHeadersBytes = kRtpHeaderBytes + kFecHeaderBytes;
 inline constexpr uint8_t kFecPayloadType = 96;
+inline constexpr uint8_t kFecFlags = 0x3F;  // all of the first byte of RTP but the version
 // Beside the port of the media.
 inline constexpr uint16_t kFecColumnPort = 2;
 inline constexpr uint16_t kFecRowPort = 4;
@@ -40,7 +41,7 @@ struct FecPacket {
   uint16_t length_sum = 0;
   uint8_t type_sum = 0;
   uint32_t timestamp_sum = 0;
-  uint8_t flags_sum = 0;   // padding and extension, as they lie in the first byte of RTP
+  uint8_t flags_sum = 0;   // padding, extension and CC, as they lie in the first byte of RTP
   uint8_t marker_sum = 0;  // likewise in the second
   bool is_row = false;
   uint8_t offset = 0;
@@ -59,10 +60,10 @@ struct FecPacket {
 
 // Returns false where it is none of this kind, or of a matrix that is larger than may be.
 inline bool parse_fec(std::span<const std::byte> datagram, FecPacket* packet) noexcept {
-  if (datagram.size() <= kFecHeadersBytes) return false;
+  if (datagram.size() < kFecHeadersBytes) return false;
   const std::byte* bytes = datagram.data();
-  if (load_u8(bytes) >> 6 != 2 || (load_u8(bytes) & 0x0F) != 0) return false;
-  packet->flags_sum = load_u8(bytes) & 0x30;
+  if (load_u8(bytes) >> 6 != 2) return false;
+  packet->flags_sum = load_u8(bytes) & kFecFlags;
   packet->marker_sum = load_u8(bytes + 1) & 0x80;
   packet->base = load_u16(bytes + 12);
   packet->length_sum = load_u16(bytes + 14);

@@ -161,17 +161,13 @@ TEST(Fec, WhatCannotBeProtectedBeginsAMatrixAnew) {
   }
   LONGS_EQUAL(2, sending.made.size());  // 0..3 and 9..12
   LONGS_EQUAL(1, sending.sender.unprotected_count());
-  auto padded = packet(dice, 13);
-  padded[0] |= std::byte{0x20};
-  padded.back() = std::byte{4};
-  sending.add(padded);
-  LONGS_EQUAL(2, sending.sender.unprotected_count());
+  sending.sender.restart();
   LONGS_EQUAL(0, sending.out_count);
   // Without buffers nothing is sent, and nothing breaks.
   sending.out_max = 0;
   for (uint32_t i = 0; i < 100; ++i) sending.add(packet(dice, static_cast<uint16_t>(i)));
   LONGS_EQUAL(2, sending.made.size());
-  CHECK(sending.sender.unprotected_count() > 2);
+  CHECK(sending.sender.unprotected_count() > 1);
 }
 
 // Any losses that the rows and columns of one matrix can bring back, as a simple model says.
@@ -224,6 +220,47 @@ TEST(Fec, BringsBackWhatCanBeBroughtBack) {
   }
 }
 
+// What RTP has beside its payload, and packets that have none.
+TEST(Fec, PaddingExtensionsCsrcsAndEmptyPacketsComeBackAsTheyWere) {
+  Sending sending(5, 5, true);
+  Receiving receiving;
+  std::map<uint16_t, std::vector<std::byte>> all;
+  size_t given = 0;
+  uint32_t lost = 0;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    RtpPacket head = {.sequence = static_cast<uint16_t>(65'000 + i),
+                      .timestamp = i,
+                      .ssrc = 99,
+                      .payload_type = kRtpTransportStream};
+    head.has_padding = dice.below(3) == 0;
+    head.has_extension = dice.below(4) == 0;
+    head.csrc_count = static_cast<uint8_t>(dice.below(4) == 0 ? dice.below(16) : 0);
+    std::vector<std::byte> one(kRtpHeaderBytes + 4 * head.csrc_count);
+    write_rtp(head, one.data());
+    if (head.has_extension) {
+      one.resize(one.size() + 4 + 4 * 2);
+      store_u16(one.data() + one.size() - 10, 2);
+    }
+    one.resize(one.size() + 188 * dice.below(4), std::byte(dice.below(256)));
+    if (head.has_padding) {
+      const uint32_t padding = 1 + dice.below(20);
+      one.resize(one.size() + padding);
+      one.back() = std::byte(padding);
+    }
+    all[head.sequence] = one;
+    sending.add(one);
+    const bool is_lost = i >= 100 && i < 900 && i % 15 == i / 15 % 5;
+    lost += is_lost ? 1 : 0;
+    if (!is_lost) receiving.media(one);
+    for (; given < sending.made.size(); ++given) receiving.fec(sending.made[given].bytes);
+  }
+  LONGS_EQUAL(0, sending.sender.unprotected_count());
+  LONGS_EQUAL(lost, receiving.back.size());
+  for (const auto& [sequence, bytes] : receiving.back) CHECK(bytes == all[sequence]);
+  LONGS_EQUAL(0, receiving.receiver->report().malformed);
+  receiving.receiver->restart();
+}
+
 TEST(Fec, NothingIsHeldWithoutFec) {
   Receiving receiving;
   for (uint32_t i = 0; i < 2000; ++i) receiving.media(packet(dice, static_cast<uint16_t>(i), 188));
@@ -241,10 +278,10 @@ TEST(Fec, WhatIsNoFecIsRefused) {
     bad[at] = std::byte{value};
     return bad;
   };
-  CHECK(!parse_fec(std::span(good).first(28), &fec));
+  CHECK(parse_fec(std::span(good).first(28), &fec));  // of packets that are empty
+  CHECK(!parse_fec(std::span(good).first(27), &fec));
   CHECK(!parse_fec({}, &fec));
   CHECK(!parse_fec(with(0, 0x40), &fec));
-  CHECK(!parse_fec(with(0, 0x81), &fec));   // a CSRC
   CHECK(!parse_fec(with(16, 0x21), &fec));  // no E
   CHECK(!parse_fec(with(17, 1), &fec));     // a mask
   CHECK(!parse_fec(with(24, 8), &fec));     // another sum
@@ -270,7 +307,7 @@ TEST(Fec, SumsThatMakeNoPacketAreRefused) {
       for (; given < sending.made.size(); ++given) {
         auto made = sending.made[given].bytes;
         if (kind == 0) made[14] = std::byte{0xFF};  // longer than the sum
-        if (kind == 1) made[0] |= std::byte{0x20};  // with padding
+        if (kind == 1) made[0] |= std::byte{0x1F};  // CSRCs, and an extension that is too long
         if (kind == 2) {  // shorter than the others, and so is what it says
           made.resize(kFecHeadersBytes + 100);
           store_u16(made.data() + 14, 188 ^ 50);
