@@ -26,7 +26,7 @@ void LocalReader::create(PacketRing& ring, Messenger* messenger,
 bool LocalReader::is_valid() const noexcept {
   if (waits_for_loans_ && lent_count_ == 0) return false;
   if (to_ == nullptr && room_.is_waiting()) return false;
-  return (to_ == nullptr || begun_at_ <= next_) && lent_count_ <= kLoansMax &&
+  return lent_count_ <= kLoansMax &&
          free_.has_just(kLoansMax - lent_count_,
                         [this](const Lent& lent) { return lent.self == this; });
 }
@@ -37,7 +37,7 @@ void LocalReader::begin(Endpoint& to, AmId id) noexcept {
   id_ = id;
   waits_for_loans_ = false;
   next_ = ring_->ready_end();
-  begun_at_ = next_;
+  number_ = 0;
   BP_DCHECK_SLOW(is_valid());
 }
 
@@ -65,12 +65,11 @@ void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
 // Returns whether the packet is done with.
 bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   std::byte head[kHeadBytes];
-  const uint64_t number = next_ - begun_at_;
   const uint32_t offset = packet.rtp.header_bytes;
   BP_DCHECK(offset < packet.byte_count);
-  std::memcpy(head, &number, sizeof number);
-  std::memcpy(head + sizeof number, &offset, sizeof offset);
-  BP_DCHECK(to_ != nullptr && !free_.is_empty() && next_ >= begun_at_);
+  std::memcpy(head, &number_, sizeof number_);
+  std::memcpy(head + sizeof number_, &offset, sizeof offset);
+  BP_DCHECK(to_ != nullptr && !free_.is_empty());
   Lent& lent = *free_.first();
   const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
   const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
@@ -110,6 +109,7 @@ uint32_t LocalReader::pump(uint64_t) noexcept {
     if (waits || !lend(packet, ring_->index_at(next_))) {
       return static_cast<uint32_t>(next_ - begun_at);
     }
+    ++number_;
   }
   const auto passed = static_cast<uint32_t>(next_ - begun_at);
   if (to_ == nullptr) next_ = ring_->ready_end();
@@ -117,7 +117,9 @@ uint32_t LocalReader::pump(uint64_t) noexcept {
 }
 
 void LocalReader::missed(const Packet& packet) noexcept {
-  if (to_ != nullptr && packet.kind == PacketKind::kMedia) counters_->dropped.add(1);
+  if (to_ == nullptr || packet.kind != PacketKind::kMedia) return;
+  counters_->dropped.add(1);
+  ++number_;
 }
 
 }  // namespace bedplate::relay

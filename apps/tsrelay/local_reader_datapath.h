@@ -63,7 +63,7 @@ class LocalReader final : public RingTap {
   ReaderCounters* counters_ = nullptr;
   Endpoint* to_ = nullptr;
   AmId id_ = 0;
-  uint64_t begun_at_ = 0;  // numbers of packets count from here
+  uint64_t number_ = 0;  // of the next packet of the stream
   uint32_t lent_count_ = 0;
   bool waits_for_loans_ = false;  // there is no place for more before some come back
   FreeList<&Lent::next_free> free_;

@@ -38,8 +38,9 @@ DatagramOwner OutputGroup::owner() noexcept {
 
 bool OutputGroup::wants(const Output& output, const Packet& packet,
                         uint64_t number) const noexcept {
-  return number >= output.first_number && !output.is_muted &&
-         (packet.kind == PacketKind::kMedia || output.has_fec);
+  if (number < output.first_number || output.is_muted) return false;
+  if (packet.kind == PacketKind::kEmpty) return !output.is_plain;
+  return packet.kind == PacketKind::kMedia || output.has_fec;
 }
 
 void OutputGroup::write(const Output& output, const Packet& packet,
@@ -48,7 +49,7 @@ void OutputGroup::write(const Output& output, const Packet& packet,
   datagram->bytes = packet.bytes;
   datagram->byte_count = packet.byte_count;
   datagram->to = output.to;
-  if (packet.kind != PacketKind::kMedia) {
+  if (packet.kind == PacketKind::kColumn || packet.kind == PacketKind::kRow) {
     const uint16_t beside = packet.kind == PacketKind::kColumn ? kFecColumnPort : kFecRowPort;
     datagram->to.port = static_cast<uint16_t>(datagram->to.port + beside);
   } else if (output.is_plain) {

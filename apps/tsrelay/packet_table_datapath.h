@@ -20,7 +20,13 @@
 
 namespace bedplate::relay {
 
-enum class PacketKind : uint8_t { kMedia, kColumn, kRow };
+enum class PacketKind : uint8_t {
+  kMedia,
+  kColumn,  // of FEC
+  kRow,
+  kEmpty,   // RTP without payload: it goes where RTP goes, so that its number is not missed
+  kNumber,  // it goes nowhere, but its number has come
+};
 
 struct Packet {
   const std::byte* bytes = nullptr;
@@ -39,6 +45,7 @@ struct Packet {
   uint64_t due_ns = 0;
   DatagramAddress from;
   uint8_t leg = 0;
+  bool is_truncated = false;  // more came than there is of it
 
   std::span<const std::byte> datagram() const noexcept { return {bytes, byte_count}; }
   std::span<const std::byte> payload() const noexcept {

@@ -3,6 +3,7 @@
 #include "apps/tsrelay/local_reader_datapath.h"
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "tests/apps/tsrelay/relay_rig.h"
@@ -32,7 +33,12 @@ TEST_GROUP(LocalReader) {
   SelfProvider provider{0, messenger.dispatcher()};
   Endpoint* self = nullptr;
   LocalReader reader;
-  std::vector<Loan> loans;  // that its process has
+  struct Got {
+    std::vector<Loan> loans;        // that its process has
+    std::vector<uint64_t> numbers;  // of all that came
+  } got;
+  std::vector<Loan>& loans = got.loans;
+  std::vector<uint64_t>& numbers = got.numbers;
   uint32_t pushed = 0;
 
   void setup() override {
@@ -40,10 +46,15 @@ TEST_GROUP(LocalReader) {
     ring.create(table, places, 1);
     messenger.add_provider(provider);
     const auto keep = [](void* its, const Message& message) noexcept {
-      static_cast<std::vector<Loan>*>(its)->push_back(message.loan);
+      Got& got = *static_cast<Got*>(its);
+      got.loans.push_back(message.loan);
+      uint64_t number = 0;
+      std::memcpy(&number, message.payload.data(), sizeof number);
+      got.numbers.push_back(number);
     };
     loans.reserve(kPacketCount);
-    messenger.set_handler(kPacket, {keep, &loans});
+    numbers.reserve(2 * kPacketCount);
+    messenger.set_handler(kPacket, {keep, &got});
     messenger.set_handler(kOther, {[](void*, const Message&) noexcept {}, nullptr});
     self = messenger.connect({0}).value();
     reader.create(ring, &messenger, counters);
@@ -55,8 +66,9 @@ TEST_GROUP(LocalReader) {
     CHECK(reader.is_free());
     CHECK(reader.is_valid());
   }
-  void push() {
+  void push(PacketKind kind = PacketKind::kMedia) {
     const uint32_t index = table.take();
+    table[index].kind = kind;
     table[index].bytes = socket.memory.data() + pushed % kPacketCount * FakeSocket::kBufferBytes;
     table[index].byte_count = 100;
     table[index].socket = &socket;
@@ -96,6 +108,26 @@ TEST(LocalReader, APacketIsLentUntilItComesBack) {
   give_back();
   LONGS_EQUAL(0, table.used_count());
   CHECK_EQUAL(0, counters.lent.read());
+}
+
+// What is not of the transport stream has no number: its reader misses nothing by it.
+TEST(LocalReader, NumbersAreOfPacketsOfTheStream) {
+  reader.begin(*self, kPacket);
+  for (uint32_t i = 0; i < 12; ++i) push(i % 3 == 1 ? PacketKind::kEmpty : PacketKind::kMedia);
+  poll();
+  LONGS_EQUAL(8, numbers.size());
+  for (uint64_t i = 0; i < 8; ++i) LONGS_EQUAL(i, numbers[i]);
+  // What it missed is missing in them.
+  const uint32_t lent_max = LocalReader::kLoansMax;
+  for (uint32_t i = 0; i < lent_max - 8 + places.size() + 3; ++i) {
+    push();
+    poll();
+  }
+  CHECK_EQUAL(3, counters.dropped.read());
+  give_back();
+  ring.pump(0);
+  poll();
+  LONGS_EQUAL(lent_max + 3, numbers[lent_max]);
 }
 
 TEST(LocalReader, OneThatKeepsAllLosesTheOldest) {
