@@ -49,3 +49,51 @@ TEST(SenderLock, SilenceBeginsWithTheFirstLookOrTheLastPacket) {
   CHECK_FALSE(lock.is_silent(7999));
   CHECK(lock.is_silent(8000));
 }
+
+TEST_GROUP(Successor) {
+  Successor successor{1000};
+  uint64_t now = 5000;
+
+  SuccessorVerdict judge(uint32_t ssrc, uint16_t sequence, uint32_t present, uint32_t leg = 0) {
+    return successor.judge(leg, ssrc, sequence, present, now);
+  }
+};
+
+TEST(Successor, TwoInARowAreBelieved) {
+  CHECK(judge(8, 65535, 7) == SuccessorVerdict::kWaits);
+  CHECK(judge(8, 0, 7) == SuccessorVerdict::kBelieved);
+  // And again, as often as it restarts.
+  for (uint32_t ssrc = 9; ssrc < 40; ++ssrc) {
+    CHECK(judge(ssrc, 5, ssrc - 1) == SuccessorVerdict::kWaits);
+    CHECK(judge(ssrc, 6, ssrc - 1) == SuccessorVerdict::kBelieved);
+  }
+}
+
+TEST(Successor, OthersAreNot) {
+  CHECK(judge(8, 1, 7) == SuccessorVerdict::kWaits);
+  CHECK(judge(8, 3, 7) == SuccessorVerdict::kWaits);     // not the next
+  CHECK(judge(9, 4, 7) == SuccessorVerdict::kWaits);     // of another
+  CHECK(judge(9, 5, 7, 1) == SuccessorVerdict::kWaits);  // by another leg
+  successor.deny();
+  CHECK(judge(9, 6, 7, 1) == SuccessorVerdict::kWaits);  // the old one lives
+}
+
+TEST(Successor, OneThatComesBackSharesItsAddress) {
+  const auto restart = [&](uint32_t ssrc, uint32_t present) {
+    CHECK(judge(ssrc, 1, present) == SuccessorVerdict::kWaits);
+    CHECK(judge(ssrc, 2, present) == SuccessorVerdict::kBelieved);
+  };
+  restart(8, 7);
+  restart(9, 8);
+  restart(7, 9);  // three of them, in turns
+  for (uint32_t i = 0; i < 10; ++i, now += 900) {
+    CHECK(judge(8, 1, 7) == SuccessorVerdict::kForeign);
+    CHECK(judge(8, 2, 7) == SuccessorVerdict::kForeign);
+  }
+  now += 100;  // nothing of a second one for 1000
+  restart(8, 7);
+  // Long after it was given up it is one like any other.
+  now += 1000;
+  restart(7, 8);
+  restart(5, 7);
+}
