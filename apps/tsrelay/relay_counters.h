@@ -144,6 +144,9 @@ enum class LegArrival : uint8_t {
   kNoTransportStream,
   kForeign,
   kTruncated,
+  kOtherType,
+  kNoSync,
+  kUnnumbered,
   kNoInterface,
   kCount
 };
@@ -166,6 +169,12 @@ inline constexpr LegArrivalText kLegArrivals[] = {
      "stop one of the two senders, or give it another address"},
     {"too long", "only datagrams that are longer than a buffer have come",
      "raise buffer_bytes, or have shorter ones sent"},
+    {"other RTP", "only RTP of another payload type than 33 has come",
+     "have its sender send type 33, a transport stream"},
+    {"no sync bytes", "only datagrams without sync bytes have come",
+     "look at what sends to its address: it sends no transport stream"},
+    {"no RTP numbers", "only datagrams without RTP have come, whose numbers put two legs together",
+     "have its sender send RTP"},
     {"no interface", "there was no interface by which something comes",
      "bring back the interface, or the route to the group: it is joined again by itself"}};
 static_assert(std::size(kLegArrivals) == static_cast<size_t>(LegArrival::kCount));
@@ -185,6 +194,10 @@ struct alignas(kCacheLineBytes) LegCounters {
   Counter truncated;
   Counter rtp_malformed;
   Counter ts_malformed;
+  Counter other_type;
+  Counter no_sync;
+  Counter unnumbered;
+  Counter empty;
 };
 
 inline void describe(CounterTable& table, LegCounters& c) {
@@ -218,12 +231,33 @@ inline void describe(CounterTable& table, LegCounters& c) {
       .sign_as_it_grows(
           "datagrams are too long, {truncated} dropped by now: raise buffer_bytes, or "
           "have shorter ones sent");
-  table.counter("rtp_malformed", c.rtp_malformed, "packets", "Dropped: no RTP.")
+  table
+      .counter("rtp_malformed", c.rtp_malformed, "packets",
+               "Dropped: neither RTP nor a transport stream, or RTP whose lengths make no sense.")
       .sign_as_it_grows("neither RTP nor whole TS packets, {rtp_malformed} dropped by now: have "
                         "188-byte packets sent whole (ffmpeg: pkt_size=1316), or RTP");
-  table.counter("ts_malformed", c.ts_malformed, "packets", "Dropped: no whole TS packets.")
+  table
+      .counter("ts_malformed", c.ts_malformed, "packets",
+               "Dropped: no whole number of TS packets of 188 bytes.")
       .sign_as_it_grows("no whole packets of transport stream, {ts_malformed} dropped by now: have "
                         "188-byte packets sent whole (ffmpeg: pkt_size=1316)");
+  table.counter("other_type", c.other_type, "packets", "Dropped: RTP of another payload type.")
+      .sign_as_it_grows(
+          "RTP comes to it that is no transport stream by its type, {other_type} packets by now: "
+          "have its sender send type 33");
+  table
+      .counter("no_sync", c.no_sync, "packets",
+               "Dropped: as long as whole TS packets, without their sync bytes.")
+      .sign_as_it_grows(
+          "what comes to it is no transport stream but by its length, {no_sync} packets by now: "
+          "look at what sends to its address");
+  table
+      .counter("unnumbered", c.unnumbered, "packets",
+               "Dropped: without RTP, on the second leg, which would double the first.")
+      .sign_as_it_grows(
+          "what comes to it has no RTP, whose numbers put two legs together, {unnumbered} packets "
+          "by now: have its sender send RTP");
+  table.counter("empty", c.empty, "packets", "RTP without payload, which goes on as it is.");
 }
 
 struct alignas(kCacheLineBytes) OutputCounters {

@@ -17,6 +17,7 @@ void RelayStream::create(const StreamOptions& options) {
   inspector_ = std::make_unique<TsInspector>();
   arrivals_ = std::make_unique<Arrival[]>(options.packet_count);
   pacer_ = Pacer(options.pace_delay_ns);
+  successor_ = Successor(options.silence_ns);
   rtp_adder_.create(options.rtp_beginning);
   fec_sender_.create(
       {options.fec_columns, options.fec_rows, options.has_fec_rows, options.buffer_bytes, this});

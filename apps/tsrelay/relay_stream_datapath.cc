@@ -3,7 +3,8 @@
 namespace bedplate::relay {
 
 bool RelayStream::is_valid() const noexcept {
-  const uint64_t placed = arrival_count_ + merge_.held_count() + ring_.held_count();
+  const uint64_t placed = arrival_count_ + merge_.held_count() + ring_.held_count() +
+                          (waiting_ != PacketTable::kNone ? 1 : 0);
   if (arrival_count_ > options_.packet_count || placed > table_.used_count()) return false;
   return ring_.is_valid() && merge_.is_valid() && table_.is_valid() && pacer_.is_valid() &&
          inspector_->is_valid() && fec_sender_.is_valid() &&
@@ -35,7 +36,7 @@ DatagramOwner RelayStream::fec_owner(uint32_t leg, bool is_row) noexcept {
 void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept {
   BP_DCHECK(is_own_thread() && inlet.leg < legs_.size());
   for (ReceivedDatagram& datagram : datagrams) {
-    if (datagram.is_truncated) {
+    if (datagram.is_truncated && inlet.is_fec) {
       legs_[inlet.leg].options.counters->truncated.add(1);
       continue;
     }
@@ -48,6 +49,7 @@ void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datag
     packet.received_ns = datagram.received_ns;
     packet.from = datagram.from;
     packet.leg = inlet.leg;
+    packet.is_truncated = datagram.is_truncated;
     datagram.is_kept = true;
     BP_ASSERT(arrival_count_ < options_.packet_count);
     arrivals_[arrival_count_++] = {index, inlet.is_fec};
@@ -56,51 +58,88 @@ void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datag
 
 // ---- Judging ------------------------------------------------------------------------------------
 
-bool RelayStream::parse(Packet& packet, LegCounters& counters) const noexcept {
-  // RTP has 12 bytes or more in front: with them no datagram is one of whole packets.
-  const bool is_plain =
-      options_.format == StreamFormat::kUdp ||
-      (options_.format == StreamFormat::kAuto && packet.byte_count % kTsPacketBytes == 0);
-  if (is_plain) {
-    packet.payload_bytes = packet.byte_count;
-  } else if (parse_rtp(packet.datagram(), &packet.rtp) == RtpFault::kNone) {
-    packet.payload_bytes = packet.rtp.payload_bytes;
-  } else {
-    counters.rtp_malformed.add(1);
-    return false;
+// Fills what the packet has of RTP, and what kind it is.
+DatagramContent RelayStream::look_at(Packet& packet) const noexcept {
+  const DatagramContent its =
+      content_of(packet.datagram(), packet.is_truncated, options_.format, &packet.rtp);
+  const bool is_bare = its.content == Content::kTransport && !its.has_number;
+  packet.payload_bytes = is_bare ? packet.byte_count : packet.rtp.payload_bytes;
+  packet.kind = its.content == Content::kTransport ? PacketKind::kMedia
+                : its.content == Content::kEmpty   ? PacketKind::kEmpty
+                                                   : PacketKind::kNumber;
+  return its;
+}
+
+namespace {
+
+// Why the datagram goes nowhere.
+void count_drop(LegCounters& counters, Content content) noexcept {
+  switch (content) {
+    case Content::kTransport:
+    case Content::kEmpty: return;
+    case Content::kTruncated: return counters.truncated.add(1);
+    case Content::kNeither: return counters.rtp_malformed.add(1);
+    case Content::kOtherType: return counters.other_type.add(1);
+    case Content::kNotWhole: return counters.ts_malformed.add(1);
+    case Content::kNoSync: return counters.no_sync.add(1);
   }
-  if (packet.payload_bytes == 0 || packet.payload_bytes % kTsPacketBytes != 0) {
-    counters.ts_malformed.add(1);
-    return false;
-  }
-  return true;
+}
+
+}  // namespace
+
+bool RelayStream::is_any_alive(const Leg* but, uint64_t now_ns) const noexcept {
+  return std::any_of(legs_.begin(), legs_.end(),
+                     [&](const Leg& each) { return &each != but && each.lock.is_alive(now_ns); });
 }
 
 // Whether the packet is of the sender that the stream is of; a new one may take the place of one
-// that is silent on all legs.
-bool RelayStream::admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept {
+// that is silent on all legs, or has restarted.
+RelayStream::Admission RelayStream::admit(const Packet& packet, Leg& leg,
+                                          uint64_t now_ns) noexcept {
   const uint32_t ssrc = packet.rtp.ssrc;
+  Admission admission = Admission::kYes;
   if (!has_sender_ || ssrc != ssrc_) {
-    for (const Leg& each : legs_) {
-      if (has_sender_ && each.lock.is_alive(now_ns)) return false;
+    if (has_sender_ && is_any_alive(nullptr, now_ns)) {
+      const bool may_be_it = packet.rtp.header_bytes != 0 && leg.lock.has_address(packet.from);
+      if (!may_be_it) return Admission::kForeign;
+      switch (successor_.judge(packet.leg, ssrc, packet.rtp.sequence, ssrc_, now_ns)) {
+        case SuccessorVerdict::kForeign: return Admission::kForeign;
+        case SuccessorVerdict::kWaits: return Admission::kWaits;
+        case SuccessorVerdict::kBelieved: admission = Admission::kBelieved;
+      }
     }
     if (has_sender_) begin_anew();
     has_sender_ = true;
     ssrc_ = ssrc;
   }
-  // Without numbers nothing tells the legs' packets from one another: the first has it all.
-  if (packet.rtp.header_bytes == 0 && &leg != legs_.data()) return false;
   const SenderVerdict verdict = leg.lock.judge({packet.from, ssrc}, now_ns);
+  if (verdict == SenderVerdict::kForeign) return Admission::kForeign;
   if (verdict == SenderVerdict::kNew) {
+    if (!is_any_alive(&leg, now_ns)) learn_anew();  // else it is the other leg's, too
     leg.jitter.restart();
     leg.options.counters->senders.add(1);
   }
-  return verdict != SenderVerdict::kForeign;
+  return admission;
 }
 
 void RelayStream::begin_anew() noexcept {
   merge_.restart();
   for (Leg& leg : legs_) leg.lock.open();
+}
+
+// What was learned of the stream was another sender's, and so were its numbers.
+void RelayStream::learn_anew() noexcept {
+  merge_.restart();
+  inspector_->forget();
+  pacer_.forget();
+}
+
+void RelayStream::drop_waiting() noexcept {
+  successor_.deny();
+  if (waiting_ == PacketTable::kNone) return;
+  legs_[table_[waiting_].leg].options.counters->foreign.add(1);
+  table_.let_go(waiting_);
+  waiting_ = PacketTable::kNone;
 }
 
 void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
@@ -109,22 +148,78 @@ void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
   Leg& leg = legs_[packet.leg];
   LegCounters& counters = *leg.options.counters;
   packet.arrived_ns = now_ns;
-  if (!parse(packet, counters)) return table_.let_go(index);
-  if (!admit(packet, leg, now_ns)) {
+  const DatagramContent its = look_at(packet);
+  if (its.content != Content::kTransport) {
+    count_drop(counters, its.content);
+    if (its.has_number) return keep_number(index, now_ns);
+    return table_.let_go(index);
+  }
+  // Without numbers nothing tells the legs' packets from one another: the first has it all.
+  if (!its.has_number && &leg != legs_.data()) {
+    counters.unnumbered.add(1);
+    return table_.let_go(index);
+  }
+  const Admission admission = admit(packet, leg, now_ns);
+  if (admission == Admission::kForeign) {
     counters.foreign.add(1);
     return table_.let_go(index);
   }
-  counters.packets.add(1);
-  counters.bytes.add(packet.byte_count);
-  if (packet.rtp.header_bytes == 0) return hand_on(index);
+  const uint32_t waited = waiting_;
+  if (admission == Admission::kWaits) {
+    if (waited != PacketTable::kNone) {
+      legs_[table_[waited].leg].options.counters->foreign.add(1);
+      table_.let_go(waited);
+    }
+    waiting_ = index;
+    return;
+  }
+  if (admission == Admission::kBelieved) {
+    BP_ASSERT(waited != PacketTable::kNone);
+    waiting_ = PacketTable::kNone;
+    take(waited, now_ns);
+  }
+  take(index, now_ns);
+}
+
+// Of the sender that has the leg.
+void RelayStream::take(uint32_t index, uint64_t now_ns) noexcept {
+  const Packet& packet = table_[index];
+  Leg& leg = legs_[packet.leg];
+  leg.options.counters->packets.add(1);
+  leg.options.counters->bytes.add(packet.byte_count);
+  if (packet.rtp.header_bytes == 0) {
+    drop_waiting();
+    return hand_on(index);
+  }
   leg.jitter.add(packet.rtp.timestamp, packet.received_ns != 0 ? packet.received_ns : now_ns);
-  if (fec_receiver_ != nullptr) table_.hold(index);
+  insert(index, now_ns);
+}
+
+// No transport stream is in it. It does not make its sender one that has a leg, nor keep it one.
+void RelayStream::keep_number(uint32_t index, uint64_t now_ns) noexcept {
+  const Packet& packet = table_[index];
+  Leg& leg = legs_[packet.leg];
+  const bool is_its =
+      has_sender_ && packet.rtp.ssrc == ssrc_ && leg.lock.has({packet.from, packet.rtp.ssrc});
+  if (packet.kind == PacketKind::kEmpty) {
+    LegCounters& counters = *leg.options.counters;
+    (is_its ? counters.empty : counters.foreign).add(1);
+  }
+  if (!is_its) return table_.let_go(index);
+  insert(index, now_ns);
+}
+
+void RelayStream::insert(uint32_t index, uint64_t now_ns) noexcept {
+  const Packet& packet = table_[index];
+  const uint16_t sequence = packet.rtp.sequence;
+  const bool is_of_set = fec_receiver_ != nullptr && !packet.is_truncated;
+  if (is_of_set) table_.hold(index);
   const MergeVerdict verdict =
-      merge_.insert({index, packet.leg, packet.rtp.sequence, packet.rtp.timestamp, now_ns});
-  if (verdict == MergeVerdict::kOutside) counters.outside.add(1);
-  if (fec_receiver_ == nullptr) return;
+      merge_.insert({index, packet.leg, sequence, packet.rtp.timestamp, now_ns});
+  if (verdict == MergeVerdict::kTaken) drop_waiting();
+  if (!is_of_set) return;
   const bool is_known = verdict == MergeVerdict::kTaken || verdict == MergeVerdict::kLate;
-  if (is_known) fec_receiver_->add_media(index, packet.rtp.sequence);
+  if (is_known) fec_receiver_->add_media(index, sequence);
   table_.let_go(index);
 }
 
@@ -132,12 +227,21 @@ void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
 
 void RelayStream::deliver(uint32_t item, uint32_t missing_count) noexcept {
   options_.counters->lost.add(missing_count);
-  hand_on(item);
+  Packet& packet = table_[item];
+  if (packet.kind == PacketKind::kMedia) return hand_on(item);
+  if (packet.kind == PacketKind::kNumber) return table_.let_go(item);
+  packet.due_ns = last_due_ns_;  // with the one before it
+  pass_on(item, packet.rtp);
 }
 
 void RelayStream::drop(uint32_t item, MergeDrop cause) noexcept {
   if (cause == MergeDrop::kDuplicate) options_.counters->duplicates.add(1);
   if (cause == MergeDrop::kLate) options_.counters->late.add(1);
+  const Packet& packet = table_[item];
+  const bool is_of_leg = packet.socket != nullptr;  // else FEC has brought it back
+  if (cause == MergeDrop::kOutside && is_of_leg) {
+    legs_[packet.leg].options.counters->outside.add(1);
+  }
   table_.let_go(item);
 }
 
@@ -163,7 +267,7 @@ uint32_t RelayStream::recovered(std::byte* buffer, uint32_t bytes) noexcept {
   packet.bytes = buffer;
   packet.byte_count = bytes;
   packet.arrived_ns = now_ns_;
-  if (!parse(packet, *legs_[0].options.counters) || packet.rtp.header_bytes == 0) {
+  if (!look_at(packet).has_number) {
     table_.let_go(index);
     return kNoItem;
   }
@@ -207,10 +311,16 @@ void RelayStream::hand_on(uint32_t index) noexcept {
     packet.due_ns = pacer_.due_ns(clock, packet.payload_bytes, packet.arrived_ns);
     last_due_ns_ = packet.due_ns;
   }
+  const bool is_plain = packet.rtp.header_bytes == 0;
+  pass_on(index, is_plain && options_.adds_rtp ? add_rtp(packet) : packet.rtp);
+}
+
+// `rtp`: what outputs send that do not leave it off; its header has no bytes where none has any.
+void RelayStream::pass_on(uint32_t index, const RtpPacket& rtp) noexcept {
+  const Packet& packet = table_[index];
   options_.counters->packets.add(1);
   options_.counters->bytes.add(packet.payload_bytes);
   const bool is_plain = packet.rtp.header_bytes == 0;
-  const RtpPacket rtp = is_plain && options_.adds_rtp ? add_rtp(packet) : packet.rtp;
   const std::span<const std::byte> body = packet.datagram().subspan(is_plain ? 0 : kRtpHeaderBytes);
   // The ring may let go of it before the sums have it.
   const bool has_fec = options_.fec_columns != 0 && rtp.header_bytes != 0;
@@ -260,8 +370,11 @@ uint64_t RelayStream::sleep_max_ns() const noexcept {
 // What it drops most tells why it is silent.
 void RelayStream::look_for_drops(Leg& leg, uint64_t now_ns) noexcept {
   const LegCounters& counters = *leg.options.counters;
+  // In the order of LegArrival.
   const Drops drops = {counters.rtp_malformed.read(), counters.ts_malformed.read(),
-                       counters.foreign.read(), counters.truncated.read()};
+                       counters.foreign.read(),       counters.truncated.read(),
+                       counters.other_type.read(),    counters.no_sync.read(),
+                       counters.unnumbered.read()};
   uint64_t most = 0;
   for (size_t i = 0; i < drops.size(); ++i) {
     const uint64_t count = drops[i] - leg.drops[i];
@@ -282,6 +395,8 @@ void RelayStream::set_has_interface(uint32_t leg, bool has_interface) noexcept {
 void RelayStream::look_for_missing(uint64_t now_ns) noexcept {
   BP_DCHECK(is_own_thread());
   inspector_->look_for_missing(now_ns);
+  const bool is_waiting = waiting_ != PacketTable::kNone;
+  if (is_waiting && now_ns > table_[waiting_].arrived_ns + options_.silence_ns) drop_waiting();
   for (Leg& leg : legs_) {
     const std::atomic<bool>& lacks_interface = lacks_interface_[&leg - legs_.data()];
     LegCounters& counters = *leg.options.counters;
@@ -308,6 +423,7 @@ void RelayStream::drain() noexcept {
   }
   is_draining_ = true;
   (void)work(now_ns_);
+  drop_waiting();
   merge_.restart();
   (void)work(now_ns_);
   BP_ASSERT(merge_.held_count() == 0 && arrival_count_ == 0);

@@ -3,6 +3,9 @@
 //
 //     socket -> arrivals -> judge -> merge (with FEC) -> inspect, pace -> ring -> outputs
 //
+// Whatever becomes of a packet, its RTP number has come once its sender has the leg: nothing waits
+// for it, and it is not lost. RTP without payload goes on to outputs that get RTP.
+//
 // A packet stays in the buffer that it was received in from its arrival until the last output has
 // taken it; docs/tsrelay.md has the picture. The sockets' callbacks only note what came: the work
 // is done when the loop polls, for all that came together, with kept buffers, so that any kind of
@@ -21,6 +24,7 @@
 #include <memory>
 #include <vector>
 
+#include "apps/tsrelay/datagram_content_datapath.h"
 #include "apps/tsrelay/fec_receiver_datapath.h"
 #include "apps/tsrelay/fec_sender_datapath.h"
 #include "apps/tsrelay/leg_merge_datapath.h"
@@ -32,8 +36,6 @@
 #include "transport/event_loop.h"
 
 namespace bedplate::relay {
-
-enum class StreamFormat : uint8_t { kAuto, kRtp, kUdp };
 
 struct LegOptions {
   DatagramSocket* media = nullptr;
@@ -108,8 +110,8 @@ class RelayStream final : public PollSource,
     uint8_t leg = 0;
     bool is_fec = false;
   };
-  // What a leg has dropped, by its cause: kNoRtp to kTruncated.
-  using Drops = std::array<uint64_t, 4>;
+  // What a leg has dropped, by its cause: kNoRtp to kUnnumbered.
+  using Drops = std::array<uint64_t, 7>;
   struct Leg {
     LegOptions options;
     SenderLock lock;
@@ -132,11 +134,26 @@ class RelayStream final : public PollSource,
   DatagramOwner owner_of(Inlet& inlet) noexcept;
   void received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept;
   void judge(uint32_t index, uint64_t now_ns) noexcept;
-  bool parse(Packet& packet, LegCounters& counters) const noexcept;
-  bool admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept;
+  // What admit() says of a packet.
+  enum class Admission : uint8_t {
+    kYes,
+    kForeign,
+    kWaits,     // it may be the first of its sender after a restart
+    kBelieved,  // yes, and so is the one that has waited
+  };
+
+  DatagramContent look_at(Packet& packet) const noexcept;
+  Admission admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept;
+  bool is_any_alive(const Leg* but, uint64_t now_ns) const noexcept;
   void begin_anew() noexcept;
   void look_for_drops(Leg& leg, uint64_t now_ns) noexcept;
+  void learn_anew() noexcept;
+  void take(uint32_t index, uint64_t now_ns) noexcept;
+  void keep_number(uint32_t index, uint64_t now_ns) noexcept;
+  void insert(uint32_t index, uint64_t now_ns) noexcept;
+  void drop_waiting() noexcept;
   void hand_on(uint32_t index) noexcept;
+  void pass_on(uint32_t index, const RtpPacket& rtp) noexcept;
   RtpPacket add_rtp(Packet& packet) noexcept;
   void tell() noexcept;
 
@@ -170,7 +187,9 @@ class RelayStream final : public PollSource,
   uint32_t arrival_count_ = 0;
   uint64_t now_ns_ = 0;  // of the present poll
   uint64_t last_due_ns_ = 0;
-  uint32_t ssrc_ = 0;  // of the sender that the stream is of
+  Successor successor_;
+  uint32_t waiting_ = PacketTable::kNone;  // for what successor_ says of it
+  uint32_t ssrc_ = 0;                      // of the sender that the stream is of
   bool has_sender_ = false;
   bool is_draining_ = false;
   std::atomic<bool> is_drained_{false};

@@ -27,6 +27,7 @@ RtpFault parse_rtp(std::span<const std::byte> datagram, RtpPacket* packet) noexc
   packet->sequence = load_u16(bytes + 2);
   packet->timestamp = load_u32(bytes + 4);
   packet->ssrc = load_u32(bytes + 8);
+  packet->header_bytes = packet->payload_bytes = 0;
 
   uint64_t header_bytes = kRtpHeaderBytes + packet->csrc_count * kCsrcBytes;
   if (header_bytes > datagram.size()) return RtpFault::kCsrc;
@@ -54,6 +55,11 @@ void write_rtp(const RtpPacket& packet, std::byte* to) noexcept {
   store_u16(to + 2, packet.sequence);
   store_u32(to + 4, packet.timestamp);
   store_u32(to + 8, packet.ssrc);
+}
+
+bool may_bear_transport(uint8_t payload_type) noexcept {
+  constexpr uint8_t kFirstDynamic = 96;
+  return payload_type == kRtpTransportStream || payload_type >= kFirstDynamic;
 }
 
 void JitterMeter::add(uint32_t timestamp, uint64_t arrival_ns) noexcept {

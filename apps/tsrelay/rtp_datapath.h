@@ -35,10 +35,15 @@ enum class RtpFault : uint8_t {
   kPadding,    // more padding than payload, or a count of 0
 };
 
-// *packet is filled where there is no fault.
+// What the first kRtpHeaderBytes say is in *packet but for kShort and kVersion; the lengths of
+// header and payload where there is no fault.
 RtpFault parse_rtp(std::span<const std::byte> datagram, RtpPacket* packet) noexcept;
 
-// Writes a header of kRtpHeaderBytes: no CSRC, no extension; padding and marker as they are said.
+// Whether a payload of this type may be a transport stream: 33, or one that two ends have agreed on
+// (96 to 127). All others are of other media (RFC 3551, section 6).
+bool may_bear_transport(uint8_t payload_type) noexcept;
+
+// Writes the first kRtpHeaderBytes, as they are said.
 void write_rtp(const RtpPacket& packet, std::byte* to) noexcept;
 
 // How far `to` is ahead of `from`: negative where it is behind. Sequence numbers wrap around.

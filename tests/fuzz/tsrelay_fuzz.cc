@@ -1,5 +1,6 @@
-// Fuzz target of what the relay reads from strangers: RTP, transport streams, FEC, and the order
-// that is made of any numbers.
+// Fuzz target of what the relay reads from strangers: datagrams of any content, RTP, transport
+// streams, FEC, and the order that is made of any numbers; and of what it learns of a stream whose
+// tables and clocks change in any way, against a model of what is on air.
 //
 // The input is a list of records: a byte says what it is, another how long, its bytes follow. What
 // is delivered is in order, nothing is delivered twice, everything that was held is let go, and
@@ -13,10 +14,12 @@
 #include <span>
 #include <vector>
 
+#include "apps/tsrelay/datagram_content_datapath.h"
 #include "apps/tsrelay/fec_receiver_datapath.h"
 #include "apps/tsrelay/fec_sender_datapath.h"
 #include "apps/tsrelay/leg_merge_datapath.h"
 #include "apps/tsrelay/pacer_datapath.h"
+#include "tests/apps/tsrelay/ts_air.h"
 
 namespace bedplate::relay {
 namespace {
@@ -27,6 +30,37 @@ void require(bool kept, const char* what) {
   if (kept) return;
   std::fprintf(stderr, "tsrelay_fuzz: broken promise: %s\n", what);
   std::abort();
+}
+
+// What the input says, as chance; 0 behind its end.
+struct Said {
+  std::span<const std::byte> rest;
+
+  uint32_t below(uint32_t limit) {
+    if (rest.empty()) return 0;
+    const uint32_t value = load_u8(rest.data()) % limit;
+    rest = rest.subspan(1);
+    return value;
+  }
+};
+
+// The inspector knows what was sent last, and sees no fault in what has none.
+void follow_the_air(std::span<const std::byte> input) {
+  Said said{input};
+  auto inspector = std::make_unique<TsInspector>();
+  TsAir<Said> air(said);
+  while (!said.rest.empty()) {
+    for (uint32_t changes = said.below(4); changes > 0; --changes) air.change();
+    if (said.below(16) == 0) inspector->forget();
+    air.send(*inspector);
+    require(inspector->is_valid(), "the inspector is valid");
+    const char* other = air.differs(*inspector);
+    require(other == nullptr, other != nullptr ? other : "");
+    const TsReport& r = inspector->report();
+    require(r.crc_errors == air.broken_count, "broken sections are counted");
+    require(r.continuity_errors + r.pat_errors + r.pmt_errors + r.pid_errors == 0, "no fault");
+    require(r.pcr_discontinuities == 0, "clocks that move are no discontinuity");
+  }
 }
 
 struct Relay final : MergeSink, FecReceiverSink, FecSenderSink {
@@ -109,7 +143,20 @@ struct Relay final : MergeSink, FecReceiverSink, FecSenderSink {
     require(merge.is_valid(), "the order is valid");
     return true;
   }
+  void content(std::span<const std::byte> bytes) {
+    for (const auto format : {StreamFormat::kAuto, StreamFormat::kRtp, StreamFormat::kUdp}) {
+      RtpPacket rtp;
+      const DatagramContent its = content_of(bytes, bytes.size() % 5 == 0, format, &rtp);
+      require(rtp.header_bytes + rtp.payload_bytes <= bytes.size(), "a payload lies within");
+      require(!its.has_number || bytes.size() >= kRtpHeaderBytes, "a number was read");
+      if (its.content != Content::kTransport) continue;
+      const size_t stream = its.has_number ? rtp.payload_bytes : bytes.size();
+      require(stream > 0 && stream % kTsPacketBytes == 0, "whole packets");
+      require(its.has_number == (rtp.header_bytes != 0), "RTP or none");
+    }
+  }
   void media(std::span<const std::byte> bytes, uint32_t leg) {
+    content(bytes);
     const uint32_t item = add(bytes);
     if (insert(item, leg)) receiver->add_media(item, load_u16(items[item].data() + 2));
     require(receiver->is_valid(), "the receiver of FEC is valid");
@@ -162,6 +209,10 @@ struct Relay final : MergeSink, FecReceiverSink, FecSenderSink {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes < 1 || bytes > 8192) return 0;
+  if (data[0] >= 0xC0) {
+    bedplate::relay::follow_the_air(std::as_bytes(std::span(data + 1, bytes - 1)));
+    return 0;
+  }
   bedplate::relay::Relay relay(1U + data[0] % 64);
   relay.run(std::as_bytes(std::span(data + 1, bytes - 1)));
   return 0;

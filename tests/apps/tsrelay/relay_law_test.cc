@@ -1,6 +1,8 @@
 // The data path's law for a stream: two legs with losses and FEC, a pace, a hundred outputs of
-// which some are refused, a stall, restarts.
+// which some are refused, a stall, a sender that restarts, packets without payload, tables that
+// change.
 #include "tests/apps/tsrelay/relay_rig.h"
+#include "tests/apps/tsrelay/ts_mux.h"
 
 #include <cerrno>
 #include <memory>
@@ -36,6 +38,22 @@ TEST(RelayLaw, AWholeStream) {
   r.out.refused_port = RelayRig::port(50);
   r.out.notes = r.out_aside.notes = false;
   r.create();
+  // Another sender with other tables, of which some are empty.
+  TsMux mux;
+  std::vector<Bytes> others;
+  for (uint32_t i = 0; i < 200; ++i) {
+    const auto pid = static_cast<uint16_t>(0x100 + i / 50 * 0x10);
+    const MadeProgram program = {1, pid, pid, {{0x1B, pid, {}}}, static_cast<uint8_t>(i / 100)};
+    Bytes one(kRtpHeaderBytes);
+    write_rtp({.sequence = static_cast<uint16_t>(i), .ssrc = 99, .payload_type = 33}, one.data());
+    if (i % 10 != 9) {
+      for (const Bytes& part : {mux.table(kPatPid, made_pat(std::span(&program, 1), {})),
+                                mux.table(pid, made_pmt(program)), mux.plain(pid, i * 540'000)}) {
+        one.insert(one.end(), part.begin(), part.end());
+      }
+    }
+    others.push_back(std::move(one));
+  }
   const DatagramAddress first = at("10.0.0.1:5000");
   const DatagramAddress second = at("10.0.1.1:5000");
   uint32_t given = 0;
@@ -58,10 +76,18 @@ TEST(RelayLaw, AWholeStream) {
                     r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[9].to);
                   }
                 }
+                for (const Bytes& one : others) {
+                  given += r.legs[0]->give(one, first) ? 1 : 0;
+                  r.now += 20'000'000;
+                  r.stream.work(r.now);
+                }
                 r.stream.look_for_missing(r.now);
                 r.stream.drain();
               }));
-  CHECK(given > 3000);
+  CHECK(given > 3200);
+  LONGS_EQUAL(2, r.leg(0).senders.read());
+  LONGS_EQUAL(20, r.leg(0).empty.read());
+  LONGS_EQUAL(1, r.counters->ts_programs.read());
   CHECK(r.counters->packets.read() > 1900);
   CHECK(r.output(0).packets.read() > 1000);
   LONGS_EQUAL(1, r.output(9).is_aside.read());

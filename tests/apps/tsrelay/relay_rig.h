@@ -126,6 +126,16 @@ struct FakeSocket final : DatagramSocket {
   }
 };
 
+// What was sent to a port in RTP, without its headers.
+inline std::vector<std::byte> without_rtp(const FakeSocket& socket, uint16_t port) {
+  std::vector<std::byte> all;
+  for (const auto& one : socket.sent) {
+    if (one.to.port != port) continue;
+    all.insert(all.end(), one.content.begin() + kRtpHeaderBytes, one.content.end());
+  }
+  return all;
+}
+
 // A stream with its legs and one group of outputs to 127.0.0.1, at ports from 9000 on.
 struct RelayRig {
   static constexpr uint64_t kBegin = 1'000'000'000;

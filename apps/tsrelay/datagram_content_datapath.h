@@ -1,0 +1,81 @@
+// What a datagram of a leg is, told by what is in it.
+//
+//     RTP     version 2 in its first byte; a transport stream is in it where its type may bear one,
+//             and its payload is one
+//     bare    a transport stream from its first byte on
+//     neither
+//
+// A transport stream is whole packets, of which most begin with the sync byte: a packet that has
+// lost it is a fault of the stream, which its inspector counts. A sync byte is version 1 of RTP, so
+// that no length and no chance makes one of the two of the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/tsrelay/rtp_datapath.h"
+#include "apps/tsrelay/ts_packet_datapath.h"
+
+namespace bedplate::relay {
+
+enum class StreamFormat : uint8_t { kAuto, kRtp, kUdp };
+
+enum class Content : uint8_t {
+  kTransport,  // a transport stream, in RTP where the packet has a header
+  kEmpty,      // RTP without payload, as padding or to keep a way open
+  // What is dropped, by its cause.
+  kTruncated,  // longer than its buffer
+  kNeither,    // neither RTP nor a transport stream, or RTP whose lengths make no sense
+  kOtherType,  // RTP whose payload is of another type
+  kNotWhole,   // no whole number of packets
+  kNoSync,     // whole packets by their length alone
+};
+
+struct DatagramContent {
+  Content content = Content::kNeither;
+  // RTP with a number, which it has used up whatever becomes of the packet.
+  bool has_number = false;
+};
+
+// Whether it is one: whole packets, most of them with the sync byte. kNotWhole, kNoSync: it is not.
+inline Content content_of_payload(std::span<const std::byte> payload) noexcept {
+  if (payload.empty() || payload.size() % kTsPacketBytes != 0) return Content::kNotWhole;
+  size_t count = 0;
+  for (size_t at = 0; at < payload.size(); at += kTsPacketBytes) {
+    count += load_u8(payload.data() + at) == kTsSync ? 1 : 0;
+  }
+  return count * 2 > payload.size() / kTsPacketBytes ? Content::kTransport : Content::kNoSync;
+}
+
+// *rtp is what RTP says where it has a number; its header has no bytes where there is none.
+inline DatagramContent content_of(std::span<const std::byte> datagram, bool is_truncated,
+                                  StreamFormat format, RtpPacket* rtp) noexcept {
+  *rtp = {};
+  if (format == StreamFormat::kUdp) {
+    return {is_truncated ? Content::kTruncated : content_of_payload(datagram), false};
+  }
+  const RtpFault fault = parse_rtp(datagram, rtp);
+  const bool has_number = fault != RtpFault::kShort && fault != RtpFault::kVersion;
+  if (is_truncated) return {Content::kTruncated, has_number};
+  Content content = Content::kNeither;
+  if (fault == RtpFault::kNone) {
+    const auto payload = datagram.subspan(rtp->header_bytes, rtp->payload_bytes);
+    content = payload.empty()                          ? Content::kEmpty
+              : !may_bear_transport(rtp->payload_type) ? Content::kOtherType
+                                                       : content_of_payload(payload);
+  }
+  // One whose first sync byte has become version 2 is still a transport stream.
+  const bool may_be_bare =
+      format == StreamFormat::kAuto && content != Content::kTransport && content != Content::kEmpty;
+  if (may_be_bare && content_of_payload(datagram) == Content::kTransport) {
+    *rtp = {};
+    return {Content::kTransport, false};
+  }
+  // Nothing but its first byte says that it is a transport stream.
+  const bool begins = !has_number && format == StreamFormat::kAuto && !datagram.empty() &&
+                      load_u8(datagram.data()) == kTsSync;
+  return {begins ? content_of_payload(datagram) : content, has_number};
+}
+
+}  // namespace bedplate::relay
