@@ -88,17 +88,6 @@ void check_cluster(ReadTable& read, const CephSettings& settings) {
   }
 }
 
-void check_tls(ReadTable& read, const BlockdSettings& settings) {
-  check_tls_certificate(read, settings.tls);
-  if (settings.tls.is_empty() && settings.plain_text == PlainText::kRefused) {
-    read.refuse_value("plain_text", "nobody could be served: there is no TLS",
-                      "expected \"tls_certificate\" or \"tls_shared_keys\" beside it");
-  }
-}
-
-constexpr Choice<PlainText> kPlainTextChoices[] = {{"local", PlainText::kLocal},
-                                                   {"allowed", PlainText::kAllowed},
-                                                   {"refused", PlainText::kRefused}};
 constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
 
 // The node that it is at, or shall be; kAnyNode: it does not matter.
@@ -260,15 +249,11 @@ void BlockService::describe(ConfigurationTable& table) {
       .otherwise("none: TLS is by certificate, if at all")
       .help("Keys that clients have as well, in lines `NAME:KEY` as `psktool` writes them. Its "
             "file is for its owner and group alone.");
-  table.choice("plain_text", &settings_.plain_text, kPlainTextChoices)
-      .help("The listeners that serve clients without TLS: those on loopback and Unix sockets, "
-            "all, or none. Without a certificate and shared keys, others are refused at boot "
-            "unless it is `\"allowed\"` ([nbd.md](nbd.md#tls)).");
   table.table("ceph", &settings_.ceph);
   table.tables("volume", &settings_.volumes, 1, 64);
   table.check([this](ReadTable& read) {
     check_ceph(read, settings_);
-    check_tls(read, settings_);
+    check_tls_certificate(read, settings_.tls);
   });
 }
 
@@ -346,6 +331,7 @@ void BlockService::place_volumes(const Configuration& configuration,
 
 Result<void> BlockService::plan(ServicePlan& plan) {
   options_ = options(plan);
+  settings_.plain_text = plan.plain_text();
   const std::vector<uint32_t> shards = volume_shards(plan);
   place_volumes(plan.configuration(), shards);
   for (const SegmentRequest& request : plan_block_server(options_)) {
@@ -356,13 +342,9 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.timers(shard, settings_.max_connections);
   plan.sources(shard, 1);
   for (const uint32_t each : volume_shards_) plan.sources(each, 1);
-  LocalOnly local_only;
-  if (!options_.has_tls && settings_.plain_text == PlainText::kLocal) {
-    local_only = {"others than this machine reach it, and there is no TLS",
-                  "set tls_certificate or tls_shared_keys in [blockd]; or plain_text = "
-                  "\"allowed\", where the network is trusted"};
-  }
-  plan.listen("listen", settings_.listen, settings_.image_listen, local_only);
+  plan.listen("listen", settings_.listen, settings_.image_listen,
+              {.encryption = options_.has_tls ? Encryption::kOffered : Encryption::kNone,
+               .tls_cure = "set tls_certificate or tls_shared_keys in [blockd]"});
   plan.counters<ConnectionCounters>("connections");
   plan_trace(plan);
   if (options_.has_tls) {

@@ -50,10 +50,6 @@ struct VolumeSettings {
   const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
-// Which listeners serve clients without TLS: those that only this machine reaches (where there is
-// no TLS at all, others are refused), all, or none.
-enum class PlainText { kLocal, kAllowed, kRefused };
-
 // [blockd]; docs/configuration.md has its keys, with their ranges and defaults.
 struct BlockdSettings {
   std::vector<SocketAddress> listen;

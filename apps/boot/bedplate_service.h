@@ -89,7 +89,8 @@ void bp_table_shard(bp_table* table, const char* key, unsigned* value, const cha
 /* `key`, which is described, was called `before`: a file that still says so is refused, with the
  * key's name of now. */
 void bp_table_renamed(bp_table* table, const char* key, const char* before);
-/* 1 to 8 addresses, which bp_listen listens at; the file must have the key. */
+/* 1 to 8 addresses, which bp_listen listens at; the file must have the key. The table has a key
+ * plain_text, too: docs/configuration.md. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
 
 /* ---- What can be asked of it while it runs, over the control socket and by `bedplate ctl`

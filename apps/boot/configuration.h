@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -198,6 +199,10 @@ struct CrashSettings {
   std::vector<std::string> drivers;
 };
 
+// Which of a service's listeners serve clients without TLS: those on loopback and Unix sockets,
+// all, or none.
+enum class PlainText { kLocal, kAllowed, kRefused };
+
 class Service;
 
 struct Configuration {
@@ -216,7 +221,9 @@ struct Configuration {
   WatchdogSettings watchdog;
   CrashSettings crash;
   std::vector<Service*> services;  // those whose table is there, in the order of the program's list
-  bool is_first_process = false;   // of an image; not the file's to say
+  // Of each service whose table says where it listens, by its name.
+  std::map<std::string, PlainText, std::less<>> plain_text;
+  bool is_first_process = false;  // of an image; not the file's to say
 };
 
 // Describes the tables above (configuration_table.h), into `all`.

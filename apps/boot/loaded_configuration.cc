@@ -12,6 +12,24 @@ namespace bedplate {
 
 static constexpr size_t kFileMaxBytes = kMiB;
 
+static constexpr Choice<PlainText> kPlainTextChoices[] = {{"local", PlainText::kLocal},
+                                                          {"allowed", PlainText::kAllowed},
+                                                          {"refused", PlainText::kRefused}};
+
+// Each service whose table has addresses has it: whoever wrote the service, ServicePlan::listen
+// asks for it.
+static void describe_plain_text(const char* service, ConfigurationTable& table,
+                                Configuration& all) {
+  const auto is_addresses = [](const ConfigurationKey& key) {
+    return key.type() == ConfigurationKey::Type::kAddresses;
+  };
+  if (std::none_of(table.keys().begin(), table.keys().end(), is_addresses)) return;
+  table.choice("plain_text", &all.plain_text[service], kPlainTextChoices)
+      .help("The listeners that serve clients without TLS: those on loopback and Unix sockets, "
+            "all, or none. A service without TLS is refused at boot where others than this machine "
+            "reach it, unless this is `\"allowed\"` ([Plain text](#plain-text)).");
+}
+
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown) {
   for (Service* service : services) {
@@ -28,6 +46,7 @@ Result<void> describe_services(std::span<Service* const> services, Configuration
       if (!table.is_sample() && !is_known) all.services.push_back(service);
       auto described = call_service(*service, "describing its table", [&] {
         service->describe(table);
+        describe_plain_text(service->name(), table, all);
         return Result<void>{};
       });
       if (!described.ok()) thrown->push_back(described.error());

@@ -248,14 +248,35 @@ void ServicePlan::messages(uint32_t shard) {
   if (needs != nullptr) needs->has_messages = true;
 }
 
+PlainText ServicePlan::plain_text() const {
+  const auto said = configuration_.plain_text.find(needs_.name);
+  return said == configuration_.plain_text.end() ? PlainText::kLocal : said->second;
+}
+
+LocalOnly ServicePlan::local_only(const ListenTerms& terms) const {
+  if (terms.local_only.is_asked()) return terms.local_only;
+  if (terms.encryption != Encryption::kNone || plain_text() == PlainText::kAllowed) return {};
+  const std::string cure =
+      terms.tls_cure.empty() ? "listen at tcp:127.0.0.1:PORT or unix:PATH" : terms.tls_cure;
+  return {"others than this machine reach it, and there is no TLS",
+          cure + "; or plain_text = \"allowed\" in [" + needs_.name +
+              "], where the network is trusted"};
+}
+
 void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses,
-                         const std::vector<SocketAddress>& in_image, const LocalOnly& local_only) {
+                         const std::vector<SocketAddress>& in_image, const ListenTerms& terms) {
   BP_KEEPS_VALID(*this);
   const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
   if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {
     return refuse(std::string("the addresses of ") + key, "they are planned already",
                   "this is a defect of the service");
   }
+  if (terms.encryption == Encryption::kNone && plain_text() == PlainText::kRefused) {
+    return refuse(std::string("to listen, with plain_text = \"refused\" in [") + needs_.name + "]",
+                  "nobody could be served: there is no TLS",
+                  terms.tls_cure.empty() ? "leave the key out" : terms.tls_cure);
+  }
+  const LocalOnly local_only = this->local_only(terms);
   for (const auto* each : {&addresses, &in_image}) {
     const auto open = std::find_if(each->begin(), each->end(), &is_open_to_others);
     if (open == each->end() || !local_only.is_asked()) continue;

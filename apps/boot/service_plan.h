@@ -36,6 +36,10 @@ struct ShardNeeds {
   bool has_messages = false;
 };
 
+// kOffered: a client may speak TLS, and the service looks at ServicePlan::plain_text for which
+// listeners it must. kAlways: no client is served without.
+enum class Encryption { kNone, kOffered, kAlways };
+
 // Why a service listens only where nobody but this machine reaches it, and what lets it listen
 // elsewhere; both empty: it listens anywhere.
 struct LocalOnly {
@@ -43,6 +47,15 @@ struct LocalOnly {
   std::string cure = {};
 
   bool is_asked() const noexcept { return !answer.empty(); }
+};
+
+// What is said of a service's clients. `tls_cure`: what in the configuration gives it TLS, where
+// something does: "set tls_certificate in [cache]". `local_only`: another reason than that it is in
+// clear, which comes first.
+struct ListenTerms {
+  Encryption encryption = Encryption::kNone;
+  std::string tls_cure = {};
+  LocalOnly local_only = {};
 };
 
 // Addresses under one key of a service's table.
@@ -125,10 +138,13 @@ class ServicePlan {
                        std::string_view network = "");
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
-  // As first process of an image: at `in_image` instead, unless it is empty. With `local_only` an
-  // address that others reach, in either, is refused here, a socket that was passed by preflight.
+  // As first process of an image: at `in_image` instead, unless it is empty. An address that others
+  // than this machine reach, in either, is refused here, a socket that was passed by preflight,
+  // where `terms` have a reason: above all where it is in clear, and plain_text() is not kAllowed.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
-              const std::vector<SocketAddress>& in_image = {}, const LocalOnly& local_only = {});
+              const std::vector<SocketAddress>& in_image = {}, const ListenTerms& terms = {});
+  // What its table says. The runtime describes the key "plain_text" in each table with addresses.
+  PlainText plain_text() const;
 
   // A file that the runtime opens before anything is taken, for `shard`, and closes;
   // ServiceContext::file. It counts as a descriptor, and has counters of its own.
@@ -190,6 +206,7 @@ class ServicePlan {
   void add_datagram_segments();
   void add_counters(CounterSet set);
   bool check_counter(const CounterSet& set, const CounterDescription& counter);
+  LocalOnly local_only(const ListenTerms& terms) const;
   void refuse(const std::string& doing, const std::string& answer, const std::string& cure);
 
   const Configuration& configuration_;

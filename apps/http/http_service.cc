@@ -97,13 +97,15 @@ TlsFiles HttpService::tls_files() const {
 
 Result<void> HttpService::plan(ServicePlan& plan) {
   if (!token_file_.empty()) plan.image_file(token_file_);
-  LocalOnly local_only;
+  ListenTerms terms = {
+      .encryption = tls_files_.is_empty() ? Encryption::kNone : Encryption::kAlways,
+      .tls_cure = "set tls_certificate and tls_key in [http]"};
   if (token_file_.empty() && tls_files_.client_authorities.empty()) {
-    local_only = {"others than this machine reach it, and no token is asked for",
-                  "set token_file or tls_client_authorities in [http], or listen at "
-                  "tcp:127.0.0.1:PORT or unix:PATH"};
+    terms.local_only = {"others than this machine reach it, and no token is asked for",
+                        "set token_file or tls_client_authorities in [http], or listen at "
+                        "tcp:127.0.0.1:PORT or unix:PATH"};
   }
-  plan.listen("listen", listen_, image_listen_, local_only);
+  plan.listen("listen", listen_, image_listen_, terms);
   plan.counters<HttpCounters>("http");
   plan.threads(1);
   plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount, "max_connections");

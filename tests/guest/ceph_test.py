@@ -67,6 +67,7 @@ bytes = "8 MiB"
 listen = ["tcp:127.0.0.1:9464"]
 image_listen = ["tcp:{guest}:9464"]
 token_file = "{token}"
+plain_text = "allowed"
 [[network]]
 interface = "eth0"
 driver = "virtio_net"

@@ -458,6 +458,7 @@ address = "10.0.2.15/24"
 driver = "virtio_net"
 [{name}]
 listen = ["tcp:10.0.2.15:10809"]
+plain_text = "allowed"
 {own}
 """
 # Of each service a key of its own table, what it is asked and what it answers.

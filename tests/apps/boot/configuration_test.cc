@@ -490,7 +490,4 @@ TEST(Configuration, TlsIsWhole) {
   REFUSED("f:10:1: \"tls_key\" is of a server with a certificate; expected \"tls_certificate\" "
           "beside it",
           with("tls_key = \"/k\"\ntls_shared_keys = \"/p\""));
-  REFUSED("f:10:14: nobody could be served: there is no TLS; expected "
-          "\"tls_certificate\" or \"tls_shared_keys\" beside it",
-          with("plain_text = \"refused\""));
 }

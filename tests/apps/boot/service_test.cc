@@ -458,7 +458,8 @@ TEST(Service, InAnImageItMayListenElsewhere) {
     ServicePlan asked(configuration, cache);
     std::vector<SocketAddress> other;
     if (has_other) other.push_back(parse_socket_address("tcp:0.0.0.0:2").take());
-    asked.listen("listen", {parse_socket_address("tcp:127.0.0.1:1").take()}, other);
+    asked.listen("listen", {parse_socket_address("tcp:127.0.0.1:1").take()}, other,
+                 {.encryption = Encryption::kAlways});
     return asked.take().value().listens[0].addresses[0].text();
   };
   STRCMP_EQUAL("tcp:127.0.0.1:1", planned(false, true).c_str());
@@ -466,22 +467,48 @@ TEST(Service, InAnImageItMayListenElsewhere) {
   STRCMP_EQUAL("tcp:0.0.0.0:2", planned(true, true).c_str());
 }
 
-TEST(Service, MayRefuseToListenWhereOthersReachIt) {
-  const auto said = [this](const char* address, const char* in_image, LocalOnly local_only) {
+TEST(Service, InClearItListensWhereNobodyElseReachesIt) {
+  const auto said = [this](const char* address, const char* in_image, const ListenTerms& terms) {
     return std::string(refusal([=](ServicePlan& asked) {
       asked.listen("listen", {parse_socket_address(address).take()},
-                   {parse_socket_address(in_image).take()}, local_only);
+                   {parse_socket_address(in_image).take()}, terms);
     }));
   };
-  const LocalOnly local_only = {"others reach it", "close it"};
+  const ListenTerms own_reason = {.local_only = {"others reach it", "close it"}};
   for (const char* local : {"tcp:127.0.0.1:1", "tcp:[::1]:1", "unix:/s", "activation:"}) {
-    STRCMP_EQUAL("", said(local, local, local_only).c_str());
+    STRCMP_EQUAL("", said(local, local, {}).c_str());
+    STRCMP_EQUAL("", said(local, local, own_reason).c_str());
   }
   for (const char* open : {"tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:192.0.2.1:1", "tcp:[fd00::1]:1"}) {
-    const std::string expected =
-        std::string("cache: planning to listen at ") + open + ": others reach it; close it";
-    STRCMP_EQUAL(expected.c_str(), said(open, "unix:/s", local_only).c_str());
-    STRCMP_EQUAL(expected.c_str(), said("unix:/s", open, local_only).c_str());
+    const auto refused = [open](const char* why) {
+      return std::string("cache: planning to listen at ") + open + ": " + why;
+    };
+    const std::string in_clear =
+        refused("others than this machine reach it, and there is no TLS; listen at "
+                "tcp:127.0.0.1:PORT or unix:PATH; or plain_text = \"allowed\" in [cache], where "
+                "the network is trusted");
+    STRCMP_EQUAL(in_clear.c_str(), said(open, "unix:/s", {}).c_str());
+    STRCMP_EQUAL(in_clear.c_str(), said("unix:/s", open, {}).c_str());
+    STRCMP_EQUAL("", said(open, open, {.encryption = Encryption::kOffered}).c_str());
+    STRCMP_EQUAL("", said(open, open, {.encryption = Encryption::kAlways}).c_str());
+    configuration.plain_text["cache"] = PlainText::kAllowed;
     STRCMP_EQUAL("", said(open, open, {}).c_str());
+    STRCMP_EQUAL(refused("others reach it; close it").c_str(),
+                 said(open, "unix:/s", own_reason).c_str());
+    configuration.plain_text.clear();
   }
+}
+
+TEST(Service, WithoutTlsNobodyIsServedWherePlainTextIsRefused) {
+  const auto said = [this](Encryption encryption) {
+    return std::string(refusal([=](ServicePlan& asked) {
+      asked.listen("listen", {parse_socket_address("unix:/s").take()}, {},
+                   {.encryption = encryption, .tls_cure = "set tls_key in [cache]"});
+    }));
+  };
+  configuration.plain_text["cache"] = PlainText::kRefused;
+  STRCMP_EQUAL("cache: planning to listen, with plain_text = \"refused\" in [cache]: nobody could "
+               "be served: there is no TLS; set tls_key in [cache]",
+               said(Encryption::kNone).c_str());
+  STRCMP_EQUAL("", said(Encryption::kOffered).c_str());
 }
