@@ -8,10 +8,17 @@
 //     plan.connections(shard, count, "max_connections");
 //     plan.listen("listen", addresses);
 //     ...
-//     server.create<Echo>({.loop = ..., .sockets = ..., .counters = ...}, memory, arguments...);
+//     server.create<Echo>({.name = ..., .loop = ..., .sockets = ..., .counters = ...}, memory,
+//                         arguments...);
 //     server.add_listener(fd);                   // in create(), each of ServiceContext::listeners
 //     server.start();                            // in start(), on the shard
 //     server.request_drain(), server.is_drained()
+//
+// The end that a session decides on reaches its peer, which may be sending still: a socket that is
+// closed with bytes unread takes back what was sent. So the connection lingers:
+//
+//     all replies sent -> no more is sent (SHUT_WR) -> what comes is dropped, until the peer
+//     closes, or for a second, or so many bytes -> closed
 #pragma once
 
 #include <atomic>
@@ -23,6 +30,7 @@
 #include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/free_list.h"
+#include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/event_loop.h"
 #include "transport/stream_session_datapath.h"
@@ -36,9 +44,11 @@ struct StreamServerCounters {
   Counter connections_peak;  // the most that were open at once
   Counter connections_total;
   Counter connections_refused;  // closed at once: there were as many as planned, or it drains
+  Counter connections_foreign;  // closed: what came is another protocol
 };
 
 struct StreamServerOptions {
+  const char* name = "a service";  // in the log; static
   EventLoop* loop = nullptr;
   StreamSockets* sockets = nullptr;  // the loop's
   StreamServerCounters* counters = nullptr;
@@ -51,6 +61,9 @@ struct StreamServerOptions {
 class StreamServer {
  public:
   static constexpr uint32_t kListenersMax = 8;
+  // How long a connection lingers, and how much of it is dropped meanwhile.
+  static constexpr uint64_t kLingerNs = kNsPerSecond;
+  static constexpr uint64_t kLingerBytes = 4 * kMiB;
 
   StreamServer() noexcept = default;
   StreamServer(const StreamServer&) = delete;
@@ -63,8 +76,8 @@ class StreamServer {
   }
 
   // Makes as many connections as `memory` holds, each with a Session(arguments...).
-  // Requires: `memory` is aligned to a cache line. Ownership: it, what `options` names and the
-  // arguments outlive this.
+  // Before the seal: the timer's room is allocated. Requires: `memory` is aligned to a cache line.
+  // Ownership: it, what `options` names and the arguments outlive this.
   template <typename Session, typename... Arguments>
   void create(const StreamServerOptions& options, std::span<std::byte> memory,
               Arguments&... arguments) noexcept {
@@ -73,6 +86,7 @@ class StreamServer {
     options_ = options;
     memory_ = memory;
     stride_bytes_ = sizeof(Place<Session>);
+    options.loop->timers().reserve_more(1);
     for (uint64_t i = connection_count(); i-- > 0;) {
       auto* place = new (memory.data() + i * stride_bytes_) Place<Session>(arguments...);
       place->server = this;
@@ -89,12 +103,13 @@ class StreamServer {
   void start() noexcept;
 
   // Stops listening. Requests that were received whole are answered, then each connection is
-  // closed; half a request is not waited for. A peer that does not read its replies is waited for.
-  // Requires: create() was called. Threads: any.
+  // closed (one that lingers, once it is done); half a request is not waited for. A peer that does
+  // not read its replies is waited for. Requires: create() was called. Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
   // Invariants, looked at before and after each change, on the shard: 1. A connection is free, with
   // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list, and the
-  // others are open_count_. 3. It is drained only when it drains and none is open.
+  // others are open_count_. 3. It is drained only when it drains and none is open. 4. Those that
+  // linger are in another list, the first to end first; while there are any, the timer is armed.
   bool is_valid() const noexcept;
   // Whether no connection is left after request_drain(). Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
@@ -104,8 +119,15 @@ class StreamServer {
     StreamServer* server = nullptr;
     StreamSession* session = nullptr;
     StreamSocket socket;
-    bool is_ending = false;  // nothing is received any more
-    bool is_broken = false;  // nothing is sent any more, either
+    bool is_ending = false;       // nothing is received any more
+    bool is_broken = false;       // nothing is sent any more, either
+    bool has_peer_ended = false;  // it sends no more
+    bool is_lingering = false;
+    uint64_t linger_end_ns = 0;
+    uint64_t linger_bytes_left = 0;
+    iovec dropped = {};
+    Connection* next_lingering = nullptr;
+    Connection* previous_lingering = nullptr;
     Connection* next_free = nullptr;
   };
   template <typename Session>
@@ -126,6 +148,12 @@ class StreamServer {
   void received(Connection& connection, int64_t result) noexcept;
   void sent(Connection& connection, int64_t result) noexcept;
   void advance(Connection& connection) noexcept;
+  void tell_foreign(const Connection& connection) noexcept;
+  bool may_linger(const Connection& connection) const noexcept;
+  void linger(Connection& connection) noexcept;
+  void end_lingering(Connection& connection) noexcept;
+  void arm_linger_timer() noexcept;
+  void end_late() noexcept;
   void close(Connection& connection) noexcept;
   void drain() noexcept;
 
@@ -139,6 +167,13 @@ class StreamServer {
   LoopCall drain_call_ = {
       .function = [](void* self) noexcept { static_cast<StreamServer*>(self)->drain(); },
       .context = this};
+  LogLimit log_limit_{10};
+  Connection* first_lingering_ = nullptr;
+  Connection* last_lingering_ = nullptr;
+  Timer linger_timer_ = {
+      .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->end_late(); },
+      .context = this};
+  char dropped_[16 * kKiB];  // of all connections that linger; nobody reads it
   bool is_draining_ = false;
   std::atomic<bool> is_drained_{false};
 };

@@ -25,6 +25,7 @@ void StreamSession::reset() noexcept {
   handed_bytes_ = 0;
   sent(0);
   is_over_ = false;
+  foreign_ = nullptr;
   for (Times& times : times_) times.count = 0;
   fill_left_ = skip_bytes_ = wanted_bytes_ = 0;
   begin_ = end_ = 0;

@@ -69,6 +69,9 @@ class StreamSession {
 
   // The protocol has ended it: nothing more is taken, and it closes once all is sent.
   bool is_over() const noexcept { return is_over_; }
+  // What the peer speaks instead of the protocol, where that has ended it: it is closed at once.
+  // nullptr: nothing.
+  const char* foreign() const noexcept { return foreign_; }
 
   // Invariants, looked at before and after each of the above, and after each step:
   // 1. What has arrived lies within the input, what is said within the output, and pieces and loans
@@ -135,6 +138,12 @@ class StreamSession {
   void answered(Histogram& time_ns, uint8_t kind = 0) noexcept;
   // No step comes any more.
   void end() noexcept { is_over_ = true; }
+  // The same, since what comes is `what`, a static text, and none of this protocol: somebody else
+  // may have made the peer send it, and nothing of it is obeyed or answered.
+  void end_foreign(const char* what) noexcept {
+    foreign_ = what;
+    end();
+  }
 
  private:
   static constexpr uint32_t kPieces = 34;
@@ -160,6 +169,7 @@ class StreamSession {
   uint64_t handed_bytes_ = 0;  // 0: none was
   bool is_starved_ = true;  // whatever has come was worked on, but for the beginning of a request
   bool is_over_ = false;
+  const char* foreign_ = nullptr;
   bool is_sending_ = false;
   char* fill_end_ = nullptr;
   uint64_t fill_left_ = 0;

@@ -44,6 +44,11 @@ inline void describe(CounterTable& table, const StreamServerCounters& counters,
   refused.sign_as_it_grows(
       "clients are sent away, {connections_refused} by now: end those that are not needed, or have "
       "more of them planned (max_connections)");
+  table
+      .counter("connections_foreign", counters.connections_foreign, "connections",
+               "Closed: what came is another protocol, such as HTTP; nothing of it was obeyed.")
+      .sign_as_it_grows("{connections_foreign} of its clients spoke another protocol, as a page in "
+                        "somebody's browser does: the log says from where");
 }
 
 }  // namespace bedplate

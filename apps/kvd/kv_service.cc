@@ -86,7 +86,8 @@ Result<void> KvService::create(ServiceContext& context) {
                   .counters = counters.value(),
                   .value_bytes_max = value_bytes_max_,
                   .started_ns = monotonic_ns()};
-  server_.create<kvd::Session>({.loop = &context.loop(shard_),
+  server_.create<kvd::Session>({.name = "kvd",
+                                .loop = &context.loop(shard_),
                                 .sockets = &context.sockets(shard_),
                                 .counters = &counters.value()->clients,
                                 .silence_ns_max = client_timeout_s_ * kNsPerSecond,

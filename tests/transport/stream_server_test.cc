@@ -12,7 +12,8 @@ using namespace bedplate;
 
 namespace {
 
-// Answers each line by itself; "bye" ends; "lend" is answered by more than any socket buffers.
+// Answers each line by itself; "bye" ends, and "foreign" as another protocol does; "lend" is
+// answered by more than any socket buffers.
 class Echo final : public StreamSession {
  public:
   struct Shared {
@@ -28,6 +29,7 @@ class Echo final : public StreamSession {
     if (line.empty()) return false;
     line == "lend\n" ? lend(shared_.large, &shared_) : say(line);
     if (line == "bye\n") end();
+    if (line == "foreign\n") end_foreign("Esperanto");
     take(line.size());
     return true;
   }
@@ -157,8 +159,72 @@ class ServerBodies : public SocketsFixture {
     const Fd client = connect();
     say(client, "one\nbye\ntwo\n");
     STRCMP_EQUAL("one\nbye\n", hear(client, 1 << 20).c_str());
+    shutdown(client.number(), SHUT_WR);
     CHECK(run_until([&] { return clients.connections_open.read() == 0; }));
     LONGS_EQUAL(1, shared.reset_count);
+    drain();
+  }
+
+  // Though it is sending still: a reset would take back what was said, and fail its send.
+  void its_end_reaches_a_peer_that_sends() {
+    serve();
+    Fd client = connect();
+    const std::string more(60'000, 'x');
+    say(client, "one\nbye\n" + more);
+    std::string heard;
+    ssize_t got = -1;
+    CHECK(run_until([&] {
+      char buffer[1024];
+      got = recv(client.number(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (got > 0) heard.append(buffer, static_cast<size_t>(got));
+      return got == 0 || (got < 0 && errno != EAGAIN);
+    }));
+    LONGS_EQUAL(0, got);
+    STRCMP_EQUAL("one\nbye\n", heard.c_str());
+    for (int i = 0; i < 3; ++i) {
+      say(client, more);
+      CHECK(run_until([&] { return unsent_bytes(client) == 0; }));
+    }
+    CHECK_EQUAL(1, clients.connections_open.read());
+    client.close();
+    CHECK(run_until([&] { return clients.connections_open.read() == 0; }));
+    drain();
+  }
+  static int unsent_bytes(const Fd& client) {
+    int bytes = 0;
+    ioctl(client.number(), TIOCOUTQ, &bytes);
+    return bytes;
+  }
+
+  // One that neither reads its end nor closes has a second, and one that sends on so many bytes.
+  void no_peer_lingers_for_ever() {
+    serve();
+    const Fd idle = connect(), busy = connect();
+    say(idle, "bye\n");
+    say(busy, "bye\n");
+    STRCMP_EQUAL("bye\n", hear(idle, 1 << 20).c_str());
+    const std::string more(64 << 10, 'x');
+    uint64_t sent_bytes = 0;
+    CHECK(run_until([&] {
+      const ssize_t sent =
+          ::send(busy.number(), more.data(), more.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent > 0) sent_bytes += static_cast<uint64_t>(sent);
+      return clients.connections_open.read() == 1;
+    }));
+    CHECK(sent_bytes >= StreamServer::kLingerBytes);
+    drain();  // waits for the other
+  }
+
+  // At once, and without an answer; those before it are lost with it.
+  void another_protocol_is_closed_and_counted() {
+    serve();
+    Fd client = connect();
+    say(client, "one\nforeign\ntwo\n");
+    CHECK(run_until([&] { return clients.connections_open.read() == 0; }));
+    CHECK_EQUAL(1, clients.connections_foreign.read());
+    STRCMP_EQUAL("", hear(client, 1 << 20).c_str());
+    connect();
+    CHECK_EQUAL(1, clients.connections_foreign.read());
     drain();
   }
 
@@ -229,6 +295,9 @@ BP_GROUPS_OF_BOTH_BACKENDS(StreamServer, ServerBodies);
 BP_BOTH_BACKENDS(StreamServer, AnswersEachConnection, answers_each())
 BP_BOTH_BACKENDS(StreamServer, OneConnectionTooManyIsClosedAtOnce, one_too_many_is_closed())
 BP_BOTH_BACKENDS(StreamServer, AConnectionEndsWithItsSession, ends_with_its_session())
+BP_BOTH_BACKENDS(StreamServer, TheEndReachesAPeerThatSends, its_end_reaches_a_peer_that_sends())
+BP_BOTH_BACKENDS(StreamServer, NoPeerLingersForEver, no_peer_lingers_for_ever())
+BP_BOTH_BACKENDS(StreamServer, AnotherProtocolIsClosed, another_protocol_is_closed_and_counted())
 BP_BOTH_BACKENDS(StreamServer, AConnectionEndsWithItsPeer, ends_with_its_peer())
 BP_BOTH_BACKENDS(StreamServer, WhatWasLentComesBackFromAPeerThatVanishes, peer_vanishes())
 BP_BOTH_BACKENDS(StreamServer, DrainingAnswersWhatHasCome, drain_answers_what_has_come())
