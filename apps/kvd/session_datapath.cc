@@ -17,6 +17,22 @@ constexpr const char* kNoMemory = "SERVER_ERROR out of memory storing object\r\n
 constexpr const char* kBadData = "CLIENT_ERROR bad data chunk\r\n";
 constexpr const char* kBadExpiry = "CLIENT_ERROR invalid exptime argument\r\n";
 
+// What begins with this byte, where a line does, that no client of the text protocol sends;
+// nullptr: it may be a line. TLS: what comes may have lines of somebody else's in its middle.
+const char* foreign_by_byte(char first) noexcept {
+  constexpr char kBinaryMagic = '\x80', kTlsHandshake = '\x16';
+  if (first == kBinaryMagic) return "memcached's binary protocol";
+  return first == kTlsHandshake ? "TLS" : nullptr;
+}
+
+// Whether a line that is no command is a request's first of HTTP, of any version, or a field of its
+// head: no command has a colon in its first word.
+bool is_of_http(std::string_view line) noexcept {
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  const std::string_view last = line.substr(line.rfind(' ') + 1);
+  return last.starts_with("HTTP/") || take_word(&line).find(':') != line.npos;
+}
+
 }  // namespace
 
 const Session::Form Session::kForms[] = {
@@ -108,6 +124,8 @@ const char* Session::parse(std::string_view line) noexcept {
 // Returns whether a line was there, and the value behind it, unless that goes to its item.
 bool Session::work_on_line() noexcept {
   BP_DCHECK(item_ == nullptr && keys_end_bytes_ == 0);
+  const char* const foreign = arrived().empty() ? nullptr : foreign_by_byte(arrived().front());
+  if (foreign != nullptr) return end_foreign(foreign), false;
   std::string_view line = arrived_line();
   const uint64_t line_bytes = line.size();
   if (line.empty()) {
@@ -116,6 +134,7 @@ bool Session::work_on_line() noexcept {
     return quit(), false;
   }
   line.remove_suffix(line.ends_with(kLineEnd) ? 2 : 1);
+  const std::string_view whole = line;
   const std::string_view word = take_word(&line);
   form_ = std::find_if(kForms, std::end(kForms) - 1,
                        [&](const Form& form) { return form.word == word; });
@@ -124,6 +143,7 @@ bool Session::work_on_line() noexcept {
   const bool is_get = form_->words == "K";
   const char* refusal = line_bytes > kLineMax && !is_get ? kNoCommand : parse(line);
   if (refusal != nullptr) {
+    if (is_of_http(whole)) return end_foreign("HTTP"), false;
     take(line_bytes);
     answer(refusal);
   } else if (is_get) {

@@ -116,6 +116,38 @@ TEST(KvdSession, RefusesAsMemcachedDoes) {
   CHECK_FALSE(client.session().is_over());
 }
 
+// A page in somebody's browser can have it send all of this but the first byte's.
+TEST(KvdSession, OtherProtocolsEndItBeforeAnythingOfThemIsObeyed) {
+  const std::string body = "set pwned 0 0 1\r\nx\r\nflush_all\r\n";
+  const std::string long_path(3000, 'p');
+  const std::pair<const char*, std::string> all[] = {
+      {"HTTP", "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + body},
+      {"HTTP", "GET /" + long_path + " HTTP/1.0 \r\n\r\n" + body},
+      {"HTTP", "PRI * HTTP/2.0\n" + body},
+      {"HTTP", "version / HTTP/1.1\r\n" + body},
+      {"HTTP", "Host: 127.0.0.1\r\n" + body},
+      {"HTTP", "content-type:text/plain\r\n" + body},
+      {"HTTP", "set a x 0 1\r\nPOST / HTTP/1.1\r\n" + body},
+      {"memcached's binary protocol", "\x80" + body},
+      {"TLS", "\x16\x03\x01\r\n" + body}};
+  for (const auto& [what, text] : all) {
+    for (const size_t piece : {text.size(), size_t{1}, size_t{17}}) {
+      Client other(rig);
+      const std::string answer = other.say(text, piece);
+      CHECK(answer.empty() || answer == "CLIENT_ERROR bad command line format\r\n");
+      CHECK(other.session().is_over());
+      CHECK(other.session().foreign() != nullptr);
+      STRCMP_EQUAL(what, other.session().foreign());
+    }
+  }
+  CHECK(rig.cache.find("pwned") == nullptr);
+  LONGS_EQUAL(0, rig.counters.sets.read());
+  // What looks like it in a value, or as a key, is none.
+  ANSWERS("STORED\r\n", set_text("HTTP/1.1", "GET / HTTP/1.1\r\nHost: a"));
+  ANSWERS("END\r\n", "get / HTTP/1.2\r\n");
+  CHECK_FALSE(client.session().is_over());
+}
+
 TEST(KvdSession, SaysNothingWhereNothingIsWanted) {
   ANSWERS("", "set a 0 0 1 noreply\r\nx\r\nadd a 0 0 1 noreply\r\ny\r\ndelete b noreply\r\n");
   ANSWERS("", "incr a x noreply\r\ntouch a 0 noreply\r\nflush_all noreply\r\n");
