@@ -57,12 +57,11 @@ const Session::Form Session::kForms[] = {
 };
 
 bool Session::is_valid() const noexcept {
-  if (keys_end_bytes_ > 0) {
-    if (form_ == nullptr || form_->words != "K" || item_ != nullptr || keys_bytes_ == 0) {
-      return false;
-    }
-    if (keys_bytes_ + keys_end_bytes_ > arrived().size()) return false;
+  if (get_ != Get::kNone && (form_ == nullptr || form_->words != "K" || item_ != nullptr)) {
+    return false;
   }
+  if (get_ != Get::kAnswers && keys_bytes_ + keys_end_bytes_ > 0) return false;
+  if (keys_bytes_ + keys_end_bytes_ > arrived().size()) return false;
   if (item_ == nullptr) return true;
   return form_ != nullptr && form_->storing != Storing::kNone && item_->pins > 0 &&
          !item_->is_linked && item_->body_bytes == value_bytes_ + kLineEnd.size();
@@ -78,14 +77,17 @@ void Session::left() noexcept {
   BP_KEEPS_VALID(*this);
   if (item_ != nullptr) cache_.release(*item_);
   item_ = nullptr;
-  keys_end_bytes_ = 0;
+  get_ = Get::kNone;
+  keys_bytes_ = keys_end_bytes_ = 0;
 }
 
 bool Session::work(uint64_t now_ns) noexcept {
   BP_DCHECK(environment_.is_own_thread());
   BP_KEEPS_VALID(*this);
   cache_.set_time(now_ns);
-  if (item_ == nullptr && keys_end_bytes_ == 0) return work_on_line();
+  if (get_ == Get::kDrops) return drop_keys();
+  if (get_ == Get::kAnswers && keys_bytes_ == 0) return find_keys();
+  if (item_ == nullptr && get_ == Get::kNone) return work_on_line();
   item_ != nullptr ? end_storing() : answer_key();
   return true;
 }
@@ -123,13 +125,14 @@ const char* Session::parse(std::string_view line) noexcept {
 
 // Returns whether a line was there, and the value behind it, unless that goes to its item.
 bool Session::work_on_line() noexcept {
-  BP_DCHECK(item_ == nullptr && keys_end_bytes_ == 0);
+  BP_DCHECK(item_ == nullptr && get_ == Get::kNone);
   const char* const foreign = arrived().empty() ? nullptr : foreign_by_byte(arrived().front());
   if (foreign != nullptr) return end_foreign(foreign), false;
   std::string_view line = arrived_line();
   const uint64_t line_bytes = line.size();
   if (line.empty()) {
     if (!is_input_full()) return false;
+    if (begin_long_get()) return true;
     say("CLIENT_ERROR line too long\r\n");
     return quit(), false;
   }
@@ -147,6 +150,7 @@ bool Session::work_on_line() noexcept {
     take(line_bytes);
     answer(refusal);
   } else if (is_get) {
+    get_ = Get::kAnswers;
     keys_bytes_ = line.size();
     keys_end_bytes_ = static_cast<uint64_t>(arrived().data() + line_bytes - line.end());
     BP_DCHECK(keys_bytes_ + keys_end_bytes_ < line_bytes);  // the command stands before them
@@ -169,27 +173,75 @@ bool Session::work_on_line() noexcept {
 
 // ---- reading ------------------------------------------------------------------------------------
 
+// Of a line whose end has not come, though the buffer is full. Returns whether it is a get with a
+// key.
+bool Session::begin_long_get() noexcept {
+  std::string_view rest = arrived();
+  const std::string_view word = take_word(&rest);
+  const Form* const form = std::find_if(kForms, std::end(kForms) - 1, [&](const Form& each) {
+    return each.words == "K" && each.word == word;
+  });
+  if (form == std::end(kForms) - 1 || rest.find_first_not_of(' ') == rest.npos) return false;
+  form_ = form;
+  get_ = Get::kAnswers;
+  take(arrived().size() - rest.size());
+  return true;
+}
+
+// Which keys have come whole since: those before the line's end, or before the last space. Returns
+// whether there is more to be done.
+bool Session::find_keys() noexcept {
+  BP_DCHECK(get_ == Get::kAnswers && keys_bytes_ == 0 && keys_end_bytes_ == 0);
+  const std::string_view there = arrived();
+  if (const size_t end = there.find('\n'); end != there.npos) {
+    keys_end_bytes_ = there.substr(0, end + 1).ends_with(kLineEnd) ? 2 : 1;
+    keys_bytes_ = end + 1 - keys_end_bytes_;
+    if (keys_bytes_ == 0) end_get();
+    return true;
+  }
+  const size_t space = there.rfind(' ');
+  keys_bytes_ = space == there.npos ? 0 : space + 1;
+  const uint64_t longest_bytes = kKeyBytesMax + 1;  // with the first half of the line's end
+  if (keys_bytes_ > 0 || there.size() <= longest_bytes) return keys_bytes_ > 0;
+  say(kBadLine);
+  get_ = Get::kDrops;
+  return true;
+}
+
+bool Session::drop_keys() noexcept {
+  const size_t end = arrived().find('\n');
+  const bool has_end = end != arrived().npos;
+  take(has_end ? end + 1 : arrived().size());
+  if (has_end) get_ = Get::kNone;
+  return has_end;
+}
+
+void Session::end_get() noexcept {
+  take(keys_end_bytes_);
+  keys_end_bytes_ = 0;
+  get_ = Get::kNone;
+  say("END\r\n");
+  answered(environment_.counters->get_ns, kKindGet);
+}
+
 void Session::answer_key() noexcept {
-  BP_DCHECK(form_->words == "K" && keys_end_bytes_ > 0 && item_ == nullptr);
+  BP_DCHECK(get_ == Get::kAnswers && keys_bytes_ > 0 && item_ == nullptr);
   std::string_view keys = arrived().substr(0, keys_bytes_);
   const std::string_view key = take_word(&keys);
-  const bool is_too_long = key.size() > kKeyBytesMax;
-  if (is_too_long) {
-    keys = {};
+  if (key.size() > kKeyBytesMax) {
     say(kBadLine);
-  } else if (!key.empty()) {
+    get_ = Get::kDrops;
+    keys_bytes_ = keys_end_bytes_ = 0;
+    return;
+  }
+  if (!key.empty()) {
     CacheItem* item = cache_.find(key);
     environment_.counters->count_get(item != nullptr);
     if (item != nullptr) answer_item(*item);
   }
   take(keys_bytes_ - keys.size());
   keys_bytes_ = keys.size();
-  if (keys_bytes_ > 0) return;
-  take(keys_end_bytes_);
-  keys_end_bytes_ = 0;
-  if (is_too_long) return;
-  say("END\r\n");
-  answered(environment_.counters->get_ns, kKindGet);
+  if (keys_bytes_ == 0 && keys_end_bytes_ > 0) end_get();
 }
 
 void Session::answer_item(CacheItem& item) noexcept {

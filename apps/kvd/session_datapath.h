@@ -36,15 +36,17 @@ struct Environment {
   bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
 };
 
+// The keys of a get are answered as they come: its line may be longer than the buffer.
+//
 // Invariants, which is_valid() looks at, before and after each step: 1. There is a command while
-// its keys or its value are worked on. 2. Keys that are left have the end of their line behind
-// them, and have arrived. 3. An item whose value comes is pinned, not linked, and of that value's
-// length. And: 4. The loop's thread alone works on it. (is_own_thread, in each step) 5. What the
-// index gets is whole, and pinned meanwhile. (is_ready, before each link) 6. What a reply lends is
-// linked: nobody writes it. (answer_item)
+// its keys or its value are worked on. 2. Keys that are known to be whole have arrived, and the end
+// of their line behind them, where it has come; without a get there are none. 3. An item whose
+// value comes is pinned, not linked, and of that value's length. And: 4. The loop's thread alone
+// works on it. (is_own_thread, in each step) 5. What the index gets is whole, and pinned meanwhile.
+// (is_ready, before each link) 6. What a reply lends is linked: nobody writes it. (answer_item)
 class Session final : public StreamSession {
  public:
-  static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line is that long at most
+  static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line is that long, but for a get
   static constexpr uint32_t kDirectBytes = 4 * 1024;   // longer values skip the buffer
 
   explicit Session(const Environment& environment) noexcept
@@ -82,7 +84,11 @@ class Session final : public StreamSession {
   void answer(std::string_view text) noexcept {
     if (!is_quiet_) say(text);
   }
+  bool begin_long_get() noexcept;
+  bool find_keys() noexcept;
+  bool drop_keys() noexcept;
   void answer_key() noexcept;
+  void end_get() noexcept;
   void answer_item(CacheItem& item) noexcept;
   void begin_storing() noexcept;
   void end_storing() noexcept;
@@ -109,9 +115,11 @@ class Session final : public StreamSession {
   int64_t expiry_s_ = 0;  // as the client gave it
   uint32_t value_bytes_ = 0;
   uint64_t number_ = 0;
-  bool is_quiet_ = false;        // noreply: whatever the answer is
-  uint64_t keys_bytes_ = 0;      // in front of arrived(): of a get that is being answered
-  uint64_t keys_end_bytes_ = 0;  // of its line's end behind them; 0: there is no such get
+  bool is_quiet_ = false;                                // noreply: whatever the answer is
+  enum class Get : uint8_t { kNone, kAnswers, kDrops };  // kDrops: what is left of a bad line
+  Get get_ = Get::kNone;
+  uint64_t keys_bytes_ = 0;      // in front of arrived(): of keys that are whole
+  uint64_t keys_end_bytes_ = 0;  // of the line's end behind them; 0: it has not come
   CacheItem* item_ = nullptr;    // whose value is being received
   char input_[kBufferBytes];
   char output_[kBufferBytes];

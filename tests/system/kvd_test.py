@@ -5,7 +5,8 @@ import signal
 import socket
 
 from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, KIB, MIB, Appliance, expect, expect_in,
-                     expect_true, free_port, need_backend, need_tools, test, wait_for)
+                     expect_true, free_port, need_backend, need_tools, test, to_toml,
+                     wait_for)
 
 
 KVGET = os.path.join(os.path.dirname(BEDPLATE), "examples", "kvget")
@@ -182,6 +183,69 @@ def malformed_lines(box, sockets):
     expect(client.store(b"a", b"fine"), b"STORED\r\n", "a set after all that")
     expect(client.ask(b"x" * 20_000), b"CLIENT_ERROR line too long\r\n", "an endless line")
     wait_for(lambda: appliance.counter("connections_open") == 0, "its connection's end")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS, way=["tcp", "unix"])
+def what_speaks_http_is_closed(box, sockets, way):
+    """Nothing of its body is obeyed; it is counted, and one line in the log."""
+    appliance = start(box, sockets)
+    body = b"\r\nset fromweb 0 0 5\r\npwned\r\n"
+    page = Client(box, appliance, way)
+    page.send(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n"
+              b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+    try:
+        expect(page.line(), b"", "what it hears")
+    except ConnectionResetError:
+        pass
+    expect(Client(box, appliance).get(b"fromweb"), None, "what its body wanted to store")
+    expect(appliance.counter("connections_foreign"), 1, "the count")
+    log = appliance.log_text()
+    expect_in("was closed: it speaks HTTP, of which nothing was obeyed", log, "the log")
+    expect(log.count("it speaks HTTP"), 1, "lines in it")
+    appliance.stop()
+
+
+@test(service=["kvd", "store"])
+def in_clear_to_this_machine_alone(box, service):
+    """Unless the configuration says so: a service of this program, and one that others write."""
+    configuration = box.configuration()
+    folder = os.path.dirname(BEDPLATE)
+    program = {"kvd": BEDPLATE, "store": os.path.join(folder, "examples", "store")}[service]
+    tables = {name: configuration[name] for name in ("appliance", "pool", "shard")}
+
+    def planned(code=0, **keys):
+        tables[service] = {"listen": ["tcp:127.0.0.1:11211"], **keys}
+        return box.run(program, "plan", box.write("open.toml", to_toml(tables)),
+                       expect_code=code).stderr
+
+    address = "tcp:0.0.0.0:11211"
+    planned()
+    for key in ("listen", "image_listen")[:2 if service == "kvd" else 1]:
+        expect_in(f"{service}: planning to listen at {address}: others than this machine reach it, "
+                  "and there is no TLS; listen at tcp:127.0.0.1:PORT or unix:PATH; or plain_text = "
+                  f'"allowed" in [{service}], where the network is trusted',
+                  planned(2, **{key: [address]}), "what plan says")
+        planned(**{key: [address], "plain_text": "allowed"})
+    expect_in("nobody could be served: there is no TLS", planned(2, plain_text="refused"),
+              "what plan says where nobody could be served")
+
+
+@test(sockets=BACKENDS, way=["tcp", "unix"])
+def a_thousand_keys_in_a_line(box, sockets, way):
+    """As clients that ask for many at once do; and an error reaches one that is sending still."""
+    appliance = start(box, sockets)
+    client = Client(box, appliance, way)
+    keys = [b"session:%08d:user-profile-cache" % i for i in range(1000)]
+    client.send(b"".join(b"set %s 0 0 1 noreply\r\nx\r\n" % key for key in keys))
+    client.send(b"get " + b" ".join(keys) + b"\r\n")
+    for key in keys:
+        expect(client.line(), b"VALUE %s 0 1\r\n" % key, "a head")
+        expect(client.line(), b"x\r\n", "a value")
+    expect(client.line(), b"END\r\n", "the end")
+    client.send(b"delete " + b" ".join(keys) + b"\r\n")
+    expect(client.line(), b"CLIENT_ERROR line too long\r\n", "a line that is no get")
+    expect(client.line(), b"", "then the end, and no reset")
     appliance.stop()
 
 

@@ -263,8 +263,58 @@ TEST(KvdSession, ALineIsNotEndless) {
   while (keys.size() < 16'000) keys += " " + std::string(249, 'k');
   ANSWERS("END\r\n", "get" + keys + "\r\n");
   ANSWERS("ERROR\r\n", std::string(3000, 'x') + "\r\n");
-  ANSWERS("CLIENT_ERROR line too long\r\n", "get" + keys + keys + "\r\n");
+  ANSWERS("END\r\n", "get" + keys + keys + "\r\n");
+  ANSWERS("CLIENT_ERROR line too long\r\n", "delete" + keys + keys + "\r\n");
   CHECK(client.session().is_over());
+}
+
+// As clients that ask for a thousand at once do.
+TEST(KvdSession, AGetHasAnyNumberOfKeys) {
+  std::string keys, values;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string key = "session:" + std::to_string(i) + ":user-profile";
+    client.say("set " + key + " 7 0 1\r\nx\r\n");
+    values += "VALUE " + key + " 7 1\r\nx\r\n";
+    keys += (i % 3 == 0 ? "  " : " ") + key;
+    if (i % 5 == 0) keys += " missing";
+  }
+  CHECK(keys.size() > 3 * Session::kBufferBytes);
+  for (const char* end : {"\r\n", "\n", " \r\n", "   \n"}) {
+    for (const size_t piece : {keys.size() + 100, size_t{1}, size_t{7}, size_t{4096}}) {
+      Client other(rig);
+      CHECK(other.say("get" + keys + end + "get a\r\n", piece) == values + "END\r\nEND\r\n");
+    }
+  }
+  LONGS_EQUAL(16 * 2000, rig.counters.hits.read());
+  LONGS_EQUAL(16 * 401, rig.counters.misses.read());
+}
+
+TEST(KvdSession, ALongKeyInALongLineIsRefusedAndTheRestDropped) {
+  std::string keys;
+  while (keys.size() < 3 * Session::kBufferBytes) keys += " " + std::string(250, 'k');
+  const std::string bad = "CLIENT_ERROR bad command line format\r\n";
+  for (const size_t piece : {size_t{1} << 20, size_t{1}, size_t{251}, size_t{16'384}}) {
+    for (const std::string& key :
+         {std::string(251, 'k'), std::string(252, 'k'), std::string(40'000, 'k')}) {
+      Client other(rig);
+      CHECK_TRUE(other.say("get" + keys + " " + key + " a b\r\nget a\r\n", piece) ==
+                 bad + "END\r\n");
+      CHECK_TRUE(other.say("get" + keys + " " + key + "\r\nget a\n", piece) == bad + "END\r\n");
+      CHECK_TRUE(other.say("get " + key + keys + "\r\nget a\n", piece) == bad + "END\r\n");
+    }
+    Client other(rig);
+    CHECK_TRUE(other.say("get" + keys + "\r\nget a\n", piece) == "END\r\nEND\r\n");
+    // Not a key in a whole buffer.
+    CHECK_TRUE(other.say("get" + std::string(20'000, ' ') + "\r\n", piece) ==
+               "CLIENT_ERROR line too long\r\n");
+  }
+}
+
+TEST(KvdSession, AClientMayLeaveInTheMiddleOfALongLine) {
+  Client leaving(rig);
+  leaving.say("get a " + std::string(16'000, 'k'));
+  leaving.session().reset();
+  STRCMP_EQUAL("END\r\n", leaving.say("get a\r\n").c_str());
 }
 
 TEST(KvdSession, QuitEndsIt) {
