@@ -23,12 +23,6 @@ constexpr uint64_t kLineAgainNs = kNsPerSecond;
 constexpr int kLookMs = 500;         // how late what is slow is found
 constexpr size_t kSaidBytes = 1024;  // to one that gets no place
 
-// To one that is closed then.
-void say(const Fd& fd, std::string_view words) noexcept {
-  [[maybe_unused]] const ssize_t sent =
-      ::send(fd.number(), words.data(), words.size(), MSG_NOSIGNAL);
-}
-
 bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
@@ -41,7 +35,7 @@ Result<void> ConnectionThread::create(const Options& options, std::span<const Fd
   listeners_ = listeners;
   connections_ = std::vector<Connection>(sessions.size());
   for (size_t i = 0; i < sessions.size(); ++i) connections_[i].session = sessions[i];
-  polled_.resize(1 + listeners.size() + sessions.size());
+  polled_.resize(1 + listeners.size() + kLeavingMax + sessions.size());
   for (const Fd& listener : listeners) set_blocking(listener.number(), false);
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.is_open()) {
@@ -74,6 +68,7 @@ void ConnectionThread::stop() noexcept {
   for (Connection& connection : connections_) {
     if (connection.fd.is_open()) close(&connection);
   }
+  for (Leaving& leaving : leaving_) leaving.fd.close();
   if (line_fd_.is_open()) options_.line->close(&line_fd_);
   BP_ASSERT(open_count_ == 0);
   wake_.close();
@@ -108,7 +103,9 @@ void ConnectionThread::wait() noexcept {
   for (size_t i = 0; i < listeners_.size(); ++i) {
     polled_[1 + i] = {may_accept ? listeners_[i].number() : -1, POLLIN, 0};
   }
-  const auto of_connections = std::span(polled_).subspan(1 + listeners_.size());
+  const auto of_leaving = std::span(polled_).subspan(1 + listeners_.size(), kLeavingMax);
+  for (size_t i = 0; i < kLeavingMax; ++i) of_leaving[i] = {leaving_[i].fd.number(), POLLIN, 0};
+  const auto of_connections = std::span(polled_).subspan(1 + listeners_.size() + kLeavingMax);
   for (size_t i = 0; i < connections_.size(); ++i) {
     const Connection& one = connections_[i];
     const bool has_output = one.fd.is_open() && !one.session->output().empty();
@@ -117,12 +114,16 @@ void ConnectionThread::wait() noexcept {
                          static_cast<short>(has_output ? POLLOUT : POLLIN), 0};
   }
   const bool has_no_line = options_.line != nullptr && line_ == nullptr;
-  const bool must_look = open_count_ > 0 || (is_begun && (!may_accept || has_no_line));
+  const bool must_look =
+      open_count_ > 0 || has_leaving() || (is_begun && (!may_accept || has_no_line));
   const int ready = poll(polled_.data(), polled_.size(), must_look ? kLookMs : -1);
   now_ns_ = monotonic_ns();
   if (ready > 0 && polled_[0].revents != 0) {
     uint64_t told = 0;
     [[maybe_unused]] const ssize_t got = read(wake_.number(), &told, sizeof told);
+  }
+  for (size_t i = 0; i < kLeavingMax; ++i) {
+    if (leaving_[i].fd.is_open()) hear_out(&leaving_[i], ready > 0 && of_leaving[i].revents != 0);
   }
   for (size_t i = 0; i < connections_.size(); ++i) {
     Connection& one = connections_[i];
@@ -148,12 +149,12 @@ void ConnectionThread::accept_from(int listener) noexcept {
       }
       return;
     }
-    if (is_turned_away(fd)) continue;
+    if (is_turned_away(&fd)) continue;
     Connection* place = place_for_one(false);
     if (place == nullptr) {
       options_.counters->turned_away.add(1);
       char room[kSaidBytes];
-      say(fd, options_.too_many(options_.context, std::span(room)));
+      let_go(std::move(fd), options_.too_many(options_.context, std::span(room)));
       continue;
     }
     BP_DCHECK(!place->fd.is_open() && open_count_ < connections_.size());
@@ -194,13 +195,44 @@ void ConnectionThread::leave_line() noexcept {
   --open_count_;
 }
 
-bool ConnectionThread::is_turned_away(const Fd& fd) noexcept {
+bool ConnectionThread::is_turned_away(Fd* fd) noexcept {
   if (options_.refusal == nullptr) return false;
   char room[kSaidBytes];
-  const std::string_view refusal = options_.refusal(options_.context, fd.number(), std::span(room));
+  const std::string_view refusal =
+      options_.refusal(options_.context, fd->number(), std::span(room));
   if (refusal.empty()) return false;
-  say(fd, refusal);
+  let_go(std::move(*fd), refusal);
   return true;
+}
+
+bool ConnectionThread::has_leaving() const noexcept {
+  return std::any_of(leaving_.begin(), leaving_.end(),
+                     [](const Leaving& each) { return each.fd.is_open(); });
+}
+
+// One that has no place, with a word or without. What it is sending would take the word back, if it
+// were closed now.
+void ConnectionThread::let_go(Fd fd, std::string_view words) noexcept {
+  BP_DCHECK(fd.is_open());
+  if (words.empty()) return;
+  [[maybe_unused]] const ssize_t sent =
+      ::send(fd.number(), words.data(), words.size(), MSG_NOSIGNAL);
+  shutdown(fd.number(), SHUT_WR);
+  Leaving* place = &leaving_[0];
+  for (Leaving& each : leaving_) {
+    if (!place->fd.is_open()) break;
+    if (!each.fd.is_open() || each.since_ns < place->since_ns) place = &each;
+  }
+  place->fd = std::move(fd);
+  place->since_ns = now_ns_;
+}
+
+void ConnectionThread::hear_out(Leaving* leaving, bool is_ready) noexcept {
+  char thrown_away[4096];
+  ssize_t got = 1;
+  if (is_ready) got = recv(leaving->fd.number(), thrown_away, sizeof thrown_away, 0);
+  const bool is_gone = got == 0 || (got < 0 && !would_block());
+  if (is_gone || now_ns_ - leaving->since_ns >= kLingerNs) leaving->fd.close();
 }
 
 void ConnectionThread::look(Connection* connection) noexcept {

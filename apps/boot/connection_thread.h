@@ -2,8 +2,8 @@
 //
 // As many connections as were planned, with all their memory; when they are all taken, a new one
 // takes the place of one that says nothing, or is turned away. What is slow is ended in time. A
-// client that was refused is heard out for a moment, so that the answer reaches it. What is said in
-// a connection its session knows: this knows no protocol.
+// client that was refused, or turned away with a word, is heard out for a moment, so that the
+// answer reaches it. What is said in a connection its session knows: this knows no protocol.
 //
 // Invariants, by is_valid(): 1. So many connections are open as are counted. 2. A connection that
 // lingers has said all that it will say. 3. No sign of life is later than now. By the heads of
@@ -14,6 +14,7 @@
 // that create() starts.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -54,9 +55,11 @@ class ConnectionThread {
 
   // What each connection takes of the heap, beside its session.
   static uint64_t bytes_each() noexcept { return sizeof(Connection) + sizeof(pollfd); }
-  // The descriptors that it has, beside those of connections: what wakes it, and one that is turned
-  // away.
-  static constexpr uint32_t kDescriptorCount = 2;
+  // How many that were turned away are heard out at once; with one more the oldest is closed.
+  static constexpr uint32_t kLeavingMax = 8;
+  // The descriptors that it has, beside those of connections: what wakes it, those that were turned
+  // away, and one that is.
+  static constexpr uint32_t kDescriptorCount = 2 + kLeavingMax;
 
   // Takes all memory, and starts the thread, which waits. `sessions`, one for each connection,
   // and `listeners` outlive it. Errors: no thread, or no descriptor.
@@ -83,8 +86,17 @@ class ConnectionThread {
     }
   };
 
+  // One that got no place, and has been told so.
+  struct Leaving {
+    Fd fd;
+    uint64_t since_ns = 0;
+  };
+
   void run() noexcept;
   void wait() noexcept;
+  bool has_leaving() const noexcept;
+  void let_go(Fd fd, std::string_view words) noexcept;
+  void hear_out(Leaving* leaving, bool is_ready) noexcept;
   void accept_from(int listener) noexcept;
   Connection* place_for_one(bool is_for_line) noexcept;
   void begin_connection(Connection* place, Fd fd) noexcept;
@@ -98,13 +110,14 @@ class ConnectionThread {
   void lose(Connection* connection, int error_number) noexcept;
   // Of those that connected.
   uint32_t client_count() const noexcept { return open_count_ - (line_ != nullptr ? 1 : 0); }
-  bool is_turned_away(const Fd& fd) noexcept;
+  bool is_turned_away(Fd* fd) noexcept;
   void look(Connection* connection) noexcept;
 
   Options options_;
   std::span<const Fd> listeners_;
   std::vector<Connection> connections_;
-  std::vector<pollfd> polled_;  // the wake descriptor, the listeners, the connections
+  std::array<Leaving, kLeavingMax> leaving_;
+  std::vector<pollfd> polled_;  // the wake descriptor, the listeners, those leaving, connections
   Fd wake_;
   std::atomic<bool> is_begun_{false};
   std::atomic<bool> must_end_{false};
