@@ -45,6 +45,13 @@ std::string_view take_until(std::string_view* text, char separator) noexcept {
   return part;
 }
 
+// Whether `text` begins with `word`, in any case, which is taken off then.
+bool take_word_of(std::string_view* text, std::string_view word) noexcept {
+  if (!is_same(text->substr(0, word.size()), word)) return false;
+  text->remove_prefix(word.size());
+  return true;
+}
+
 // A line ends with both, which stand nowhere else; and no line has a NUL.
 bool has_good_lines(std::string_view text) noexcept {
   for (size_t i = 0; i < text.size(); ++i) {
@@ -97,7 +104,7 @@ struct Headers {
 // Returns the status that it is refused with, or 0.
 int take_header(std::string_view name, std::string_view value, Headers* headers) noexcept {
   if (is_same(name, "host")) {
-    headers->request->host = value;
+    if (!headers->request->has_absolute_target) headers->request->host = value;
     return ++headers->host_count > 1 ? 400 : 0;
   }
   if (is_same(name, "authorization")) {
@@ -143,6 +150,20 @@ int read_headers(std::string_view lines, HttpRequest* request) noexcept {
   return 200;
 }
 
+// [RFC 9112, 3.2.2] A target in absolute form, as proxies send it, names the host itself, whatever
+// the field says. Leaves what the other form has of it. Returns the status that it is refused with,
+// or 0.
+int take_host(std::string_view* target, HttpRequest* request) noexcept {
+  if (target->starts_with('/')) return 0;
+  if (!take_word_of(target, "http://") && !take_word_of(target, "https://")) return 400;
+  const size_t end = std::min(target->find_first_of("/?#"), target->size());
+  request->host = target->substr(0, end);
+  request->has_absolute_target = true;
+  target->remove_prefix(end);
+  // [RFC 9110, 4.2.4] A user in it is there to deceive.
+  return request->host.empty() || request->host.find('@') != std::string_view::npos ? 400 : 0;
+}
+
 int read_request_line(std::string_view line, HttpRequest* request) noexcept {
   const std::string_view method = take_until(&line, ' ');
   std::string_view target = take_until(&line, ' ');
@@ -158,9 +179,11 @@ int read_request_line(std::string_view line, HttpRequest* request) noexcept {
   if (target.size() > kHttpTargetMax) return 414;
   const bool is_visible = std::all_of(target.begin(), target.end(),
                                       [](char each) { return each > ' ' && each < '\x7f'; });
-  if (!target.starts_with('/') || !is_visible) return 400;
+  if (!is_visible) return 400;
+  if (const int status = take_host(&target, request)) return status;
   request->path = take_until(&target, '?');
-  return 0;
+  if (request->path.empty()) request->path = "/";
+  return request->path.starts_with('/') ? 0 : 400;
 }
 
 }  // namespace
@@ -198,7 +221,13 @@ HttpReading read_http_request(std::string_view text) noexcept {
   return reading;
 }
 
-bool is_own_host(std::string_view host) noexcept {
+std::string_view bearer_token(const HttpRequest& request) noexcept {
+  std::string_view said = request.authorization;
+  if (!take_word_of(&said, "Bearer ")) return {};
+  return trimmed(said);
+}
+
+bool is_own_host(std::string_view host, std::string_view own_name) noexcept {
   if (host.empty()) return true;
   char address[64] = "";
   unsigned char bytes[16];
@@ -210,7 +239,7 @@ bool is_own_host(std::string_view host) noexcept {
     return (rest.empty() || rest[0] == ':') && inet_pton(AF_INET6, address, bytes) == 1;
   }
   const std::string_view name = host.substr(0, host.find(':'));
-  if (is_same(name, "localhost")) return true;
+  if (is_same(name, "localhost") || (!own_name.empty() && is_same(name, own_name))) return true;
   if (name.size() >= sizeof address) return false;
   std::memcpy(address, name.data(), name.size());
   return inet_pton(AF_INET, address, bytes) == 1;

@@ -16,8 +16,10 @@ namespace bedplate {
 
 struct HttpRequest {
   std::string_view path;  // without what follows a question mark
-  std::string_view host;  // as it is; empty: there is none (HTTP/1.0)
+  // As the target in absolute form, or the field, has it; empty: there is none (HTTP/1.0).
+  std::string_view host;
   std::string_view authorization;
+  bool has_absolute_target = false;
   bool is_head = false;
   bool is_http_10 = false;         // it knows no chunks
   bool is_last = false;            // the connection closes after it
@@ -38,8 +40,11 @@ inline constexpr size_t kHttpTargetMax = 1024;
 // Reads the request that `text` begins with.
 HttpReading read_http_request(std::string_view text) noexcept;
 
+// What follows `Bearer`; empty: nothing does.
+std::string_view bearer_token(const HttpRequest& request) noexcept;
+
 // Whether a page of another site, whose name was made to lead here (DNS rebinding), cannot have
-// asked for `host`: it is an address, "localhost", or empty.
-bool is_own_host(std::string_view host) noexcept;
+// asked for `host`: it is an address, "localhost", `own_name` in any case, or empty.
+bool is_own_host(std::string_view host, std::string_view own_name = "") noexcept;
 
 }  // namespace bedplate

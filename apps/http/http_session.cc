@@ -162,19 +162,13 @@ void HttpSession::go_on() noexcept {
 }
 
 bool HttpSession::is_allowed(const HttpRequest& request) const noexcept {
-  constexpr std::string_view kScheme = "Bearer ";
   if (site_->token.empty() || is_certified_) return true;
-  std::string_view said = request.authorization;
-  if (!said.starts_with(kScheme)) return false;
-  said.remove_prefix(kScheme.size());
-  return is_equal(said, site_->token);
+  return is_equal(bearer_token(request), site_->token);
 }
 
 void HttpSession::answer(const HttpRequest& request) noexcept {
-  const std::string_view name = request.host.substr(0, request.host.find(':'));
-  const bool is_known = !site_->host.empty() && name == site_->host;
   int status = 200;
-  if (!is_known && !is_own_host(request.host)) {
+  if (!is_own_host(request.host, site_->host)) {
     status = 421;
   } else if (request.path == "/") {
     // For all: where nothing is told it has no number in it, and what asks for them has the token.

@@ -63,12 +63,43 @@ TEST(HttpRequest, WhatEachIsAnswered) {
 TEST(HttpRequest, WhatIsNoneIsRefused) {
   for (const char* line :
        {"GET /", "GET / HTTP/1.1 x", "GET  / HTTP/1.1", " GET / HTTP/1.1", "GET / http/1.1",
-        "GET / HTTP/1.10", "GET http://a/ HTTP/1.1", "GET * HTTP/1.1", "G(T / HTTP/1.1",
-        "GET /\x7f HTTP/1.1", "GET /\tx HTTP/1.1", "\x16\x03\x01", "/"}) {
+        "GET / HTTP/1.10", "GET * HTTP/1.1", "GET http:///x HTTP/1.1",
+        "GET http://me@localhost/ HTTP/1.1", "GET http:/localhost/ HTTP/1.1",
+        "GET ftp://localhost/ HTTP/1.1", "GET http://localhost#x HTTP/1.1", "GET ?x HTTP/1.1",
+        "G(T / HTTP/1.1", "GET /\x7f HTTP/1.1", "GET /\tx HTTP/1.1", "\x16\x03\x01", "/"}) {
     LONGS_EQUAL(400, status(std::string(line) + "\r\n\r\n"));
   }
   LONGS_EQUAL(400, status("GET / HTTP/1.1\r\n\r\n"));  // without a host
   LONGS_EQUAL(400, status(std::string("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 29)));
+}
+
+// As proxies send it: [RFC 9112, 3.2.2].
+TEST(HttpRequest, ATargetMayBeAbsolute) {
+  const auto read = [](const std::string& target) {
+    const std::string text = "GET " + target + " HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    const HttpReading reading = read_http_request(text);
+    LONGS_EQUAL(200, reading.status);
+    return std::string(reading.request.host) + " " + std::string(reading.request.path);
+  };
+  STRCMP_EQUAL("localhost:9464 /metrics", read("http://localhost:9464/metrics?x=http://a").c_str());
+  STRCMP_EQUAL("[::1] /", read("HTTPS://[::1]").c_str());
+  STRCMP_EQUAL("a /", read("Http://a?x").c_str());
+  STRCMP_EQUAL("evil.example /x", read("/x").c_str());
+  LONGS_EQUAL(400, status("GET http://a/ HTTP/1.1\r\n\r\n"));  // without the field
+  LONGS_EQUAL(400, status("GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"));
+}
+
+TEST(HttpRequest, ASchemeHasNoCase) {
+  for (const auto& [said, token] : {std::pair<const char*, const char*>{"Bearer t", "t"},
+                                    {"bearer  t", "t"},
+                                    {"BEARER t", "t"},
+                                    {"Basic t", ""},
+                                    {"Bearert", ""},
+                                    {"Bearer", ""}}) {
+    HttpRequest request;
+    request.authorization = said;
+    CHECK_TRUE(bearer_token(request) == token);
+  }
 }
 
 // A request is judged by itself, whatever came with it.
@@ -108,6 +139,11 @@ TEST(HttpRequest, HostsOfOthers) {
   }
   for (const char* host : {"evil.example", "evil.example:9464", "127.0.0.1.evil.example", "[", "[]",
                            "[::1", "[::1]x", "localhost.evil.example", "1", ":1"}) {
+    CHECK_FALSE(is_own_host(host));
+    CHECK_FALSE(is_own_host(host, "box.example"));
+  }
+  for (const char* host : {"box.example", "BOX.example", "Box.Example:9464"}) {
+    CHECK(is_own_host(host, "boX.example"));
     CHECK_FALSE(is_own_host(host));
   }
 }
