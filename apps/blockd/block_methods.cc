@@ -6,6 +6,7 @@
 
 #include "apps/blockd/block_service.h"
 #include "apps/boot/control_methods.h"
+#include "platform/shown_text.h"
 
 namespace bedplate {
 namespace {
@@ -53,8 +54,7 @@ bool BlockService::find_volume(ControlCall& call) noexcept {
   const std::string_view name = call.text("volume");
   if (server_.find_volume(name)) return true;
   Error error;
-  error.set_doing("looking for the volume %.*s",
-                  static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
+  error.set_doing("looking for the volume %s", ShownText(name).c_str());
   error.set_answer("blockd has none of this name");
   call.refuse(error.set_cure("see: bedplate ctl blockd.volumes"));
   return false;

@@ -40,7 +40,9 @@ class Reader {
     return is_parameter() ? add({.name = name_, .type = ControlType::kNumber, .number = value})
                           : refuse_value();
   }
-  bool number_float(double /*value*/, const std::string& /*text*/) noexcept {
+  // Also of whole numbers of more than 64 bits, which are good as an id.
+  bool number_float(double /*value*/, const std::string& text) noexcept {
+    if (depth_ == 1 && member_ == Member::kId && is_whole(text)) return take_long_id(text);
     return is_parameter() ? fault(ControlFault::kNoParameter, "a number is whole") : refuse_value();
   }
   bool string(const std::string& value) noexcept {
@@ -102,10 +104,16 @@ class Reader {
     return true;
   }
   bool end_array() noexcept { return end_object(); }
-  bool parse_error(size_t /*at*/, const std::string& /*token*/,
-                   const nlohmann::detail::exception& /*error*/) noexcept {
-    request_.fault = ControlFault::kNoJson;
-    request_.complaint = "this is no JSON";
+  bool parse_error(size_t /*at*/, const std::string& token,
+                   const nlohmann::detail::exception& error) noexcept {
+    constexpr int kOutOfRange = 406;  // of the parser: a number that no double holds, and it ends
+    const bool is_number = error.id == kOutOfRange;
+    if (is_number && depth_ == 1 && member_ == Member::kId && is_whole(token)) {
+      take_long_id(token);
+      return false;
+    }
+    request_.fault = is_number ? ControlFault::kNoRequest : ControlFault::kNoJson;
+    request_.complaint = is_number ? "a number is too large" : "this is no JSON";
     request_.id = "null";
     return false;
   }
@@ -127,6 +135,7 @@ class Reader {
   enum class Member : uint8_t { kNone, kVersion, kMethod, kParams, kId };
   static constexpr std::string_view kPlainOnly = "a parameter is a text, a number or a boolean";
   static constexpr size_t kIdBytesMax = 64;
+  static constexpr std::string_view kLongId = "an id has 64 bytes at most";
 
   bool is_parameter() const noexcept { return depth_ == 2 && member_ == Member::kParams; }
   // There is room for each text of a line: as it lies here it has no more bytes than there, but for
@@ -138,6 +147,13 @@ class Reader {
     request_.used_bytes += text.size();
     return {at, text.size()};
   }
+  static bool is_whole(std::string_view number) noexcept {
+    return number.find_first_not_of("-0123456789") == number.npos;
+  }
+  bool take_long_id(std::string_view number) noexcept {
+    if (number.size() <= kIdBytesMax) return take_id(number);
+    return fault(ControlFault::kNoRequest, kLongId);
+  }
   bool take_id(std::string_view json) noexcept {
     request_.has_id = true;
     request_.id = keep(json);
@@ -147,7 +163,7 @@ class Reader {
     char json[2 + 6 * kIdBytesMax];
     JsonText written(json);
     if (text.size() > kIdBytesMax) {
-      return fault(ControlFault::kNoRequest, "an id has 64 bytes at most");
+      return fault(ControlFault::kNoRequest, kLongId);
     }
     written.text(text);
     BP_ASSERT(!written.is_full());

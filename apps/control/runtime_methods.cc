@@ -16,6 +16,7 @@
 #include "platform/build_id.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/shown_text.h"
 #include "platform/thread_calls.h"
 
 namespace bedplate {
@@ -228,7 +229,7 @@ void RuntimeMethods::drain(ControlCall& call) const noexcept {
   const auto index = drains->find(call.text("service"));
   if (!index) {
     Error error;
-    error.set_doing("draining %.64s", std::string(call.text("service")).c_str());
+    error.set_doing("draining %s", ShownText(call.text("service")).c_str());
     error.set_answer("no service of this name runs");
     return call.refuse(error.set_cure("see: bedplate ctl services"));
   }
@@ -267,22 +268,19 @@ void RuntimeMethods::show_log_levels(ControlCall& call) const noexcept {
 }
 
 void RuntimeMethods::set_log_levels(ControlCall& call) const noexcept {
-  constexpr int kShownMax = 64;
   Error error;
   error.set_doing("setting the level of the log");
   const std::string_view text = call.text("level");
   const auto level = parse_log_level(text);
   if (!level) {
-    error.set_answer("there is no level \"%.*s\"",
-                     std::min(static_cast<int>(text.size()), kShownMax), text.data());
+    error.set_answer("there is no level \"%s\"", ShownText(text).c_str());
     return call.refuse(error.set_cure("write debug, info, warning or error"));
   }
   const std::string_view component = call.text("component");
   const uint32_t count =
       call.has("component") ? set_log_level(component, *level) : set_log_level(*level);
   if (count == 0) {
-    error.set_answer("nothing that logs is called \"%.*s\"",
-                     std::min(static_cast<int>(component.size()), kShownMax), component.data());
+    error.set_answer("nothing that logs is called \"%s\"", ShownText(component).c_str());
     return call.refuse(error.set_cure("see: bedplate ctl log.show"));
   }
   JsonText& json = call.result().begin_object();

@@ -7,6 +7,7 @@
 
 #include "apps/boot/control_methods.h"
 #include "apps/tsrelay/relay_service.h"
+#include "platform/shown_text.h"
 
 namespace bedplate {
 namespace {
@@ -18,8 +19,7 @@ void call(void* self, ControlCall& call) noexcept {
 
 void refuse(ControlCall& call, const char* what, std::string_view name, const char* cure) noexcept {
   Error error;
-  error.set_doing("looking for the %s %.*s", what,
-                  static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
+  error.set_doing("looking for the %s %s", what, ShownText(name).c_str());
   error.set_answer("tsrelay has none of this name");
   call.refuse(error.set_cure("%s", cure));
 }

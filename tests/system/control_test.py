@@ -523,6 +523,11 @@ def what_would_break_a_promise_is_refused(box):
                     "read_only = false in its [[blockd.volume]], and start again"), "the refusal")
     said = ask(appliance, "blockd.hold", volume="\x00none", on=True)["error"]
     expect_in("blockd has none of this name", said["message"], "of a volume that is not there")
+    for method, parameter in (("blockd.hold", "volume"), ("drain", "service"), ("log.set", "level")):
+        more = {"on": True} if parameter == "volume" else {}
+        said = ask(appliance, method, **{parameter: "ram0\0\x1b[2J", **more})["error"]
+        expect_in("ram0??[2J", said["message"], f"what {method} calls what is not there")
+        expect_true(said["message"].count("; ") == 1, "the message is whole")
 
 
 @test()

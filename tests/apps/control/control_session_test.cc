@@ -139,7 +139,8 @@ TEST(ControlSession, AnswersLineByLine) {
 }
 
 TEST(ControlSession, AnswersWithTheIdThatItWasGiven) {
-  for (const char* id : {"null", "0", "18446744073709551615", "-1", R"("a b")", R"("\u0001")"}) {
+  for (const char* id : {"null", "0", "18446744073709551615", "-1", "18446744073709551616",
+                         "-1234567890123456789012345678901234567890", R"("a b")", R"("\u0001")"}) {
     const std::string line =
         std::string(R"({"id":)") + id + R"(,"method":"refuse","jsonrpc":"2.0"})";
     STRCMP_EQUAL((std::string(R"({"jsonrpc":"2.0","id":)") + id +
@@ -167,6 +168,17 @@ TEST(ControlSession, SaysWhatIsWrong) {
   expect_code(-32600, R"({"jsonrpc":"2.0","method":"echo","more":1})");
   expect_code(-32600,
               "{\"jsonrpc\":\"2.0\",\"method\":\"echo\",\"id\":\"" + std::string(65, 'x') + "\"}");
+  // Whole numbers that no integer, and no floating-point number, holds.
+  for (const size_t digits : {65, 308, 309, 400, 4000}) {
+    const std::string id(digits, '9');
+    STRCMP_CONTAINS(
+        "\"id\":null,\"error\":{\"code\":-32600,\"message\":\"an id has 64 bytes at most\"",
+        said("{\"jsonrpc\":\"2.0\",\"method\":\"echo\",\"id\":" + id + "}\n").c_str());
+  }
+  STRCMP_CONTAINS("\"message\":\"a number is too large\"",
+                  said("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{\"n\":" +
+                       std::string(400, '9') + "}}\n")
+                      .c_str());
   // An id takes more room than it had; what is refused is no second one.
   std::string many_ids = R"({"jsonrpc":"2.0","method":"echo")";
   for (int i = 0; i < 50; ++i) {

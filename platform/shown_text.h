@@ -1,0 +1,36 @@
+// What somebody else says, within a message of ours: without what would end the text, break its
+// line or steer a terminal, and cut off where it is long. Nothing is allocated. Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace bedplate {
+
+class ShownText {
+ public:
+  static constexpr size_t kBytesMax = 64;
+
+  // Control characters become a question mark. What is longer is cut off before a character of
+  // UTF-8, and ends with "...".
+  explicit ShownText(std::string_view from) noexcept {
+    size_t bytes = from.size();
+    if (bytes > kBytesMax) {
+      bytes = kBytesMax;
+      while (bytes > 0 && (static_cast<unsigned char>(from[bytes]) & 0xc0) == 0x80) --bytes;
+    }
+    for (size_t i = 0; i < bytes; ++i) {
+      const auto each = static_cast<unsigned char>(from[i]);
+      text_[i] = each < ' ' || each == 0x7f ? '?' : from[i];
+    }
+    if (bytes < from.size()) bytes += std::string_view("...").copy(text_ + bytes, 3);
+    text_[bytes] = '\0';
+  }
+
+  const char* c_str() const noexcept { return text_; }
+
+ private:
+  char text_[kBytesMax + 4];
+};
+
+}  // namespace bedplate
