@@ -60,11 +60,7 @@ Error not_locked(const Segment& segment) noexcept {
 }  // namespace
 
 bool Appliance::boot() {
-  sigemptyset(&stop_signals_);
-  sigaddset(&stop_signals_, SIGTERM);
-  sigaddset(&stop_signals_, SIGINT);
-  // Before there are threads, which inherit it: only serve_until_signal takes these.
-  pthread_sigmask(SIG_BLOCK, &stop_signals_, nullptr);
+  hold_signals();
   keep_alive_on(SIGXFSZ);
   keep_alive_on(SIGPIPE);
   heap_create();
@@ -92,6 +88,28 @@ bool Appliance::boot() {
   if (!report(call_services("looking at the sealed pool", &Service::sealed))) return false;
   start_serving();
   return report(messaging_.serve());
+}
+
+// Before there are threads, which inherit it: only serve_until_signal takes these. What the program
+// handles or ignores itself stays so (nohup has it ignore SIGHUP), but for the two that always
+// stop.
+void Appliance::hold_signals() noexcept {
+  sigemptyset(&stop_signals_);
+  sigaddset(&stop_signals_, SIGTERM);
+  sigaddset(&stop_signals_, SIGINT);
+  held_signals_ = stop_signals_;
+  sigset_t blocked;
+  pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (const int number : {SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGIO, SIGPWR}) {
+    struct sigaction action = {};
+    sigaction(number, nullptr, &action);
+    const bool is_own = action.sa_handler != SIG_DFL || sigismember(&blocked, number) != 0;
+    if (is_own) continue;
+    sigaddset(&held_signals_, number);
+    // To the first process of a machine it says nothing: no terminal is its own.
+    if (number == SIGHUP && !configuration_.is_first_process) sigaddset(&stop_signals_, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &held_signals_, nullptr);
 }
 
 void Appliance::reached(Step step) noexcept {
@@ -304,6 +322,7 @@ Result<void> Appliance::create_services() {
     BP_TRY(call_service(*needs.service, "creating",
                         [&] { return needs.service->create(*contexts_.back()); }));
   }
+  signal_counters_ = &counters_.runtime<SignalCounters>("signals");
   if (!plan_.vfio_devices().empty()) vfio_counters_ = &counters_.runtime<VfioCounters>("vfio");
   reached(Step::kServices);
   return {};
@@ -429,20 +448,34 @@ void Appliance::refresh_counters() noexcept {
 }
 
 // The pulse is this thread's: while it waits here, and only then, it has no reason to be late but
-// that it is not let run. Returns the signal's number, or -1.
-int Appliance::wait_for_signal(uint64_t patience_ns) noexcept {
-  const uint64_t piece_ns = pulse_period_ns_ == 0 ? patience_ns : pulse_period_ns_;
+// that it is not let run. Returns the number of a signal that came, or -1 after a while.
+int Appliance::wait_with_pulse(siginfo_t* from) noexcept {
+  const uint64_t piece_ns = pulse_period_ns_ == 0 ? kRefreshNs : pulse_period_ns_;
   const timespec piece = {0, static_cast<long>(piece_ns)};
-  int signal_number = -1;
+  int number = -1;
   uint64_t now_ns = monotonic_ns();
-  const uint64_t end_ns = now_ns + patience_ns;
+  const uint64_t end_ns = now_ns + kRefreshNs;
   do {
     pulse_.beat(now_ns);
-    signal_number = sigtimedwait(&stop_signals_, nullptr, &piece);
+    number = sigtimedwait(&held_signals_, from, &piece);
     now_ns = monotonic_ns();
-  } while (signal_number < 0 && now_ns < end_ns);
+  } while (number < 0 && now_ns < end_ns);
   pulse_.rest(now_ns);
-  return signal_number;
+  return number;
+}
+
+// Returns the number of one that stops it, or -1 after a while.
+int Appliance::wait_for_signal() noexcept {
+  siginfo_t from = {};
+  const int number = wait_with_pulse(&from);
+  if (number < 0 || sigismember(&stop_signals_, number) != 0) return number;
+  signal_counters_->ignored.add(1);
+  if (signal_limit_.try_pass("signals")) {
+    BP_LOG_WARNING("%s: signal %d (%s) of process %d is ignored",
+                   configuration_.appliance.name.c_str(), number, sigabbrev_np(number),
+                   from.si_pid);
+  }
+  return -1;
 }
 
 int Appliance::serve_until_signal() {
@@ -450,7 +483,7 @@ int Appliance::serve_until_signal() {
   const HeapOwnerScope scope(kRuntimeOwner);
   int signal_number = -1;
   while (signal_number < 0 && !messaging_.must_stop()) {
-    signal_number = wait_for_signal(kRefreshNs);
+    signal_number = wait_for_signal();
     refresh_counters();
     tell_dropped_lines();
     tick();

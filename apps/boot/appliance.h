@@ -33,6 +33,7 @@
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_group.h"
 #include "apps/boot/shard_messenger.h"
+#include "platform/log_limit.h"
 #include "platform/process_pulse.h"
 #include "transport/uring/page_pin.h"
 #include "transport/vfio/vfio_pool.h"
@@ -52,8 +53,9 @@ class Appliance {
   // Threads: the main thread, once per process (the pool is not given back).
   bool boot();
 
-  // Waits for SIGTERM or SIGINT, or until a process could not join and the configuration says to
-  // stop then; drains, and stops. Returns the signal's number, 0 when it was none.
+  // Waits for SIGTERM, SIGINT or SIGHUP, or until a process could not join and the configuration
+  // says to stop then; drains, and stops. Returns the signal's number, 0 when it was none. Signals
+  // that would end the process without a drain, and mean nothing here, are counted and logged.
   int serve_until_signal();
 
   // Once it has stopped: the kernel has not ended what it does to files, as was logged, and reads
@@ -78,6 +80,8 @@ class Appliance {
   };
 
   void reached(Step step) noexcept;
+  void hold_signals() noexcept;
+  int wait_for_signal() noexcept;
   bool is_valid() const noexcept;
   bool has_carved_its_own() const noexcept;
   bool has_running_shards() const noexcept;
@@ -99,7 +103,7 @@ class Appliance {
   Result<void> prove_support() noexcept;
   void start_serving();
   void refresh_counters() noexcept;
-  int wait_for_signal(uint64_t patience_ns) noexcept;
+  int wait_with_pulse(siginfo_t* from) noexcept;
   void drain() noexcept;
   void tick() noexcept;
   std::string undrained() const;
@@ -122,6 +126,9 @@ class Appliance {
   sigset_t stop_signals_ = {};
   uint64_t pulse_period_ns_ = 0;  // 0: nobody asks for the pulse
   ProcessPulse pulse_;            // of this thread, as it waits for signals
+  sigset_t held_signals_ = {};  // with those that are ignored
+  SignalCounters* signal_counters_ = nullptr;
+  LogLimit signal_limit_{10};
   // After what they use: shards stop first when the appliance goes.
   std::vector<std::unique_ptr<ServiceContext>> contexts_;
   std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none

@@ -70,7 +70,7 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
       .help("Where [these files](#one-name-one-appliance) lie. Created when absent, removed "
             "when empty.");
   table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
-      .help("How long SIGTERM or SIGINT waits for requests in flight before it closes "
+      .help("How long SIGTERM, SIGINT or SIGHUP waits for requests in flight before it closes "
             "connections; then as long again, but a second at least, for operations on files.");
   table.integer("trace_requests", &settings.trace_requests, 0, kTraceRequestsMax)
       .help("How many of the last requests each shard keeps for `bedplate trace` "

@@ -330,6 +330,11 @@ void describe(CounterTable& table, ProcessCounters& c) {
   table.gauge("dead_pid", c.dead_pid, "process", "That of the last that died; none: none has.");
 }
 
+void describe(CounterTable& table, SignalCounters& c) {
+  table.counter("ignored", c.ignored, "signals",
+                "Came and would have ended the process, but mean nothing here; the log has each.");
+}
+
 void describe(CounterTable& table, VfioCounters& c) {
   table.gauge("groups", c.groups, "groups", "IOMMU groups that reach the pool.");
   table.gauge("mappings_left", c.mappings_left, "mappings",
@@ -389,6 +394,7 @@ std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts) {
   for (const ProcessSettings& process : configuration.processes) {
     sets.push_back(set_of<ProcessCounters>("process", process.name));
   }
+  sets.push_back(set_of<SignalCounters>("signals"));
   const auto has_devices = [](const ServiceNeeds& service) {
     return !service.vfio_devices.empty();
   };
@@ -416,6 +422,7 @@ std::vector<CounterSet> all_runtime_counters() {
           set_of<GroupCounters>("group", "GROUP", {{"layout"}}),
           set_of<ShardGroupCounters>("shard_group", "SHARD"),
           set_of<ProcessCounters>("process", "PROCESS"),
+          set_of<SignalCounters>("signals"),
           set_of<VfioCounters>("vfio"),
           set_of<PeersCounters>("verbs", "", {{"device"}}),
           set_of<PeerCounters>("peer", "PEER")};

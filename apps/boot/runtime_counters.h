@@ -119,6 +119,10 @@ struct ProcessCounters {
 enum class ProcessState : uint8_t { kAwaited, kThere, kLeft, kDied };
 inline constexpr char kProcessStates[] = "awaited|there|left|died";
 
+struct SignalCounters {
+  Counter ignored;
+};
+
 struct VfioCounters {
   Counter groups;
   Counter mappings_left;
@@ -139,6 +143,7 @@ void describe(CounterTable& table, GroupCounters& counters);
 void describe(CounterTable& table, ShardGroupCounters& counters);
 void describe(CounterTable& table, PeersCounters& counters);
 void describe(CounterTable& table, PeerCounters& counters);
+void describe(CounterTable& table, SignalCounters& counters);
 void describe(CounterTable& table, VfioCounters& counters);
 
 // What "SHARD.PART" is called among the sets of sources; parts of the runtime's own are "sockets",

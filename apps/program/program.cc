@@ -103,7 +103,7 @@ constexpr Command kCommands[] = {
      "boot the appliance and serve",
      "Boots in order: plan, preflight, reserve, register, services, seal. Prints the line\n"
      "`bedplate: ready` on standard output when it serves; the log goes to standard error.\n"
-     "SIGTERM or SIGINT finishes what clients have begun and exits 0.\n",
+     "SIGTERM, SIGINT or SIGHUP finishes what clients have begun and exits 0.\n",
      &run_command},
     {"plan", "[CONFIG]", 0, 1, kPlanOptions, "print every byte of the pool with its owner",
      "Takes nothing and needs no rights. What it prints is what `run` takes, to the byte.\n"

@@ -106,7 +106,7 @@ def drain_ends_in_time(box, sockets, behaviour):
     appliance.stop()
 
 
-@test(layout=LAYOUTS, sockets=BACKENDS, number=["SIGTERM", "SIGINT"])
+@test(layout=LAYOUTS, sockets=BACKENDS, number=["SIGTERM", "SIGINT", "SIGHUP"])
 def idle_clients_do_not_delay(box, layout, sockets, number):
     """With nothing in flight there is nothing to wait for, with any client connected."""
     appliance = start(box, layout, sockets)
@@ -116,6 +116,36 @@ def idle_clients_do_not_delay(box, layout, sockets, number):
     appliance.stop(getattr(signal, number))
     for client in clients:
         client.expect_disconnect("after the appliance's end", len(nbd.GREETING))
+
+
+@test()
+def signals_that_mean_nothing_are_counted(box):
+    """They would end any other program, and so each client's work with it."""
+    appliance = start(box)
+    client = connect(box, appliance)
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGIO,
+               signal.SIGPWR)
+    for count, number in enumerate(numbers, 1):
+        appliance.process.send_signal(number)
+        wait_for(lambda: appliance.stats()["signals"]["ignored"] == count, f"signal {number}")
+    client.verify("after all of them")
+    log = appliance.log_text()
+    for name in ("USR1", "ALRM", "PWR"):
+        expect_true(f"({name}) of process {os.getpid()} is ignored" in log, f"{name} in\n{log}")
+    appliance.stop()
+
+
+@test()
+def a_hangup_that_was_ignored_stays_so(box):
+    """As under nohup."""
+    configuration = box.configuration()
+    appliance = box.appliance(configuration, argv_prefix=["nohup"])
+    client = connect(box, appliance)
+    appliance.process.send_signal(signal.SIGHUP)
+    appliance.process.send_signal(signal.SIGUSR1)  # comes after it
+    wait_for(lambda: appliance.stats()["signals"]["ignored"] == 1, "the other signal")
+    client.verify("after it")
+    appliance.stop()
 
 
 @test(sockets=BACKENDS)
