@@ -162,6 +162,7 @@ CacheItem* KeyedCache::make(const NewItem& wanted) noexcept {
     if (item == nullptr) return nullptr;
     *item = {.lines = lines, .hash = hash};
   }
+  item->is_fetched = false;
   item->note = wanted.note;
   item->expires_ns = wanted.expires_ns;
   item->body_bytes = wanted.body_bytes;
@@ -200,6 +201,18 @@ bool KeyedCache::keeps(const CacheItem& item, uint32_t* moves) const noexcept {
   return true;
 }
 
+// Of one whose room is wanted.
+void KeyedCache::count_end(const CacheItem& item) noexcept {
+  if (lives(item)) {
+    counters_->evictions.add(1);
+    counters_->evicted_unfetched.add(item.is_fetched ? 0 : 1);
+    counters_->peak_bytes.raise(uint64_t{end_} * kCacheLineBytes);
+  } else if (item.is_linked && item.version > flushed_version_) {
+    counters_->reclaimed.add(1);
+    counters_->expired_unfetched.add(item.is_fetched ? 0 : 1);
+  }
+}
+
 // A block at the gap's front.
 CacheItem* KeyedCache::take_block(uint32_t lines) noexcept {
   BP_ASSERT(lines <= end_ / 2);
@@ -220,10 +233,7 @@ CacheItem* KeyedCache::take_block(uint32_t lines) noexcept {
     } else if (lives(item) && passed <= end_ && keeps(item, &moves)) {
       slide(item);
     } else {
-      if (lives(item)) {
-        counters_->evictions.add(1);
-        counters_->peak_bytes.raise(uint64_t{end_} * kCacheLineBytes);
-      }
+      count_end(item);
       if (item.is_linked) unlink(item);
       gap_end_ += item.lines;
     }

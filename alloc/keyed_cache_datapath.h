@@ -47,8 +47,9 @@ struct CacheItem {
   uint32_t pins = 0;  // how many read or write it
   uint16_t head_bytes = 0;
   uint8_t key_bytes = 0;
-  bool is_linked : 1 = false;  // the index knows it
-  bool is_used : 1 = false;    // it was asked for since the gap came by
+  bool is_linked : 1 = false;   // the index knows it
+  bool is_used : 1 = false;     // it was asked for since the gap came by
+  bool is_fetched : 1 = false;  // the owner's: that somebody read it, ever
 
   char* head() noexcept { return reinterpret_cast<char*>(this + 1); }
   char* body() noexcept { return head() + head_bytes; }
@@ -59,10 +60,13 @@ static_assert(sizeof(CacheItem) == 48);
 
 // Written by the cache's thread; its owner plans them.
 struct KeyedCacheCounters {
-  Counter evictions;   // forgotten to make room for others
-  Counter items;       // what is kept now
-  Counter bytes;       // of the memory, for what is kept now
-  Counter peak_bytes;  // the most of that; all of it, once something was forgotten for room
+  Counter evictions;          // forgotten to make room for others
+  Counter items;              // what is kept now
+  Counter bytes;              // of the memory, for what is kept now
+  Counter peak_bytes;         // the most of that; all of it, once something was forgotten for room
+  Counter evicted_unfetched;  // of the evictions, those of items that are not is_fetched
+  Counter reclaimed;          // whose time was over, when their room was wanted
+  Counter expired_unfetched;  // of these, those that are not is_fetched
 };
 
 // All are required but the seed and the offset.
@@ -160,6 +164,7 @@ class KeyedCache {
   bool keeps(const CacheItem& item, uint32_t* moves) const noexcept;
   void slide(CacheItem& item) noexcept;
   void close_gap(uint32_t next) noexcept;
+  void count_end(const CacheItem& item) noexcept;
   void flush_if_due() noexcept;
   void count(int64_t items, int64_t lines) noexcept;
 

@@ -87,6 +87,7 @@ void StreamServer::received(Connection& connection, int64_t result) noexcept {
   BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
   connection.is_broken |= result < 0;
   connection.has_peer_ended |= result <= 0;
+  if (result > 0) options_.counters->received_bytes.add(static_cast<uint64_t>(result));
   connection.is_ending |= result <= 0 || is_draining_;
   if (connection.session->is_over()) {
     const uint64_t dropped = result > 0 ? static_cast<uint64_t>(result) : 0;
@@ -100,6 +101,7 @@ void StreamServer::received(Connection& connection, int64_t result) noexcept {
 void StreamServer::sent(Connection& connection, int64_t result) noexcept {
   BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
   connection.is_broken |= result < 0;
+  if (result > 0) options_.counters->sent_bytes.add(static_cast<uint64_t>(result));
   connection.session->sent(options_.loop->now_ns());
   advance(connection);
 }

@@ -45,6 +45,8 @@ struct StreamServerCounters {
   Counter connections_total;
   Counter connections_refused;  // closed at once: there were as many as planned, or it drains
   Counter connections_foreign;  // closed: what came is another protocol
+  Counter received_bytes;
+  Counter sent_bytes;  // of replies that went out whole
 };
 
 struct StreamServerOptions {

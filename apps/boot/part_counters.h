@@ -25,6 +25,12 @@ inline void describe(CounterTable& table, const KeyedCacheCounters& counters,
       table.gauge("peak_bytes", counters.peak_bytes, "bytes",
                   "The most of that; all of the cache, once something was forgotten for room.");
   if (key != nullptr) peak.peak_of(key, "What is used least is forgotten sooner.");
+  table.counter("evicted_unfetched", counters.evicted_unfetched, "items",
+                "Of the evictions, those of items that nobody has read.");
+  table.counter("reclaimed", counters.reclaimed, "items",
+                "Whose time was over when their room was given to others.");
+  table.counter("expired_unfetched", counters.expired_unfetched, "items",
+                "Of these, those that nobody has read.");
 }
 
 inline void describe(CounterTable& table, const StreamServerCounters& counters,
@@ -49,6 +55,8 @@ inline void describe(CounterTable& table, const StreamServerCounters& counters,
                "Closed: what came is another protocol, such as HTTP; nothing of it was obeyed.")
       .sign_as_it_grows("{connections_foreign} of its clients spoke another protocol, as a page in "
                         "somebody's browser does: the log says from where");
+  table.counter("received_bytes", counters.received_bytes, "bytes", "Received from clients.");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
 }
 
 }  // namespace bedplate

@@ -13,6 +13,21 @@ struct alignas(kCacheLineBytes) Counters {
   Counter hits;
   Counter misses;
   Counter sets;
+  Counter stored;
+  Counter too_large;
+  Counter no_memory;
+  Counter flushes;
+  Counter delete_hits;
+  Counter delete_misses;
+  Counter incr_hits;
+  Counter incr_misses;
+  Counter decr_hits;
+  Counter decr_misses;
+  Counter cas_hits;
+  Counter cas_misses;
+  Counter cas_badval;
+  Counter touch_hits;
+  Counter touch_misses;
   KeyedCacheCounters cache;
   StreamServerCounters clients;
   Counter messages_dropped;
@@ -32,6 +47,23 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("hits", c.hits, "requests", "Keys that were asked for and had a value.");
   table.counter("misses", c.misses, "requests", "Keys that were asked for and had none.");
   table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.");
+  table.counter("stored", c.stored, "items", "Items that were stored, or stored anew.");
+  table.counter("too_large", c.too_large, "requests",
+                "Values that were refused: longer than value_max_bytes.");
+  table.counter("no_memory", c.no_memory, "requests",
+                "Values that were refused: clients held so much that nothing could be evicted.");
+  table.counter("flushes", c.flushes, "requests", "flush_all.");
+  table.counter("delete_hits", c.delete_hits, "requests", "Deletions of what was there.");
+  table.counter("delete_misses", c.delete_misses, "requests", "Of what was not.");
+  table.counter("incr_hits", c.incr_hits, "requests", "incr of a number that was there.");
+  table.counter("incr_misses", c.incr_misses, "requests", "Of what was not.");
+  table.counter("decr_hits", c.decr_hits, "requests", "decr of a number that was there.");
+  table.counter("decr_misses", c.decr_misses, "requests", "Of what was not.");
+  table.counter("cas_hits", c.cas_hits, "requests", "cas that stored.");
+  table.counter("cas_misses", c.cas_misses, "requests", "cas of what was not there.");
+  table.counter("cas_badval", c.cas_badval, "requests", "cas of what had changed meanwhile.");
+  table.counter("touch_hits", c.touch_hits, "requests", "touch of what was there.");
+  table.counter("touch_misses", c.touch_misses, "requests", "Of what was not.");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");
   table

@@ -2,6 +2,7 @@
 #include "apps/kvd/kv_service.h"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
@@ -81,11 +82,16 @@ Result<void> KvService::create(ServiceContext& context) {
                  .key_offset_bytes = kvd::kValueWord.size(),
                  .counters = &counters.value()->cache});
   BP_DCHECK(environment_.loop == nullptr);  // it is made once
+  facts_ = {.pid = static_cast<uint64_t>(getpid()),
+            .started_ns = monotonic_ns(),
+            .connections_max = max_connections_,
+            .value_bytes_max = value_bytes_max_,
+            .memory_bytes = cache_.memory_bytes()};
   environment_ = {.loop = &context.loop(shard_),
                   .cache = &cache_,
                   .counters = counters.value(),
-                  .value_bytes_max = value_bytes_max_,
-                  .started_ns = monotonic_ns()};
+                  .facts = &facts_,
+                  .stats = &stats_.emplace(facts_, *counters.value())};
   server_.create<kvd::Session>({.name = "kvd",
                                 .loop = &context.loop(shard_),
                                 .sockets = &context.sockets(shard_),

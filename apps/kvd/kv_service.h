@@ -5,6 +5,8 @@
 // and how a session has its bytes (transport/stream_session_datapath.h).
 #pragma once
 
+#include <optional>
+
 #include "apps/boot/service.h"
 #include "apps/kvd/message_gets_datapath.h"
 
@@ -33,6 +35,8 @@ class KvService final : public Service {
   uint32_t client_timeout_s_ = 60;
 
   KeyedCache cache_;
+  kvd::Facts facts_;
+  std::optional<kvd::Stats> stats_;
   kvd::Environment environment_;
   kvd::MessageGets message_gets_{environment_};
   StreamServer server_;

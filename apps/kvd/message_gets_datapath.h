@@ -80,6 +80,7 @@ inline MessageAnswers::Verdict MessageGets::answer(const Message& question) noex
   }
   if (status == SendStatus::kAgain) return Verdict::kAgain;
   environment_.counters->count_get(item != nullptr);
+  if (item != nullptr) item->is_fetched = true;
   return Verdict::kDone;
 }
 

@@ -51,7 +51,7 @@ const Session::Form Session::kForms[] = {
     {"flush_all", "", 2, &Session::flush, kBadExpiry},
     {"version", "", 0, &Session::say_version},
     {"verbosity", "n", 1, &Session::say_ok},
-    {"stats", "", 0, &Session::say_stats},
+    {"stats", "", 1, &Session::answer_stats},
     {"quit", "", 0, &Session::quit},
     {"", "", 0, nullptr},  // any other
 };
@@ -237,7 +237,10 @@ void Session::answer_key() noexcept {
   if (!key.empty()) {
     CacheItem* item = cache_.find(key);
     environment_.counters->count_get(item != nullptr);
-    if (item != nullptr) answer_item(*item);
+    if (item != nullptr) {
+      item->is_fetched = true;
+      answer_item(*item);
+    }
   }
   take(keys_bytes_ - keys.size());
   keys_bytes_ = keys.size();
@@ -260,27 +263,55 @@ void Session::answer_item(CacheItem& item) noexcept {
   lend(rest, &item);
 }
 
+void Session::say_version() noexcept {
+  answer("VERSION ");
+  answer(kVersion);
+  answer(kLineEnd);
+}
+
+// What it says of parts that it does not have is nothing, as memcached does where there are none.
+void Session::answer_stats() noexcept {
+  if (is_quiet_) return say(kNoCommand);
+  if (more_.empty()) return say_stats();
+  if (more_ == "settings") return say_settings();
+  if (more_ == "reset") {
+    environment_.stats->reset();
+    return say("RESET\r\n");
+  }
+  const bool is_known =
+      more_ == "items" || more_ == "slabs" || more_ == "sizes" || more_ == "conns";
+  say(is_known ? "END\r\n" : kNoCommand);
+}
+
+void Session::say_stat(std::string_view name, uint64_t value) noexcept {
+  say("STAT ");
+  say(name);
+  say(" ");
+  say_number(value);
+  say(kLineEnd);
+}
+
 void Session::say_stats() noexcept {
-  const Counters& counters = *environment_.counters;
-  const auto line = [this](std::string_view name, uint64_t value) {
-    say("STAT ");
-    say(name);
-    say(" ");
-    say_number(value);
-    say(kLineEnd);
-  };
-  line("uptime", (cache_.now_ns() - environment_.started_ns) / kNsPerSecond);
-  line("time", static_cast<uint64_t>(std::time(nullptr)));
-  line("curr_connections", counters.clients.connections_open.read());
-  line("total_connections", counters.clients.connections_total.read());
-  line("cmd_get", counters.gets.read());
-  line("cmd_set", counters.sets.read());
-  line("get_hits", counters.hits.read());
-  line("get_misses", counters.misses.read());
-  line("evictions", counters.cache.evictions.read());
-  line("curr_items", counters.cache.items.read());
-  line("bytes", counters.cache.bytes.read());
-  line("limit_maxbytes", cache_.memory_bytes());
+  const Stats& stats = *environment_.stats;
+  for (size_t i = 0; i < stats.count(); ++i) {
+    if (stats.is_version(i)) {
+      say("STAT version ");
+      say(kVersion);
+      say(kLineEnd);
+    } else {
+      say_stat(stats.name(i), stats.value(i, cache_.now_ns()));
+    }
+  }
+  say("END\r\n");
+}
+
+void Session::say_settings() noexcept {
+  const Facts& facts = *environment_.facts;
+  say_stat("maxbytes", facts.memory_bytes);
+  say_stat("maxconns", facts.connections_max);
+  say("STAT evictions on\r\nSTAT cas_enabled yes\r\nSTAT maxconns_fast yes\r\n");
+  say_stat("num_threads", 1);
+  say_stat("item_size_max", facts.value_bytes_max);
   say("END\r\n");
 }
 
@@ -321,10 +352,17 @@ CacheItem* Session::make(std::string_view key, uint64_t flags, uint64_t expires_
   return item;
 }
 
+// Counts an answer that refuses a value.
+const char* Session::refused(const char* answer) noexcept {
+  Counters& counters = *environment_.counters;
+  (answer == kTooLarge ? counters.too_large : counters.no_memory).add(1);
+  return answer;
+}
+
 void Session::begin_storing() noexcept {
   BP_DCHECK(item_ == nullptr && form_->storing != Storing::kNone);
   const uint64_t data_bytes = value_bytes_ + kLineEnd.size();
-  const bool fits = value_bytes_ <= environment_.value_bytes_max;
+  const bool fits = value_bytes_ <= environment_.facts->value_bytes_max;
   const bool is_direct = value_bytes_ > kDirectBytes;
   const bool is_set = form_->storing == Storing::kSet;
   if (fits && !is_direct && !arrived().substr(value_bytes_).starts_with(kLineEnd)) {
@@ -342,7 +380,7 @@ void Session::begin_storing() noexcept {
   CacheItem* old = is_set ? cache_.find(key_) : nullptr;
   if (old != nullptr) cache_.unlink(*old);
   skip(data_bytes);
-  answer(fits ? kNoMemory : kTooLarge);
+  answer(refused(fits ? kNoMemory : kTooLarge));
 }
 
 void Session::end_storing() noexcept {
@@ -361,14 +399,20 @@ const char* Session::store(CacheItem& item) noexcept {
   const Storing storing = form_->storing;
   BP_DCHECK(storing != Storing::kNone && is_ready(item));
   CacheItem* old = storing == Storing::kSet ? nullptr : cache_.find(cache_.key_of(item));
+  Counters& counters = *environment_.counters;
   if (storing == Storing::kCas) {
-    if (old == nullptr) return "NOT_FOUND\r\n";
-    if (old->version != number_) return "EXISTS\r\n";
+    const bool is_same = old != nullptr && old->version == number_;
+    (is_same          ? counters.cas_hits
+     : old == nullptr ? counters.cas_misses
+                      : counters.cas_badval)
+        .add(1);
+    if (!is_same) return old == nullptr ? "NOT_FOUND\r\n" : "EXISTS\r\n";
   } else if (storing != Storing::kSet) {
     if ((old == nullptr) != (storing == Storing::kAdd)) return "NOT_STORED\r\n";
     if (storing >= Storing::kAppend) return join(*old, item);
   }
   cache_.link(item);
+  counters.stored.add(1);
   return "STORED\r\n";
 }
 
@@ -378,7 +422,8 @@ const char* Session::join(CacheItem& old, CacheItem& more) noexcept {
   BP_DCHECK(old.is_linked && !more.is_linked && &old != &more);
   const std::string_view first = value_of(is_append ? old : more);
   const std::string_view second = value_of(is_append ? more : old);
-  if (first.size() + second.size() > environment_.value_bytes_max) return kTooLarge;
+  const bool fits = first.size() + second.size() <= environment_.facts->value_bytes_max;
+  if (!fits) return refused(kTooLarge);
   cache_.pin(old);
   CacheItem* both =
       make(cache_.key_of(more), old.note, old.expires_ns, first.size() + second.size());
@@ -386,18 +431,25 @@ const char* Session::join(CacheItem& old, CacheItem& more) noexcept {
     first.copy(both->body(), first.size());
     second.copy(both->body() + first.size(), second.size());
     BP_DCHECK(is_ready(*both));
+    both->is_fetched = true;
     cache_.link(*both);
     cache_.release(*both);
+    environment_.counters->stored.add(1);
   }
   cache_.release(old);
-  return both != nullptr ? "STORED\r\n" : kNoMemory;
+  return both != nullptr ? "STORED\r\n" : refused(kNoMemory);
 }
 
 // ---- changing -----------------------------------------------------------------------------------
 
 void Session::count() noexcept {
+  const bool is_incr = form_->word == "incr";
+  Counters& counters = *environment_.counters;
   CacheItem* item = cache_.find(key_);
-  if (item == nullptr) return answer("NOT_FOUND\r\n");
+  if (item == nullptr) {
+    (is_incr ? counters.incr_misses : counters.decr_misses).add(1);
+    return answer("NOT_FOUND\r\n");
+  }
   std::string_view text = value_of(*item);
   const uint64_t value_bytes = text.size();
   while (text.ends_with(' ')) text.remove_suffix(1);  // what a longer number left
@@ -405,7 +457,7 @@ void Session::count() noexcept {
   if (value_bytes > kDigitsMax || !parse_number(text, &number)) {
     return answer("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
   }
-  number = form_->word == "incr" ? number + number_ : number - std::min(number, number_);
+  number = is_incr ? number + number_ : number - std::min(number, number_);
   char digits[kDigitsMax];
   const auto digit_count =
       static_cast<uint64_t>(std::to_chars(digits, std::end(digits), number).ptr - digits);
@@ -413,8 +465,11 @@ void Session::count() noexcept {
     cache_.pin(*item);
   } else {
     item = make(key_, item->note, item->expires_ns, std::max(digit_count, value_bytes));
-    if (item == nullptr) return answer("SERVER_ERROR out of memory in incr\r\n");
+    if (item == nullptr) return answer(refused("SERVER_ERROR out of memory in incr\r\n"));
+    counters.stored.add(1);
   }
+  item->is_fetched = true;
+  (is_incr ? counters.incr_hits : counters.decr_hits).add(1);
   BP_DCHECK(item->pins == 1 && digit_count <= value_of(*item).size());  // nobody else reads it
   std::fill_n(item->body(), value_of(*item).size(), ' ');
   std::copy_n(digits, digit_count, item->body());
@@ -427,7 +482,12 @@ void Session::count() noexcept {
 
 void Session::touch() noexcept {
   CacheItem* item = cache_.find(key_);
-  if (item != nullptr) item->expires_ns = expires_ns();
+  if (item != nullptr) {
+    item->expires_ns = expires_ns();
+    item->is_fetched = true;
+  }
+  (item != nullptr ? environment_.counters->touch_hits : environment_.counters->touch_misses)
+      .add(1);
   answer(item != nullptr ? "TOUCHED\r\n" : "NOT_FOUND\r\n");
 }
 
@@ -437,6 +497,8 @@ void Session::remove() noexcept {
   }
   CacheItem* item = cache_.find(key_);
   if (item != nullptr) cache_.unlink(*item);
+  (item != nullptr ? environment_.counters->delete_hits : environment_.counters->delete_misses)
+      .add(1);
   answer(item != nullptr ? "DELETED\r\n" : "NOT_FOUND\r\n");
 }
 
@@ -444,6 +506,7 @@ void Session::flush() noexcept {
   if (!more_.empty() && !parse_number(more_, &expiry_s_)) {
     return answer(kBadExpiry);
   }
+  environment_.counters->flushes.add(1);
   cache_.flush(expiry_s_ > 0 ? expires_ns() : cache_.now_ns());
   say_ok();
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "apps/kvd/kv_counters.h"
+#include "apps/kvd/stats_datapath.h"
 #include "transport/event_loop.h"
 #include "transport/stream_session_datapath.h"
 #include "transport/text_words.h"
@@ -30,8 +31,8 @@ struct Environment {
   const EventLoop* loop = nullptr;  // tells the time
   KeyedCache* cache = nullptr;
   Counters* counters = nullptr;
-  uint64_t value_bytes_max = 0;
-  uint64_t started_ns = 0;  // monotonic, for stats
+  const Facts* facts = nullptr;
+  Stats* stats = nullptr;
 
   bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
 };
@@ -90,6 +91,7 @@ class Session final : public StreamSession {
   void answer_key() noexcept;
   void end_get() noexcept;
   void answer_item(CacheItem& item) noexcept;
+  const char* refused(const char* answer) noexcept;
   void begin_storing() noexcept;
   void end_storing() noexcept;
   const char* store(CacheItem& item) noexcept;
@@ -98,9 +100,12 @@ class Session final : public StreamSession {
   void touch() noexcept;
   void remove() noexcept;
   void flush() noexcept;
-  void say_version() noexcept { answer("VERSION 1.0.0-bedplate\r\n"); }
+  void say_version() noexcept;
   void say_ok() noexcept { answer("OK\r\n"); }
+  void answer_stats() noexcept;
   void say_stats() noexcept;
+  void say_settings() noexcept;
+  void say_stat(std::string_view name, uint64_t value) noexcept;
   void quit() noexcept { end(); }
   CacheItem* make(std::string_view key, uint64_t flags, uint64_t expires_ns, uint64_t value_bytes,
                   bool may_reuse = false) noexcept;

@@ -71,7 +71,7 @@ PORTS := open_port port_counters_table port_service port_settings
 CONTROL := control_client control_line control_request control_service control_session counter_words \
            runtime_methods
 HTTP := event_text http_request http_service http_session lines metrics_text status_page
-KVD := kv_service session_datapath
+KVD := kv_service session_datapath stats_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \
            recording_files recording_thread relay_methods relay_service relay_settings relay_stream relay_stream_datapath rtp_datapath test_picture relay_memberships \

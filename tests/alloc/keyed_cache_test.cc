@@ -153,6 +153,32 @@ TEST(KeyedCache, EvictsWhatWasNotAskedFor) {
   CHECK(counters.bytes.read() > cache.memory_bytes() * 7 / 8);
 }
 
+// What was evicted or had expired when its room was wanted, and of that, what nobody had read.
+TEST(KeyedCache, CountsWhatNobodyHasRead) {
+  const uint64_t soon_ns = cache.now_ns() + 1;
+  for (int i = 0; i < 20; ++i) {
+    CHECK(set("short" + std::to_string(i), std::string(100, 's'), soon_ns));
+    CHECK(set("long" + std::to_string(i), std::string(100, 'l')));
+    if (i % 4 != 0) continue;
+    cache.find("short" + std::to_string(i))->is_fetched = true;
+    cache.find("long" + std::to_string(i))->is_fetched = true;
+  }
+  CHECK(set("gone", "x", soon_ns));
+  cache.unlink(*cache.find("gone"));
+  cache.set_time(soon_ns);
+  for (int i = 0; i < 3000; ++i) {
+    CacheItem* filler = make("filler" + std::to_string(i), 100);
+    CHECK(filler != nullptr);
+    cache.release(*filler);  // never linked: it is neither
+  }
+  LONGS_EQUAL(0, counters.evictions.read());
+  LONGS_EQUAL(20, counters.reclaimed.read());
+  LONGS_EQUAL(15, counters.expired_unfetched.read());
+  for (int i = 0; i < 3000; ++i) CHECK(set("filler" + std::to_string(i), std::string(100, 'f')));
+  const uint64_t fillers = counters.evictions.read() - 20;
+  LONGS_EQUAL(15 + fillers, counters.evicted_unfetched.read());
+}
+
 TEST(KeyedCache, WhatIsDeadGoesBeforeWhatLives) {
   for (int i = 0; i < 100; ++i) set("kept" + std::to_string(i), std::string(100, 'k'));
   for (int i = 0; i < 5000; ++i) {

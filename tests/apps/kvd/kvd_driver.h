@@ -18,7 +18,9 @@ namespace bedplate::kvd {
 struct CacheRig {
   explicit CacheRig(uint64_t bytes, uint64_t value_bytes_max = 64 * 1024)
       : own(bytes, kValueWord.size(), counters.cache) {
-    environment = {nullptr, &cache, &counters, value_bytes_max, 0};
+    facts.value_bytes_max = value_bytes_max;
+    facts.memory_bytes = cache.memory_bytes();
+    environment = {nullptr, &cache, &counters, &facts, &stats};
   }
 
   // On a line of their own, which what CppUTest allocates (a test with this in it) need not be.
@@ -26,6 +28,8 @@ struct CacheRig {
   Counters& counters = *own_counters;
   test::KeyedCacheRig own;
   KeyedCache& cache = own.cache;
+  Facts facts{.pid = 4711, .connections_max = 256};
+  Stats stats{facts, counters};
   Environment environment;
 };
 

@@ -40,7 +40,9 @@ TEST_GROUP(KvdMessages) {
   Counters& counters = *own_counters;
   EventLoop& loop = *own_loop;
   KeyedCache cache;
-  Environment environment{&loop, &cache, &counters, kCacheBytes / 4, 0};
+  Facts facts{.value_bytes_max = kCacheBytes / 4};
+  Stats stats{facts, counters};
+  Environment environment{&loop, &cache, &counters, &facts, &stats};
   MessageGets gets{environment};
   std::span<std::byte> memory;
   Member* server = nullptr;

@@ -332,13 +332,79 @@ TEST(KvdSession, AClientThatLeavesGivesBackWhatItHad) {
   ANSWERS("END\r\n", "get a\r\n");
 }
 
+// By the names of memcached, each with what memcached counts by it.
 TEST(KvdSession, StatsHaveTheCounters) {
-  client.say(set_text("a", "x") + "get a\r\nget b\r\n");
-  const std::string stats = client.say("stats\r\n");
-  for (const char* line : {"STAT cmd_get 2\r\n", "STAT get_hits 1\r\n", "STAT get_misses 1\r\n",
-                           "STAT cmd_set 1\r\n", "STAT curr_items 1\r\n", "END\r\n"}) {
-    CHECK(stats.find(line) != std::string::npos);
+  const auto expect = [&](const std::string& name, const std::string& value) {
+    const std::string stats = client.say("stats\r\n");
+    CHECK(stats.ends_with("END\r\n"));
+    const std::string line = "STAT " + name + " " + value + "\r\n";
+    if (stats.find(line) == stats.npos) FAIL((line + "is not in\n" + stats).c_str());
+  };
+  client.say(set_text("a", "x") + "get a b\r\n" + set_text("n", "1") + set_text("n", "1"));
+  client.say("add a 0 0 1\r\ny\r\nappend a 0 0 1\r\ny\r\n");
+  client.say("incr n 1\r\nincr none 1\r\nincr a 1\r\ndecr n 1\r\ndecr n 1\r\ndecr none 1\r\n");
+  client.say("incr n 99\r\n");  // a longer number is a new item
+  const std::string number = std::to_string(rig.cache.find("a")->version);
+  client.say("cas a 0 0 1 " + number + "\r\nz\r\ncas a 0 0 1 " + number + "\r\nz\r\n");
+  client.say("cas none 0 0 1 1\r\nz\r\ndelete a\r\ndelete a\r\ndelete b\r\n");
+  client.say("touch n 100\r\ntouch none 1\r\ntouch none 1\r\nflush_all 1000\r\n");
+  client.say(set_text("large", std::string(70'000, 'x')));
+  const std::pair<const char*, const char*> all[] = {{"pid", "4711"},
+                                                     {"version", "1.0.0-bedplate"},
+                                                     {"pointer_size", "64"},
+                                                     {"threads", "1"},
+                                                     {"max_connections", "256"},
+                                                     {"curr_connections", "0"},
+                                                     {"cmd_get", "2"},
+                                                     {"get_hits", "1"},
+                                                     {"get_misses", "1"},
+                                                     {"cmd_set", "8"},
+                                                     {"total_items", "6"},
+                                                     {"curr_items", "1"},
+                                                     {"incr_hits", "2"},
+                                                     {"incr_misses", "1"},
+                                                     {"decr_hits", "2"},
+                                                     {"decr_misses", "1"},
+                                                     {"cas_hits", "1"},
+                                                     {"cas_badval", "1"},
+                                                     {"cas_misses", "1"},
+                                                     {"delete_hits", "1"},
+                                                     {"delete_misses", "2"},
+                                                     {"cmd_touch", "3"},
+                                                     {"touch_hits", "1"},
+                                                     {"touch_misses", "2"},
+                                                     {"cmd_flush", "1"},
+                                                     {"store_too_large", "1"},
+                                                     {"store_no_memory", "0"},
+                                                     {"evictions", "0"},
+                                                     {"expired_unfetched", "0"},
+                                                     {"limit_maxbytes", "1048576"},
+                                                     {"rejected_connections", "0"}};
+  for (const auto& [name, value] : all) expect(name, value);
+}
+
+TEST(KvdSession, StatsOfOtherKindsAndTheirReset) {
+  for (const char* none : {"items", "slabs", "sizes", "conns"}) {
+    ANSWERS("END\r\n", std::string("stats ") + none + "\r\n");
   }
+  for (const char* unknown : {"bogus", "items 1", "noreply"}) {
+    ANSWERS("ERROR\r\n", std::string("stats ") + unknown + "\r\n");
+  }
+  const std::string settings = client.say("stats settings\r\n");
+  for (const char* line : {"STAT maxbytes 1048576\r\n", "STAT maxconns 256\r\n",
+                           "STAT item_size_max 65536\r\n", "STAT cas_enabled yes\r\n"}) {
+    CHECK(settings.find(line) != settings.npos);
+  }
+  client.say(set_text("a", "x") + "get a b\r\n");
+  ANSWERS("RESET\r\n", "stats reset\r\n");
+  client.say("get b\r\n");
+  const std::string stats = client.say("stats\r\n");
+  for (const char* line :
+       {"STAT cmd_get 1\r\n", "STAT cmd_set 0\r\n", "STAT get_hits 0\r\n", "STAT get_misses 1\r\n",
+        "STAT total_items 0\r\n", "STAT curr_items 1\r\n", "STAT pid 4711\r\n"}) {
+    if (stats.find(line) == stats.npos) FAIL((line + stats).c_str());
+  }
+  LONGS_EQUAL(3, rig.counters.gets.read());  // what the appliance counts only grows
 }
 
 // Replies of one send have taken as long as that send's requests have waited.

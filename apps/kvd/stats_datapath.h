@@ -1,0 +1,53 @@
+// What `stats` says: names, order and meaning are those of memcached 1.6 (its doc/protocol.txt), as
+// collectors look for them. What kvd does not have is not there.
+//
+// `stats reset` is about what clients see alone: the counters of the appliance only grow, so what
+// they had then is subtracted. Threads: the shard's. Nothing is allocated.
+//
+// Tested by tests/apps/kvd/session_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "apps/kvd/kv_counters.h"
+
+namespace bedplate::kvd {
+
+inline constexpr std::string_view kVersion = "1.0.0-bedplate";
+
+// What does not change while kvd runs.
+struct Facts {
+  uint64_t pid = 0;
+  uint64_t started_ns = 0;  // monotonic
+  uint64_t connections_max = 0;
+  uint64_t value_bytes_max = 0;
+  uint64_t memory_bytes = 0;
+};
+
+class Stats {
+ public:
+  // Both outlive this.
+  Stats(const Facts& facts, const Counters& counters) noexcept
+      : facts_(facts), counters_(counters) {}
+
+  // How many lines there are.
+  static size_t count() noexcept;
+  static std::string_view name(size_t index) noexcept;
+  // As memcached has it: 20 digits at most.
+  uint64_t value(size_t index, uint64_t now_ns) const noexcept;
+  // Whether it is kVersion instead of a number.
+  static bool is_version(size_t index) noexcept;
+  // What was counted until now is not told any more.
+  void reset() noexcept;
+
+ private:
+  static constexpr size_t kCountMax = 64;
+
+  const Facts& facts_;
+  const Counters& counters_;
+  uint64_t before_[kCountMax] = {};
+};
+
+}  // namespace bedplate::kvd
