@@ -11,6 +11,7 @@
 #include "apps/init/kernel_command_line.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/plain_lines.h"
 
 namespace bedplate {
 namespace {
@@ -74,15 +75,26 @@ std::vector<std::string> needed_modules(const Configuration& configuration,
 
 Result<void> load_modules(const std::string& directory, std::string_view command_line,
                           std::string_view optional) {
-  std::vector<std::string> files;
-  const auto read = read_lines((directory + "/order").c_str(),
-                               [](const char* line, void* into) {
-                                 if (line[0] != '\0')
-                                   static_cast<std::vector<std::string>*>(into)->push_back(line);
-                               },
-                               &files);
+  const std::string order = directory + "/order";
+  std::string text;
+  const auto read = read_lines(
+      order.c_str(),
+      [](const char* line, void* into) {
+        *static_cast<std::string*>(into) += std::string(line) + "\n";
+      },
+      &text);
   if (!read.ok()) {
     Error error = read.error();
+    return error.set_cure("build the image again");
+  }
+  std::vector<std::string> files;
+  PlainLines lines(text);
+  while (lines.next()) files.emplace_back(lines.line());
+  if (lines.fault() != nullptr) {
+    Error error;
+    error.set_doing("reading %s", order.c_str());
+    error.set_answer("line %u, column %u: there is %s", lines.number(), lines.column(),
+                     lines.fault());
     return error.set_cure("build the image again");
   }
   for (const std::string& file : files) {

@@ -17,6 +17,7 @@
 
 #include "platform/assert.h"
 #include "platform/file.h"
+#include "platform/plain_lines.h"
 #include "transport/tls/tls_library.h"
 #include "transport/tls/tls_session.h"
 
@@ -283,21 +284,18 @@ void TlsCredentials::load_shared_keys(const TlsFiles& files, const char* where,
   SecretFile file("shared keys", files.shared_keys, where, owner_name_, problems);
   const auto secret = file.read(true);
   if (!secret) return;
-  const std::string& text = secret->text;
-  std::string_view rest = text;
-  for (int number = 1; !rest.empty(); ++number) {
-    const size_t end = rest.find('\n');
-    const std::string_view line = rest.substr(0, end);
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-    if (line.empty()) continue;
-    if (const char* answer = add_shared_key(line); answer != nullptr) {
-      file.refuse(file.problem().set_answer("line %d: %s", number, answer),
-                  "write lines as psktool does: NAME:KEY, the key in hexadecimal");
-      break;  // what is no such file has many
-    }
-  }
-  if (shared_keys_.empty() && text.find_first_not_of('\n') == std::string::npos) {
-    file.refuse("it has no key", "write lines as psktool does: NAME:KEY, the key in hexadecimal");
+  constexpr const char* kCure = "write lines as psktool does: NAME:KEY, the key in hexadecimal";
+  PlainLines lines(secret->text);
+  const char* answer = nullptr;  // to the first: what is no such file has many
+  while (answer == nullptr && lines.next()) answer = add_shared_key(lines.line());
+  if (lines.fault() != nullptr) {
+    file.refuse(file.problem().set_answer("line %u, column %u: there is %s", lines.number(),
+                                          lines.column(), lines.fault()),
+                kCure);
+  } else if (answer != nullptr) {
+    file.refuse(file.problem().set_answer("line %u: %s", lines.number(), answer), kCure);
+  } else if (shared_keys_.empty()) {
+    file.refuse("it has no key", kCure);
   }
   SSL_CTX_set_psk_server_callback(context_, &choose_shared_key);
 }

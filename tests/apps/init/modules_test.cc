@@ -81,6 +81,9 @@ TEST(Modules, DevicesThatServicesDriveNeedVfio) {
 TEST(Modules, AModuleThatIsNotThereIsNamed) {
   Directory directory;
   STRCMP_CONTAINS("/order", text_of(load_modules(directory.path(), "", "").error()).c_str());
+  directory.add("order", "one.ko\ntwo.ko \n");
+  STRCMP_CONTAINS("/order: line 2, column 7: there is a blank; build the image again",
+                  text_of(load_modules(directory.path(), "", "").error()).c_str());
   directory.add("order", "one.ko\n");
   const std::string text = text_of(load_modules(directory.path(), "", "two").error());
   STRCMP_CONTAINS(("loading the module " + directory.path() + "/one.ko: No such file").c_str(),

@@ -132,6 +132,14 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
   refused(with("alice:" + std::string(1026, 'a') + "\n"), "more than 512 bytes");
   refused(with("alice:aa\nalice:bb\n"), "line 2: the name was there before");
   refused(with("#616263:aa\n"), "names in hexadecimal");
+  // What no editor shows would be a part of the name, which then nobody has.
+  refused(with("\xef\xbb\xbf"
+               "alice:aa\n"),
+          "line 1, column 1: there is a byte order mark");
+  refused(with("bob:aa\nali ce:aa\n"), "line 2, column 4: there is a blank");
+  refused(with("alice\t:aa\n"), "line 1, column 6: there is a tab");
+  refused(with("bob:aa\n\nalice:aa \n"), "line 3, column 9: there is a blank");
+  refused(with("alice:aa\r\n"), "line 1, column 9: there is a carriage return");
   refused(with(""), "it has no key");
   refused(with("\n\n"), "it has no key");
 }
