@@ -305,7 +305,7 @@ build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc $(FUZZ_PLA
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
 
 build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
-                apps/kvd/session_datapath.cc alloc/keyed_cache_datapath.cc \
+                apps/kvd/session_datapath.cc apps/kvd/stats_datapath.cc alloc/keyed_cache_datapath.cc \
                 transport/stream_session_datapath.cc $(FUZZ_PLATFORM) \
                 tests/apps/kvd/kvd_driver.h tests/alloc/keyed_cache_rig.h $(wildcard apps/kvd/*.h) \
                 $(BUILD_FILES)
