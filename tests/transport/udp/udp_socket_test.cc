@@ -415,6 +415,7 @@ class UdpSocketBodies : public UdpPair {
     CHECK(!arrives());
     CHECK(!b->socket.join(at("10.0.0.1:0").ip, {}, "lo").ok());
     CHECK(!b->socket.join(group.ip, {}, "nosuch0").ok());
+    CHECK(b->socket.leave(group.ip, at("127.0.0.9:0").ip, "lo").ok());
     // By a number, as often as one likes: what was joined before is left.
     const uint32_t lo = if_nametoindex("lo");
     for (const IpAddress& source : {IpAddress{}, at("127.0.0.1:0").ip}) {
