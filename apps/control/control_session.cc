@@ -23,8 +23,10 @@ bool is_within(std::string_view part, std::span<const char> all) noexcept {
 }  // namespace
 
 void describe(CounterTable& table, ControlCounters& counters) {
-  table.counter("requests", counters.requests, "requests",
-                "Lines that came, and beginnings of lines that were too long or did not end.");
+  table
+      .counter("requests", counters.requests, "requests",
+               "Lines that came, and beginnings of lines that were too long or did not end.")
+      .no_sign("refused has those of them that were too long");
   table
       .counter("refused", counters.refused, "requests",
                "Of these, those that were refused or broken off, whether they asked to be answered "

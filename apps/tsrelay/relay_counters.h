@@ -209,8 +209,10 @@ inline void describe(CounterTable& table, LegCounters& c) {
       .no_sign("they are put in order: those that come too late are the stream's late");
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
   table.counter("senders", c.senders, "senders", "That had this leg, one after the other.");
-  table.boolean("is_silent", c.is_silent,
-                "Whether nothing has come of a sender for sender_timeout_ms.");
+  table
+      .boolean("is_silent", c.is_silent,
+               "Whether nothing has come of a sender for sender_timeout_ms.")
+      .no_sign("comes says so, with the cause");
   table.counter("silences", c.silences, "silences", "How often that began.");
   std::string words;
   for (const LegArrivalText& each : kLegArrivals) {
