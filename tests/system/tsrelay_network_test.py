@@ -61,9 +61,6 @@ class Wire:
         receiver.socket.close()
         out.close()
 
-    def signs(self):
-        return [sign["says"] for sign in self.relay.stats()["signs"]]
-
 
 @test(by=["name", "routes"])
 def interfaces_come_back(box, by):
