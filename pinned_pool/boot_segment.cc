@@ -4,12 +4,15 @@
 #include <cinttypes>
 #include <cstdlib>
 
+#include "pinned_pool/take_error.h"
 #include "platform/log.h"
 #include "platform/sanitizer.h"
 #include "platform/units.h"
 
 extern "C" __attribute__((weak)) const uint64_t bedplate_boot_bytes = 16 << 20;
 extern "C" __attribute__((weak)) const uint64_t bedplate_boot_page_bytes = 4 << 10;
+// 1 in a program whose preflight speaks of the limit of locked memory (apps/program/program.cc).
+extern "C" __attribute__((weak)) const uint64_t bedplate_has_preflight = 0;
 
 namespace bedplate {
 namespace {
@@ -82,6 +85,17 @@ void refuse_unfit_sanitizer() noexcept {
   stop_with(error);
 }
 
+// Once, before main: its pages may be swapped out, and nothing else would tell.
+void tell_not_locked(const Segment& segment) noexcept {
+  const volatile uint64_t& linked = bedplate_has_preflight;
+  if (segment.lock_errno == 0 || linked != 0) return;
+  Error error;
+  error.set_doing("locking the heap of this program (%s)", format_bytes(segment.bytes).text);
+  error.set_answer_errno(segment.lock_errno);
+  log_error(error.set_cure("it goes on, and its pages may be swapped out; %sulimit -l %" PRIu64,
+                           way_past_the_lock_limit(), segment.bytes / kKiB));
+}
+
 }  // namespace
 
 PageSize boot_page() noexcept { return static_cast<PageSize>(value_of(kPageBytes)); }
@@ -96,6 +110,7 @@ Segment& boot_segment() noexcept {
     refuse_unfit_sanitizer();
     auto created = pool.create_segment("boot", boot_segment_bytes(), boot_page(), 1);
     if (!created.ok()) stop_with(created.error());
+    tell_not_locked(*created.value());
   }
   return pool.segment(0);
 }

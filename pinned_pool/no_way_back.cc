@@ -13,6 +13,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "platform/assert.h"
 #include "platform/file.h"
+#include "platform/memfd.h"
 
 #ifndef __NR_mseal
 #define __NR_mseal 462  // Linux 6.10; newer than the distribution's headers
@@ -106,7 +107,7 @@ int seal_mapping(void* address, uint64_t bytes) noexcept {
 
 uint32_t available_stoppers() noexcept {
   uint32_t stoppers = kKernelStops | kSizeSealStops;
-  const Fd scratch(memfd_create("scratch", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const Fd scratch = make_memfd("scratch");
   if (scratch.is_open() && seal_against_writers(scratch.number()) == 0) {
     stoppers |= kWriteSealStops;
   }

@@ -17,13 +17,11 @@
 #include "platform/cache_line.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/memfd.h"
 #include "platform/parallel.h"
 #include "platform/standard_streams.h"
+#include "platform/stop_signals.h"
 #include "platform/units.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3
-#endif
 
 namespace bedplate {
 namespace {
@@ -59,12 +57,10 @@ bool take_file_seals(const Segment& segment) noexcept {
 }
 
 Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
-  unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  unsigned flags = 0;
   if (page == PageSize::k2MiB) flags |= MFD_HUGETLB | MFD_HUGE_2MB;
   if (page == PageSize::k1GiB) flags |= MFD_HUGETLB | MFD_HUGE_1GB;
-  Fd fd(memfd_create(owner.text, flags | MFD_NOEXEC_SEAL));
-  // EINVAL: a kernel that does not know the flag, which only silences a warning of newer ones.
-  if (!fd.is_open() && errno == EINVAL) fd = Fd(memfd_create(owner.text, flags));
+  Fd fd = make_memfd(owner.text, flags);
   if (!fd.is_open() || fd.number() > STDERR_FILENO) return fd;
   // Output must not land in a segment.
   Fd above(fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
@@ -73,16 +69,18 @@ Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
 }
 
 // Takes the pages of [address, address + bytes). Returns 0 or an errno value. A hugepage that is
-// missing shows here as an error, not later as a SIGBUS.
+// missing shows here as an error, not later as a SIGBUS. A process that is told to stop, and so
+// blocks these signals, takes no more: of hundreds of GiB that is minutes.
 int populate(std::byte* address, uint64_t bytes, unsigned thread_count) noexcept {
   std::atomic<int> first_errno{0};
   std::atomic<uint64_t> next{0};
   const auto worker = [&]() noexcept {
     for (;;) {
       const uint64_t start = next.fetch_add(kPopulateChunkBytes, std::memory_order_relaxed);
-      if (start >= bytes) return;
+      if (start >= bytes || first_errno.load(std::memory_order_relaxed) == ECANCELED) return;
       const uint64_t length = std::min(kPopulateChunkBytes, bytes - start);
-      const int outcome = take_pages({address + start, length});
+      const bool must_stop = start > 0 && waiting_stop_signal() != 0;
+      const int outcome = must_stop ? ECANCELED : take_pages({address + start, length});
       if (outcome != 0) first_errno.store(outcome, std::memory_order_relaxed);
     }
   };

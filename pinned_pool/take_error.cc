@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "platform/file.h"
 #include "platform/numa.h"
@@ -22,6 +23,11 @@ uint64_t limit_of(__rlimit_resource resource) noexcept {
 }
 
 Error& with_memory_cure(Error& error, const TakeAttempt& attempt) noexcept {
+  if (!is_huge(attempt.page) && promises_strictly()) {
+    return error.set_cure("the kernel promises no more (vm.overcommit_memory is 2): sysctl "
+                          "vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] "
+                          "bytes smaller");
+  }
   if (!is_huge(attempt.page)) return error.set_cure("free memory, or make [pool] bytes smaller");
   const HugepageCounts counts = hugepage_counts(attempt.page, attempt.node);
   const uint64_t needed = attempt.bytes / page_bytes(attempt.page);
@@ -69,6 +75,7 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
   error.set_doing("taking %s for %s in pages of %s%s", format_bytes(attempt.bytes).text,
                   attempt.owner.text, format_bytes(page_bytes(attempt.page)).text, on_node);
   error.set_answer_errno(error_number);
+  if (error_number == ECANCELED) return error.set_answer("told to stop meanwhile");
   if (step == TakeStep::kSealFile) return error.set_cure("a kernel with memfd seals is needed");
   if (step == TakeStep::kBind) {
     return error.set_cure("choose another node, or allow the system call mbind (containers want "
@@ -83,8 +90,9 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
                      limit_of(RLIMIT_FSIZE) / kKiB);
     return error.set_cure("raise the limit on files: ulimit -f unlimited");
   }
-  if (step == TakeStep::kMakeFile && error_number == EMFILE) {
-    return error.set_cure("raise the limit of open files: ulimit -n 1024");
+  // The error knows the cure (EMFILE, ENFILE).
+  if (step == TakeStep::kMakeFile && (error_number == EMFILE || error_number == ENFILE)) {
+    return error;
   }
   if (step == TakeStep::kMakeFile &&
       (error_number == EPERM || error_number == EACCES || error_number == ENOSYS)) {
@@ -92,6 +100,16 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
                           "vm.memfd_noexec forbids it");
   }
   return with_memory_cure(error, attempt);
+}
+
+const char* way_past_the_lock_limit() noexcept {
+  return geteuid() != 0 ? "run as root, or: "
+                        : "have root keep CAP_IPC_LOCK (containers take it away), or: ";
+}
+
+bool promises_strictly() noexcept {
+  constexpr uint64_t kStrict = 2;
+  return read_number_file("/proc/sys/vm/overcommit_memory") == kStrict;
 }
 
 bool may_make_file_of(uint64_t bytes) noexcept { return bytes <= limit_of(RLIMIT_FSIZE); }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/memfd.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -38,7 +39,7 @@ bool has_holes(const Segment& segment) noexcept {
 
 Result<void> PageWiper::create() noexcept {
   BP_ASSERT(!zeros_.is_open());
-  zeros_ = Fd(memfd_create("zeros", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  zeros_ = make_memfd("zeros");
   if (zeros_.is_open() && ftruncate(zeros_.number(), kPieceBytesMax) == 0 &&
       fcntl(zeros_.number(), F_ADD_SEALS,
             F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0) {

@@ -1,8 +1,11 @@
 #include "platform/result.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include <sys/resource.h>
 
 namespace bedplate {
 namespace {
@@ -10,6 +13,30 @@ namespace {
 template <size_t capacity>
 void print_into(char (&part)[capacity], const char* format, va_list arguments) noexcept {
   std::vsnprintf(part, capacity, format, arguments);
+}
+
+bool answers_errno(const Error& error, int error_number) noexcept {
+  const char* description = strerrordesc_np(error_number);
+  return description != nullptr && std::strcmp(error.answer, description) == 0;
+}
+
+// Descriptors run out in whatever is opened then: there is one cure, which those that open do not
+// have to know. Returns whether it was set.
+bool set_cure_of_descriptors(Error* error) noexcept {
+  if (answers_errno(*error, ENFILE)) {
+    std::snprintf(error->cure, sizeof error->cure,
+                  "the whole system has too many files open: raise sysctl fs.file-max, or end what "
+                  "has them");
+    return true;
+  }
+  if (!answers_errno(*error, EMFILE)) return false;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  std::snprintf(error->cure, sizeof error->cure,
+                "raise the limit of open files, which is %llu: ulimit -n %llu",
+                static_cast<unsigned long long>(limit.rlim_cur),
+                static_cast<unsigned long long>(std::max<rlim_t>(1024, 2 * limit.rlim_cur)));
+  return true;
 }
 
 }  // namespace
@@ -31,6 +58,7 @@ Error& Error::set_answer(const char* format, ...) noexcept {
 }
 
 Error& Error::set_cure(const char* format, ...) noexcept {
+  if (set_cure_of_descriptors(this)) return *this;
   va_list arguments;
   va_start(arguments, format);
   print_into(cure, format, arguments);
@@ -41,7 +69,9 @@ Error& Error::set_cure(const char* format, ...) noexcept {
 Error& Error::set_answer_errno(int error_number) noexcept {
   // strerrordesc_np needs no locale and no buffer; strerror may allocate.
   const char* description = strerrordesc_np(error_number);
-  return set_answer("%s", description != nullptr ? description : "unknown error");
+  set_answer("%s", description != nullptr ? description : "unknown error");
+  set_cure_of_descriptors(this);
+  return *this;
 }
 
 Error error_from_errno(const char* doing_format, ...) noexcept {

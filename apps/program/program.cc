@@ -21,6 +21,9 @@
 #include "platform/failed_calls.h"
 #include "platform/log.h"
 
+extern "C" const uint64_t bedplate_has_preflight;
+const uint64_t bedplate_has_preflight = 1;
+
 namespace bedplate {
 namespace {
 

@@ -156,3 +156,16 @@ TEST(Result, AskingForWhatIsNotThereStopsTheProcess) {
   BP_CHECK_DIES("assertion failed: ok_", (void)bad.take());
   BP_CHECK_DIES("assertion failed: !ok_", (void)nothing.error());
 }
+
+// Whatever was being opened, and whatever its cure is otherwise.
+TEST(Error, DescriptorsThatRunOutAreToldAsThat) {
+  for (const int number : {EMFILE, ENFILE}) {
+    Error error = some_error();
+    error.set_answer_errno(number).set_cure("choose a directory that may be written to");
+    STRCMP_CONTAINS(
+        number == EMFILE ? "raise the limit of open files, which is " : "raise sysctl fs.file-max",
+        error.cure);
+  }
+  Error other = some_error();
+  STRCMP_EQUAL("choose", other.set_answer_errno(EACCES).set_cure("choose").cure);
+}

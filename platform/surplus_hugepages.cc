@@ -1,0 +1,54 @@
+#include "platform/surplus_hugepages.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "platform/file.h"
+#include "platform/memfd.h"
+
+namespace bedplate {
+namespace {
+
+uint64_t count_of(PageSize page, const char* name) noexcept {
+  char path[128];
+  std::snprintf(path, sizeof path, "/sys/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/%s",
+                page_bytes(page) / 1024, name);
+  return read_number_file(path).value_or(0);
+}
+
+}  // namespace
+
+uint64_t surplus_hugepage_count(PageSize page) noexcept {
+  BP_ASSERT(is_huge(page));
+  return count_of(page, "surplus_hugepages");
+}
+
+uint64_t surplus_hugepages_left(PageSize page) noexcept {
+  BP_ASSERT(is_huge(page));
+  const uint64_t allowed = count_of(page, "nr_overcommit_hugepages");
+  return allowed - std::min(allowed, surplus_hugepage_count(page));
+}
+
+Result<void> try_hugepages(PageSize page, uint64_t count) noexcept {
+  BP_ASSERT(is_huge(page));
+  const unsigned size = page == PageSize::k2MiB ? MFD_HUGE_2MB : MFD_HUGE_1GB;
+  const uint64_t bytes = count * page_bytes(page);
+  const Fd fd = make_memfd("hugepages", MFD_HUGETLB | size);
+  if (fd.is_open() && ftruncate(fd.number(), static_cast<off_t>(bytes)) == 0) {
+    // A mapping of hugepages is promised its pages.
+    void* memory = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.number(), 0);
+    if (memory != MAP_FAILED) {
+      munmap(memory, bytes);
+      return {};
+    }
+  }
+  return error_from_errno("having %" PRIu64 " hugepages promised", count);
+}
+
+}  // namespace bedplate

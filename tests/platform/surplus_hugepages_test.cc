@@ -1,0 +1,17 @@
+// Hugepages that are promised, and those that no machine has. Made ones: tests/system.
+#include "platform/surplus_hugepages.h"
+
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(SurplusHugepages){};
+
+TEST(SurplusHugepages, APromiseThatNobodyCanKeepIsRefused) {
+  if (!hugepage_counts(PageSize::k2MiB).supported) BP_SKIP("this kernel has no hugepages");
+  const auto refused = try_hugepages(PageSize::k2MiB, uint64_t{1} << 30);
+  CHECK(!refused.ok());
+  STRCMP_EQUAL("having 1073741824 hugepages promised", refused.error().doing);
+}
