@@ -31,9 +31,9 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              single_copy single_copy/cma single_copy/cma_datapath single_copy/device \
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
              single_copy/xpmem single_copy/xpmem_datapath slow_sends socket_address stall_watch stream_server \
-             stream_session_datapath stream_sockets timer_queue udp/udp_socket \
-             udp/udp_socket_datapath uring/page_pin uring/polled_files uring/uring_device uring/uring_files \
-             uring/uring_sockets watch \
+             stream_session_datapath stream_sockets timer_queue udp/udp_descriptor \
+             udp/udp_socket udp/udp_socket_datapath uring/page_pin uring/polled_files \
+             uring/uring_device uring/uring_files uring/uring_sockets watch \
              $(addprefix nvme/,nvme_controller nvme_device nvme_drive nvme_drive_queue \
                nvme_io_datapath nvme_problem nvme_queue_datapath nvme_queue_pair_datapath) \
              $(addprefix vfio/,pci_device vfio_container vfio_device vfio_pool vfio_preflight) \

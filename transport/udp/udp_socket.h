@@ -28,6 +28,8 @@ class UdpSocket final : public DatagramSocket {
   static constexpr uint32_t kBatchMax = 32;
   // So many datagrams that are joined in the messages of a call, at most.
   static constexpr uint32_t kPieceMax = 256;
+  // Datagrams that are joined have so many bytes at most.
+  static constexpr uint32_t kJoinedBytesMax = 64 * 1024;
 
   // `memory`: of shape.bytes(), the pool's; it and `sockets`, which have a watch for it, outlive
   // this, though not its destructor: a socket whose shard has ended may simply go.
@@ -40,6 +42,10 @@ class UdpSocket final : public DatagramSocket {
   static const char* check_shape(const DatagramShape& shape) noexcept;
 
   Result<void> open(const DatagramOptions& options) override;
+  // Opens by a descriptor that open_udp() has made with these options and this shape: it cannot
+  // fail. What has come to it by now is dropped: nobody has asked for it. Requires: it is not open,
+  // and its options have an owner. Threads: as open().
+  void adopt(Fd fd, const DatagramOptions& options);
   int start() noexcept override;
   void close() noexcept override;
   bool is_open() const noexcept override { return fd_.is_open(); }
@@ -91,14 +97,6 @@ class UdpSocket final : public DatagramSocket {
     uint32_t offset_bytes = 0;  // within it
   };
 
-  Result<void> set_options(const DatagramOptions& options);
-  Result<void> set(int level, int name, int value, const char* doing);
-  Result<void> ask_for_queue(int name, int forced_name, uint32_t bytes, const char* what,
-                             const char* sysctl);
-  int ask_for_group(int option, const IpAddress& group, const IpAddress& source,
-                    uint32_t index) noexcept;
-  Result<void> change_membership(bool is_join, const IpAddress& group, const IpAddress& source,
-                                 const char* interface);
   void say_segmenting_refused() noexcept;
 
   // udp_socket_datapath.cc
@@ -144,6 +142,10 @@ class UdpSocket final : public DatagramSocket {
   bool is_started_ = false;
   bool wants_room_ = false;
 };
+
+// What join() and leave() do, on the descriptor of any datagram socket.
+Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
+                               const IpAddress& source, const char* interface);
 
 // To and from the kernel's form; to_kernel returns its bytes.
 socklen_t to_kernel(const DatagramAddress& address, sockaddr_in6* kernel) noexcept;

@@ -16,6 +16,7 @@
 #include "tests/support/refusing_port.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/udp/udp_rig.h"
+#include "transport/udp/udp_descriptor.h"
 
 using namespace bedplate;
 using namespace bedplate::udp_rig;
@@ -44,6 +45,23 @@ class WithoutNetAdmin {
 
 class UdpSocketBodies : public UdpPair {
  public:
+  // As preflight opens it, long before there is a service.
+  void taken_over() {
+    auto opened = open_udp(a->options("127.0.0.1:0"), a->shape);
+    CHECK(opened.ok());
+    sockaddr_in6 name = {};
+    socklen_t bytes = sizeof name;
+    const int fd = opened.value().number();
+    LONGS_EQUAL(0, getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes));
+    const Fd stranger(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    LONGS_EQUAL(3,
+                sendto(stranger.number(), "old", 3, 0, reinterpret_cast<sockaddr*>(&name), bytes));
+    a->socket.adopt(opened.take(), a->options("127.0.0.1:0"));
+    CHECK(a->socket.is_open());
+    char text[8];
+    LONGS_EQUAL(-1, recv(a->socket.fd(), text, sizeof text, MSG_DONTWAIT));
+  }
+
   void there_and_back(const char* local, const char* ip) {
     if (at(local).ip.family == AF_INET6 && !has_ipv6()) BP_SKIP("this machine has no IPv6");
     open_both(local);
@@ -522,6 +540,7 @@ BP_GROUPS_OF_BOTH_BACKENDS(UdpSocket, UdpSocketBodies);
 
 BP_BOTH_BACKENDS(UdpSocket, GoesThereAndBackOverIpv4, there_and_back("127.0.0.1:0", "127.0.0.1:0"))
 BP_BOTH_BACKENDS(UdpSocket, GoesThereAndBackOverIpv6, there_and_back("[::1]:0", "[::1]:0"))
+BP_BOTH_BACKENDS(UdpSocket, TakesOverADescriptorAndDropsWhatCameBefore, taken_over())
 BP_BOTH_BACKENDS(UdpSocket, MovesInBatches, in_batches())
 BP_BOTH_BACKENDS(UdpSocket, ConnectedItHearsItsPeerAlone, connected())
 BP_BOTH_BACKENDS(UdpSocket, SendsFromTheAddressThatIsChosen, chosen_source())
