@@ -6,6 +6,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "pinned_pool/join/join_socket.h"
@@ -62,14 +63,24 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
     server->log_limits_.emplace_back(lines, given.log_period_ns);
   }
   server->log_limits_.emplace_back(kLinesOfStrangers, given.log_period_ns);
-  constexpr uint64_t kOthers = 256;  // what else this process has open
-  BP_TRY(allow_open_files(descriptor_count_max(server->roster_->instance_count()) + kOthers));
-  auto listener = listen_for_joiners(given.socket_path.c_str());
-  if (!listener.ok()) return listener.error();
-  server->listener_ = listener.take();
+  BP_TRY(allow_open_files(open_files_min(server->roster_->instance_count())));
+  BP_TRY(server->take_listener());
   BP_TRY(server->open_epoll());
   BP_DCHECK_SLOW(server->is_valid());
   return server;
+}
+
+Result<void> JoinServer::take_listener() noexcept {
+  if (options_.listener.is_open()) {
+    listener_ = std::move(options_.listener);
+    // Those that connect are told whose it is: the user that listens last.
+    BP_ASSERT(listen(listener_.number(), SOMAXCONN) == 0);
+    return {};
+  }
+  auto listener = listen_for_joiners(options_.socket_path.c_str());
+  BP_TRY(listener);
+  listener_ = listener.take();
+  return {};
 }
 
 // What the thread waits for.

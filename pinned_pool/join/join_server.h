@@ -77,6 +77,8 @@ const char* to_text(JoinEvent::Kind kind) noexcept;
 
 struct JoinServerOptions {
   std::string socket_path;
+  // What listens there (JoinListener); without one the server opens it.
+  Fd listener = {};
   PinnedPool* pool = &process_pool();
   PoolId pool_id;
   std::vector<JoinGroup> groups;
@@ -116,6 +118,11 @@ class JoinServer {
   // pipe of each, and of those who have not said who they are.
   static constexpr uint64_t descriptor_count_max(uint64_t process_count) noexcept {
     return 3 * (process_count + kSilentCountMax + 1);
+  }
+  // What the limit of open files must be for that, with what else its process has open.
+  static constexpr uint64_t open_files_min(uint64_t process_count) noexcept {
+    constexpr uint64_t kOthers = 256;
+    return descriptor_count_max(process_count) + kOthers;
   }
 
   // Connections that have not said who they are. When there are more, the user who has most of them
@@ -163,6 +170,7 @@ class JoinServer {
   };
 
   explicit JoinServer(JoinServerOptions&& options) noexcept;
+  Result<void> take_listener() noexcept;
   Result<void> open_epoll() noexcept;
   bool watch_listener() noexcept;
   bool is_valid(const Connection& connection) const noexcept;

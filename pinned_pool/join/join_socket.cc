@@ -77,6 +77,19 @@ Result<Fd> listen_for_joiners(const char* path) noexcept {
   return listener;
 }
 
+JoinListener::~JoinListener() {
+  if (is_open()) unlink(path_.c_str());
+}
+
+Result<void> JoinListener::open(const std::string& path) noexcept {
+  BP_ASSERT(!is_open());
+  auto listening = listen_for_joiners(path.c_str());
+  BP_TRY(listening);
+  path_ = path;
+  fd_ = listening.take();
+  return {};
+}
+
 Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
   auto address = address_of(path);
   if (!address.ok()) return address.error();
