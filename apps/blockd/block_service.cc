@@ -241,14 +241,15 @@ void BlockService::describe(ConfigurationTable& table) {
             "behind it ([nbd.md](nbd.md#tls)).");
   table.path("tls_key", &settings_.tls.key, 1, 255)
       .otherwise("none: there is no certificate")
-      .help("The private key of `tls_certificate`. Its file is for its owner and group alone.");
+      .help("The private key of `tls_certificate`. Its file is for its owner alone, or root's with "
+            "mode 0640.");
   table.path("tls_client_authorities", &settings_.tls.client_authorities, 1, 255)
       .otherwise("none: no client needs a certificate")
       .help("Certificates, in PEM: a client must show one that one of these has signed.");
   table.path("tls_shared_keys", &settings_.tls.shared_keys, 1, 255)
       .otherwise("none: TLS is by certificate, if at all")
       .help("Keys that clients have as well, in lines `NAME:KEY` as `psktool` writes them. Its "
-            "file is for its owner and group alone.");
+            "file is for its owner alone, or root's with mode 0640.");
   table.table("ceph", &settings_.ceph);
   table.tables("volume", &settings_.volumes, 1, 64);
   table.check([this](ReadTable& read) {
@@ -332,6 +333,7 @@ void BlockService::place_volumes(const Configuration& configuration,
 Result<void> BlockService::plan(ServicePlan& plan) {
   options_ = options(plan);
   settings_.plain_text = plan.plain_text();
+  settings_.tls.user = plan.configuration().appliance.user;
   const std::vector<uint32_t> shards = volume_shards(plan);
   place_volumes(plan.configuration(), shards);
   for (const SegmentRequest& request : plan_block_server(options_)) {

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include <unistd.h>
+
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
-#include "platform/file.h"
+#include "platform/secret_file.h"
 
 namespace bedplate {
 namespace {
@@ -23,12 +25,6 @@ constexpr const char* kWhere = "[http]";
 constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
     "Connection: close\r\n\r\n";
-
-Error bad_token(const std::string& file) {
-  Error error;
-  error.set_doing("reading the token of [http] from %s", file.c_str());
-  return error;
-}
 
 void check_tls(ReadTable& read, const TlsFiles& files) {
   check_tls_certificate(read, files);
@@ -65,15 +61,18 @@ void HttpService::describe(ConfigurationTable& table) {
       .help("Where it listens instead as first process of an image.");
   table.path("token_file", &token_file_, 1, 255)
       .otherwise("no token is asked for")
-      .help("A file with the token that each request must bring, of 16 to 256 bytes: "
-            "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up.");
+      .help(
+          "A file with the token that each request must bring, of 16 to 256 bytes: "
+          "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up. Its file is "
+          "for its owner alone, or root's with mode 0640.");
   table.path("tls_certificate", &tls_files_.certificate, 1, 255)
       .otherwise("none: HTTP is in clear")
       .help("The server's certificate, in PEM, with those between it and its authority behind it: "
             "all of `listen` is HTTPS then ([http.md](http.md#tls)).");
   table.path("tls_key", &tls_files_.key, 1, 255)
       .otherwise("none: there is no certificate")
-      .help("The private key of `tls_certificate`. Its file is for its owner and group alone.");
+      .help("The private key of `tls_certificate`. Its file is for its owner alone, or root's with "
+            "mode 0640.");
   table.path("tls_client_authorities", &tls_files_.client_authorities, 1, 255)
       .otherwise("none: no client is asked for a certificate")
       .help("Certificates, in PEM: a client must show one that one of these has signed; or, where "
@@ -92,10 +91,12 @@ void HttpService::describe(ConfigurationTable& table) {
 TlsFiles HttpService::tls_files() const {
   TlsFiles files = tls_files_;
   files.takes_clients_without = !token_file_.empty();
+  files.user = user_;
   return files;
 }
 
 Result<void> HttpService::plan(ServicePlan& plan) {
+  user_ = plan.configuration().appliance.user;
   if (!token_file_.empty()) plan.image_file(token_file_);
   ListenTerms terms = {
       .encryption = tls_files_.is_empty() ? Encryption::kNone : Encryption::kAlways,
@@ -123,12 +124,15 @@ Result<void> HttpService::plan(ServicePlan& plan) {
 }
 
 void HttpService::preflight(std::vector<Error>* problems) {
+  if (auto token = read_token(); !token.ok()) problems->push_back(token.error());
   if (!tls_files_.is_empty()) tls_part()->make(kWhere, kHeapOwner)->load(tls_files(), problems);
 }
 
 // While it may read what others may not.
 Result<void> HttpService::prepare() {
-  BP_TRY(read_token());
+  auto token = read_token();
+  BP_TRY(token);
+  site_.token = token.take();
   if (tls_files_.is_empty()) return {};
   std::vector<Error> problems;
   tls_ = tls_part()->make(kWhere, kHeapOwner);
@@ -136,25 +140,27 @@ Result<void> HttpService::prepare() {
   return {};
 }
 
-Result<void> HttpService::read_token() {
-  if (token_file_.empty()) return {};
-  char text[kTokenBytesMax + 3];
-  auto read = read_text_file(token_file_.c_str(), text, sizeof text);
+// Empty: none is asked for.
+Result<std::string> HttpService::read_token() const {
+  if (token_file_.empty()) return std::string();
+  Error error;
+  error.set_doing("reading the token of [http] from %s", token_file_.c_str());
+  auto read = read_secret_file(token_file_, FilePrivacy::kSecret, kTokenBytesMax + 2, user_);
   if (!read.ok()) {
-    Error error = read.error();
-    return error.set_cure("make it (openssl rand -hex 32), or correct token_file in [http]");
+    const bool is_missing = access(token_file_.c_str(), F_OK) != 0;
+    error.set_answer("%s", read.error().answer);
+    return error.set_cure("%s", is_missing ? "make it (openssl rand -hex 32), or correct token_file"
+                                           : read.error().cure);
   }
-  std::string token(text, read.value());
-  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
+  std::string_view token = read.value().text;
+  while (token.ends_with('\n') || token.ends_with('\r')) token.remove_suffix(1);
   const bool is_visible = std::all_of(token.begin(), token.end(),
                                       [](char each) { return each > ' ' && each < '\x7f'; });
-  if (token.size() < kTokenBytesMin || token.size() > kTokenBytesMax || !is_visible) {
-    return bad_token(token_file_)
-        .set_answer("it has %zu bytes, or some that are no visible ASCII", token.size())
-        .set_cure("write 16 to 256 of these in one line: openssl rand -hex 32");
+  if (token.size() >= kTokenBytesMin && token.size() <= kTokenBytesMax && is_visible) {
+    return std::string(token);
   }
-  site_.token = token;
-  return {};
+  error.set_answer("it has %zu bytes, or some that are no visible ASCII", token.size());
+  return error.set_cure("write 16 to 256 of these in one line: openssl rand -hex 32");
 }
 
 Result<void> HttpService::create(ServiceContext& context) {

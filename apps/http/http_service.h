@@ -33,7 +33,7 @@ class HttpService final : public Service {
   void stopped() noexcept override { thread_.stop(); }
 
  private:
-  Result<void> read_token();
+  Result<std::string> read_token() const;
   TlsFiles tls_files() const;
   static std::string_view too_many(void* self, std::span<char> room) noexcept;
   Result<void> secure(ServiceContext& context, std::vector<ConnectionSession*>* sessions);
@@ -42,6 +42,7 @@ class HttpService final : public Service {
   std::vector<SocketAddress> listen_;
   std::vector<SocketAddress> image_listen_;
   std::string token_file_;
+  std::string user_;  // of the appliance; empty: that of the process
   TlsFiles tls_files_;
   uint32_t max_connections_ = 8;
 

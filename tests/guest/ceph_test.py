@@ -240,6 +240,7 @@ def a_cluster_serves_an_image():
         cluster.rbd("import", "--no-progress", content, "rbd/reader")
         config, token = os.path.join(work, "a.toml"), os.path.join(work, "token")
         write(token, TOKEN + "\n")
+        os.chmod(token, 0o600)
         write(config, smallest(
             "a", pool="256 MiB", sockets="io_uring", in_pool='pages = "2 MiB"',
             more=CONFIGURATION.format(guest=GUEST_AT, token=token, ceph=CEPH.format(

@@ -339,6 +339,12 @@ class Sandbox:
             file.write(content if isinstance(content, bytes) else content.encode())
         return self.path(name)
 
+    def write_secret(self, name, content):
+        """For its owner alone, as it is asked of tokens and keys."""
+        path = self.write(name, content)
+        os.chmod(path, 0o600)
+        return path
+
     def dice(self):
         """Chance; the seed is shown when the test fails, and BEDPLATE_SEED repeats it."""
         seed = int(os.environ.get("BEDPLATE_SEED", random.randrange(1 << 32)))

@@ -225,7 +225,7 @@ def the_page_asks_where_no_events_come(box):
 
 @test()
 def the_page_asks_for_the_token_and_says_what_is_wrong(box):
-    token = box.write("token", TOKEN)
+    token = box.write_secret("token", TOKEN)
     _, port = start(box, token_file=token)
     browser = Browser(box, f"http://127.0.0.1:{port}/")
     browser.wait("document.getElementById('state').textContent === 'A token is needed'"
@@ -379,7 +379,7 @@ def many_idle_connections(box):
 
 @test()
 def token_is_asked_for(box):
-    file = box.write("token", TOKEN + "\n")
+    file = box.write_secret("token", TOKEN + "\n")
     _, port = start(box, token_file=file)
     expect(get(port, "/metrics")[0].status, 401, "without")
     expect(get(port, "/metrics", Authorization="Bearer " + TOKEN[:-1])[0].status, 401, "wrong")
@@ -399,7 +399,7 @@ def others_take_a_token(box, listen):
 def token_is_none(box, token):
     configuration = box.configuration()
     configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"],
-                             "token_file": box.write("token", token)}
+                             "token_file": box.write_secret("token", token)}
     config = box.write("token.toml", to_toml(configuration))
     box.ensure_hugepages(config)
     said = box.bedplate("run", config, expect_code=1)

@@ -142,7 +142,7 @@ def a_client_that_says_so_and_resets_is_heard(box):
 def certificates_instead_of_a_token(box):
     """Where both are configured either will do, and where one is, that; a wrong one never does."""
     folder = make_certificates(box)
-    token = box.write("token", TOKEN)
+    token = box.write_secret("token", TOKEN)
     appliance, port, _ = start(box, folder, "0.0.0.0", token_file=token,
                                tls_client_authorities=f"{folder}/ca-cert.pem")
     expect(status(box, folder, port), 401, "without both")

@@ -298,5 +298,5 @@ def what_is_wrong_is_told_before_anything_is_served(box):
     said = box.bedplate("run", file, expect_code=1).stderr
     expect_in("reading the private key", said, "what is said")
     expect_in("it is not the key of the certificate", said, "what is said")
-    expect_in("every user of this machine can read or write it; chmod o= it", said,
+    expect_in("others than its owner can read or write it (mode 0644); chmod 600", said,
               "what is said")

@@ -1,14 +1,9 @@
 #include "transport/tls/tls_credentials.h"
 
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <optional>
 #include <span>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -16,8 +11,8 @@
 #include <openssl/x509.h>
 
 #include "platform/assert.h"
-#include "platform/file.h"
 #include "platform/plain_lines.h"
+#include "platform/secret_file.h"
 #include "transport/tls/tls_library.h"
 #include "transport/tls/tls_session.h"
 
@@ -56,15 +51,6 @@ using Certificate = TlsPointer<X509, X509_free>;
 using PrivateKey = TlsPointer<EVP_PKEY, EVP_PKEY_free>;
 using Bio = TlsPointer<BIO, BIO_free_all>;
 
-// What a file holds; wiped where it ends.
-struct SecretText {
-  explicit SecretText(size_t bytes) : text(bytes, '\0') {}
-  SecretText(SecretText&& other) noexcept { text.swap(other.text); }
-  ~SecretText() { OPENSSL_cleanse(text.data(), text.size()); }
-
-  std::string text;
-};
-
 // One file: where it is said, and what may go wrong with it.
 class SecretFile {
  public:
@@ -91,41 +77,12 @@ class SecretFile {
     refuse(tls_error_text(error), cure);
   }
 
-  // All of it. `is_secret`: nobody but its owner and its group may read it.
-  std::optional<SecretText> read(bool is_secret) {
-    const Fd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat status {};
-    if (!fd.is_open() || fstat(fd.number(), &status) != 0) {
-      const int cause = errno;
-      refuse(problem().set_answer_errno(cause), "name a file that is there and can be read");
-      return {};
-    }
-    if (!S_ISREG(status.st_mode)) {
-      refuse("it is no file", "name a file");
-      return {};
-    }
-    if (is_secret && (status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
-      refuse("every user of this machine can read or write it", "chmod o= it");
-      return {};
-    }
-    if (static_cast<size_t>(status.st_size) > kFileMaxBytes) {
-      refuse("it has more than 256 KiB", "name the right one, or make it shorter");
-      return {};
-    }
-    SecretText secret(static_cast<size_t>(status.st_size));
-    std::string& text = secret.text;
-    size_t done = 0;
-    while (done < text.size()) {
-      const ssize_t outcome = ::read(fd.number(), text.data() + done, text.size() - done);
-      if (outcome < 0) {
-        refuse(problem().set_answer_errno(errno), "name a file that can be read");
-        return {};
-      }
-      if (outcome == 0) break;  // it became shorter meanwhile
-      done += static_cast<size_t>(outcome);
-    }
-    text.resize(done);
-    return secret;
+  // All of it.
+  std::optional<SecretText> read(FilePrivacy privacy, const std::string& user) {
+    auto secret = read_secret_file(path_, privacy, kFileMaxBytes, user);
+    if (secret.ok()) return secret.take();
+    refuse(problem().set_answer("%s", secret.error().answer), secret.error().cure);
+    return {};
   }
 
  private:
@@ -229,8 +186,8 @@ void TlsCredentials::load_certificate(const TlsFiles& files, const char* where,
                                       std::vector<Error>* problems) {
   SecretFile certificate_file("certificate", files.certificate, where, owner_name_, problems);
   SecretFile key_file("private key", files.key, where, owner_name_, problems);
-  const auto text = certificate_file.read(false);
-  const auto key_text = key_file.read(true);
+  const auto text = certificate_file.read(FilePrivacy::kTrusted, files.user);
+  const auto key_text = key_file.read(FilePrivacy::kSecret, files.user);
   if (!text || !key_text) return;
   const std::vector<Certificate> chain =
       certificates_of(*text, certificate_file, "name a certificate in PEM");
@@ -266,7 +223,7 @@ void TlsCredentials::load_certificate(const TlsFiles& files, const char* where,
 void TlsCredentials::load_authorities(const TlsFiles& files, const char* where,
                                       std::vector<Error>* problems) {
   SecretFile file("authorities of clients", files.client_authorities, where, owner_name_, problems);
-  const auto text = file.read(false);
+  const auto text = file.read(FilePrivacy::kTrusted, files.user);
   if (!text) return;
   X509_STORE* const store = SSL_CTX_get_cert_store(context_);
   bool is_taken = X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN) == 1;  // as they are named
@@ -282,7 +239,7 @@ void TlsCredentials::load_authorities(const TlsFiles& files, const char* where,
 void TlsCredentials::load_shared_keys(const TlsFiles& files, const char* where,
                                       std::vector<Error>* problems) {
   SecretFile file("shared keys", files.shared_keys, where, owner_name_, problems);
-  const auto secret = file.read(true);
+  const auto secret = file.read(FilePrivacy::kSecret, files.user);
   if (!secret) return;
   constexpr const char* kCure = "write lines as psktool does: NAME:KEY, the key in hexadecimal";
   PlainLines lines(secret->text);

@@ -35,6 +35,7 @@ struct TlsFiles {
   std::string key = {};
   std::string client_authorities = {};  // clients must show a certificate that one of them signed
   std::string shared_keys = {};
+  std::string user = {};  // whose they may be, beside root's and those of this process's user
   bool takes_clients_without = false;  // a certificate; one that is shown is one that counts
 
   bool is_empty() const noexcept { return certificate.empty() && shared_keys.empty(); }

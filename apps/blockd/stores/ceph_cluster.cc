@@ -4,14 +4,13 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "platform/secret_file.h"
 
 namespace bedplate {
 namespace {
@@ -136,27 +135,15 @@ Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t t
 
 Result<std::string> read_ceph_key(const std::string& path, const std::string& user) {
   Error error = reading(path, user);
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  struct stat status {};
-  if (!file.is_open() || fstat(file.number(), &status) != 0) {
-    return error.set_answer_errno(errno).set_cure(
-        "have it made by ceph auth get client.%s -o %s, for its owner alone, and run as that owner",
-        user.c_str(), path.c_str());
+  auto read = read_secret_file(path, FilePrivacy::kSecret, kKeyringBytesMax);
+  if (!read.ok()) {
+    error.set_answer("%s", read.error().answer);
+    if (access(path.c_str(), R_OK) == 0) return error.set_cure("%s", read.error().cure);
+    return error.set_cure("have it made by ceph auth get client.%s -o %s, for its owner alone, and "
+                          "run as that owner",
+                          user.c_str(), path.c_str());
   }
-  if (!S_ISREG(status.st_mode)) {
-    return error.set_answer("it is no file")
-        .set_cure("name the keyring of client.%s", user.c_str());
-  }
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    error.set_answer("others than its owner may use it (mode %04o)", status.st_mode & 07777U);
-    return error.set_cure("chmod 600 %s; if others have read it, have a new key made",
-                          path.c_str());
-  }
-  std::string text(kKeyringBytesMax, '\0');
-  const Wiped wiped(text.data(), text.size());
-  const ssize_t bytes = read(file.number(), text.data(), text.size());
-  if (bytes < 0) return error.set_answer_errno(errno).set_cure("see what is wrong with its drive");
-  text.resize(static_cast<size_t>(bytes));
+  const std::string& text = read.value().text;
   bool has_section = false;
   const auto key = find_key(text, "client." + user, &has_section);
   if (!has_section) {

@@ -98,7 +98,8 @@ TEST(TlsCredentials, RefusesWhatIsNoCertificateOrKey) {
   files = files_of(server, server);
   files.client_authorities = folder.write("ca.pem", "nothing\n");
   refused(files, "authorities of clients");
-  refused({.shared_keys = folder.write("long", std::string(300 * 1024, 'x'))}, "256 KiB");
+  refused({.shared_keys = folder.write("long", std::string(300 * 1024, 'x'))},
+          "it has more than 262144 bytes");
 }
 
 TEST(TlsCredentials, RefusesAKeyThatIsAnothers) {
@@ -115,8 +116,8 @@ TEST(TlsCredentials, RefusesWhatIsNotValidNow) {
 TEST(TlsCredentials, RefusesSecretsThatEverybodyCanRead) {
   TlsFiles files = files_of(server, server);
   chmod(files.key.c_str(), 0644);
-  refused(files, "every user");
-  refused({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0604)}, "every user");
+  refused(files, "others than its owner can read or write it");
+  refused({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0604)}, "others than its owner");
   CHECK(load({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0640)}));
 }
 
