@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <csignal>
 #include <ctime>
 
@@ -21,10 +22,13 @@
 #include "pinned_pool/memory_error.h"
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/seccomp_filter.h"
+#include "pinned_pool/take_error.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/failed_calls.h"
 #include "platform/log.h"
+#include "platform/stop_signals.h"
+#include "platform/surplus_hugepages.h"
 #include "platform/text.h"
 
 namespace bedplate {
@@ -45,21 +49,32 @@ constexpr uint32_t kMessageBudget = 64;
 // peers.
 constexpr uint32_t kRuntimeSourceCount = 5;
 
-bool report(const Result<void>& result) {
-  if (!result.ok()) log_error(result.error());
-  return result.ok();
-}
+// Hugepages that the kernel made for this pool, as far as others take none at the same time.
+struct SurplusPages {
+  static constexpr PageSize kSizes[] = {PageSize::k2MiB, PageSize::k1GiB};
+  uint64_t counts[2] = {surplus_hugepage_count(kSizes[0]), surplus_hugepage_count(kSizes[1])};
+
+  void tell_more() const noexcept {
+    for (size_t i = 0; i < std::size(counts); ++i) {
+      const uint64_t now = surplus_hugepage_count(kSizes[i]);
+      if (now <= counts[i]) continue;
+      BP_LOG_INFO("%" PRIu64 " pages of %s of these are surplus: the kernel made them for this "
+                  "(vm.nr_overcommit_hugepages), and takes them back at its end",
+                  now - counts[i], format_bytes(page_bytes(kSizes[i])).text);
+    }
+  }
+};
 
 Error not_locked(const Segment& segment) noexcept {
   Error error;
   error.set_doing("locking segment %s (%s)", segment.owner.text, format_bytes(segment.bytes).text);
   error.set_answer_errno(segment.lock_errno);
-  return error.set_cure("run as root, or raise the limit: ulimit -l unlimited");
+  return error.set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
 }
 
 }  // namespace
 
-bool Appliance::boot() {
+std::optional<int> Appliance::boot() {
   hold_signals();
   keep_alive_on(SIGXFSZ);
   keep_alive_on(SIGPIPE);
@@ -67,37 +82,71 @@ bool Appliance::boot() {
   boot_segment();  // the plan has it, also when the heap does not lie in it
   expect_appliance();
 
-  if (!report(refuse_added_heap("booting an appliance", "raise [pool] bytes instead")))
-    return false;
-  auto plan = plan_appliance(configuration_);
-  if (!plan.ok()) {
-    log_error(plan.error());
-    return false;
-  }
+  auto plan = plan_all();
+  if (!plan.ok()) return fail({plan.error()});
   plan_ = plan.take();
   reached(Step::kPlan);
-  if (!check() || !report(reserve())) return false;
-  if (!report(call_services("preparing", &Service::prepare))) return false;
-  // While there is no other thread: those to come inherit it.
-  if (!report(give_up_root(configuration_, plan_, process_pool()))) return false;
-  if (!report(start_shards()) || !report(make_messengers())) return false;
-  if (!report(create_peers()) || !report(create_messaging())) return false;
-  if (!report(create_services())) return false;
-  hold_pages();
-  if (!report(seal())) return false;
-  if (!report(call_services("looking at the sealed pool", &Service::sealed))) return false;
+  if (const std::vector<Error> problems = check(); !problems.empty()) return fail(problems);
+  reached(Step::kCheck);
+  if (auto taken = take_all(); !taken.ok()) return fail({taken.error()});
+  return std::nullopt;
+}
+
+// Prints them, and returns the exit code. To end when told to is no failure.
+int Appliance::fail(const std::vector<Error>& problems) {
+  int code = 0;
+  for (const Error& problem : problems) {
+    log_error(problem);
+    code = std::max(code, static_cast<int>(problem.kind));
+  }
+  return waiting_stop_signal() != 0 ? 0 : code;
+}
+
+Result<AppliancePlan> Appliance::plan_all() {
+  BP_TRY(refuse_added_heap("booting an appliance", "raise [pool] bytes instead"));
+  return plan_appliance(configuration_);
+}
+
+// Told to stop, it ends behind the step that it is at; the longest one, reserve(), looks by itself.
+Result<void> Appliance::take_all() {
+  using Part = Result<void> (Appliance::*)();
+  const Part parts[] = {
+      &Appliance::reserve,          &Appliance::prepare_services, &Appliance::change_user,
+      &Appliance::start_shards,     &Appliance::make_messengers,  &Appliance::create_peers,
+      &Appliance::create_messaging, &Appliance::create_services,  &Appliance::seal,
+      &Appliance::tell_services};
+  for (const Part part : parts) {
+    BP_TRY(check_stop());
+    BP_TRY((this->*part)());
+  }
   start_serving();
-  return report(messaging_.serve());
+  return messaging_.serve();
+}
+
+Result<void> Appliance::check_stop() const noexcept {
+  const int number = waiting_stop_signal();
+  if (number == 0) return {};
+  Error error;
+  error.set_doing("booting %s", configuration_.appliance.name.c_str());
+  return error.set_answer("told to stop by signal %d", number);
+}
+
+Result<void> Appliance::prepare_services() { return call_services("preparing", &Service::prepare); }
+
+// While there is no other thread: those to come inherit it.
+Result<void> Appliance::change_user() {
+  return give_up_root(configuration_, plan_, process_pool());
+}
+
+Result<void> Appliance::tell_services() {
+  return call_services("looking at the sealed pool", &Service::sealed);
 }
 
 // Before there are threads, which inherit it: only serve_until_signal takes these. What the program
 // handles or ignores itself stays so (nohup has it ignore SIGHUP), but for the two that always
 // stop.
 void Appliance::hold_signals() noexcept {
-  sigemptyset(&stop_signals_);
-  sigaddset(&stop_signals_, SIGTERM);
-  sigaddset(&stop_signals_, SIGINT);
-  held_signals_ = stop_signals_;
+  held_signals_ = stop_signals_ = stop_signals();
   sigset_t blocked;
   pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
   for (const int number : {SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGIO, SIGPWR}) {
@@ -126,7 +175,7 @@ bool Appliance::is_valid() const noexcept {
   };
   return (step_ < Step::kCheck || name_lock_.is_taken()) &&
          (step_ < Step::kReserve || pool.is_as_planned(plan_.pool)) &&
-         has_since(Step::kCheck, listeners_.size(), plan_.services.size()) &&
+         has_since(Step::kCheck, opened_.listeners.size(), plan_.services.size()) &&
          has_since(Step::kShards, shards_.size(), configuration_.shards.size()) &&
          has_since(Step::kMessengers, messengers_.size(), shards_.size()) &&
          has_since(Step::kServices, contexts_.size(), plan_.services.size()) &&
@@ -165,7 +214,7 @@ Result<void> Appliance::call_services(const char* doing, Result<void> (Service::
 
 // Everything that can be found out before anything is taken, in one report. What another appliance
 // of the name could have is not even looked at before the name is ours.
-bool Appliance::check() {
+std::vector<Error> Appliance::check() {
   BP_ASSERT(step_ == Step::kPlan);
   std::vector<Error> problems = preflight(configuration_, plan_);
   const ApplianceSettings& settings = configuration_.appliance;
@@ -178,21 +227,19 @@ bool Appliance::check() {
     problems.push_back(made.error());
   }
   if (name_lock_.is_nobody_elses()) {
-    listeners_ = open_listeners(plan_.services, true, &problems);
-    files_ = open_files(plan_.services, true, &problems);
+    opened_ = open_all(configuration_, plan_, OpeningPurpose::kBoot, &problems);
     peers_->open(configuration_, plan_, &problems);
   }
-  for (const Error& problem : problems) log_error(problem);
-  if (!problems.empty()) return false;
+  if (!problems.empty()) return problems;
   pool_counters_.create(counters_, plan_);
   signs_.create(counters_, plan_.counters());
-  reached(Step::kCheck);
-  return true;
+  return problems;
 }
 
 Result<void> Appliance::reserve() {
   BP_ASSERT(step_ == Step::kCheck && name_lock_.is_taken());
   PinnedPool& pool = process_pool();
+  const SurplusPages before;
   BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
@@ -200,6 +247,7 @@ Result<void> Appliance::reserve() {
     BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text, format_bytes(segment.bytes).text,
                 format_bytes(page_bytes(segment.page)).text, format_node(segment.node).text);
   }
+  before.tell_more();
   BP_TRY(hand_over_heap());
   reached(Step::kReserve);
   return {};
@@ -226,7 +274,7 @@ Result<void> Appliance::hand_over_heap() {
 
 std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
   std::vector<FileOptions> files;
-  for (const OpenedFile& file : files_) {
+  for (const OpenedFile& file : opened_.files) {
     if (file.shard != shard) continue;
     BP_ASSERT(file.counters != nullptr);
     files.push_back(file.options);
@@ -265,7 +313,7 @@ Result<void> Appliance::start_shards() {
     BP_TRY(shards_.back()->create(options));
     counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());
   }
-  BP_ASSERT(file_count == files_.size());  // none is on a shard that is not there
+  BP_ASSERT(file_count == opened_.files.size());  // none is on a shard that is not there
   reached(Step::kShards);
   return {};
 }
@@ -310,7 +358,7 @@ Result<void> Appliance::create_services() {
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
-  BP_ASSERT(step_ == Step::kMessaging && listeners_.size() == plan_.services.size());
+  BP_ASSERT(step_ == Step::kMessaging && opened_.listeners.size() == plan_.services.size());
   drains_.create(configuration_.services);
   const ServiceRuntime runtime = {
       configuration_,      plan_,     process_pool(), shards_, messengers_,
@@ -318,7 +366,9 @@ Result<void> Appliance::create_services() {
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
-    contexts_.push_back(std::make_unique<ServiceContext>(needs, runtime, listeners_[i]));
+    contexts_.push_back(std::make_unique<ServiceContext>(needs, runtime, opened_.listeners[i],
+                                                         opened_.datagrams[i]));
+    BP_TRY(check_stop());
     BP_TRY(call_service(*needs.service, "creating",
                         [&] { return needs.service->create(*contexts_.back()); }));
   }
@@ -343,7 +393,8 @@ Result<void> Appliance::create_peers() {
 Result<void> Appliance::create_messaging() {
   BP_ASSERT(step_ == Step::kPeers && !shards_.empty());
   BP_TRY(messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
-                           shards_[0]->loop().doorbell(), peers_->terms(), counters_));
+                           shards_[0]->loop().doorbell(), peers_->terms(), &opened_.joiners,
+                           counters_));
   reached(Step::kMessaging);
   return {};
 }
@@ -357,13 +408,14 @@ void Appliance::apply_limits() noexcept {
 
 Result<void> Appliance::seal() {
   BP_ASSERT(step_ == Step::kServices && contexts_.size() == configuration_.services.size());
+  hold_pages();
   // Program text, static data and the main stack: they may not fault either, although they are not
   // the pool's. An ordinary heap is mostly untouched address space: of that, the touched pages
   // alone.
   const bool is_ordinary = interception_decision().backing == HeapBacking::kOrdinary;
   if (mlockall(MCL_CURRENT | (is_ordinary ? MCL_ONFAULT : 0)) != 0) {
     return error_from_errno("locking the program in memory")
-        .set_cure("run as root, or raise the limit: ulimit -l unlimited");
+        .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
   }
   report_memory_errors();
   PinnedPool& pool = process_pool();

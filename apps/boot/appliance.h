@@ -12,8 +12,8 @@
 // once it has stopped; so none does when peers are closed.
 #pragma once
 
-#include <csignal>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "alloc/support_level.h"
@@ -21,11 +21,10 @@
 #include "apps/boot/configuration.h"
 #include "apps/boot/counter_signs.h"
 #include "apps/boot/counters_file.h"
-#include "apps/boot/listeners.h"
 #include "apps/boot/messaging.h"
 #include "apps/boot/name_lock.h"
+#include "apps/boot/openings.h"
 #include "apps/boot/peers.h"
-#include "apps/boot/planned_files.h"
 #include "apps/boot/pool_counters.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_context.h"
@@ -48,10 +47,11 @@ class Appliance {
   Appliance& operator=(const Appliance&) = delete;
   ~Appliance();
 
-  // Boots up to the seal and starts to serve. On failure prints every problem and returns false;
-  // all that was opened is closed again when this object goes.
+  // Boots up to the seal and starts to serve: returns nothing. On failure prints every problem and
+  // returns the exit code, the largest kind of them; 0 when it was told to stop (SIGTERM, SIGINT)
+  // meanwhile, at any step. All that was opened is closed again when this object goes.
   // Threads: the main thread, once per process (the pool is not given back).
-  bool boot();
+  [[nodiscard]] std::optional<int> boot();
 
   // Waits for SIGTERM, SIGINT or SIGHUP, or until a process could not join and the configuration
   // says to stop then; drains, and stops. Returns the signal's number, 0 when it was none. Signals
@@ -85,7 +85,14 @@ class Appliance {
   bool is_valid() const noexcept;
   bool has_carved_its_own() const noexcept;
   bool has_running_shards() const noexcept;
-  bool check();
+  static int fail(const std::vector<Error>& problems);
+  Result<AppliancePlan> plan_all();
+  std::vector<Error> check();
+  Result<void> take_all();
+  Result<void> check_stop() const noexcept;
+  Result<void> prepare_services();
+  Result<void> change_user();
+  Result<void> tell_services();
   Result<void> reserve();
   std::vector<FileOptions> files_on(uint32_t shard);
   Result<void> start_shards();
@@ -115,9 +122,8 @@ class Appliance {
   AppliancePlan plan_;
   PagePin page_pin_;
   VfioPool vfio_{process_pool()};
-  VfioCounters* vfio_counters_ = nullptr;          // nullptr: no service has planned a device
-  std::vector<std::vector<Listeners>> listeners_;  // of each service, and each of its keys
-  std::vector<OpenedFile> files_;
+  VfioCounters* vfio_counters_ = nullptr;  // nullptr: no service has planned a device
+  Openings opened_;
   CountersFile counters_;
   PoolCountersKeeper pool_counters_;
   CounterSigns signs_;
@@ -126,7 +132,7 @@ class Appliance {
   sigset_t stop_signals_ = {};
   uint64_t pulse_period_ns_ = 0;  // 0: nobody asks for the pulse
   ProcessPulse pulse_;            // of this thread, as it waits for signals
-  sigset_t held_signals_ = {};  // with those that are ignored
+  sigset_t held_signals_ = {};    // with those that are ignored
   SignalCounters* signal_counters_ = nullptr;
   LogLimit signal_limit_{10};
   // After what they use: shards stop first when the appliance goes.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "pinned_pool/pinned_pool.h"
+#include "platform/user.h"
 
 namespace bedplate {
 namespace {
@@ -104,6 +105,27 @@ void Listeners::take_activated(std::vector<Error>* problems) {
   }
 }
 
+Result<void> Listeners::give_file(const std::string& path) const {
+  if (!access_.is_restricted) return {};
+  uid_t user = own_user();
+  if (user == 0 && !access_.user.empty()) {
+    auto found = find_user_id(access_.user.c_str());
+    BP_TRY(found);
+    user = found.value();
+  }
+  auto group = static_cast<gid_t>(-1);
+  if (!access_.group.empty()) {
+    auto found = find_group_id(access_.group.c_str());
+    BP_TRY(found);
+    group = found.value();
+  }
+  const mode_t mode = access_.group.empty() ? 0600 : 0660;
+  if (chown(path.c_str(), user, group) == 0 && chmod(path.c_str(), mode) == 0) return {};
+  return error_from_errno("giving %s to the user %u and the group %s", path.c_str(), user,
+                          access_.group.empty() ? "that it has" : access_.group.c_str())
+      .set_cure("run as root, or name a group that the user is in: %s", key_.c_str());
+}
+
 void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems) {
   BP_ASSERT(problems != nullptr);
   BP_ASSERT(sockets_.empty() && paths_.empty());
@@ -121,7 +143,9 @@ void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Er
       continue;
     }
     sockets_.push_back(socket.take());
-    if (address.kind == SocketAddress::Kind::kUnix) paths_.push_back(address.path);
+    if (address.kind != SocketAddress::Kind::kUnix) continue;
+    paths_.push_back(address.path);
+    if (auto given = give_file(address.path); !given.ok()) problems->push_back(given.error());
   }
   BP_ASSERT(is_valid());
 }
@@ -139,7 +163,7 @@ std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeed
           return address.kind == SocketAddress::Kind::kActivation;
         });
       }
-      own.emplace_back(need.key + " in [" + service.name + "]", need.local_only)
+      own.emplace_back(need.key + " in [" + service.name + "]", need.local_only, need.access)
           .open(addresses, problems);
     }
     BP_ASSERT(own.size() == service.listens.size());

@@ -19,8 +19,9 @@ class Listeners {
  public:
   // `key`: what in the configuration says the addresses: "listen in [SERVICE]". With `local_only`
   // what is passed must be, too: the addresses have been looked at (ServicePlan::listen).
-  explicit Listeners(std::string key, LocalOnly local_only = {})
-      : key_(std::move(key)), local_only_(std::move(local_only)) {}
+  // Files of sockets on Unix paths are given to those of `access`.
+  explicit Listeners(std::string key, LocalOnly local_only = {}, SocketAccess access = {})
+      : key_(std::move(key)), local_only_(std::move(local_only)), access_(std::move(access)) {}
   Listeners(Listeners&&) noexcept = default;
   Listeners(const Listeners&) = delete;
   Listeners& operator=(const Listeners&) = delete;
@@ -37,10 +38,12 @@ class Listeners {
  private:
   void take_activated(std::vector<Error>* problems);
 
+  Result<void> give_file(const std::string& path) const;
   Error activation_error(const char* answer) const;
 
   std::string key_;
   LocalOnly local_only_;
+  SocketAccess access_;
   std::vector<Fd> sockets_;
   std::vector<std::string> paths_;
 };

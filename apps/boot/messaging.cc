@@ -29,7 +29,8 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
 
 Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
                                PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
-                               const ProcessTerms& verbs, CountersFile& counters) {
+                               const ProcessTerms& verbs, JoinListener* joiners,
+                               CountersFile& counters) {
   BP_ASSERT(is_valid());
   if (plan.groups.empty()) return {};
   BP_ASSERT(groups_.empty() && server_ == nullptr && messenger != nullptr && !pool.is_sealed());
@@ -40,7 +41,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   make_groups(configuration, plan, pool);
   choose_copying(configuration);
   count_processes(configuration, counters);  // before the thread that counts them
-  BP_TRY(start_server(configuration, pool));
+  BP_TRY(start_server(configuration, joiners, pool));
   count_groups(counters);
   BP_TRY(join_groups(pool, *messenger, doorbell));
   BP_ASSERT(groups_.size() == plan.groups.size() && is_valid());
@@ -124,11 +125,13 @@ void Messaging::choose_copying(const Configuration& configuration) {
   if (auto allowed = allow_peer(kAnyPeer); !allowed.ok()) log_error(allowed.error());
 }
 
-Result<void> Messaging::start_server(const Configuration& configuration, PinnedPool& pool) {
+Result<void> Messaging::start_server(const Configuration& configuration, JoinListener* joiners,
+                                     PinnedPool& pool) {
   auto grants = make_grants(configuration, pool);
   if (!grants.ok()) return grants.error();
   JoinServerOptions options;
   options.socket_path = configuration.messages.socket;
+  options.listener = joiners->take();
   options.pool = &pool;
   options.pool_id = pool_id_;
   options.grants = grants.take();

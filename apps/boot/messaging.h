@@ -23,6 +23,7 @@
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/join/join_server.h"
+#include "pinned_pool/join/join_socket.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
 #include "transport/shm/group_terms.h"
@@ -43,14 +44,15 @@ class Messaging {
 
   // Carves and makes all groups, plans who may join, and adds the appliance's members to
   // `messenger`; a ring of one of them rings `doorbell`, that of its loop. Both outlast stop().
-  // Does nothing where the configuration has neither [[group]] nor [[process]]. `counters`, made
-  // for `plan`, outlasts this. `verbs`: what processes with verbs = true are told to use.
+  // Does nothing where the configuration has neither [[group]] nor [[process]]. `joiners` listens
+  // for those that join (openings.h), and is taken over. `counters`, made for `plan`, outlasts it.
+  // `verbs`: what processes with verbs = true are told to use.
   // Requires: `pool` is reserved by `plan`, which is the configuration's, and
   // not sealed; the loop does not run yet. Errors: the join server's, the bell watch's, or no such
   // user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
                       PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
-                      const ProcessTerms& verbs, CountersFile& counters);
+                      const ProcessTerms& verbs, JoinListener* joiners, CountersFile& counters);
 
   // After the seal: from now on processes can join.
   Result<void> serve() noexcept;
@@ -93,7 +95,8 @@ class Messaging {
   void choose_copying(const Configuration& configuration);
   void count_groups(CountersFile& counters);
   void count_processes(const Configuration& configuration, CountersFile& counters);
-  Result<void> start_server(const Configuration& configuration, PinnedPool& pool);
+  Result<void> start_server(const Configuration& configuration, JoinListener* joiners,
+                            PinnedPool& pool);
   Result<void> join_groups(PinnedPool& pool, ShardMessenger& messenger, Doorbell& doorbell);
   void heard(const JoinEvent& event) noexcept;
   void count(const JoinEvent& event) noexcept;

@@ -207,8 +207,9 @@ void describe(CounterTable& table, ShardCounters& c) {
       .no_sign("stalls has them");
   table.counter("preemptions", c.loop.stalled.preemptions, "times",
                 "How often it waited for its core, which ran something else, for so long.");
-  table.counter("standstills", c.loop.stalled.standstills, "times",
-                "How often the whole process stood still for so long: stopped, frozen or throttled.");
+  table.counter(
+      "standstills", c.loop.stalled.standstills, "times",
+      "How often the whole process stood still for so long: stopped, frozen or throttled.");
   table.histogram("round_ns", c.loop.round, "ns", "A round with work, of every 16th such round.");
   table.counter("system_calls", c.sockets.system_calls, "calls",
                 "Of the sockets: io_uring_enter, recvmmsg and the like.");

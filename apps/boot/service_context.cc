@@ -15,13 +15,16 @@
 namespace bedplate {
 
 ServiceContext::ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
-                               std::span<const Listeners> listeners)
+                               std::span<const Listeners> listeners, std::span<Fd> datagrams)
     : needs_(needs),
       runtime_(runtime),
       listeners_(listeners),
-      source_counts_(runtime.shards.size()) {
+      source_counts_(runtime.shards.size()),
+      datagrams_(datagrams),
+      datagram_sockets_(needs.datagrams.size()) {
   BP_DCHECK(needs.service != nullptr && needs.shards.size() == runtime.shards.size());
   BP_DCHECK(listeners.size() == needs.listens.size());
+  BP_DCHECK(datagrams.size() == needs.datagrams.size());
   BP_DCHECK(runtime.messengers.size() == runtime.shards.size());
 }
 
@@ -100,16 +103,32 @@ Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
   const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
   const auto need = std::find_if(needs_.datagrams.begin(), needs_.datagrams.end(), is_it);
   if (need == needs_.datagrams.end()) return defect(doing, "it is not planned");
+  DatagramSocket*& place = datagram_sockets_[static_cast<size_t>(need - needs_.datagrams.begin())];
   if (need->network != nullptr) {
     auto made = need->network->make_socket(need->shard, need->shape);
-    if (made.ok()) return made.value();
+    if (made.ok()) return place = made.value();
     return Error{made.error()}.set_doing("%s: %s", needs_.name.c_str(), doing.c_str());
   }
   auto memory = carve(need->owner);
   if (!memory.ok()) return defect(doing, "it was handed out before");
   udp_sockets_.push_back(
       std::make_unique<UdpSocket>(sockets(need->shard), memory.value(), need->shape));
-  return udp_sockets_.back().get();
+  return place = udp_sockets_.back().get();
+}
+
+Result<void> ServiceContext::open_datagram_socket(std::string_view name,
+                                                  const DatagramOwner& owner) {
+  BP_DCHECK(!runtime_.pool.is_sealed() && owner.received != nullptr);
+  const std::string doing = "opening the datagram socket " + std::string(name);
+  for (size_t i = 0; i < needs_.datagrams.size(); ++i) {
+    const DatagramNeed& need = needs_.datagrams[i];
+    if (need.name != name) continue;
+    if (datagram_sockets_[i] == nullptr) return defect(doing, "it was not handed out");
+    if (!need.opening) return defect(doing, "it is planned without what it opens");
+    if (datagram_sockets_[i]->is_open()) return defect(doing, "it was opened before");
+    return open_planned(*datagram_sockets_[i], *need.opening, owner, std::move(datagrams_[i]));
+  }
+  return defect(doing, "it is not planned");
 }
 
 Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key) const {

@@ -56,9 +56,10 @@ struct ServiceRuntime {
 
 class ServiceContext {
  public:
-  // `listeners`: of each of needs.listens.
+  // `listeners`: of each of needs.listens; `datagrams`: of each of needs.datagrams
+  // (open_datagrams()).
   ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
-                 std::span<const Listeners> listeners);
+                 std::span<const Listeners> listeners, std::span<Fd> datagrams);
   ServiceContext(const ServiceContext&) = delete;
   ServiceContext& operator=(const ServiceContext&) = delete;
   ~ServiceContext();
@@ -90,6 +91,9 @@ class ServiceContext {
   // The datagram socket that was planned as `name`, once, not open yet; for its shard.
   // Ownership: the runtime's, for ever. Errors: it was not planned, or was handed out before.
   Result<DatagramSocket*> datagram_socket(std::string_view name);
+  // Opens it, and joins its groups, as was planned; `owner` is told what comes. Errors: it was not
+  // handed out, is planned without what it opens, or was opened before; on a network, the socket's.
+  Result<void> open_datagram_socket(std::string_view name, const DatagramOwner& owner);
 
   // The listening sockets that were planned under `key`, in its order; the runtime closes them.
   // Errors: none were planned.
@@ -154,6 +158,8 @@ class ServiceContext {
   std::span<const Listeners> listeners_;
   std::vector<OwnerName> carved_;
   std::vector<uint32_t> source_counts_;  // of each shard
+  std::span<Fd> datagrams_;
+  std::vector<DatagramSocket*> datagram_sockets_;  // of each that is planned; nullptr: not made
   std::vector<std::unique_ptr<UdpSocket>> udp_sockets_;
 };
 

@@ -199,7 +199,8 @@ DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string
 }
 
 void ServicePlan::datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape,
-                                  std::string_view network) {
+                                  std::string_view network,
+                                  std::optional<DatagramOpening> opening) {
   BP_KEEPS_VALID(*this);
   const std::string doing = std::string("the datagram socket ") + name;
   ShardNeeds* needs = find_shard(shard, doing.c_str());
@@ -216,13 +217,14 @@ void ServicePlan::datagram_socket(uint32_t shard, const char* name, const Datagr
     if (auto planned = found->plan_socket(shard, shape); !planned.ok()) {
       return refuse(doing, planned.error().answer, planned.error().cure);
     }
-    return needs_.datagrams.push_back({name, shard, shape, {}, found});
+    return needs_.datagrams.push_back({name, shard, shape, {}, found, std::move(opening)});
   }
   const std::string what = "datagrams-" + std::to_string(shard) + "-" + name;
   if (what.size() + 1 + needs_.name.size() >= sizeof OwnerName::text) {
     return refuse(doing, "its name is too long", defect);
   }
-  needs_.datagrams.push_back({name, shard, shape, OwnerName(what, needs_.name), nullptr});
+  needs_.datagrams.push_back(
+      {name, shard, shape, OwnerName(what, needs_.name), nullptr, std::move(opening)});
   ++needs->watches;
   descriptors(1, nullptr);
 }
@@ -283,7 +285,8 @@ void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addr
     return refuse("to listen at " + open->text(), local_only.answer, local_only.cure);
   }
   const bool is_elsewhere = configuration_.is_first_process && !in_image.empty();
-  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses, local_only});
+  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses, local_only, terms.access});
+  if (terms.access.is_restricted) needs_.listens.back().access.user = configuration_.appliance.user;
 }
 
 void ServicePlan::file(uint32_t shard, const FilePlan& plan) {

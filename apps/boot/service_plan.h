@@ -20,6 +20,7 @@
 
 #include "apps/boot/configuration.h"
 #include "apps/boot/counter_table.h"
+#include "apps/boot/planned_datagrams.h"
 #include "apps/boot/planned_files.h"
 #include "apps/boot/trace_table.h"
 #include "pinned_pool/plan.h"
@@ -49,6 +50,14 @@ struct LocalOnly {
   bool is_asked() const noexcept { return !answer.empty(); }
 };
 
+// Who may connect to sockets on Unix paths: everybody that reaches them, or those that have a name
+// here, and root.
+struct SocketAccess {
+  bool is_restricted = false;
+  std::string user = {};   // empty: that of the process; the runtime says it
+  std::string group = {};  // empty: no others
+};
+
 // What is said of a service's clients. `tls_cure`: what in the configuration gives it TLS, where
 // something does: "set tls_certificate in [cache]". `local_only`: another reason than that it is in
 // clear, which comes first.
@@ -56,6 +65,7 @@ struct ListenTerms {
   Encryption encryption = Encryption::kNone;
   std::string tls_cure = {};
   LocalOnly local_only = {};
+  SocketAccess access = {};  // to Unix sockets
 };
 
 // Addresses under one key of a service's table.
@@ -63,6 +73,7 @@ struct ListenNeed {
   std::string key;
   std::vector<SocketAddress> addresses;
   LocalOnly local_only = {};
+  SocketAccess access = {};
 };
 
 class DatagramNetwork;
@@ -74,6 +85,7 @@ struct DatagramNeed {
   DatagramShape shape;
   OwnerName owner;
   DatagramNetwork* network = nullptr;  // nullptr: the kernel's
+  std::optional<DatagramOpening> opening = {};
 };
 
 struct ServiceNeeds {
@@ -134,8 +146,12 @@ class ServicePlan {
   // counts as a descriptor and as a watch.
   // With `network`, the name of one that another service of this configuration has (a port): on
   // that, and whatever it takes is that service's.
+  // With `opening` it is opened as that says: by the kernel before anything is taken, as listening
+  // sockets are; ServiceContext::open_datagram_socket. Without, the service opens it in create(),
+  // when what stands in its way ends a boot that has taken all its memory.
   void datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape,
-                       std::string_view network = "");
+                       std::string_view network = "",
+                       std::optional<DatagramOpening> opening = std::nullopt);
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
   // As first process of an image: at `in_image` instead, unless it is empty. An address that others

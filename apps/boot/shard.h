@@ -36,7 +36,7 @@ struct ShardOptions {
   uint32_t watch_count = 0;
   std::string sockets_name = "the sockets";  // what a stall of their callbacks is logged with
   std::vector<FileOptions> files;
-  uint64_t file_patience_ns = 0;  // stop() waits so long for what the kernel does for them
+  uint64_t file_patience_ns = 0;        // stop() waits so long for what the kernel does for them
   const ProcessPulse* pulse = nullptr;  // EventLoopOptions
   ShardCounters* counters = nullptr;
   SourceCounters* socket_counters = nullptr;  // EventLoop::add_source; may be nullptr

@@ -84,12 +84,11 @@ void ControlService::describe(ConfigurationTable& table) {
 
 Result<void> ControlService::plan(ServicePlan& plan) {
   const ApplianceSettings& settings = plan.configuration().appliance;
-  path_ = control_path(settings.runtime_directory, settings.name);
   user_ = settings.user;
   SocketAddress address;
   address.kind = SocketAddress::Kind::kUnix;
-  address.path = path_;
-  plan.listen("group", {address});
+  address.path = control_path(settings.runtime_directory, settings.name);
+  plan.listen("group", {address}, {}, {.access = {.is_restricted = true, .group = group_}});
   plan.counters<ControlCounters>("control");
   plan.threads(1);
   plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount + 1, "max_connections");
@@ -106,8 +105,8 @@ void ControlService::preflight(std::vector<Error>* problems) {
   }
 }
 
-// The kernel asks the file first, and it is asked who is there on top of that: a descriptor can be
-// handed on, and a file's mode be changed.
+// The kernel asks the file first (SocketAccess), and it is asked who is there on top of that: a
+// descriptor can be handed on, and a file's mode be changed.
 Result<void> ControlService::prepare() {
   own_ = own_user();
   if (own_ == 0 && !user_.empty()) {
@@ -119,13 +118,6 @@ Result<void> ControlService::prepare() {
     auto group = find_group_id(group_.c_str());
     if (!group.ok()) return group.error();
     group_id_ = group.value();
-  }
-  const gid_t group = group_id_ ? *group_id_ : static_cast<gid_t>(-1);
-  if (chown(path_.c_str(), own_, group) != 0 ||
-      chmod(path_.c_str(), group_id_ ? 0660 : 0600) != 0) {
-    return error_from_errno("giving %s to the user %u and the group %s", path_.c_str(), own_,
-                            group_.empty() ? "that it has" : group_.c_str())
-        .set_cure("run as root, or name a group in [control] that the user is in");
   }
   if (!serial_.empty()) return line_.begin(serial_, serial_baud_);
   return {};

@@ -56,7 +56,6 @@ class ControlService final : public Service {
   uint32_t serial_baud_ = kSerialBaud;
 
   std::string (*plan_text_)(const AppliancePlan&, const Configuration&);
-  std::string path_;
   std::string user_;  // that root is given up for; empty: none
   uint32_t own_ = 0;
   std::optional<uint32_t> group_id_;

@@ -149,7 +149,7 @@ Result<MachineEnd> Init::run() {
   drill_boot(drill_);
   BP_TRY(check_heap_expectation(configuration_.alloc.expect, interception_decision()));
   Appliance appliance(configuration_);
-  if (!appliance.boot()) {
+  if (appliance.boot()) {
     Error error;
     error.set_doing("booting the appliance %s", configuration_.appliance.name.c_str());
     error.set_answer("refused, as said above");

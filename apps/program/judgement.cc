@@ -4,8 +4,8 @@
 
 #include "alloc/interception.h"
 #include "apps/boot/counters_file.h"
-#include "apps/boot/listeners.h"
 #include "apps/boot/name_lock.h"
+#include "apps/boot/openings.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/preflight.h"
 
@@ -26,8 +26,7 @@ void judge_machine(Judgement* judged) {
     problems.push_back(checked.error());
   }
   if (!name_lock.is_nobody_elses()) return;
-  const auto listeners = open_listeners(plan.services, false, &problems);
-  const auto files = open_files(plan.services, false, &problems);
+  const auto opened = open_all(configuration, plan, OpeningPurpose::kCheck, &problems);
   make_peers()->open(configuration, plan, &problems);
 }
 

@@ -20,7 +20,7 @@ int run_command(const Arguments& arguments) {
     return fail(agreed.error());
   }
   Appliance appliance(std::move(*configuration));
-  if (!appliance.boot()) return kExitFailure;
+  if (const auto code = appliance.boot()) return *code;
   std::puts("bedplate: ready");
   std::fflush(stdout);
   const int signal_number = appliance.serve_until_signal();

@@ -37,7 +37,39 @@ BufferPool::Options pool_options(const RelayStreamSettings& stream) {
   return options;
 }
 
-const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+std::string what_of(const RelayStreamSettings& stream, const char* what, uint32_t index) {
+  return std::string(what) + " " + std::to_string(index) + " of the stream " + stream.name;
+}
+
+// `beside`: how far behind the leg's port. A group's address is bound to itself, and its port
+// shared, so that the same group comes by two interfaces, and other groups of the port to other
+// streams.
+DatagramOpening opening_of_leg(const RelayStreamSettings& stream, uint32_t index, uint16_t beside) {
+  const RelayLegSettings& leg = stream.legs[index];
+  DatagramOpening opening;
+  opening.what = (beside == 0 ? "" : "FEC of ") + what_of(stream, "leg", index);
+  DatagramOptions& options = opening.options;
+  if (stream.adds_rtp() && beside == 0) options.headroom_bytes = kRtpHeadroomBytes;
+  options.local = parse_datagram_address(leg.address).value();
+  options.local.port = static_cast<uint16_t>(options.local.port + beside);
+  options.receive_queue_bytes = stream.receive_queue_bytes;
+  options.shares_port = options.local.ip.is_multicast();
+  if (!options.shares_port) return opening;
+  const IpAddress source = leg.source.empty() ? IpAddress{} : parse_ip_address(leg.source).value();
+  opening.memberships = {{options.local.ip, source, leg.interface}};
+  return opening;
+}
+
+DatagramOpening opening_of_group(const RelayStreamSettings& stream, const RelayGroup& group) {
+  DatagramOpening opening;
+  opening.what = what_of(stream, "output", group.outputs.front());
+  opening.options.local.ip.family = group.family;
+  opening.options.send_queue_bytes = stream.send_queue_bytes;
+  opening.options.multicast_hops = group.ttl;
+  opening.options.sends_broadcast = group.broadcast;
+  opening.multicast_interface = group.interface;
+  return opening;
+}
 
 RtpAdder::Beginning by_lot() {
   RtpAdder::Beginning beginning;
@@ -111,24 +143,28 @@ Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   const RelayStreamSettings& stream = settings_.streams[index];
   const uint32_t shard = stream.shard;
   const auto socket = [&](const std::string& name, uint32_t buffers, uint32_t bytes,
-                          const std::string& network) {
-    plan.datagram_socket(shard, name.c_str(), {buffers, bytes}, network);
+                          const std::string& network, DatagramOpening opening) {
+    plan.datagram_socket(shard, name.c_str(), {buffers, bytes}, network, std::move(opening));
   };
   for (uint32_t i = 0; i < stream.legs.size(); ++i) {
     const std::string& network = stream.legs[i].network;
-    socket(name_of(index, "leg", i), stream.leg_buffers(), stream.leg_buffer_bytes(), network);
+    socket(name_of(index, "leg", i), stream.leg_buffers(), stream.leg_buffer_bytes(), network,
+           opening_of_leg(stream, i, 0));
     plan.counters<LegCounters>("legs", stream.name + "/" + std::to_string(i));
     if (!stream.legs[i].fec) continue;
-    socket(name_of(index, "column", i), stream.fec_buffers(), stream.buffer_bytes, network);
-    socket(name_of(index, "row", i), stream.fec_buffers(), stream.buffer_bytes, network);
+    socket(name_of(index, "column", i), stream.fec_buffers(), stream.buffer_bytes, network,
+           opening_of_leg(stream, i, kFecColumnPort));
+    socket(name_of(index, "row", i), stream.fec_buffers(), stream.buffer_bytes, network,
+           opening_of_leg(stream, i, kFecRowPort));
   }
   const std::vector<RelayGroup> groups = groups_of(stream);
   for (uint32_t i = 0; i < groups.size(); ++i) {
     // They receive nothing: the smallest that there is.
     const std::string& network = groups[i].network;
-    socket(name_of(index, "out", i), 1, kCacheLineBytes, network);
+    const DatagramOpening opening = opening_of_group(stream, groups[i]);
+    socket(name_of(index, "out", i), 1, kCacheLineBytes, network, opening);
     if (groups[i].outputs.size() > 1) {
-      socket(name_of(index, "aside", i), 1, kCacheLineBytes, network);
+      socket(name_of(index, "aside", i), 1, kCacheLineBytes, network, opening);
     }
   }
   plan.counters<StreamCounters>("streams", stream.name);
@@ -277,7 +313,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   }
   instance.stream.create(options);
   instance.said.resize(settings.legs.size(), LegArrival::kPackets);
-  BP_TRY(open_legs(instance));
+  BP_TRY(open_legs(context, instance, index));
 
   instance.outputs.resize(settings.outputs.size());
   instance.output_names.resize(settings.outputs.size());
@@ -301,39 +337,25 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   return context.add_source(settings.shard, instance.stream, kBudget);
 }
 
-// A group's address is bound to itself, and its port shared, so that the same group comes by two
-// interfaces, and other groups of the port to other streams.
-Result<void> RelayService::open_legs(Instance& instance) {
+Result<void> RelayService::open_legs(ServiceContext& context, Instance& instance, uint32_t index) {
   const RelayStreamSettings& settings = instance.settings;
   for (uint32_t i = 0; i < settings.legs.size(); ++i) {
-    const RelayLegSettings& leg = settings.legs[i];
-    const auto open = [&](DatagramSocket& socket, DatagramOwner owner,
+    const auto open = [&](const char* what, DatagramSocket* socket, const DatagramOwner& owner,
                           uint16_t beside) -> Result<void> {
-      DatagramOptions options;
-      if (settings.adds_rtp() && beside == 0) options.headroom_bytes = kRtpHeadroomBytes;
-      options.local = parse_datagram_address(leg.address).value();
-      options.local.port = static_cast<uint16_t>(options.local.port + beside);
-      options.owner = owner;
-      options.receive_queue_bytes = settings.receive_queue_bytes;
-      const bool is_group = options.local.ip.is_multicast();
-      options.shares_port = is_group;
-      BP_TRY(socket.open(options));
-      instance.sockets.push_back(&socket);
-      if (!is_group) return {};
-      const IpAddress source =
-          leg.source.empty() ? IpAddress{} : parse_ip_address(leg.source).value();
-      BP_TRY(socket.join(options.local.ip, source, or_null(leg.interface)));
-      if (leg.network.empty()) {
-        instance.memberships.add_group(i, socket, options.local.ip, source, leg.interface,
+      instance.sockets.push_back(socket);
+      BP_TRY(context.open_datagram_socket(name_of(index, what, i), owner));
+      if (!settings.legs[i].network.empty()) return {};
+      for (const DatagramMembership& each : opening_of_leg(settings, i, beside).memberships) {
+        instance.memberships.add_group(i, *socket, each.group, each.source, each.interface,
                                        network_);
       }
       return {};
     };
     const LegOptions& sockets = instance.stream.leg(i);
-    BP_TRY(open(*sockets.media, instance.stream.media_owner(i), 0));
-    if (!leg.fec) continue;
-    BP_TRY(open(*sockets.column, instance.stream.fec_owner(i, false), kFecColumnPort));
-    BP_TRY(open(*sockets.row, instance.stream.fec_owner(i, true), kFecRowPort));
+    BP_TRY(open("leg", sockets.media, instance.stream.media_owner(i), 0));
+    if (!settings.legs[i].fec) continue;
+    BP_TRY(open("column", sockets.column, instance.stream.fec_owner(i, false), kFecColumnPort));
+    BP_TRY(open("row", sockets.row, instance.stream.fec_owner(i, true), kFecRowPort));
   }
   return {};
 }
@@ -349,14 +371,7 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
     instance.groups.push_back(std::make_unique<OutputGroup>());
     OutputGroup& made = *instance.groups.back();
     made.create(instance.stream.ring(), *socket.value(), aside, count);
-    DatagramOptions options;
-    options.local.ip.family = its.family;
-    options.owner = made.owner();
-    options.send_queue_bytes = settings.send_queue_bytes;
-    options.multicast_interface = or_null(its.interface);
-    options.multicast_hops = its.ttl;
-    options.sends_broadcast = its.broadcast;
-    BP_TRY(made.socket().open(options));
+    BP_TRY(context.open_datagram_socket(name_of(index, what, group), made.owner()));
     instance.sockets.push_back(&made.socket());
     if (!its.interface.empty() && its.network.empty()) {
       instance.memberships.add_sender(made.socket(), its.interface, network_);

@@ -61,7 +61,7 @@ class RelayService final : public Service {
 
   Result<void> plan_stream(ServicePlan& plan, uint32_t index);
   Result<void> create_stream(ServiceContext& context, uint32_t index);
-  Result<void> open_legs(Instance& instance);
+  Result<void> open_legs(ServiceContext& context, Instance& instance, uint32_t index);
   Result<void> open_group(ServiceContext& context, Instance& instance, uint32_t index,
                           uint32_t group);
   void plan_recording(ServicePlan& plan, uint32_t stream, uint32_t index);

@@ -286,7 +286,7 @@ def no_such_group(box):
     configuration["control"] = {"group": "no-such-group"}
     config = box.write("group.toml", to_toml(configuration))
     box.ensure_hugepages(config)
-    said = box.bedplate("run", config, expect_code=1)
+    said = box.bedplate("run", config, expect_code=2)
     expect_in("no such group in /etc/group", said.stderr, "the message")
 
 

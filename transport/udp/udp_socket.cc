@@ -172,6 +172,8 @@ int ask_for_group(int fd, int option, const IpAddress& group, const IpAddress& s
   return setsockopt(fd, level, option, &request, static_cast<socklen_t>(bytes)) == 0 ? 0 : errno;
 }
 
+}  // namespace
+
 Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
                                const IpAddress& source, const char* interface) {
   const char* doing = is_join ? "joining" : "leaving";
@@ -202,8 +204,6 @@ Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
     default: return error;
   }
 }
-
-}  // namespace
 
 Result<void> UdpSocket::join(const IpAddress& group, const IpAddress& source,
                              const char* interface) {

@@ -89,10 +89,11 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   VfioPool vfio(*pool);
   ServiceDrains drains;
+  Fd datagrams[2];  // none is opened ahead
   ServiceContext context(needs,
                          {configuration, made.value(), *pool, shards, messengers,
                           made.value().message_names, counters, peers, vfio, drains},
-                         {});
+                         {}, datagrams);
   POINTERS_EQUAL(&vfio, &context.vfio());
 
   const auto carved = [&](const char* owner) -> std::string {

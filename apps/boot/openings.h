@@ -1,0 +1,34 @@
+// All that boot opens before it takes anything: listening sockets, files, datagram sockets, the
+// socket of those that join. `check` opens the same, by the same function, and closes it again: so
+// what stands in the way of one is found by the other, and by both in one report.
+#pragma once
+
+#include <vector>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/configuration.h"
+#include "apps/boot/listeners.h"
+#include "apps/boot/planned_files.h"
+#include "pinned_pool/join/join_socket.h"
+#include "platform/file.h"
+
+namespace bedplate {
+
+struct Openings {
+  std::vector<std::vector<Listeners>> listeners;  // of each service, and each of its keys
+  std::vector<OpenedFile> files;
+  std::vector<std::vector<Fd>> datagrams;  // of each service, and each of its datagram sockets
+  JoinListener joiners;                    // where there are groups
+};
+
+enum class OpeningPurpose {
+  kCheck,  // nothing is created that stays, nothing is taken over from the service manager
+  kBoot,
+};
+
+// Appends an error to `problems` for each that cannot be had. Requires: the appliance's name is
+// nobody else's. Ownership: `plan` outlives what is returned.
+Openings open_all(const Configuration& configuration, const AppliancePlan& plan,
+                  OpeningPurpose purpose, std::vector<Error>* problems);
+
+}  // namespace bedplate
