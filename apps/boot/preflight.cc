@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <set>
 #include <string>
 
@@ -18,12 +19,14 @@
 #include "apps/boot/service_calls.h"
 #include "pinned_pool/join/join_server.h"
 #include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/take_error.h"
 #include "platform/cgroup.h"
 #include "platform/cpu.h"
 #include "platform/file.h"
 #include "platform/hugepage.h"
 #include "platform/numa.h"
 #include "platform/text.h"
+#include "platform/surplus_hugepages.h"
 #include "platform/units.h"
 #include "platform/user.h"
 #include "transport/uring/uring_device.h"
@@ -59,7 +62,15 @@ uint64_t raised_limit(__rlimit_resource resource) noexcept {
   return limit.rlim_cur;
 }
 
-// What is still to be taken: segment 0 is there, and so counted as used, already.
+// What is still to be taken: segment 0 is there, and so counted as used, already. In pages of one
+// size (of one node), or of any.
+uint64_t bytes_to_take(const AppliancePlan& plan) noexcept {
+  uint64_t bytes = 0;
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    if (!(segment.owner == OwnerName("boot"))) bytes += segment.bytes;
+  }
+  return bytes;
+}
 uint64_t bytes_to_take(const AppliancePlan& plan, PageSize page, int node = kAnyNode) noexcept {
   uint64_t bytes = plan.pool.bytes_with(page, node);
   for (const SegmentPlan& segment : plan.pool.segments) {
@@ -85,6 +96,14 @@ void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
   }
 }
 
+// Whether the kernel makes what is missing (vm.nr_overcommit_hugepages): tried, since its memory
+// may be in pieces. The setting is the machine's: of a node that has to have them nothing is known.
+bool may_be_made(const HugepageNeed& need, const HugepageCounts& counts) noexcept {
+  if (need.node != kAnyNode) return false;
+  const uint64_t missing = need.count - counts.available_count;
+  return missing <= surplus_hugepages_left(need.page) && try_hugepages(need.page, need.count).ok();
+}
+
 void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
   const auto [page, node, needed] = need;
   const HugepageCounts counts = hugepage_counts(page, node);
@@ -97,7 +116,7 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
     error.set_answer("this kernel has none of this size");
     error.set_cure("set [pool] pages to another size (`bedplate doctor` lists them)");
     problems->push_back(error);
-  } else if (counts.available_count < needed) {
+  } else if (counts.available_count < needed && !may_be_made(need, counts)) {
     const uint64_t total = counts.total_count + needed - counts.available_count;
     error.set_answer("%" PRIu64 " are free, %" PRIu64 " are needed", counts.available_count,
                      needed);
@@ -112,6 +131,8 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
 
 void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
                   const std::string& root, std::vector<Error>* problems) {
+  constexpr uint64_t kCountingBytes = 8 * kMiB;
+  const bool is_exact = resource != CgroupResource::kMemory;  // hugepages are counted one by one
   if (needed == 0) return;
   for (const CgroupLimit& limit : cgroup_limits(resource, root)) {
     if (limit.available_bytes >= needed) continue;
@@ -121,33 +142,11 @@ void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
     error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB of them used, %" PRIu64
                      " KiB more are needed",
                      limit.limit_bytes / kKiB, used / kKiB, (needed + kKiB - 1) / kKiB);
-    error.set_cure("echo %" PRIu64 " > %s, or make [pool] bytes smaller", used + needed,
-                   limit.file.c_str());
+    // With some more: the kernel counts in batches of each core, and so never twice the same.
+    error.set_cure("echo %" PRIu64 " > %s, or make [pool] bytes smaller",
+                   used + needed + (is_exact ? 0 : kCountingBytes), limit.file.c_str());
     problems->push_back(error);
   }
-}
-
-void check_cgroups(const AppliancePlan& plan, const std::string& root,
-                   std::vector<Error>* problems) {
-  check_cgroup(CgroupResource::kHugepages2MiB, "hugepages of 2 MiB",
-               bytes_to_take(plan, PageSize::k2MiB), root, problems);
-  check_cgroup(CgroupResource::kHugepages1GiB, "hugepages of 1 GiB",
-               bytes_to_take(plan, PageSize::k1GiB), root, problems);
-  check_cgroup(CgroupResource::kMemory, "memory",
-               bytes_to_take(plan, PageSize::k4KiB) + plan.stacks.total_bytes(), root, problems);
-}
-
-// Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have
-// more rules than a check would know.
-bool may_lock(uint64_t bytes) noexcept {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  // MLOCK_ONFAULT checks the limit without taking the pages.
-  // Where it is not known (valgrind), the locking itself will tell: libc makes EINVAL of that.
-  const bool locked = mlock2(memory, bytes, MLOCK_ONFAULT) == 0 || errno == EINVAL;
-  munmap(memory, bytes);
-  return locked;
 }
 
 uint64_t polled_shard_count(const Configuration& configuration, const AppliancePlan& plan) {
@@ -158,6 +157,148 @@ uint64_t polled_shard_count(const Configuration& configuration, const ApplianceP
     }
   }
   return static_cast<uint64_t>(std::count(is_polled.begin(), is_polled.end(), true));
+}
+
+// What the program has mapped, in bytes; `field`: "VmSize", "VmData" of /proc/self/status.
+uint64_t own_bytes(const char* field) noexcept {
+  struct Wanted {
+    const char* field;
+    uint64_t kib = 0;
+  } wanted{field};
+  const auto see = [](const char* line, void* into) {
+    auto* found = static_cast<Wanted*>(into);
+    const size_t length = std::strlen(found->field);
+    if (std::strncmp(line, found->field, length) != 0 || line[length] != ':') return;
+    std::sscanf(line + length + 1, "%" SCNu64, &found->kib);
+  };
+  (void)read_lines("/proc/self/status", see, &wanted).ok();
+  return wanted.kib * kKiB;
+}
+
+// What the kernel charges a control group for once it serves, beside hugepages and what is there
+// already: small pages, for each 8 bytes of the page tables, 9 of the file's index and 24 of each
+// ring's; what is mapped and not there yet, for all is locked, with the program's text, which
+// counts as free until then; stacks with those of the kernel; what rings, descriptors and queues of
+// datagrams take there. What is a guess is rounded up: a group that is too small ends the process
+// without a word.
+uint64_t charged_bytes(const Configuration& configuration, const AppliancePlan& plan) noexcept {
+  constexpr uint64_t kPageBytes = 4 * kKiB;
+  constexpr uint64_t kKernelStackBytes = 32 * kKiB;
+  constexpr uint64_t kDescriptorBytes = 8 * kKiB;  // a connection's records, its small buffers
+  constexpr uint64_t kShardBytes = 4 * kMiB;
+  constexpr uint64_t kProgramBytes = 8 * kMiB;  // what it maps from now on: counters, rings
+  const bool has_rings = configuration.event_loop.sockets != SocketBackendChoice::kEpoll;
+  const uint64_t rings =
+      (has_rings ? configuration.shards.size() : 0) + polled_shard_count(configuration, plan);
+  const uint64_t small_bytes = bytes_to_take(plan, PageSize::k4KiB);
+  uint64_t bytes = small_bytes + (small_bytes / kPageBytes) * (8 + 9 + 24 * rings) +
+                   plan.stacks.total_bytes() + plan.stacks.count * kKernelStackBytes +
+                   configuration.shards.size() * kShardBytes + kProgramBytes;
+  // But for a heap in ordinary memory, which is mostly mapped and never there.
+  if (interception_decision().backing != HeapBacking::kOrdinary) {
+    bytes += own_bytes("VmSize") - own_bytes("VmRSS");
+  }
+  bytes += own_bytes("RssFile");
+  for (const ServiceNeeds& service : plan.services) {
+    bytes += service.descriptors * kDescriptorBytes;
+    for (const DatagramNeed& need : service.datagrams) {
+      if (!need.opening) continue;
+      const DatagramOptions& options = need.opening->options;
+      bytes += 2 * (uint64_t{options.receive_queue_bytes} + options.send_queue_bytes);
+    }
+  }
+  return bytes;
+}
+
+void check_cgroups(const Configuration& configuration, const AppliancePlan& plan,
+                   const std::string& root, std::vector<Error>* problems) {
+  check_cgroup(CgroupResource::kHugepages2MiB, "hugepages of 2 MiB",
+               bytes_to_take(plan, PageSize::k2MiB), root, problems);
+  check_cgroup(CgroupResource::kHugepages1GiB, "hugepages of 1 GiB",
+               bytes_to_take(plan, PageSize::k1GiB), root, problems);
+  check_cgroup(CgroupResource::kMemory, "memory", charged_bytes(configuration, plan), root,
+               problems);
+}
+
+// Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have
+// more rules than a check would know. What may only be read counts as no data, and is promised no
+// memory: so nothing but the address space can stand in the way of the mapping itself, which
+// check_address_space speaks of.
+bool may_lock(uint64_t bytes) noexcept {
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return true;
+  // MLOCK_ONFAULT checks the limit without taking the pages.
+  // Where it is not known (valgrind), the locking itself will tell: libc makes EINVAL of that.
+  const bool locked = mlock2(memory, bytes, MLOCK_ONFAULT) == 0 || errno == EINVAL;
+  munmap(memory, bytes);
+  return locked;
+}
+
+// Beside the pool and the stacks: rings, the counters file, libraries' own maps. Measured: 3 MiB,
+// and less than 1 MiB for each shard.
+uint64_t other_mapped_bytes(const Configuration& configuration) noexcept {
+  return (8 + 4 * configuration.shards.size()) * kMiB;
+}
+
+// All addresses that it has once it serves.
+uint64_t address_bytes(const Configuration& configuration, const AppliancePlan& plan) noexcept {
+  return own_bytes("VmSize") + bytes_to_take(plan) + plan.stacks.total_bytes() +
+         other_mapped_bytes(configuration);
+}
+
+void check_limit(__rlimit_resource resource, const char* what, char option, uint64_t needed,
+                 std::vector<Error>* problems) {
+  const uint64_t limit = raised_limit(resource);
+  if (limit >= needed) return;
+  Error error;
+  error.set_doing("looking at the limit of %s", what);
+  error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
+                   (needed + kKiB - 1) / kKiB);
+  error.set_cure("ulimit -%c %" PRIu64 ", or unlimited", option, (needed + kKiB - 1) / kKiB);
+  problems->push_back(error);
+}
+
+void check_address_space(const Configuration& configuration, const AppliancePlan& plan,
+                         std::vector<Error>* problems) {
+  check_limit(RLIMIT_AS, "address space", 'v', address_bytes(configuration, plan), problems);
+  // The pool is shared memory, which is no data.
+  check_limit(RLIMIT_DATA, "data", 'd',
+              own_bytes("VmData") + plan.stacks.total_bytes() + other_mapped_bytes(configuration),
+              problems);
+}
+
+// Small pages, which the kernel hands out until the machine has none: it ends processes then.
+void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
+  const uint64_t needed = bytes_to_take(plan, PageSize::k4KiB) + plan.stacks.total_bytes();
+  const uint64_t available = available_memory_bytes();
+  if (available != 0 && needed + kLeftBytes > available) {
+    Error error;
+    error.set_doing("looking for memory in pages of 4 KiB");
+    error.set_answer("%" PRIu64 " MiB are free, %" PRIu64 " MiB are needed, and %" PRIu64
+                     " MiB stay the kernel's",
+                     available / kMiB, needed / kMiB, kLeftBytes / kMiB);
+    problems->push_back(error.set_cure("make [pool] bytes smaller, or add memory"));
+  }
+  if (!promises_strictly()) return;
+  struct Promises {
+    uint64_t limit = 0;
+    uint64_t given = 0;
+  } kib;
+  const auto see = [](const char* line, void* into) {
+    auto* found = static_cast<Promises*>(into);
+    std::sscanf(line, "CommitLimit: %" SCNu64, &found->limit);
+    std::sscanf(line, "Committed_AS: %" SCNu64, &found->given);
+  };
+  if (!read_lines("/proc/meminfo", see, &kib).ok()) return;
+  const uint64_t left = (kib.limit - std::min(kib.limit, kib.given)) * kKiB;
+  if (left >= needed) return;
+  Error error;
+  error.set_doing("looking at what the kernel promises (vm.overcommit_memory is 2)");
+  error.set_answer("%" PRIu64 " MiB are left to promise, %" PRIu64 " MiB are needed", left / kMiB,
+                   needed / kMiB);
+  problems->push_back(error.set_cure(
+      "sysctl vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] bytes smaller"));
 }
 
 void check_locked_memory(const Configuration& configuration, const AppliancePlan& plan,
@@ -174,6 +315,8 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
   // And a container, which all services' PCI devices share.
   if (!plan.vfio_devices().empty()) needed += plan.pool.bytes_for_devices();
+  // All of the program is locked at the seal; the kernel compares what it has mapped.
+  needed = std::max(needed, address_bytes(configuration, plan));
   if (limit >= needed) return;
   const auto look = [&](std::vector<Error>* seen) {
     if (may_lock(needed)) return;
@@ -182,7 +325,8 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
     error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
                      needed / kKiB);
     error.set_cure("%sulimit -l %" PRIu64,
-                   configuration.appliance.user.empty() ? "run as root, or: " : "", needed / kKiB);
+                   configuration.appliance.user.empty() ? way_past_the_lock_limit() : "",
+                   (needed + kKiB - 1) / kKiB);
     seen->push_back(error);
   };
   look_as_appliance(configuration, plan, look, problems);
@@ -227,7 +371,9 @@ uint64_t needed_descriptors(const Configuration& configuration, const ApplianceP
     process_count += process.place_count();
   }
   // Segments are opened once more, for those who may only read them.
-  return needed + plan.pool.segments.size() + JoinServer::descriptor_count_max(process_count);
+  return std::max(
+      needed + plan.pool.segments.size() + JoinServer::descriptor_count_max(process_count),
+      JoinServer::open_files_min(process_count));
 }
 
 void check_descriptors(const Configuration& configuration, const AppliancePlan& plan,
@@ -317,7 +463,8 @@ std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan) {
 
 Result<uint64_t> missing_hugepages(const HugepageNeed& need) noexcept {
   const HugepageCounts counts = hugepage_counts(need.page, need.node);
-  const uint64_t missing = need.count - std::min(need.count, counts.available_count);
+  uint64_t missing = need.count - std::min(need.count, counts.available_count);
+  if (missing > 0 && may_be_made(need, counts)) missing = 0;
   const uint64_t available_bytes = available_memory_bytes();
   if (missing == 0 || missing * page_bytes(need.page) + kLeftBytes <= available_bytes) {
     return missing;
@@ -385,7 +532,9 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_file_systems(&problems);
   check_nodes(plan, &problems);
   for (const HugepageNeed& need : hugepage_needs(plan)) check_hugepages(need, &problems);
-  check_cgroups(plan, cgroup_root, &problems);
+  check_cgroups(configuration, plan, cgroup_root, &problems);
+  check_memory(plan, &problems);
+  check_address_space(configuration, plan, &problems);
   check_locked_memory(configuration, plan, &problems);
   check_file_size(plan, &problems);
   check_descriptors(configuration, plan, &problems);
