@@ -46,11 +46,11 @@ TEST_GROUP(LocalReader) {
     ring.create(table, places, 1);
     messenger.add_provider(provider);
     const auto keep = [](void* its, const Message& message) noexcept {
-      Got& got = *static_cast<Got*>(its);
-      got.loans.push_back(message.loan);
+      Got& its_own = *static_cast<Got*>(its);
+      its_own.loans.push_back(message.loan);
       uint64_t number = 0;
       std::memcpy(&number, message.payload.data(), sizeof number);
-      got.numbers.push_back(number);
+      its_own.numbers.push_back(number);
     };
     loans.reserve(kPacketCount);
     numbers.reserve(2 * kPacketCount);

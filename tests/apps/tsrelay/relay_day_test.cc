@@ -1,13 +1,16 @@
 // A day of a relay, in the time of the test: 200 changes of tables, 50 failovers of its encoder and
 // clocks that jump. At its end, and after each of them, the stream is paced and watched, nothing
 // was lost, and nothing is held.
-#include "tests/apps/tsrelay/dice.h"
-#include "tests/apps/tsrelay/relay_rig.h"
-#include "tests/apps/tsrelay/ts_mux.h"
-
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "tests/apps/tsrelay/ts_mux.h"
+
+#include "tests/apps/tsrelay/relay_rig.h"
+
+#include "tests/apps/tsrelay/dice.h"
 
 using namespace bedplate;
 using namespace bedplate::relay;

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "apps/tsrelay/ts_inspector_datapath.h"
-#include "tests/apps/tsrelay/dice.h"
 #include "tests/apps/tsrelay/ts_air.h"
 #include "tests/apps/tsrelay/ts_mux.h"
+
+#include "tests/apps/tsrelay/dice.h"
 
 #include "CppUTest/TestHarness.h"
 
