@@ -346,7 +346,7 @@ TEST(KvdSession, StatsHaveTheCounters) {
   client.say("incr n 99\r\n");  // a longer number is a new item
   const std::string number = std::to_string(rig.cache.find("a")->version);
   client.say("cas a 0 0 1 " + number + "\r\nz\r\ncas a 0 0 1 " + number + "\r\nz\r\n");
-  client.say("cas none 0 0 1 1\r\nz\r\ndelete a\r\ndelete a\r\ndelete b\r\n");
+  client.say("cas a 0 0 1 1\r\nz\r\ncas none 0 0 1 1\r\nz\r\ndelete a\r\ndelete a\r\ndelete b\r\n");
   client.say("touch n 100\r\ntouch none 1\r\ntouch none 1\r\nflush_all 1000\r\n");
   client.say(set_text("large", std::string(70'000, 'x')));
   const std::pair<const char*, const char*> all[] = {{"pid", "4711"},
@@ -358,7 +358,7 @@ TEST(KvdSession, StatsHaveTheCounters) {
                                                      {"cmd_get", "2"},
                                                      {"get_hits", "1"},
                                                      {"get_misses", "1"},
-                                                     {"cmd_set", "8"},
+                                                     {"cmd_set", "9"},
                                                      {"total_items", "6"},
                                                      {"curr_items", "1"},
                                                      {"incr_hits", "2"},
@@ -366,7 +366,7 @@ TEST(KvdSession, StatsHaveTheCounters) {
                                                      {"decr_hits", "2"},
                                                      {"decr_misses", "1"},
                                                      {"cas_hits", "1"},
-                                                     {"cas_badval", "1"},
+                                                     {"cas_badval", "2"},
                                                      {"cas_misses", "1"},
                                                      {"delete_hits", "1"},
                                                      {"delete_misses", "2"},
