@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "platform/environment.h"
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/sanitizer.h"
@@ -48,7 +48,7 @@ const char* word_of(Wish wish) noexcept { return kWords[static_cast<size_t>(wish
 
 Wish read_wish(const char* variable, const char* const volatile& linked) noexcept {
   // Volatile: the linker may replace a weak constant, so the compiler must not fold its value.
-  const char* text = getenv(variable);
+  const char* text = environment_text(variable);
   auto wish = parse_wish(text != nullptr ? text : linked, variable);
   if (!wish.ok()) stop_with(wish.error());
   return wish.value();
@@ -59,7 +59,7 @@ InterceptionInputs inputs_of_this_process() noexcept {
   inputs.leave_pinned = read_wish(kLeavePinned, bedplate_leave_pinned);
   inputs.leave_pinned_pipeline = read_wish(kLeavePinnedPipeline, bedplate_leave_pinned_pipeline);
   for (const char* variable : kSwitches) {
-    if (inputs.disabled_by == nullptr && getenv(variable) != nullptr) {
+    if (inputs.disabled_by == nullptr && environment_text(variable) != nullptr) {
       inputs.disabled_by = variable;
     }
   }

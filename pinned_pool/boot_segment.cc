@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdlib>
 
 #include "pinned_pool/take_error.h"
+#include "platform/environment.h"
 #include "platform/log.h"
 #include "platform/sanitizer.h"
 #include "platform/units.h"
@@ -64,7 +64,7 @@ constinit const Setting kPageBytes = {"BEDPLATE_BOOT_PAGE_BYTES",
 }
 
 uint64_t value_of(const Setting& setting) noexcept {
-  if (const char* text = getenv(setting.variable)) {
+  if (const char* text = environment_text(setting.variable)) {
     const auto parsed = parse_bytes(text);
     if (!parsed.has_value() || !setting.is_good(*parsed)) refuse_variable(setting, text);
     return *parsed;

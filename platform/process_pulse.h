@@ -20,7 +20,9 @@ class ProcessPulse {
  public:
   // Requires: over 0; beats are no further apart than that, as far as the thread can help it.
   // Before the first beat.
-  void set_period(uint64_t period_ns) noexcept { period_ms_ = (period_ns + kNsPerMs - 1) / kNsPerMs; }
+  void set_period(uint64_t period_ns) noexcept {
+    period_ms_ = (period_ns + kNsPerMs - 1) / kNsPerMs;
+  }
 
   // Threads: one, which only waits until its next beat or rest. `now_ns`: monotonic_ns().
   void beat(uint64_t now_ns) noexcept;

@@ -60,6 +60,11 @@ complain "a data path allocates, throws, logs or locks" "$(grep -nE \
   '\b(malloc|calloc|make_unique|make_shared|throw|BP_LOG[_A-Z]*|log_line|log_error|std::mutex|push_back|new [A-Z][A-Za-z]*[({])' \
   $datapath || true)"
 
+# A program with more rights than its caller obeys none of that user's environment.
+complain "the environment is read elsewhere than in platform/environment" "$(grep -rnE \
+  '\b(secure_)?getenv\(|\benviron\b' --include='*.h' --include='*.cc' --include='*.c' \
+  platform pinned_pool alloc transport apps | grep -v '^platform/environment\.' || true)"
+
 # The rest is compiled once for release and hardened builds (scripts/mk/flags.mk).
 complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE \
   '\b(BP_HARDENED|kKeepsLedger|enter_block|leave_block|heap_calls\.h|block_ledger\.h)\b' \

@@ -122,7 +122,8 @@ int main(int count, char** words) {
   std::vector<const char*> all_words(words, words + count);
   for (const std::string& word : switches) all_words.push_back(word.c_str());
   // Never destroyed: AddressSanitizer would have its delete meet CppUTest's new.
-  static auto* const runner = new Runner(static_cast<int>(all_words.size()), all_words.data(), &tally);
+  static auto* const runner =
+      new Runner(static_cast<int>(all_words.size()), all_words.data(), &tally);
   const int outcome = runner->runAllTestsMain();
   print_skips(tally);
   for (const std::string& name : tally.failed) std::printf("failed: %s\n", name.c_str());

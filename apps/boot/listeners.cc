@@ -11,6 +11,7 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "platform/user.h"
+#include "platform/environment.h"
 
 namespace bedplate {
 namespace {
@@ -19,7 +20,7 @@ constexpr int kFirstActivatedFd = 3;  // SD_LISTEN_FDS_START
 constexpr int kActivatedMax = 8;
 
 long number_in_environment(const char* name) {
-  const char* text = getenv(name);
+  const char* text = environment_text(name);
   if (text == nullptr) return -1;
   char* end = nullptr;
   const long number = std::strtol(text, &end, 10);

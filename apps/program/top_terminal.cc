@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/environment.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -47,7 +48,7 @@ constexpr KeySequence kSequences[] = {
 };
 
 size_t number_of_environment(const char* name, size_t otherwise) {
-  const char* text = getenv(name);
+  const char* text = environment_text(name);
   const long number = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
   return number > 0 && number < 10'000 ? static_cast<size_t>(number) : otherwise;
 }
@@ -82,7 +83,7 @@ std::optional<int> TopKeys::next(bool is_quiet) {
 }
 
 bool TopTerminal::is_usable() {
-  const char* name = getenv("TERM");
+  const char* name = environment_text("TERM");
   return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && name != nullptr &&
          *name != '\0' && std::string_view(name) != "dumb";
 }

@@ -1,8 +1,10 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
-            file hugepage log log_component log_limit numa parallel process_pulse recent_lines result sanitizer failed_calls memfd \
-            serial_line standard_error standard_streams thread_calls thread_stack units user sanitizer secret_file surplus_hugepages
+            environment failed_calls file hugepage log log_component log_limit memfd numa \
+            parallel process_pulse recent_lines result sanitizer secret_file serial_line \
+            standard_error standard_streams surplus_hugepages thread_calls thread_stack units \
+            user
 PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \

@@ -31,6 +31,7 @@ OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "const
            "odd_pages", "heap_program")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
+NOBODY = 65534
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
         "posix_memalign", "valloc", "pvalloc", "large malloc", "strdup", "new", "aligned new",
         "string", "thread", "fopen")
@@ -44,9 +45,9 @@ def documented_lines():
     return {"own": own, "pool": pool}
 
 
-def run(command, environment=None, expect_code=0):
+def run(command, environment=None, expect_code=0, user=None):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
-                          env={**os.environ, **(environment or {})})
+                          env={**os.environ, **(environment or {})}, user=user)
     if done.returncode != expect_code:
         raise AssertionError(f"{shlex.join(command)}\nexit code {done.returncode}, expected "
                              f"{expect_code}:\n{done.stdout}{done.stderr}")
@@ -165,6 +166,44 @@ def check_small_boot(workshop, kind):
                    "bedplate: reading the program's constant bedplate_boot_page_bytes: 5000 is not "
                    "a size of pages; define it as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB) and "
                    "link anew, or set BEDPLATE_BOOT_PAGE_BYTES\n")
+
+
+def setuid_copy(program):
+    """The path of a copy of `program` that runs as root, whoever starts it."""
+    if os.geteuid() != 0:
+        raise Skip("only root makes a program that runs as root")
+    if os.statvfs(os.path.dirname(program)).f_flag & os.ST_NOSUID:
+        raise Skip(f"{os.path.dirname(program)} is mounted with nosuid")
+    with open("/proc/self/status", encoding="ascii") as file:
+        if re.search(r"^NoNewPrivs:\t1$", file.read(), re.M):
+            raise Skip("this process has no_new_privs, so setuid programs gain nothing")
+    copy = f"{program}-setuid"
+    shutil.copy(program, copy)
+    os.chmod(copy, 0o4755)
+    os.chmod(os.path.dirname(program), 0o755)
+    return copy
+
+
+STRANGERS = [{"BEDPLATE_BOOT_BYTES": "1 byte"}, {"BEDPLATE_BOOT_BYTES": BOOT_BYTES},
+             {"BEDPLATE_BOOT_PAGE_BYTES": "odd"}, {"BEDPLATE_LEAVE_PINNED": "maybe"},
+             {"BEDPLATE_LEAVE_PINNED": "no"}, {"BEDPLATE_LEAVE_PINNED_PIPELINE": "maybe"},
+             {"BEDPLATE_ALLOC_DISABLE": "1"}, {"FAKEROOTKEY": "1"}]
+
+
+def check_setuid(workshop, kind):
+    """A program with more rights than its caller obeys none of that user's variables, each of which
+    it would obey otherwise; and it does not even say that one is wrong."""
+    program = workshop.link("program", "pool", kind)
+    copy = setuid_copy(program)
+    expected = {**expected_facts("pool"), "segment 0": "16 MiB"}
+    for environment in STRANGERS:
+        compare(dict(line.split(": ", 1) for line in
+                     run([copy], environment, user=NOBODY).splitlines()), expected)
+        done = subprocess.run([program], env={**os.environ, **environment}, capture_output=True,
+                              text=True, timeout=120, check=False, user=NOBODY)
+        told = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+        if (done.returncode, told) == (0, expected):
+            raise AssertionError(f"without setuid {environment} changes nothing")
 
 
 EXHAUSTED = ("bedplate: allocating memory: {part} is exhausted; the pool's biggest owners: boot "
@@ -375,6 +414,7 @@ def tests(workshop):
                 check_added_heap, workshop, whose, kind)
             yield f"heap of hugepages, {whose} malloc, {kind}", functools.partial(
                 check_hugepage_heap, workshop, whose, kind)
+        yield f"setuid, {kind}", functools.partial(check_setuid, workshop, kind)
         yield f"small segment 0, {kind}", functools.partial(check_small_boot, workshop, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
     for sanitizer in SANITIZERS:

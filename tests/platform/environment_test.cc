@@ -1,0 +1,22 @@
+// In a program without further rights a variable is what it is. tests/link/run.py has a program
+// with more rights than its caller.
+#include "platform/environment.h"
+
+#include <cstdlib>
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(Environment){};
+
+TEST(Environment, AVariableIsTheTextThatWasSet) {
+  const char* const name = "BEDPLATE_TEST_VARIABLE";
+  POINTERS_EQUAL(nullptr, environment_text(name));
+  CHECK_EQUAL(0, setenv(name, "", 1));
+  STRCMP_EQUAL("", environment_text(name));
+  CHECK_EQUAL(0, setenv(name, "16 MiB", 1));
+  STRCMP_EQUAL("16 MiB", environment_text(name));
+  CHECK_EQUAL(0, unsetenv(name));
+  POINTERS_EQUAL(nullptr, environment_text(name));
+}
