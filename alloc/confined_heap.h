@@ -58,6 +58,9 @@ bool heap_arena_is_open(uint32_t index) noexcept;
 // Whether the arena's `unit`-th kHeapGranularityBytes are in use.
 bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept;
 
+// The largest block that an empty heap could serve. Not exact by less than 64 KiB.
+uint64_t heap_block_bytes_max() noexcept;
+
 // How much of the arenas is free for everybody, in units of kHeapGranularityBytes.
 uint64_t heap_free_bytes() noexcept;
 
@@ -69,9 +72,24 @@ struct HeapSizeClass {
 };
 HeapSizeClass heap_size_class_at(const void* pointer) noexcept;
 
+// The largest alignment that the heap serves: the pool's segments begin at multiples of it.
+inline constexpr size_t kAlignmentBytesMax = kGiB;
+
+// A request that was refused.
+struct HeapRefusal {
+  enum class Cause {
+    kExhausted,  // there was a place for it once, or its owner may have no more
+    kNoPlace,    // not even an empty heap has one: told without looking anywhere
+    kAlignment,  // above kAlignmentBytesMax, likewise
+  };
+  size_t bytes = 0;
+  size_t alignment = 0;  // 0: malloc's own
+  Cause cause = Cause::kExhausted;
+};
+
 // Called, by the thread that was refused, each time the heap cannot serve a request; errno is
 // ENOMEM already. It must not allocate.
-using ExhaustionHandler = void (*)();
+using ExhaustionHandler = void (*)(const HeapRefusal& refusal);
 void set_exhaustion_handler(ExhaustionHandler handler) noexcept;
 
 }  // namespace bedplate

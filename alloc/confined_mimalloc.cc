@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -75,12 +76,15 @@ extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
 #include "bitmap.c"
 #include "arena.c"
 #include "segment-cache.c"
+#include "alloc/aligned_arena.h"
 
 // mimalloc takes pages of blocks from its segments here, and only here.
 static void bp_page_given_back(mi_page_t* page);
 #define _mi_segment_page_alloc bp_take_page
 #define mi_heap_get_default() bedplate::heap_of_thread()
+#define _mi_arena_alloc_aligned bp_arena_alloc_aligned
 #include "segment.c"
+#undef _mi_arena_alloc_aligned
 #undef _mi_segment_page_alloc
 #undef mi_heap_get_default
 
@@ -127,24 +131,62 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
   _mi_abandoned_collect(heap, true, &heap->tld->segments);
 }
 
+// What the thread asks for while mimalloc looks for more than that, to align a block in it.
+static __thread bedplate::HeapRefusal bp_asked;
+// Tells of a request that was refused.
+static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cause cause) noexcept;
+
+// The way of all that the first page of its size does not have. As it is noexcept and apart, malloc
+// jumps to it and needs no frame.
+[[gnu::noinline]] static void* bp_allocate_slowly(mi_heap_t* heap, size_t bytes, bool is_zeroed,
+                                                  size_t huge_alignment) noexcept {
+  if (bytes > MI_LARGE_OBJ_SIZE_MAX || huge_alignment > 0) {
+    // Before there is a heap nobody knows how large it is.
+    if (!mi_heap_is_initialized(heap)) heap = bedplate::heap_of_thread();
+    using Cause = bedplate::HeapRefusal::Cause;
+    const bool is_far = huge_alignment > bedplate::kAlignmentBytesMax;
+    if (is_far || !bedplate::could_ever_serve(bytes, huge_alignment)) {
+      bp_refuse(bytes, huge_alignment, is_far ? Cause::kAlignment : Cause::kNoPlace);
+      return nullptr;
+    }
+  }
+  void* block = _mi_malloc_generic(heap, bytes, is_zeroed, huge_alignment);
+  if (block == nullptr) bp_refuse(bytes, huge_alignment, bedplate::HeapRefusal::Cause::kExhausted);
+  return block;
+}
+
 // mimalloc keeps a table of pages for blocks of up to 1 KiB, and takes the long way for all others.
 // Storage and streams are of others: what the first page of its size has is given at once. (For an
 // empty heap, as a thread has it at first, no size has a page.)
 static void* bp_allocate_generic(mi_heap_t* heap, size_t bytes, bool is_zeroed,
-                                 size_t huge_alignment) {
+                                 size_t huge_alignment) noexcept {
   if (bytes > MI_SMALL_SIZE_MAX && bytes <= MI_MEDIUM_OBJ_SIZE_MAX && huge_alignment == 0) {
     mi_page_t* page = heap->pages[mi_bin(bytes)].first;
     if (page != nullptr && page->free != nullptr) {
       return _mi_page_malloc(heap, page, bytes, is_zeroed);
     }
   }
-  return _mi_malloc_generic(heap, bytes, is_zeroed, huge_alignment);
+  return bp_allocate_slowly(heap, bytes, is_zeroed, huge_alignment);
 }
 #define _mi_malloc_generic bp_allocate_generic
 #define bp_heap_identity() bedplate::heap_identity
 #include "alloc.c"
 #undef _mi_malloc_generic
+// mimalloc aligns a block by allocating more than that: a refusal tells what was asked for.
+static void* bp_allocate_more(mi_heap_t* heap, size_t more, bool is_zeroed, size_t huge_alignment,
+                              size_t bytes, size_t alignment) {
+  bp_asked = {bytes, alignment};
+  void* block = _mi_heap_malloc_zero_ex(heap, more, is_zeroed, huge_alignment);
+  bp_asked = {};
+  return block;
+}
+#define _mi_heap_malloc_zero(heap, more, zero) \
+  bp_allocate_more(heap, more, zero, 0, size, alignment)
+#define _mi_heap_malloc_zero_ex(heap, more, zero, huge) \
+  bp_allocate_more(heap, more, zero, huge, size, alignment)
 #include "alloc-aligned.c"
+#undef _mi_heap_malloc_zero
+#undef _mi_heap_malloc_zero_ex
 #include "alloc-posix.c"
 void _mi_os_init(void);
 // What a thread leaves behind when it ends is its heap's to tidy up, in the heap's owner only.
@@ -181,7 +223,10 @@ size_t page_charge(const mi_page_t* page) noexcept {
 
 // The same before there is a page (segment.c chooses the page's size by the block's).
 size_t expected_charge(size_t block_bytes, size_t alignment) noexcept {
-  if (block_bytes > MI_LARGE_OBJ_SIZE_MAX || alignment > MI_ALIGNMENT_MAX) {
+  if (alignment > MI_ALIGNMENT_MAX) {
+    return align_up(block_bytes + MI_SEGMENT_SIZE, MI_ARENA_BLOCK_SIZE);
+  }
+  if (block_bytes > MI_LARGE_OBJ_SIZE_MAX) {
     return align_up(block_bytes + MI_SEGMENT_SLICE_SIZE, MI_ARENA_BLOCK_SIZE);
   }
   if (block_bytes <= MI_SMALL_OBJ_SIZE_MAX) return MI_SMALL_PAGE_SIZE;
@@ -266,7 +311,9 @@ void on_slow_path(bool is_refused, unsigned long long, void*) {
   const bool is_due = low_memory.is_due.load(std::memory_order_relaxed) &&
                       low_memory.is_due.exchange(false, std::memory_order_relaxed);
   if (is_due || (is_refused && heap_free_bytes() < low_memory.free_bytes)) {
+    const HeapRefusal asked = std::exchange(bp_asked, {});  // the handler may ask for other memory
     low_memory.handler(low_memory.context);
+    bp_asked = asked;
   }
 }
 
@@ -279,10 +326,7 @@ void write_output(const char* text, void*) {
 void on_error(int error_number, void*) {
   const InsideHeap inside;
   if (error_number != ENOMEM && error_number != EOVERFLOW) return report_heap_damage(error_number);
-  errno = ENOMEM;
-  // No heap could meet that; where one was asked all the same, ENOMEM follows.
-  if (error_number == EOVERFLOW) return;
-  if (const auto handler = exhaustion_handler.load(std::memory_order_relaxed)) handler();
+  errno = ENOMEM;  // bp_refuse tells the rest
 }
 
 void confine_options() noexcept {
@@ -393,6 +437,14 @@ bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept {
   return ((field >> (unit % MI_BITMAP_FIELD_BITS)) & 1) != 0;
 }
 
+uint64_t heap_block_bytes_max() noexcept {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) {
+    if (heap_arena_is_open(i)) bytes = std::max(bytes, heap_arena_use(i).bytes);
+  }
+  return bytes - std::min<uint64_t>(bytes, MI_SEGMENT_SLICE_SIZE);
+}
+
 uint64_t heap_free_bytes() noexcept {
   uint64_t free_bytes = 0;
   for (uint32_t i = 0; i < heap_arena_count(); ++i) {
@@ -499,6 +551,16 @@ mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t al
   // With guard pages (MODE=hardened) a huge block takes a little more.
   give_page(page, owner, expected);
   return page;
+}
+
+static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cause cause) noexcept {
+  using namespace bedplate;
+  const InsideHeap inside;
+  errno = ENOMEM;
+  HeapRefusal refusal{bytes, alignment};
+  if (bp_asked.alignment != 0) refusal = bp_asked;
+  refusal.cause = cause;
+  if (const auto handler = exhaustion_handler.load(std::memory_order_relaxed)) handler(refusal);
 }
 
 static void bp_page_given_back(mi_page_t* page) {

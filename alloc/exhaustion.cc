@@ -21,6 +21,7 @@ std::atomic<uint64_t> refused_count{0};
 std::atomic<bool> is_appliance{false};
 OncePerSecond heap_messages;
 OncePerSecond limit_messages;
+OncePerSecond place_messages;
 
 struct Holding {
   OwnerName owner;
@@ -59,53 +60,86 @@ void name_biggest_owners(char* text, size_t text_bytes) noexcept {
   }
 }
 
-void tell_limit(HeapOwner owner) noexcept {
-  const HeapOwnerUse use = heap_owner_use(owner);
+// "allocating 9 MiB at a multiple of 4 MiB", and for whom.
+Error error_of(const HeapRefusal& refusal, const char* owner = nullptr) noexcept {
   Error error;
-  error.set_doing("allocating memory for %s", use.name.text);
+  const bool is_aligned = refusal.alignment > alignof(max_align_t);
+  error.set_doing("allocating %s%s%s%s%s", format_bytes(refusal.bytes).text,
+                  is_aligned ? " at a multiple of " : "",
+                  is_aligned ? format_bytes(refusal.alignment).text : "",
+                  owner != nullptr ? " for " : "", owner != nullptr ? owner : "");
+  return error;
+}
+
+void tell_limit(const HeapRefusal& refusal, HeapOwner owner) noexcept {
+  const HeapOwnerUse use = heap_owner_use(owner);
+  Error error = error_of(refusal, use.name.text);
   error.set_answer("it has %s of its limit of %s", format_bytes(use.used_bytes).text,
                    format_bytes(use.limit_bytes).text);
   log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
 }
 
 // The setting by which each kind of program gets more.
-const char* cure_of_exhaustion() noexcept {
-  const bool has_more = heap_arena_count() > 1;
+const char* way_to_more() noexcept {
+  if (interception_decision().backing == HeapBacking::kOrdinary) {
+    return "decide for the pool: BEDPLATE_LEAVE_PINNED=yes";
+  }
   if (is_appliance.load(std::memory_order_relaxed)) {
     // Before the heap segment is there, segment 0 is what ran out.
-    return has_more ? "free memory, or raise [pool] bytes"
-                    : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time";
+    return heap_arena_count() > 1 ? "raise [pool] bytes"
+                                  : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time";
   }
-  if (process_pool().is_sealed()) return "free memory, or raise heap_bytes in its [[process]]";
-  return "free memory, or give the heap more: BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link "
-         "time, or bp_add_heap (C++: add_heap)";
+  if (process_pool().is_sealed()) return "raise heap_bytes in its [[process]]";
+  return "give the heap more: BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time, or "
+         "bp_add_heap (C++: add_heap)";
 }
 
-void tell_exhaustion() noexcept {
-  Error error;
-  error.set_doing("allocating memory");
+// What no heap of this size has, even an empty one.
+void tell_no_place(const HeapRefusal& refusal) noexcept {
+  Error error = error_of(refusal);
+  if (refusal.cause == HeapRefusal::Cause::kAlignment) {
+    error.set_answer("the heap serves alignments of at most %s",
+                     format_bytes(kAlignmentBytesMax).text);
+    log_error(error.set_cure("ask for a smaller one"));
+    return;
+  }
+  const ByteText largest = format_bytes(heap_block_bytes_max());
+  if (refusal.alignment == 0) {
+    error.set_answer("even when empty, the heap has no block larger than %s", largest.text);
+  } else {
+    error.set_answer("even when empty, the heap has no such place; its largest block is %s",
+                     largest.text);
+  }
+  log_error(error.set_cure("ask for less, or %s", way_to_more()));
+}
+
+void tell_exhaustion(const HeapRefusal& refusal) noexcept {
+  Error error = error_of(refusal);
   if (interception_decision().backing == HeapBacking::kOrdinary) {
     error.set_answer("the address space of the ordinary heap is exhausted");
-    error.set_cure("free memory, or decide for the pool: BEDPLATE_LEAVE_PINNED=yes");
-    log_error(error);
+    log_error(error.set_cure("free memory, or %s", way_to_more()));
     return;
   }
   char owners[256];
   name_biggest_owners(owners, sizeof owners);
   error.set_answer("%s is exhausted; the pool's biggest owners: %s",
                    heap_arena_count() > 1 ? "the heap" : "boot", owners);
-  log_error(error.set_cure("%s", cure_of_exhaustion()));
+  // While an appliance boots there is nothing that it could free.
+  const bool is_booting = is_appliance.load(std::memory_order_relaxed) && heap_arena_count() <= 1;
+  log_error(error.set_cure("%s%s", is_booting ? "" : "free memory, or ", way_to_more()));
 }
 
 }  // namespace
 
-void handle_exhaustion() {
+void handle_exhaustion(const HeapRefusal& refusal) {
   refused_count.fetch_add(1, std::memory_order_relaxed);
-  if (HeapOwner owner; was_refused_by_limit(&owner)) {
+  if (refusal.cause != HeapRefusal::Cause::kExhausted) {
+    if (place_messages.try_pass()) tell_no_place(refusal);
+  } else if (HeapOwner owner; was_refused_by_limit(&owner)) {
     count_refusal(owner);
-    if (limit_messages.try_pass()) tell_limit(owner);
+    if (limit_messages.try_pass()) tell_limit(refusal, owner);
   } else if (heap_messages.try_pass()) {
-    tell_exhaustion();
+    tell_exhaustion(refusal);
   }
 }
 

@@ -1,15 +1,18 @@
 // What happens when the heap cannot serve a request: the caller gets NULL and ENOMEM (new throws),
-// the refusal is counted, and at most once a second a message names the biggest owners, or the one
-// that is at its limit (heap_owner.h), and what gives the heap more: that depends on whether the
-// program is an appliance.
+// the refusal is counted, and at most once a second a message says how much was asked for, names
+// the biggest owners, or the one that is at its limit (heap_owner.h), and says what gives the heap
+// more: that depends on whether the program is an appliance. A request that not even an empty heap
+// could serve is told as that.
 #pragma once
 
 #include <cstdint>
 
+#include "alloc/confined_heap.h"
+
 namespace bedplate {
 
 // What the heap does with a refusal. Allocates nothing. Threads: any.
-void handle_exhaustion();
+void handle_exhaustion(const HeapRefusal& refusal);
 
 // From now on the pool is an appliance's, whose configuration says how much there is.
 void expect_appliance() noexcept;

@@ -38,6 +38,13 @@ HeapArenaUse heap_arena_use(uint32_t) noexcept {
   return {};
 }
 
+bool heap_arena_is_open(uint32_t) noexcept {
+  BP_ASSERT(!"there are no arenas in a sanitizer build");
+  return false;
+}
+
+uint64_t heap_block_bytes_max() noexcept { return 0; }
+
 HeapWalk walk_heap() noexcept { return {}; }
 
 uint64_t heap_free_bytes() noexcept { return 0; }

@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include "alloc/exhaustion.h"
@@ -209,19 +211,42 @@ TEST(ConfinedHeap, EachThreadNeedsOneGranuleOnly) {
 BP_PROBE(HandlerOfRefusals) {
   static int calls = 0;
   static int seen_errno = 0;
-  set_exhaustion_handler([] {
+  static HeapRefusal seen;
+  set_exhaustion_handler([](const HeapRefusal& refusal) {
     ++calls;
     seen_errno = errno;
+    seen = refusal;
   });
+  const auto is_told = [](int call, size_t bytes, size_t alignment, HeapRefusal::Cause cause) {
+    return calls == call && std::exchange(seen_errno, 0) == ENOMEM && seen.bytes == bytes &&
+           seen.alignment == alignment && seen.cause == cause;
+  };
+  using enum HeapRefusal::Cause;
   volatile size_t too_many = kTiB;
   errno = 0;
   BP_PROBE_CHECK(allocate(too_many) == nullptr);
-  BP_PROBE_CHECK(calls == 1 && seen_errno == ENOMEM);
+  BP_PROBE_CHECK(is_told(1, kTiB, 0, kNoPlace));
   BP_PROBE_CHECK(allocate(100) != nullptr);
   BP_PROBE_CHECK(calls == 1);
+  // The largest that an empty heap would have, which this one is not; and a little more than that.
+  volatile size_t everything = heap_block_bytes_max();
+  BP_PROBE_CHECK(allocate(everything) == nullptr);
+  BP_PROBE_CHECK(is_told(2, everything, 0, kExhausted));
+  BP_PROBE_CHECK(allocate(everything + 1) == nullptr);
+  BP_PROBE_CHECK(is_told(3, everything + 1, 0, kNoPlace));
+  // What is aligned is told as it was asked for, not by what is looked for.
+  volatile size_t megabyte = kMiB;
+  BP_PROBE_CHECK(test::keep(memalign(megabyte, everything - 2 * kMiB)) == nullptr);
+  BP_PROBE_CHECK(is_told(4, everything - 2 * kMiB, kMiB, kExhausted));
+  BP_PROBE_CHECK(test::keep(memalign(16 * megabyte, 7)) == nullptr);  // of 12 MiB
+  BP_PROBE_CHECK(is_told(5, 7, 16 * kMiB, kNoPlace));
+  BP_PROBE_CHECK(test::keep(memalign(2048 * megabyte, 7)) == nullptr);
+  BP_PROBE_CHECK(is_told(6, 7, 2 * kGiB, kAlignment));
+  BP_PROBE_CHECK(allocate(too_many) == nullptr);
+  BP_PROBE_CHECK(is_told(7, kTiB, 0, kNoPlace));
   set_exhaustion_handler(nullptr);
   BP_PROBE_CHECK(allocate(too_many) == nullptr);
-  BP_PROBE_CHECK(calls == 1 && errno == ENOMEM);
+  BP_PROBE_CHECK(calls == 7 && errno == ENOMEM);
 }
 
 TEST(ConfinedHeap, HandlerIsCalledForEachRefusal) {

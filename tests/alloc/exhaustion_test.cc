@@ -35,14 +35,14 @@ using bedplate::test::keep;
 namespace {
 
 constexpr const char* kBootMessage =
-    "bedplate: allocating memory: boot is exhausted; the pool's biggest owners: boot 16 MiB; "
+    "bedplate: allocating 12224 KiB: boot is exhausted; the pool's biggest owners: boot 16 MiB; "
     "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time\n";
 constexpr const char* kProgramMessage =
-    "bedplate: allocating memory: boot is exhausted; the pool's biggest owners: boot 16 MiB; "
+    "bedplate: allocating 12224 KiB: boot is exhausted; the pool's biggest owners: boot 16 MiB; "
     "free memory, or give the heap more: BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time, "
     "or bp_add_heap (C++: add_heap)\n";
 constexpr const char* kHeapMessage =
-    "bedplate: allocating memory: the heap is exhausted; the pool's biggest owners: "
+    "bedplate: allocating 64 KiB: the heap is exhausted; the pool's biggest owners: "
     "volume:ram0 48 MiB, heap N, boot 16 MiB; free memory, or raise [pool] bytes\n";
 
 // The lines of Bedplate in `text`: mimalloc speaks up as well in debug builds.
@@ -68,8 +68,9 @@ void boot_heap_and_volume() {
   BP_PROBE_CHECK(process_pool().create_segment("volume:ram0", 48 * kMiB, PageSize::k4KiB, 1).ok());
 }
 
+// The whole heap, which has some blocks already.
 void refuse(int count) {
-  volatile size_t too_many = kTiB;
+  volatile size_t too_many = heap_block_bytes_max();
   for (int i = 0; i < count; ++i) BP_PROBE_CHECK(allocate(too_many) == nullptr);
 }
 
@@ -162,9 +163,41 @@ BP_PROBE(RefusalsWithoutAnAppliance) {
   BP_PROBE_CHECK(is_told_once_a_second(own_lines(capture.text()), kProgramMessage, begin_ns));
   capture.finish();
   BP_PROBE_CHECK(exhaustion_count() == 1000);
-  volatile size_t too_many = 64 * kMiB;
+}
+
+// What no heap of this size could serve says so, with the size; and that it was looked for nowhere
+// shows by what another thread keeps.
+void refuse_absurd(void* (*take)()) {
   errno = 0;
-  BP_PROBE_CHECK(keep(std::malloc(too_many)) == nullptr && errno == ENOMEM);
+  BP_PROBE_CHECK(keep(take()) == nullptr && errno == ENOMEM);
+}
+
+BP_PROBE(MoreThanThereIs) {
+  refuse_absurd([] {
+    volatile size_t bytes = 64 * kMiB;
+    return std::malloc(bytes);
+  });
+}
+
+BP_PROBE(MoreThanCanBeSaid) {
+  refuse_absurd([] {
+    volatile size_t bytes = SIZE_MAX;
+    return std::malloc(bytes);
+  });
+}
+
+BP_PROBE(NoPlaceAtSuchAMultiple) {
+  refuse_absurd([] {
+    volatile size_t bytes = 4096;
+    return memalign(512 * kMiB, bytes);
+  });
+}
+
+BP_PROBE(AlignmentThatIsNotServed) {
+  refuse_absurd([] {
+    volatile size_t bytes = 4096;
+    return memalign(4 * kGiB, bytes);
+  });
 }
 
 // To the last byte, and more: the message takes none.
@@ -233,7 +266,30 @@ TEST(Exhaustion, WithoutAnApplianceNamesWhatGivesTheHeapMore) {
   BP_CHECK_PROBE(RefusalsWithoutAnAppliance);
   const test::Ended ended = test::run_fresh("ExhaustWithoutAnAppliance");
   LONGS_EQUAL(0, ended.exit_code);
-  STRCMP_CONTAINS(kProgramMessage, own_lines(ended.text).c_str());
+  STRCMP_CONTAINS("bedplate: allocating 1 MiB: boot is exhausted; ", own_lines(ended.text).c_str());
+}
+
+TEST(Exhaustion, IsNotWhatARequestThatNoHeapCouldServeIsCalled) {
+  BP_SKIP_UNDER_SANITIZER();
+  const auto check_told = [](const char* probe, const std::string& problem, const char* cure) {
+    const test::Ended ended = test::run_fresh(probe);
+    LONGS_EQUAL_TEXT(0, ended.exit_code, ended.text);
+    STRCMP_EQUAL(("bedplate: allocating " + problem + "; " + cure + "\n").c_str(),
+                 own_lines(ended.text).c_str());
+  };
+  constexpr const char* kMore =
+      "ask for less, or give the heap more: BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link "
+      "time, or bp_add_heap (C++: add_heap)";
+  const std::string largest = "even when empty, the heap has no block larger than 12224 KiB";
+  check_told("MoreThanThereIs", "64 MiB: " + largest, kMore);
+  check_told("MoreThanCanBeSaid", "18446744073709551615 bytes: " + largest, kMore);
+  check_told("NoPlaceAtSuchAMultiple",
+             "4 KiB at a multiple of 512 MiB: even when empty, the heap has no such place; its "
+             "largest block is 12224 KiB",
+             kMore);
+  check_told("AlignmentThatIsNotServed",
+             "4 KiB at a multiple of 4 GiB: the heap serves alignments of at most 1 GiB",
+             "ask for a smaller one");
 }
 
 TEST(Exhaustion, OfAJoinedProcessNamesItsKey) {

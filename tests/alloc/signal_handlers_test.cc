@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "alloc/confined_heap.h"
 #include "platform/units.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
@@ -56,9 +57,10 @@ void hold_in_handler(pthread_t thread, Meanwhile&& meanwhile) {
   BP_PROBE_CHECK(write(release_pipe[1], "", 1) == 1);
 }
 
+// It looks for memory everywhere.
 void be_refused() {
-  volatile size_t too_many = kTiB;
-  BP_PROBE_CHECK(allocate(too_many) == nullptr);
+  volatile size_t everything = heap_block_bytes_max();
+  BP_PROBE_CHECK(allocate(everything) == nullptr);
 }
 
 // Blocks of many sizes, each full of its own byte, taken and freed for ever.

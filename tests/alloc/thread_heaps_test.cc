@@ -140,6 +140,28 @@ BP_PROBE(SleeperOfTwoOwners) {
   BP_PROBE_CHECK(heap_owner_use(limited).used_bytes == 0);
 }
 
+// What could never be had is not looked for: nobody's heaps are emptied for it.
+BP_PROBE(AbsurdRequestsCollectNothing) {
+  boot_heap(64 * kMiB, kHeapReserveBytes);
+  const HeapOwner owner = heap_owner("heap:idle").take();
+  BlockList blocks;
+  Sleeper sleeper(
+      [&] {
+        const HeapOwnerScope scope(owner);
+        for (int i = 0; i < 100; ++i) BP_PROBE_CHECK(blocks.add(kBlock));
+        blocks.free_all();
+      },
+      [] {});
+  sleeper.wait_until_asleep();
+  const uint64_t kept = heap_owner_use(owner).used_bytes;
+  BP_PROBE_CHECK(kept > 0);
+  volatile size_t absurd = kTiB;
+  BP_PROBE_CHECK(allocate(absurd) == nullptr);
+  BP_PROBE_CHECK(heap_owner_use(owner).used_bytes == kept);
+  find_all_that_is_free();
+  BP_PROBE_CHECK(heap_owner_use(owner).used_bytes == 0);
+}
+
 BP_PROBE(HugeBlockFreedByAnotherThread) {
   boot_heap(64 * kMiB, kHeapReserveBytes);
   std::atomic<void*> block{nullptr};
@@ -180,9 +202,12 @@ BP_PROBE(ThreadWakesAtAnyMoment) {
       ++rounds;
     }
   });
+  BlockList held;  // so that nobody ever gets the whole
+  BP_PROBE_CHECK(held.add(5 * kMiB));
   // Its words are taken away and given back, its heaps emptied, at any instruction.
   while (rounds < kRounds) find_all_that_is_free();
   busy.join();
+  held.free_all();
   BlockList whole;
   BP_PROBE_CHECK(whole.add(44 * kMiB));
 }
@@ -192,6 +217,11 @@ TEST_GROUP(ThreadHeaps){};
 TEST(ThreadHeaps, AnIdleThreadWithholdsNothing) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(IdleThreadWithholdsNothing);
+}
+
+TEST(ThreadHeaps, AreLeftAloneForARequestThatNoHeapCouldServe) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(AbsurdRequestsCollectNothing);
 }
 
 TEST(ThreadHeaps, AHugeBlockIsFreeWhoeverFreesIt) {

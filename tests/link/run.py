@@ -206,7 +206,7 @@ def check_setuid(workshop, kind):
             raise AssertionError(f"without setuid {environment} changes nothing")
 
 
-EXHAUSTED = ("bedplate: allocating memory: {part} is exhausted; the pool's biggest owners: boot "
+EXHAUSTED = ("bedplate: allocating 1 MiB: {part} is exhausted; the pool's biggest owners: boot "
              "{boot}; free memory, or give the heap more: BEDPLATE_BOOT_BYTES, or "
              "bedplate_boot_bytes at link time, or bp_add_heap (C++: add_heap)")
 

@@ -1,0 +1,108 @@
+// Blocks at multiples of 4 MiB and more, up to 1 GiB: where in an arena they can lie.
+//
+//     arena   |    unit    |    unit    |    unit    |    unit    |
+//                          ^ segment    ^ block, at a multiple of the alignment
+//
+// mimalloc finds a block's segment at the last multiple of 4 MiB before it, so such a block has a
+// segment of its own that begins one unit earlier. mimalloc asks the system for these; here they
+// are taken from the first arena that has a free place.
+//
+// A part of the translation unit of confined_mimalloc.cc, behind arena.c, and of no other.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include "alloc/confined_heap.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+inline size_t arena_units_of(size_t bytes) noexcept {
+  return bytes / MI_ARENA_BLOCK_SIZE + (bytes % MI_ARENA_BLOCK_SIZE != 0);
+}
+
+// Takes `count` units of the arena from `first` on. Returns false when somebody has one of them.
+inline bool claim_units(mi_arena_t& arena, size_t first, size_t count) noexcept {
+  for (size_t claimed = 0; claimed < count;) {
+    const size_t at = first + claimed;
+    const size_t bit = at % MI_BITMAP_FIELD_BITS;
+    const size_t bits = std::min(count - claimed, MI_BITMAP_FIELD_BITS - bit);
+    const size_t mask = mi_bitmap_mask_(bits, bit);
+    mi_bitmap_field_t* field = &arena.blocks_inuse[at / MI_BITMAP_FIELD_BITS];
+    size_t map = mi_atomic_load_relaxed(field);
+    while ((map & mask) == 0 && !mi_atomic_cas_strong_acq_rel(field, &map, map | mask)) {
+    }
+    if ((map & mask) != 0) {
+      if (claimed > 0) {
+        _mi_bitmap_unclaim_across(arena.blocks_inuse, arena.field_count, claimed, first);
+      }
+      return false;
+    }
+    claimed += bits;
+  }
+  return true;
+}
+
+// The first unit of the arena at which a segment can begin whose block, `align_offset` behind it,
+// is at a multiple of `alignment`; the next is `alignment` further on.
+inline size_t first_aligned_unit(const mi_arena_t& arena, size_t alignment,
+                                 size_t align_offset) noexcept {
+  const auto start = reinterpret_cast<uintptr_t>(mi_atomic_load_relaxed(&arena.start));
+  return (align_up(start + align_offset, alignment) - align_offset - start) / MI_ARENA_BLOCK_SIZE;
+}
+
+// As _mi_arena_alloc_aligned, of one arena. Returns nullptr when it has no such place.
+inline void* take_aligned_units(mi_arena_t& arena, size_t count, size_t alignment,
+                                size_t align_offset, bool* is_zero, size_t* memid) noexcept {
+  size_t unit = first_aligned_unit(arena, alignment, align_offset);
+  for (; unit + count <= arena.block_count; unit += alignment / MI_ARENA_BLOCK_SIZE) {
+    if (!claim_units(arena, unit, count)) continue;
+    *memid = mi_arena_memid_create(arena.id, arena.exclusive, unit);
+    *is_zero = _mi_bitmap_claim_across(arena.blocks_dirty, arena.field_count, count, unit, nullptr);
+    return mi_atomic_load_relaxed(&arena.start) + unit * MI_ARENA_BLOCK_SIZE;
+  }
+  return nullptr;
+}
+
+// Whether a block of `bytes` would find its place if the heap had nothing else in it. `alignment`:
+// 0, or one above mimalloc's own. Cost: a comparison for each arena.
+inline bool could_ever_serve(size_t bytes, size_t alignment) noexcept {
+  if (bytes > PTRDIFF_MAX - 2 * MI_SEGMENT_SIZE) return false;
+  const size_t header = alignment == 0 ? MI_SEGMENT_SLICE_SIZE : MI_SEGMENT_SIZE;
+  const size_t count = arena_units_of(bytes + header);
+  for (size_t i = 0; i < mi_atomic_load_relaxed(&mi_arena_count); ++i) {
+    const mi_arena_t* arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[i]);
+    if (arena == nullptr || arena->exclusive) continue;
+    const size_t first =
+        alignment == 0 ? 0 : first_aligned_unit(*arena, alignment, MI_SEGMENT_ALIGN);
+    if (first + count <= arena->block_count) return true;
+  }
+  return false;
+}
+
+}  // namespace bedplate
+
+static void* bp_arena_alloc_aligned(size_t size, size_t alignment, size_t align_offset,
+                                    bool* commit, bool* large, bool* is_pinned, bool* is_zero,
+                                    mi_arena_id_t wanted, size_t* memid, mi_os_tld_t* tld) {
+  if (align_offset == 0) {
+    return _mi_arena_alloc_aligned(size, alignment, align_offset, commit, large, is_pinned, is_zero,
+                                   wanted, memid, tld);
+  }
+  for (size_t i = 0; i < mi_atomic_load_relaxed(&mi_arena_count); ++i) {
+    mi_arena_t* arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[i]);
+    if (arena == nullptr || !mi_arena_id_is_suitable(arena->id, arena->exclusive, wanted)) continue;
+    void* segment = bedplate::take_aligned_units(*arena, bedplate::arena_units_of(size), alignment,
+                                                 align_offset, is_zero, memid);
+    if (segment == nullptr) continue;
+    *commit = true;
+    *large = arena->is_large;
+    *is_pinned = arena->is_large || !arena->allow_decommit;
+    return segment;
+  }
+  errno = ENOMEM;
+  return nullptr;
+}
