@@ -15,25 +15,8 @@ fail() { echo "mimalloc.sh: $1" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/lists/partial" "$work/source" "$work/parts"
-
-# The machine's own package lines, asked for sources as well; its own lists stay untouched.
-for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-  [ -f "$list" ] || continue
-  sed -n 's/^deb\(-src\)\?[[:space:]]/deb-src /p' "$list" > "$work/parts/$(basename "$list" .list).list"
-done
-for list in /etc/apt/sources.list.d/*.sources; do
-  [ -f "$list" ] || continue
-  sed 's/^Types:.*/Types: deb-src/' "$list" > "$work/parts/$(basename "$list")"
-done
-
-apt=(apt-get -qq -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$work/parts"
-     -o "Dir::State::lists=$work/lists" -o "APT::Sandbox::User=")
-# A third party's line without sources fails the update; only mimalloc's absence matters.
-"${apt[@]}" update > "$work/log" 2>&1 || true
-(cd "$work/source" && "${apt[@]}" source mimalloc) >> "$work/log" 2>&1 ||
-  { cat "$work/log" >&2; fail "apt-get source mimalloc failed"; }
-source=$(find "$work/source" -mindepth 1 -maxdepth 1 -type d)
+"$(dirname "${BASH_SOURCE[0]}")/debian_source.sh" mimalloc "$work/mimalloc"
+source=$work/mimalloc
 
 adjust() { # FILE SED-EXPRESSION: must change the file
   cp "$1" "$1.before"
