@@ -104,7 +104,9 @@ void child_free(void* block) noexcept {
   std::byte* base = static_cast<std::byte*>(block) - header.offset_bytes;
   const auto log2 = static_cast<unsigned>(std::bit_width(header.total_bytes - 1));
   if (log2 > kLargestLog2) {
+    const int errno_before = errno;  // free leaves it alone, also where that fails
     munmap(base, header.total_bytes);
+    errno = errno_before;
     return;
   }
   auto* piece = reinterpret_cast<FreePiece*>(base);

@@ -1,16 +1,24 @@
 // The malloc family of a program whose whole heap lies in the pool.
 //
 // Linking libbedplate-malloc.a puts these in front of libc's. Each is a jump to mimalloc; in debug
-// builds every pointer is checked to lie in the pool before it is handed out. libc's malloc.o must
-// not come in beside them, so the odd functions that only it defines are here as well.
+// builds every pointer is checked to lie in the pool before it is handed out. Where glibc's do more
+// than the standard says, these do as glibc's: programs rely on it. libc's malloc.o must not come
+// in beside them, so the odd functions that only it defines are here as well.
+#include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 
 #include <malloc.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "alloc/heap_calls.h"
+#include "alloc/heap_report.h"
 #include "alloc/interception.h"
 #include "platform/units.h"
 
@@ -32,34 +40,58 @@ static void* served(void* block, int refusal = ENOMEM) noexcept {
   return handed_out(block);
 }
 
+// The largest power of two: alignments above it are none.
+static constexpr size_t kAlignmentMax = SIZE_MAX / 2 + 1;
+
+// By the system call itself, which is no point of cancellation: malloc_stats is none.
+static void write_all(const char* text) noexcept {
+  for (size_t left = std::strlen(text); left > 0;) {
+    const long written = syscall(SYS_write, STDERR_FILENO, text, left);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text += written;
+    left -= static_cast<size_t>(written);
+  }
+}
+
 extern "C" {
 
 void* malloc(size_t bytes) noexcept { return handed_out(heap_allocate(bytes)); }
 void* calloc(size_t count, size_t bytes) noexcept {
   return served(heap_allocate_zeroed(count, bytes));
 }
+// No bytes free the block, and there is no other.
 void* realloc(void* block, size_t bytes) noexcept {
+  if (bytes == 0 && block != nullptr) {
+    heap_free(block);
+    return nullptr;
+  }
   return handed_out(heap_reallocate(block, bytes));
 }
 void* reallocarray(void* block, size_t count, size_t bytes) noexcept {
   size_t total = 0;
   if (__builtin_mul_overflow(count, bytes, &total)) return served(nullptr);
-  return handed_out(heap_reallocate(block, total));
+  return realloc(block, total);
 }
 void free(void* block) noexcept { heap_free(block); }
 void cfree(void* block) noexcept { heap_free(block); }
 
+// Another alignment than a power of two stands for the next one.
 void* memalign(size_t alignment, size_t bytes) noexcept {
+  if (alignment > kAlignmentMax) return served(nullptr, EINVAL);
+  return served(heap_allocate_aligned(bytes, std::bit_ceil(alignment)));
+}
+void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
   if (!is_power_of_two(alignment)) return served(nullptr, EINVAL);
   return served(heap_allocate_aligned(bytes, alignment));
 }
-void* aligned_alloc(size_t alignment, size_t bytes) noexcept { return memalign(alignment, bytes); }
 int posix_memalign(void** block, size_t alignment, size_t bytes) noexcept {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  const int errno_before = errno;  // [posix_memalign] leaves it alone
   void* aligned = heap_allocate_aligned(bytes, alignment);
-  errno = errno_before;
-  if (aligned == nullptr) return ENOMEM;
+  if (aligned == nullptr) {
+    errno = ENOMEM;  // POSIX leaves it open; glibc sets it
+    return ENOMEM;
+  }
   *block = handed_out(aligned);
   return 0;
 }
@@ -73,19 +105,44 @@ void* pvalloc(size_t bytes) noexcept {
 }
 size_t malloc_usable_size(void* block) noexcept { return heap_usable_bytes(block); }
 
-// There is nothing to tune and nothing to trim: memory never goes back.
-int mallopt(int, int) noexcept { return 0; }
+// There is nothing to tune: what glibc knows is accepted, so that programs which insist go on.
+int mallopt(int parameter, int) noexcept {
+  return parameter >= M_ARENA_MAX && parameter <= M_KEEP && parameter != 0 ? 1 : 0;
+}
+// Nor to trim: memory never goes back.
 int malloc_trim(size_t) noexcept { return 0; }
-struct mallinfo mallinfo() noexcept {
-  return {};
-}
+
 struct mallinfo2 mallinfo2() noexcept {
-  return {};
+  const HeapTotals totals = heap_totals();
+  struct mallinfo2 told = {};
+  told.arena = totals.bytes;
+  told.ordblks = totals.free_piece_count;
+  told.uordblks = totals.used_bytes;
+  told.fordblks = totals.bytes - totals.used_bytes;
+  return told;
 }
-void malloc_stats() noexcept {}
-int malloc_info(int, FILE*) noexcept {
-  errno = ENOSYS;
-  return -1;
+struct mallinfo mallinfo() noexcept {
+  const auto narrow = [](size_t figure) noexcept {
+    return static_cast<int>(std::min<size_t>(figure, INT_MAX));
+  };
+  const struct mallinfo2 wide = mallinfo2();
+  struct mallinfo told = {};
+  told.arena = narrow(wide.arena);
+  told.ordblks = narrow(wide.ordblks);
+  told.uordblks = narrow(wide.uordblks);
+  told.fordblks = narrow(wide.fordblks);
+  return told;
+}
+void malloc_stats() noexcept {
+  const int errno_before = errno;
+  char text[kHeapStatisticsBytesMax];
+  write_all(format_heap_statistics(heap_totals(), text, sizeof text));
+  errno = errno_before;
+}
+int malloc_info(int flags, FILE* stream) noexcept {
+  if (flags != 0) return EINVAL;
+  char text[kHeapDescriptionBytesMax];
+  return std::fputs(describe_heap(text, sizeof text), stream) < 0 ? -1 : 0;
 }
 
 }  // extern "C"

@@ -9,8 +9,9 @@ PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \
                  join_socket join_strangers joined_pool membership owner_life process_terms)
-ALLOC := added_heap block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
-         interception_decision keyed_cache_datapath metadata_zone pool_resource support_level \
+ALLOC := added_heap block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner heap_report \
+         interception_check interception_decision keyed_cache_datapath metadata_zone pool_resource \
+         support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 VERBS := peer_state verbs_wire \

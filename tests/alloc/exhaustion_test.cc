@@ -113,7 +113,8 @@ BP_PROBE(ExhaustEveryWay) {
   BP_PROBE_CHECK(keep(memalign(4096, bytes)) == nullptr && errno == ENOMEM);
   errno = 0;
   BP_PROBE_CHECK(keep(std::aligned_alloc(64, bytes)) == nullptr && errno == ENOMEM);
-  BP_PROBE_CHECK(posix_memalign(&untouched, 64, bytes) == ENOMEM);
+  errno = 0;
+  BP_PROBE_CHECK(posix_memalign(&untouched, 64, bytes) == ENOMEM && errno == ENOMEM);
   BP_PROBE_CHECK(untouched == &blocks);
   errno = 0;
   BP_PROBE_CHECK(keep(valloc(bytes)) == nullptr && errno == ENOMEM);
