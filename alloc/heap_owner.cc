@@ -28,7 +28,6 @@ std::atomic<uint32_t> named_count{0};  // beside the three that need no name
 std::atomic_flag is_naming;
 
 constexpr uint32_t kFixedCount = 3;
-thread_local HeapOwner current_owner;
 thread_local HeapOwner refused_owner;
 thread_local bool is_refused = false;
 
@@ -50,6 +49,8 @@ OwnerName name_of(HeapOwner owner) noexcept {
 }
 
 }  // namespace
+
+constinit thread_local HeapOwner current_owner;
 
 uint32_t heap_owner_count() noexcept {
   return kFixedCount + named_count.load(std::memory_order_acquire);

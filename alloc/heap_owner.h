@@ -62,6 +62,19 @@ class HeapOwnerScope {
   HeapOwner before_;
 };
 
+// The owner that the calling thread allocates for.
+extern constinit thread_local HeapOwner current_owner;
+inline HeapOwner current_heap_owner() noexcept { return current_owner; }
+
+// For what calls back: who was current when the call was asked for is current when it is made, and
+// stays so until the next. A call that nobody has a name for changes nothing.
+// Threads: any, each for itself. Cost: two comparisons; where it changes, enter_heap_owner's.
+inline void follow_heap_owner(HeapOwner asker) noexcept {
+  if (asker.index != kUnnamedOwner.index && asker.index != current_owner.index) {
+    enter_heap_owner(asker);
+  }
+}
+
 struct HeapOwnerUse {
   OwnerName name;
   uint64_t limit_bytes = kNoLimit;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "alloc/heap_owner.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -98,6 +99,7 @@ struct Message {
 struct AmHandler {
   void (*function)(void* context, const Message& message) noexcept = nullptr;
   void* context = nullptr;
+  HeapOwner asker = {};  // the dispatcher's: who allocated when it was set
 };
 
 enum class OperationKind : uint32_t { kPut, kGet, kFetchAdd, kCompareSwap };

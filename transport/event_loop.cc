@@ -34,7 +34,7 @@ void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name
   BP_ASSERT(!owner_.is_held());
   BP_ASSERT(source_count_ < options_.source_count_max);
   BP_ASSERT(budget > 0 && name != nullptr);
-  sources_[source_count_++] = {&source, budget, name, counters};
+  sources_[source_count_++] = {&source, budget, name, counters, current_heap_owner()};
 }
 
 void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
@@ -55,6 +55,7 @@ uint32_t EventLoop::poll_once() noexcept {
     return poll_timed(is_sample);
   uint32_t work = run_calls();
   for (uint32_t i = 0; i < source_count_; ++i) {
+    follow_heap_owner(sources_[i].asker);
     const uint32_t count = sources_[i].source->poll(sources_[i].budget);
     note_work(std::min(kSourcesBit + i, kLastBit), count);
     work += count;
@@ -81,6 +82,7 @@ uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
   if (work > 0 || is_each_timed) take_time(kCallsBit, "a call from another thread");
   for (uint32_t i = 0; i < source_count_; ++i) {
     const SourceSlot& slot = sources_[i];
+    follow_heap_owner(slot.asker);
     const uint32_t done = slot.source->poll(slot.budget);
     note_work(std::min(kSourcesBit + i, kLastBit), done);
     work += done;

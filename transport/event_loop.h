@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "alloc/heap_owner.h"
 #include "platform/cache_line.h"
 #include "platform/clock.h"
 #include "platform/counter.h"
@@ -166,6 +167,7 @@ class EventLoop {
     uint32_t budget = 0;
     const char* name = nullptr;
     SourceCounters* counters = nullptr;
+    HeapOwner asker = {};  // who allocated when it was added
   };
   // Bits of had_work_: those of sources follow. Those beyond the last bit share it.
   static constexpr uint32_t kCallsBit = 0;

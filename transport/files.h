@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "alloc/heap_owner.h"
 #include "platform/counter.h"
 #include "transport/polled_limits.h"
 #include "transport/registration.h"
@@ -59,6 +60,7 @@ struct FileOperation {
 
   bool is_in_flight = false;  // the backend's, as is what follows; to be read by anybody
   bool is_polled = false;     // it is with the backend of these
+  HeapOwner asker = {};       // who allocated when it began
   uint64_t moved_bytes = 0;
   int64_t answer = 0;  // the kernel's, from another thread
   File* file = nullptr;

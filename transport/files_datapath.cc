@@ -53,6 +53,7 @@ void Files::begin(FileOperation& operation) noexcept {
   File& file = *operation.file;
   operation.is_in_flight = true;
   operation.is_polled = false;
+  operation.asker = current_heap_owner();
   operation.moved_bytes = 0;
   operation.next = nullptr;
   if (file.in_flight_count_ < file.options_.operation_count_max) return issue(operation);
@@ -131,6 +132,7 @@ void Files::finish(FileOperation& operation, int64_t result) noexcept {
   if (operation.is_polled) counters.polled.add(1);
   if (operation.action == FileAction::kRead) counters.read_bytes.add(operation.moved_bytes);
   if (operation.action == FileAction::kWrite) counters.written_bytes.add(operation.moved_bytes);
+  follow_heap_owner(operation.asker);
   operation.completed(operation.context, result);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "alloc/heap_owner.h"
 #include "platform/assert.h"
 #include "platform/cache_line.h"
 
@@ -16,6 +17,7 @@ struct LoopCall {
   void* context = nullptr;
 
   std::atomic<bool> is_pending{false};  // the queue's, as is what follows
+  HeapOwner asker = {};                 // who allocated when it was pushed
   LoopCall* next = nullptr;
 };
 
@@ -32,6 +34,7 @@ class LoopCallQueue {
     BP_ASSERT(call.function != nullptr);
     // With the exchange in run(): the call sees all that was written before either of two pushes.
     if (call.is_pending.exchange(true, std::memory_order_acq_rel)) return false;
+    call.asker = current_heap_owner();
     call.next = newest_.load(std::memory_order_relaxed);
     while (!newest_.compare_exchange_weak(call.next, &call, std::memory_order_release,
                                           std::memory_order_relaxed)) {
@@ -59,8 +62,10 @@ class LoopCallQueue {
       // From here on it may be pushed again, or go.
       const auto function = call.function;
       void* const context = call.context;
+      const HeapOwner asker = call.asker;
       const bool was_pending = call.is_pending.exchange(false, std::memory_order_acq_rel);
       BP_ASSERT(was_pending);
+      follow_heap_owner(asker);
       function(context);
       ++count;
     }

@@ -26,7 +26,10 @@ struct PeerAddress {
 // What a provider hands messages to: the messenger's, and outlives the provider's polls.
 class Dispatcher {
  public:
-  void set_handler(AmId id, AmHandler handler) noexcept { handlers_[id] = handler; }
+  void set_handler(AmId id, AmHandler handler) noexcept {
+    handler.asker = current_heap_owner();
+    handlers_[id] = handler;
+  }
   // Where messages go that have no handler here, for what stands between a provider and another
   // dispatcher. It returns what deliver() does.
   struct Onward {
@@ -41,6 +44,7 @@ class Dispatcher {
     if (handler.function == nullptr) {
       return onward_.function != nullptr && onward_.function(onward_.context, message);
     }
+    follow_heap_owner(handler.asker);
     handler.function(handler.context, message);
     return true;
   }

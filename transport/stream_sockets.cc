@@ -11,6 +11,7 @@ void hand_over(StreamListener& listener, int fd, SocketCounters& counters) noexc
   // On the connection, not on the listening socket: what the kernel accepted before the shard began
   // would be without it.
   if (listener.silence_ns_max > 0) notice_silence(fd, listener.silence_ns_max);
+  follow_heap_owner(listener.asker);
   listener.accepted(listener.context, fd);
 }
 
@@ -20,6 +21,7 @@ void StreamSockets::retry_listening(StreamListener& listener) noexcept {
   listener.retry.context = &listener;
   listener.retry.expired = [](void* context) noexcept {
     auto& waiting = *static_cast<StreamListener*>(context);
+    follow_heap_owner(waiting.asker);
     waiting.backend->start_listening(waiting);
   };
   options_.loop->timers().arm(listener.retry, monotonic_ns() + kPauseNs);
@@ -48,6 +50,7 @@ void begin_operation(SocketOperation& operation, StreamSocket& socket, bool is_s
   BP_ASSERT(operation.piece_count > 0);
   operation.is_in_flight = true;
   operation.is_send = is_send;
+  operation.asker = current_heap_owner();
   operation.moved_bytes = 0;
   operation.socket = &socket;
   operation.message = {};
@@ -65,6 +68,7 @@ void finish_operation(SocketOperation& operation, int64_t result,
   BP_ASSERT(operation.is_in_flight);
   operation.is_in_flight = false;
   (operation.is_send ? counters.sent_bytes : counters.received_bytes).add(operation.moved_bytes);
+  follow_heap_owner(operation.asker);
   operation.completed(operation.context, result);
 }
 

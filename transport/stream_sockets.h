@@ -40,6 +40,7 @@ struct SocketOperation {
   bool is_in_flight = false;  // the backend's, as is what follows; to be read by anybody
   bool is_send = false;
   uint16_t empty_attempts = 0;  // how often in a row there was nothing
+  HeapOwner asker = {};         // who allocated when it began
   uint64_t moved_bytes = 0;
   msghdr message = {};
   StreamSocket* socket = nullptr;
@@ -77,6 +78,7 @@ struct StreamListener {
 
   bool is_armed = false;  // the backend's, as is what follows
   bool is_stopping = false;
+  HeapOwner asker = {};  // who allocated when it began to listen
   Timer retry;
   StreamSockets* backend = nullptr;
 };

@@ -52,6 +52,7 @@ void TimerQueue::arm(Timer& timer, uint64_t deadline_ns) noexcept {
   cancel(timer);
   BP_ASSERT(heap_.size() < heap_.capacity());
   timer.deadline_ns = deadline_ns;
+  timer.asker = current_heap_owner();
   heap_.push_back(&timer);
   timer.heap_index = static_cast<uint32_t>(heap_.size() - 1);
   sift_up(timer.heap_index);
@@ -78,6 +79,7 @@ uint32_t TimerQueue::expire(uint64_t now_ns) noexcept {
   while (!heap_.empty() && heap_.front()->deadline_ns <= now_ns) {
     Timer& timer = *heap_.front();
     cancel(timer);
+    follow_heap_owner(timer.asker);
     timer.expired(timer.context);
     BP_DCHECK_SLOW(is_valid());
     ++count;

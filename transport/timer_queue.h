@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "alloc/heap_owner.h"
 #include "platform/thread_owner.h"
 
 namespace bedplate {
@@ -27,6 +28,7 @@ struct Timer {
   static constexpr uint32_t kNotArmed = ~uint32_t{0};
   uint64_t deadline_ns = 0;         // the queue's
   uint32_t heap_index = kNotArmed;  // the queue's
+  HeapOwner asker = {};             // the queue's: who allocated when it was armed
 };
 
 class TimerQueue {

@@ -41,6 +41,7 @@ int WatchTable::insert(Watch& watch) noexcept {
   }
   if (free == Watch::kNoSlot) return ENOSPC;
   watch.slot = free;
+  watch.asker = current_heap_owner();
   slots_[free] = {&watch, slots_[free].generation + 1, false};
   return 0;
 }

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "alloc/heap_owner.h"
+
 namespace bedplate {
 
 // Ownership: the caller's, at the same address while it is watched; as is `fd`, which stays open
@@ -35,6 +37,7 @@ struct Watch {
 
   static constexpr uint32_t kNoSlot = ~uint32_t{0};
   uint32_t slot = kNoSlot;  // the backend's
+  HeapOwner asker = {};     // the backend's: who allocated when it began
 };
 
 // The watches of one shard by numbers that are never used twice: an event that was on its way when

@@ -207,7 +207,8 @@ bool Appliance::has_running_shards() const noexcept {
 
 Result<void> Appliance::call_services(const char* doing, Result<void> (Service::*call)()) {
   for (Service* service : configuration_.services) {
-    BP_TRY(call_service(*service, doing, [&] { return (service->*call)(); }));
+    BP_TRY(call_service(*service, doing,
+                        [&] { return in_service(*service, [&] { return (service->*call)(); }); }));
   }
   return {};
 }
@@ -365,7 +366,7 @@ Result<void> Appliance::create_services() {
       plan_.message_names, counters_, *peers_,        vfio_,   drains_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
-    const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
+    const HeapOwnerScope scope(heap_owner_of(*needs.service));
     contexts_.push_back(std::make_unique<ServiceContext>(needs, runtime, opened_.listeners[i],
                                                          opened_.datagrams[i]));
     BP_TRY(check_stop());
@@ -485,7 +486,9 @@ void Appliance::start_serving() {
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     shards_[i]->run([this, i] {
       if (configuration_.verbs.shard == i) peers_->begin();
-      for (Service* service : configuration_.services) service->start(i);
+      for (Service* service : configuration_.services) {
+        in_service(*service, [&] { service->start(i); });
+      }
     });
   }
 }
@@ -556,7 +559,9 @@ void Appliance::stop() noexcept {
   for (auto& shard : shards_) shard->stop();
   reached(Step::kStopped);
   peers_->close();
-  for (Service* service : configuration_.services) service->stopped();
+  for (Service* service : configuration_.services) {
+    in_service(*service, [&] { service->stopped(); });
+  }
 }
 
 // Shards that have left operations stay, with all that these use.
@@ -573,7 +578,9 @@ bool Appliance::has_left_operations() const noexcept {
 }
 
 void Appliance::tick() noexcept {
-  for (Service* service : configuration_.services) service->tick();
+  for (Service* service : configuration_.services) {
+    in_service(*service, [&] { service->tick(); });
+  }
   signs_.look(monotonic_ns());  // last: what the services have just found out
 }
 

@@ -32,6 +32,7 @@ Result<void> ConnectionThread::create(const Options& options, std::span<const Fd
   BP_DCHECK(connections_.empty() && !sessions.empty() && options.counters != nullptr);
   BP_DCHECK(options.too_many != nullptr);
   options_ = options;
+  asker_ = current_heap_owner();
   listeners_ = listeners;
   connections_ = std::vector<Connection>(sessions.size());
   for (size_t i = 0; i < sessions.size(); ++i) connections_[i].session = sessions[i];
@@ -89,6 +90,7 @@ bool ConnectionThread::is_valid() const noexcept {
 
 void ConnectionThread::run() noexcept {
   const ThreadOwner::Hold hold(owner_);
+  enter_heap_owner(asker_);
   while (!must_end_.load(std::memory_order_acquire)) wait();
 }
 

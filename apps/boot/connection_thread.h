@@ -23,6 +23,7 @@
 
 #include <poll.h>
 
+#include "alloc/heap_owner.h"
 #include "apps/boot/connection_session.h"
 #include "apps/boot/standing_line.h"
 #include "platform/file.h"
@@ -128,6 +129,7 @@ class ConnectionThread {
   Fd line_fd_;                  // while it has none
   uint64_t line_again_ns_ = 0;
   ThreadOwner owner_;  // held while the thread runs
+  HeapOwner asker_;    // who allocated when it was created: the thread does, too
   StackedThread thread_;
 };
 

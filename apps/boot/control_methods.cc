@@ -56,6 +56,7 @@ void ControlMethods::add(ControlMethod method, ControlCall::Function function, v
   BP_ASSERT(find(method.name) == nullptr);
   method.function = function;
   method.context = context;
+  method.asker = current_heap_owner();
   methods_.push_back(std::move(method));
 }
 

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alloc/heap_owner.h"
 #include "apps/boot/json_text.h"
 #include "platform/result.h"
 
@@ -119,6 +120,7 @@ struct ControlMethod {
   std::string needs = {};  // where it is refused otherwise: "a volume on a store"
   ControlCall::Function function = nullptr;
   void* context = nullptr;
+  HeapOwner asker = {};  // the table's: who allocated when it was added, and does when it is called
 };
 
 class ControlMethods {

@@ -18,6 +18,11 @@ Error thrown(const Service& service, const char* doing, const char* what) {
 
 }  // namespace
 
+HeapOwner heap_owner_of(const Service& service) noexcept {
+  auto owner = heap_owner(OwnerName("heap", service.name()));
+  return owner.ok() ? owner.value() : kUnnamedOwner;
+}
+
 Result<void> call_service(Service& service, const char* doing,
                           const std::function<Result<void>()>& call) {
   try {

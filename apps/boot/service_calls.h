@@ -1,16 +1,34 @@
-// Calls into services, during boot alone: an exception of the service becomes an error, and every
-// error names its service. The runtime itself has no exceptions; services may. Threads: the main
-// thread's.
+// Calls into services: the one way by which the runtime makes them, and so by which what they
+// allocate is charged to them.
+//
+// From prepare() on, when the heap is there, a service runs as the owner heap:NAME, on whichever
+// thread: its [[limit]] holds, and the runtime's reserve is not its. What it is called back for
+// later follows (follow_heap_owner). During boot an exception of the service becomes an error, and
+// every error names its service. The runtime itself has no exceptions; services may.
 #pragma once
 
 #include <functional>
+#include <utility>
 
+#include "alloc/heap_owner.h"
 #include "apps/boot/service.h"
 
 namespace bedplate {
 
+// The owner of what `service` allocates; nobody's, where there are no more owners.
+// Threads: any. Cost: a look at each owner's name.
+HeapOwner heap_owner_of(const Service& service) noexcept;
+
+// Makes `call` in the service's name, and returns what it returns. Threads: any.
+template <typename Call>
+decltype(auto) in_service(const Service& service, Call&& call) {
+  const HeapOwnerScope scope(heap_owner_of(service));
+  return std::forward<Call>(call)();
+}
+
 // Makes `call`, as which `service` is `doing` something ("creating"). Errors: those of the call,
-// their `doing` headed by the service's name; or what it threw.
+// their `doing` headed by the service's name; or what it threw. In its name is this only where
+// the caller says so: before there is a heap, all memory is boot's. Threads: the main thread's.
 Result<void> call_service(Service& service, const char* doing,
                           const std::function<Result<void>()>& call);
 

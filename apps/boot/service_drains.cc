@@ -1,6 +1,6 @@
 #include "apps/boot/service_drains.h"
 
-#include "apps/boot/service.h"
+#include "apps/boot/service_calls.h"
 #include "platform/assert.h"
 #include "platform/log.h"
 #include "platform/text.h"
@@ -36,7 +36,8 @@ ServiceDrains::State ServiceDrains::state_of(size_t index) const noexcept {
 
 bool ServiceDrains::drains_alone(size_t index) const noexcept {
   BP_ASSERT(index < entries_.size());
-  return entries_[index].service->drains_alone();
+  const Service& service = *entries_[index].service;
+  return in_service(service, [&] { return service.drains_alone(); });
 }
 
 void ServiceDrains::wish(size_t index) noexcept {
@@ -48,7 +49,11 @@ void ServiceDrains::wish(size_t index) noexcept {
 void ServiceDrains::begin(Entry& entry) noexcept {
   BP_ASSERT(entry.state.load(std::memory_order_relaxed) < State::kDraining);
   entry.state.store(State::kDraining, std::memory_order_relaxed);
-  entry.service->request_drain();
+  in_service(*entry.service, [&] { entry.service->request_drain(); });
+}
+
+bool ServiceDrains::is_drained(const Entry& entry) noexcept {
+  return in_service(*entry.service, [&] { return entry.service->is_drained(); });
 }
 
 void ServiceDrains::turn() noexcept {
@@ -57,7 +62,7 @@ void ServiceDrains::turn() noexcept {
     if (state == State::kWished) {
       BP_LOG_INFO("%s: draining, as was wished; another start serves again", entry.service->name());
       begin(entry);
-    } else if (state == State::kDraining && entry.service->is_drained()) {
+    } else if (state == State::kDraining && is_drained(entry)) {
       BP_LOG_INFO("%s: drained", entry.service->name());
       entry.state.store(State::kDrained, std::memory_order_relaxed);
     }
@@ -73,7 +78,7 @@ void ServiceDrains::begin_all() noexcept {
 std::string ServiceDrains::undrained() const {
   std::string names;
   for (const Entry& entry : entries_) {
-    if (!entry.service->is_drained()) add_word(&names, entry.service->name());
+    if (!is_drained(entry)) add_word(&names, entry.service->name());
   }
   return names;
 }

@@ -51,6 +51,7 @@ class ServiceDrains {
   };
 
   static void begin(Entry& entry) noexcept;
+  static bool is_drained(const Entry& entry) noexcept;
 
   std::deque<Entry> entries_;
 };

@@ -11,6 +11,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/counters_file.h"
+#include "apps/boot/service_calls.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "platform/user.h"
@@ -55,7 +56,7 @@ void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime
   runtime->add_to(methods);
   for (Service* service : services) {
     methods->set_owner(service->name());
-    service->methods(*methods);
+    in_service(*service, [&] { service->methods(*methods); });
   }
 }
 

@@ -248,6 +248,7 @@ void ControlSession::call() noexcept {
   goes_on_ = has_more_ = is_refused_ = false;
   loop_ = nullptr;
   begin_result();
+  const HeapOwnerScope scope(method_->asker);
   method_->function(method_->context, *this);
   if (loop_ == nullptr) {
     called();

@@ -25,7 +25,7 @@ LINK_DPDK := $(DPDK_LINK) $(DPDK_LIBRARY)
 LINK_TLS := $(TLS_LINK) $(TLS_LIBRARY)
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
-PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal
+PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal $(BUILD)/heap-owners
 TRAFFIC := $(BUILD)/verbs-traffic
 PLACES := $(BUILD)/places
 PORT_ECHO := $(BUILD)/port-echo
@@ -162,6 +162,7 @@ $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
+$(BUILD)/heap-owners: $(BUILD)/tests/system/heap_owners.o
 $(BUILD)/journal: $(BUILD)/tests/system/journal_c.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
 $(PLACES): $(call objects,$(PLACES_SOURCES))
@@ -246,7 +247,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/edu.cc apps/examples/tsgen.cc \
-  apps/examples/tsreader.cc tests/system/cpp_peer.cc $(PORT_ECHO_SOURCES) \
+  apps/examples/tsreader.cc tests/system/cpp_peer.cc tests/system/heap_owners.cc $(PORT_ECHO_SOURCES) \
   $(POWER_SOURCES)) $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.

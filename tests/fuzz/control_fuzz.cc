@@ -21,6 +21,7 @@
 namespace bedplate {
 
 // The heap is the sanitizer's: nobody's, and nothing of it is given back.
+constinit thread_local HeapOwner current_owner;
 HeapOwner enter_heap_owner(HeapOwner owner) noexcept { return owner; }
 void return_empty_pages() noexcept {}
 

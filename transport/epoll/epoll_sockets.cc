@@ -88,6 +88,7 @@ void EpollSockets::start_listening(StreamListener& listener) noexcept {
       watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener), Purpose::kListener);
   BP_ASSERT(outcome == 0);
   listener.is_armed = true;
+  listener.asker = current_heap_owner();
 }
 
 void EpollSockets::stop_listening(StreamListener& listener) noexcept {
@@ -221,6 +222,7 @@ bool EpollSockets::handle(const epoll_event& event) noexcept {
     case Purpose::kWatch: {
       Watch* watched = watches_.find(event.data.u64 & ~kPurposeMask);
       if (watched == nullptr) return false;  // it was stopped, and may be gone
+      follow_heap_owner(watched->asker);
       watched->ready(watched->context, event.events);
       return true;
     }

@@ -190,6 +190,7 @@ void UringSockets::start_listening(StreamListener& listener) noexcept {
   // The ring waits by itself, unless the descriptor (one passed to us, say) tells it not to.
   set_blocking(listener.fd, true);
   listener.is_stopping = false;
+  listener.asker = current_heap_owner();
   arm(listener);
 }
 
@@ -247,6 +248,7 @@ bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
   if (watch == nullptr) return false;  // it was stopped, and may be gone
   BP_DCHECK(watches_.is_armed(*watch));
   watches_.is_armed(*watch) = false;
+  follow_heap_owner(watch->asker);
   if (result < 0) {
     watches_.remove(*watch);
     watch->ready(watch->context, POLLNVAL);

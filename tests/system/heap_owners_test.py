@@ -1,0 +1,82 @@
+"""Whose account memory is charged to that a service takes, in each function that is called in it; and
+what an operator is still told when a service has taken the whole heap (tests/system/heap_owners.cc).
+"""
+
+import http.client
+import json
+import os
+import signal
+import socket
+
+from harness import (BEDPLATE, BOUND_SECONDS, MIB, Skip, expect, expect_in, expect_true, free_port,
+                     need_backend, read_text, test, to_toml, wait_for)
+
+EATER = os.path.join(os.path.dirname(BEDPLATE), "heap-owners")
+AT_START = ["prepare", "create", "methods", "sealed", "start", "tick", "source", "timer", "watch",
+            "file", "datagram", "message"]
+AT_END = ["request_drain", "call", "is_drained", "stopped"]
+
+
+class Eater:
+    def __init__(self, box, sockets="io_uring-or-epoll"):
+        self.box = box
+        self.port, self.http_port = free_port(), free_port()
+        path = box.write("eater.toml", to_toml({
+            "appliance": {"name": "eater", "runtime_directory": box.path("runtime")},
+            "pool": {"bytes": "96 MiB", "pages": "4 KiB"},
+            "event_loop": {"sockets": sockets},
+            "shard": [{"name": "main", "cpu": min(os.sched_getaffinity(0))}],
+            "control": {},
+            "http": {"listen": [f"tcp:127.0.0.1:{self.http_port}"]},
+            "eater": {"listen": [f"tcp:127.0.0.1:{self.port}"], "file": box.path("eaten")}}))
+        self.process = box.spawn([EATER, "run", path], "eater.log")
+        wait_for(lambda: "bedplate: ready" in self.log(), "it is ready")
+        level = self.stats()["pool"]["support_level"]
+        if "FREE" not in level:
+            self.stop()
+            raise Skip(f"malloc is not the pool's here, and charges nobody: {level}")
+
+    def log(self):
+        return read_text(self.box.path("eater.log"))
+
+    def ask(self, method, *words):
+        return self.box.run(EATER, "ctl", "--directory", self.box.path("runtime"), "--json", method,
+                            *words).stdout
+
+    def page(self, target):
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=BOUND_SECONDS)
+        connection.request("GET", target)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    def stats(self):
+        return json.loads(self.box.run(EATER, "stats", "--directory", self.box.path("runtime"),
+                                       "--json").stdout)
+
+    def accounts(self):
+        """What the service has said, in which function its memory was whose."""
+        return dict(line.removeprefix("eater: ").rsplit(": ", 1) for line in self.log().splitlines()
+                    if line.startswith("eater: ") and ": " in line.removeprefix("eater: "))
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        expect(self.process.wait(BOUND_SECONDS), 0, "the exit code")
+
+
+@test(sockets=["io_uring", "epoll"])
+def memory_is_charged_to_the_service_that_is_called(box, sockets):
+    """Boot, control thread, shards, callbacks of all kinds, the end: its account is its own."""
+    need_backend(sockets)
+    eater = Eater(box, sockets)
+    with socket.create_connection(("127.0.0.1", eater.port), timeout=BOUND_SECONDS) as client:
+        client.sendall(b"x")
+        wait_for(lambda: "received" in eater.accounts(), "it has received")
+    expect_in("true", eater.ask("eater.eat"), "the answer of its method")
+    wait_for(lambda: set(AT_START) <= set(eater.accounts()), "all that begins has begun")
+    eater.stop()
+    accounts = eater.accounts()
+    everywhere = [*AT_START, "accepted", "received", "method", "method_at_loop", *AT_END]
+    expect(set(everywhere) - set(accounts), set(), "the functions that were not called")
+    expect({where: whose for where, whose in accounts.items() if whose != "own"}, {},
+           "where memory was charged to another")
+
