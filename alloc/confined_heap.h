@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "alloc/heap_owner.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -26,11 +27,12 @@ void heap_create() noexcept;
 // Returns false when the bookkeeping does not fit into the metadata zone.
 bool add_heap_memory(std::span<std::byte> memory) noexcept;
 
-// The reserve: memory that only what is allocated for kRuntimeOwner (heap_owner.h) may use, once
-// there is no other. So the runtime can do its work while the heap is full. Requires and returns
-// what add_heap_memory does.
+// A reserve: memory that only what is allocated for `owner` may use, once there is no other. So
+// that owner can do its work while the heap is full. Each thread that uses it takes at least
+// kHeapGranularityBytes of it. Requires and returns what add_heap_memory does; once for each owner.
+bool add_heap_reserve(std::span<std::byte> memory, HeapOwner owner) noexcept;
+// The runtime's own. In it the heaps of owners are made, too (enter_heap_owner).
 inline constexpr uint64_t kHeapReserveBytes = 2 * kHeapGranularityBytes;
-bool add_heap_reserve(std::span<std::byte> memory) noexcept;
 
 // From now on nothing new comes from segment 0; blocks that lie there stay valid. Called once the
 // heap segment is there, so that the data of the appliance lies on hugepages.

@@ -212,7 +212,7 @@ namespace {
 
 std::atomic<ExhaustionHandler> exhaustion_handler{&handle_exhaustion};
 std::atomic<bool> is_boot_retired{false};
-mi_arena_id_t reserve_arena = 0;
+mi_arena_id_t reserve_arenas[kHeapOwnerCountMax] = {};  // of owners; 0: none
 
 // What a page costs its owner. A huge block has a segment to itself.
 size_t page_charge(const mi_page_t* page) noexcept {
@@ -384,8 +384,9 @@ bool add_heap_memory(std::span<std::byte> memory) noexcept {
   return !is_in_pool() || add_arena(memory, false, nullptr);
 }
 
-bool add_heap_reserve(std::span<std::byte> memory) noexcept {
-  return !is_in_pool() || add_arena(memory, true, &reserve_arena);
+bool add_heap_reserve(std::span<std::byte> memory, HeapOwner owner) noexcept {
+  BP_ASSERT(owner.index < heap_owner_count() && reserve_arenas[owner.index] == 0);
+  return !is_in_pool() || add_arena(memory, true, &reserve_arenas[owner.index]);
 }
 
 void retire_boot_heap() noexcept {
@@ -521,8 +522,8 @@ void _mi_os_init(void) {
   BP_ASSERT(added);
 }
 
-// Takes a page for the owner of `heap`, within its limit; for the runtime, from the reserve if need
-// be. Returns nullptr when there is none, and when mimalloc found one for `heap` in an abandoned
+// Takes a page for the owner of `heap`, within its limit; from its reserve if need be, where it has
+// one. Returns nullptr when there is none, and when mimalloc found one for `heap` in an abandoned
 // segment (it then looks there).
 mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t alignment,
                                   mi_segments_tld_t* tld, mi_os_tld_t* os_tld) {
@@ -539,8 +540,9 @@ mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t al
   const size_t segments_before = tld->current_size;
   mi_page_t* page = bp_take_page(heap, block_bytes, alignment, tld, os_tld);
   if (tld->current_size > segments_before) watch_free_memory();
-  if (page == nullptr && reserve_arena != 0 && may_use_reserve(owner.index)) {
-    heap->arena_id = reserve_arena;
+  const mi_arena_id_t reserve = reserve_arenas[whose_reserve(owner.index)];
+  if (page == nullptr && reserve != 0) {
+    heap->arena_id = reserve;
     page = bp_take_page(heap, block_bytes, alignment, tld, os_tld);
     heap->arena_id = _mi_arena_id_none();
   }

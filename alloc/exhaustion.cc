@@ -149,12 +149,14 @@ bool is_appliance_expected() noexcept { return is_appliance.load(std::memory_ord
 
 uint64_t exhaustion_count() noexcept { return refused_count.load(std::memory_order_relaxed); }
 
-uint64_t heap_used_bytes(const void* address) noexcept {
+uint64_t heap_used_bytes(std::span<const std::byte> memory) noexcept {
+  uint64_t used_bytes = 0;
   for (uint32_t i = 0; i < heap_arena_count(); ++i) {
     const HeapArenaUse use = heap_arena_use(i);
-    if (use.address == address) return use.used_bytes;
+    const auto offset = static_cast<uint64_t>(use.address - memory.data());
+    if (offset < memory.size()) used_bytes += use.used_bytes;
   }
-  return 0;
+  return used_bytes;
 }
 
 }  // namespace bedplate

@@ -5,7 +5,9 @@
 // could serve is told as that.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "alloc/confined_heap.h"
 
@@ -21,8 +23,8 @@ bool is_appliance_expected() noexcept;
 // How many allocations were refused.
 uint64_t exhaustion_count() noexcept;
 
-// How many bytes of the segment that begins at `address` the heap uses; 0 when it is not the
-// heap's. In units of kHeapGranularityBytes.
-uint64_t heap_used_bytes(const void* address) noexcept;
+// How many bytes of `memory`, a segment or a carve, the heap uses; 0 when it is not the heap's. In
+// units of kHeapGranularityBytes.
+uint64_t heap_used_bytes(std::span<const std::byte> memory) noexcept;
 
 }  // namespace bedplate

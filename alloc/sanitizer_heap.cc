@@ -21,7 +21,7 @@ void heap_create() noexcept { boot_segment(); }
 
 bool add_heap_memory(std::span<std::byte>) noexcept { return true; }
 
-bool add_heap_reserve(std::span<std::byte>) noexcept { return true; }
+bool add_heap_reserve(std::span<std::byte>, HeapOwner) noexcept { return true; }
 
 bool choose_heap_of_owner(uint32_t) noexcept { return true; }
 

@@ -265,9 +265,9 @@ bool choose_heap_of_owner(uint32_t owner) noexcept {
   return true;
 }
 
-// The runtime could not use the reserve if making a heap for it took other memory.
-bool may_use_reserve(uint32_t owner) noexcept {
-  return owner == kRuntimeOwner.index || this_thread.is_making_heap;
+// An owner could not use its reserve if making a heap for it took other memory.
+uint32_t whose_reserve(uint32_t owner) noexcept {
+  return this_thread.is_making_heap ? kRuntimeOwner.index : owner;
 }
 
 uint32_t heap_of_thread_in_use(mi_heap_t* heap) noexcept {

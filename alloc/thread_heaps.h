@@ -63,8 +63,8 @@ mi_heap_s* heap_of_thread() noexcept;
 // Returns false, and changes nothing, when there is no memory for one.
 bool choose_heap_of_owner(uint32_t owner) noexcept;
 
-// Whether what the calling thread allocates now for `owner` may come from the reserve.
-bool may_use_reserve(uint32_t owner) noexcept;
+// Of which owner the reserve is that what the calling thread allocates now for `owner` may use.
+uint32_t whose_reserve(uint32_t owner) noexcept;
 
 // Called before a heap of the calling thread takes a page: from the first time on the heaps may be
 // emptied when the thread is idle. Returns the heap's owner. Cost: a few comparisons.

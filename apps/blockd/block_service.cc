@@ -351,7 +351,9 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan_trace(plan);
   if (options_.has_tls) {
     plan.counters<TlsCounters>("tls");
-    plan.heap(TlsCredentials::heap_bytes(settings_.max_connections));
+    plan.kept_heap(TlsCredentials::kHeapOwner,
+                   TlsCredentials::heap_bytes(settings_.max_connections),
+                   static_cast<uint32_t>(plan.configuration().shards.size()));
   }
   drives_.clear();
   rbd_images_.clear();

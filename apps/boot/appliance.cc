@@ -259,17 +259,32 @@ Result<void> Appliance::hand_over_heap() {
   BP_ASSERT(plan_.pool.segments.size() > 1 && pool.find_segment("heap") == &pool.segment(1));
   Segment& heap = pool.segment(1);
   const std::vector<CarvePlan>& carves = plan_.pool.segments[1].carves;
-  BP_ASSERT(heap.carved_bytes == 0 && carves.size() == 2);
-  const std::span<std::byte> reserve = pool.carve(heap, carves[0].owner, carves[0].bytes);
-  const std::span<std::byte> rest = pool.carve(heap, carves[1].owner, carves[1].bytes);
-  if (!add_heap_memory(rest) || !add_heap_reserve(reserve)) {
+  BP_ASSERT(heap.carved_bytes == 0 && carves.size() >= 2);
+  std::vector<std::span<const std::byte>> parts = {pool.segment(0).memory()};
+  bool are_added = true;
+  for (size_t i = 0; i < carves.size(); ++i) {
+    const std::span<std::byte> part = pool.carve(heap, carves[i].owner, carves[i].bytes);
+    parts.push_back(part);
+    if (i == 1) {
+      are_added = add_heap_memory(part) && are_added;
+      continue;
+    }
+    HeapOwner owner = kRuntimeOwner;
+    if (i > 1) {
+      auto named = heap_owner(OwnerName(carves[i].owner.view().substr(kKeptHeap.size() + 1)));
+      BP_TRY(named);
+      owner = named.value();
+    }
+    are_added = add_heap_reserve(part, owner) && are_added;
+  }
+  if (!are_added) {
     Error error;
     error.set_doing("handing %s to the heap", format_bytes(heap.bytes).text);
     error.set_answer("its tables do not fit into segment 0");
     return error.set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
   }
   retire_boot_heap();
-  pool_counters_.set_heap_parts(pool.segment(0).address, reserve.data(), rest.data());
+  pool_counters_.set_heap_parts(std::move(parts));
   return {};
 }
 

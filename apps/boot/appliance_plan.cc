@@ -214,6 +214,26 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
 }  // namespace
 
 bool AppliancePlan::is_valid(const Configuration& configuration) const noexcept {
+// The runtime's reserve, what is everybody's, and what is kept for one owner each.
+std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint64_t bytes) {
+  std::vector<CarvePlan> carves = {{"heap:reserve", kHeapReserveBytes}, {"heap", 0}};
+  for (const ServiceNeeds& service : services) {
+    for (const CarvePlan& kept : service.kept_heaps) {
+      const OwnerName owner(kKeptHeap, kept.owner.view());
+      const auto is_it = [&](const CarvePlan& carve) { return carve.owner == owner; };
+      const auto there = std::find_if(carves.begin(), carves.end(), is_it);
+      if (there == carves.end()) {
+        carves.push_back({owner, kept.bytes});
+      } else {
+        there->bytes += kept.bytes;
+      }
+    }
+  }
+  BP_ASSERT(bytes > sum_of_carves(carves));  // PoolBudget::heap_min_bytes says so
+  carves[1].bytes = bytes - sum_of_carves(carves);
+  return carves;
+}
+
   const auto has = [this](const OwnerName& owner, uint64_t bytes) {
     return std::any_of(pool.segments.begin(), pool.segments.end(), [&](const auto& segment) {
       return segment.owner == owner && bytes <= segment.bytes;
@@ -321,7 +341,9 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.boot_bytes = boot_segment_bytes();
   budget.boot_page = boot_page();
   budget.heap_min_bytes = std::max(settings.heap_min_bytes, kHeapReserveBytes + kHeapBytesMin);
-  for (const ServiceNeeds& service : services.value()) budget.heap_min_bytes += service.heap_bytes;
+  for (const ServiceNeeds& service : services.value()) {
+    budget.heap_min_bytes += service.heap_bytes + sum_of_carves(service.kept_heaps);
+  }
   budget.heap = {settings.heap_pages.value_or(settings.pages),
                  settings.heap_node.value_or(node_of_cpu(configuration.shards[0].cpu))};
   budget.free_1gib_pages = [](int node) {
@@ -331,8 +353,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   if (!pool.ok()) return pool.error();
   PoolPlan plan = pool.take();
   SegmentPlan& heap = plan.segments[1];
-  BP_ASSERT(heap.bytes > kHeapReserveBytes);  // budget.heap_min_bytes says so
-  heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
+  heap.carves = plan_heap(services.value(), heap.bytes);
   uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
                           (configuration.verbs.enabled ? kPeersThreadCount : 0) +
                           file_thread_count(configuration, services.value());

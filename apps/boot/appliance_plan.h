@@ -10,6 +10,9 @@
 
 namespace bedplate {
 
+// What is kept of the heap for one owner ("heap:control") is the carve "kept:heap:control".
+inline constexpr std::string_view kKeptHeap = "kept";
+
 struct StackPlan {
   uint64_t count = 0;  // one for each shard, those of messaging, of peers, of services
   uint64_t bytes_each = 0;

@@ -155,8 +155,11 @@ unsigned bp_plan_shard_count(const bp_plan* plan);
 /* A segment called `owner`, "NAME" or "WHAT:NAME", on the node of `shard`; a multiple of 64 bytes.
  * For bp_carve. */
 void bp_plan_memory(bp_plan* plan, const char* owner, size_t bytes, unsigned shard);
-/* How much heap memory it will want beside that of others. */
+/* How much heap memory it will want beside that of others: what it takes before it serves. */
 void bp_plan_heap(bp_plan* plan, size_t bytes);
+/* How much it takes while it serves, on so many threads: kept for it alone, however full the heap
+ * is. Each thread costs 4 MiB at least. */
+void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count);
 /* Connections at once; the key of its table that says so, or NULL. */
 void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key);
 /* Timers that may be armed at once, and poll sources. */

@@ -34,11 +34,9 @@ void PoolCountersKeeper::create(CountersFile& file, const AppliancePlan& plan) {
   }
 }
 
-void PoolCountersKeeper::set_heap_parts(const std::byte* boot, const std::byte* reserve,
-                                        const std::byte* rest) noexcept {
-  heap_parts_[0] = boot;
-  heap_parts_[1] = reserve;
-  heap_parts_[2] = rest;
+void PoolCountersKeeper::set_heap_parts(std::vector<std::span<const std::byte>> parts) noexcept {
+  BP_ASSERT(parts.size() <= owners_.size());
+  heap_parts_ = std::move(parts);
 }
 
 void PoolCountersKeeper::pool_sealed(const PinnedPool& pool, const PoolMap& map,
@@ -77,7 +75,7 @@ void PoolCountersKeeper::refresh() noexcept {
   pool_->allocations_refused.set(exhaustion_count());
   pool_->bad_pointers_refused.set(bad_pointer_count());
   pool_->allocations_checked.set(checked_pointer_count());
-  for (uint32_t i = 0; i < std::size(heap_parts_); ++i) {
+  for (uint32_t i = 0; i < heap_parts_.size(); ++i) {
     owners_[i].counters->used_bytes.set(heap_used_bytes(heap_parts_[i]));
   }
   refresh_heap_owners();

@@ -18,10 +18,9 @@ class PoolCountersKeeper {
   // allocates.
   void create(CountersFile& file, const AppliancePlan& plan);
 
-  // Where the memory of the first three owners begins, which the heap fills: boot, the reserve and
-  // the heap.
-  void set_heap_parts(const std::byte* boot, const std::byte* reserve,
-                      const std::byte* rest) noexcept;
+  // The memory of the first owners, which the heap fills: boot, the reserve, the heap,
+  // and what is kept of it.
+  void set_heap_parts(std::vector<std::span<const std::byte>> parts) noexcept;
   // What does not change any more.
   void pool_sealed(const PinnedPool& pool, const PoolMap& map, uint32_t support_level) noexcept;
 
@@ -52,7 +51,7 @@ class PoolCountersKeeper {
   HeapOwnerCounters* heap_owners_[kHeapOwnerCountMax] = {};
   HeapClass classes_[kHeapClassCountMax] = {};
   size_t class_count_ = 0;
-  const std::byte* heap_parts_[3] = {};
+  std::vector<std::span<const std::byte>> heap_parts_;
   bool has_accounts_ = false;  // what is allocated is charged to owners
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "alloc/confined_heap.h"
 #include "apps/boot/counter_signs.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/service.h"
@@ -140,6 +141,14 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
     if (count > 1) return defect("the carve " + name + " is there twice");
   }
   needs_.segments.push_back({owner, std::move(carves), placement, is_for_devices});
+void ServicePlan::kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count) {
+  BP_KEEPS_VALID(*this);
+  // A thread cuts its pages from pieces that it has for itself: the last of each may be half empty.
+  const uint64_t whole_bytes = align_up(bytes, kHeapGranularityBytes) +
+                               (std::max(thread_count, 1U) - 1) * kHeapGranularityBytes;
+  needs_.kept_heaps.push_back({owner, whole_bytes});
+}
+
 }
 
 void ServicePlan::connections(uint32_t shard, uint32_t count, const char* key) {

@@ -101,6 +101,7 @@ struct ServiceNeeds {
   std::vector<std::string> messages;  // names, headed by the service's
   uint64_t heap_bytes = 0;
   uint64_t descriptors = 0;
+  std::vector<CarvePlan> kept_heaps;  // by the owner of heap memory that each is kept for
   uint64_t threads = 0;
   std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
@@ -124,9 +125,12 @@ class ServicePlan {
   // 0; carves lie in their order. Without `is_for_devices` its pointers have no key.
   void segment(const OwnerName& owner, std::vector<CarvePlan> carves, const Placement& placement,
                bool is_for_devices = true);
-  // How much heap memory it will want beside that of others.
+  // How much heap memory it will want beside that of others: what it takes before it serves.
   void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
 
+  // How much it takes while it serves, on so many threads, for `owner` ("heap:NAME"): it is kept
+  // for that owner alone, however full the heap is. Each thread costs 4 MiB at least.
+  void kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count);
   // How many connections may be open on `shard` at once; `key` of its table, where it is not
   // nullptr, says so. They count as descriptors.
   void connections(uint32_t shard, uint32_t count, const char* key);

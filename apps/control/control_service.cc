@@ -95,7 +95,8 @@ Result<void> ControlService::plan(ServicePlan& plan) {
   plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount + 1, "max_connections");
   if (!serial_.empty()) plan.descriptors(1, nullptr);
   plan.heap(session_count() * (ConnectionThread::bytes_each() + sizeof(ControlSession)) +
-            kLineHeapBytes + kTextHeapBytes);
+            kTextHeapBytes);
+  plan.kept_heap(OwnerName("heap", name()), kLineHeapBytes, 1);
   return {};
 }
 

@@ -114,8 +114,8 @@ Result<void> HttpService::plan(ServicePlan& plan) {
             kLogLines * sizeof(LineSlot));
   if (tls_files_.is_empty()) return {};
   plan.counters<TlsCounters>("tls");
-  plan.heap(max_connections_ * tls_part()->connection_bytes +
-            TlsCredentials::heap_bytes(max_connections_));
+  plan.heap(max_connections_ * tls_part()->connection_bytes);
+  plan.kept_heap(kHeapOwner, TlsCredentials::heap_bytes(max_connections_), 1);
   for (const std::string* path :
        {&tls_files_.certificate, &tls_files_.key, &tls_files_.client_authorities}) {
     if (!path->empty()) plan.image_file(*path);

@@ -164,6 +164,9 @@ void bp_plan_memory(bp_plan* plan, const char* owner, size_t bytes, unsigned sha
   plan->plan.segment(owner, {{owner, bytes}}, plan->plan.placement(shard));
 }
 void bp_plan_heap(bp_plan* plan, size_t bytes) { plan->plan.heap(bytes); }
+void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count) {
+  plan->plan.kept_heap(OwnerName("heap", plan->service.name()), bytes, thread_count);
+}
 void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key) {
   plan->plan.connections(shard, count, key);
 }

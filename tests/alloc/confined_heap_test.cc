@@ -39,7 +39,7 @@ bool lies_in(const Segment& segment, const void* block) {
   return byte >= segment.address && byte < segment.address + segment.bytes;
 }
 
-uint64_t used_bytes(const Segment& segment) { return heap_used_bytes(segment.address); }
+uint64_t used_bytes(const Segment& segment) { return heap_used_bytes(segment.memory()); }
 
 // How many pages of address space this process has.
 uint64_t mapped_page_count() {
@@ -76,10 +76,10 @@ TEST(ConfinedHeap, UseGrowsAndShrinksWithABlock) {
 }
 
 TEST(ConfinedHeap, UseIsToldByAddress) {
-  CHECK(heap_used_bytes(&kHeapGranularityBytes) == 0);
-  CHECK(heap_used_bytes(boot_segment().address + 4096) == 0);
+  CHECK(heap_used_bytes(std::as_bytes(std::span(&kHeapGranularityBytes, 1))) == 0);
+  CHECK(heap_used_bytes(boot_segment().memory().subspan(4096)) == 0);
   if (test::kIsSanitized) return;
-  CHECK(heap_used_bytes(boot_segment().address) == heap_arena_use(0).used_bytes);
+  CHECK(heap_used_bytes(boot_segment().memory()) == heap_arena_use(0).used_bytes);
 }
 
 TEST(ConfinedHeap, CreatingItAgainDoesNothing) {

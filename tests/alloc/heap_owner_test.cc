@@ -47,6 +47,46 @@ uint64_t bytes_in_blocks() {
 
 }  // namespace
 
+BP_PROBE(AReserveIsItsOwnersAlone) {
+  auto heap = process_pool().create_segment("heap", 48 * kMiB, PageSize::k4KiB, 1);
+  const std::span<std::byte> memory = heap.value()->memory();
+  const HeapOwner keeper = heap_owner("heap:keeper").take();
+  const HeapOwner greedy = heap_owner("heap:greedy").take();
+  BP_PROBE_CHECK(add_heap_memory(memory.subspan(16 * kMiB)));
+  BP_PROBE_CHECK(add_heap_reserve(memory.first(8 * kMiB), kRuntimeOwner));
+  BP_PROBE_CHECK(add_heap_reserve(memory.subspan(8 * kMiB, 8 * kMiB), keeper));
+  retire_boot_heap();
+  test::StderrCapture capture;
+  { const HeapOwnerScope scope(keeper); }  // the thread's heap of that owner
+  BlockList hoard;
+  const HeapOwnerScope scope(greedy);
+  hoard.add_all(kBlock);
+  hoard.add_all(64);
+  BP_PROBE_CHECK(allocate(64) == nullptr);
+  {
+    const HeapOwnerScope kept(keeper);
+    for (int i = 0; i < 16; ++i) BP_PROBE_CHECK(allocate(128 * kKiB) != nullptr);
+  }
+  BP_PROBE_CHECK(allocate(kBlock) == nullptr);
+  capture.finish();
+  BP_PROBE_CHECK(heap_owner_use(keeper).used_bytes >= 2 * kMiB);
+  hoard.free_all();
+}
+
+BP_PROBE(ACallbackFollowsWhoAskedForIt) {
+  const HeapOwner asker = heap_owner("heap:asker").take();
+  const HeapOwner other = heap_owner("heap:other").take();
+  follow_heap_owner(asker);
+  BP_PROBE_CHECK(current_heap_owner().index == asker.index);
+  follow_heap_owner(kUnnamedOwner);
+  BP_PROBE_CHECK(current_heap_owner().index == asker.index);
+  {
+    const HeapOwnerScope scope(other);
+    BP_PROBE_CHECK(current_heap_owner().index == other.index);
+  }
+  BP_PROBE_CHECK(current_heap_owner().index == asker.index);
+}
+
 BP_PROBE(LimitRefusesItsOwnerAlone) {
   boot_heap(64 * kMiB, kHeapReserveBytes);
   constexpr uint64_t kLimit = 16 * kMiB;
@@ -244,6 +284,13 @@ TEST(HeapOwner, ScopesNest) {
   }
   LONGS_EQUAL(kUnnamedOwner.index, enter_heap_owner(kUnnamedOwner).index);
 }
+
+TEST(HeapOwner, HasAReserveForItselfAlone) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(AReserveIsItsOwnersAlone);
+}
+
+TEST(HeapOwner, IsFollowedByWhatIsCalledBack) { BP_CHECK_PROBE(ACallbackFollowsWhoAskedForIt); }
 
 TEST(HeapOwner, AtItsLimitIsRefusedAlone) {
   BP_SKIP_UNDER_SANITIZER();

@@ -21,7 +21,8 @@ inline Segment& boot_heap(uint64_t bytes, uint64_t reserve_bytes = 0) {
   BP_PROBE_CHECK(heap.ok());
   const std::span<std::byte> memory = heap.value()->memory();
   BP_PROBE_CHECK(add_heap_memory(memory.subspan(reserve_bytes)));
-  if (reserve_bytes > 0) BP_PROBE_CHECK(add_heap_reserve(memory.first(reserve_bytes)));
+  if (reserve_bytes > 0)
+    BP_PROBE_CHECK(add_heap_reserve(memory.first(reserve_bytes), kRuntimeOwner));
   retire_boot_heap();
   return *heap.value();
 }

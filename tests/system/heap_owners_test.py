@@ -80,3 +80,29 @@ def memory_is_charged_to_the_service_that_is_called(box, sockets):
     expect({where: whose for where, whose in accounts.items() if whose != "own"}, {},
            "where memory was charged to another")
 
+
+@test()
+def operators_are_answered_while_the_heap_is_full(box):
+    """One service has taken all: control, http and counters work, and it ends as always."""
+    eater = Eater(box)
+    with socket.create_connection(("127.0.0.1", eater.port), timeout=BOUND_SECONDS) as client:
+        client.sendall(b"f")
+        wait_for(lambda: "eater: full" in eater.log(), "the heap is full")
+    wait_for(lambda: eater.stats()["heap"]["largest_free_bytes"] < 4 * MIB, "the counters say so")
+    refused = eater.stats()["heap_owner"]["heap:control"]["refused"]
+    for _ in range(20):
+        expect_in('"appliance":"eater"', eater.ask("ping").replace(" ", ""), "ping")
+    expect_in('"heap_owner"', eater.ask("counters"), "the counters")
+    expect_in("eater.eat", eater.ask("methods"), "the methods")
+    expect_in("heap:reserve", eater.ask("plan"), "the plan")
+    expect_in("serving", eater.ask("services"), "the services")
+    eater.ask("log.set", "level=debug")
+    for target in ("/healthz", "/readyz", "/metrics", "/", "/stats.json", "/log", "/signs"):
+        status, text = eater.page(target)
+        expect((target, status, bool(text)), (target, 200, True), "a page")
+    expect_in("bedplate_heap_owner_used_bytes", eater.page("/metrics")[1], "the metrics")
+    expect(eater.page("/healthz")[0], 200, "whether it is healthy")
+    screen = box.run(EATER, "top", "--directory", box.path("runtime"), "--once").stdout
+    expect_in("heap:eater", screen, "what top shows")
+    expect(eater.stats()["heap_owner"]["heap:control"]["refused"], refused, "refusals of control")
+    eater.stop()

@@ -349,6 +349,17 @@ TEST(AppliancePlan, APartOfTheHeapIsTheRuntimesReserve) {
   CHECK_EQUAL(heap->bytes, heap->carves[0].bytes + heap->carves[1].bytes);
 }
 
+TEST(AppliancePlan, APartOfTheHeapIsKeptForTheOwnerThatHasPlannedIt) {
+  blockd.settings().volumes.clear();
+  ServicePlan plan(configuration, blockd);
+  plan.kept_heap("heap:cache", kMiB, 3);
+  const ServiceNeeds needs = plan.take().take();
+  LONGS_EQUAL(1, needs.kept_heaps.size());
+  STRCMP_EQUAL("heap:cache", needs.kept_heaps[0].owner.text);
+  // A piece for each thread.
+  CHECK_EQUAL(3 * kHeapGranularityBytes, needs.kept_heaps[0].bytes);
+}
+
 TEST(AppliancePlan, TheHeapIsNeverLessThanItsMinimumNorThanTwoOfItsUnits) {
   configuration.pool.heap_min_bytes = 0;
   configuration.pool.bytes = boot_segment_bytes() + 78 * kMiB;
