@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <set>
 #include <string>
+#include <tuple>
 
 #include "alloc/confined_heap.h"
 #include "apps/boot/outsiders.h"
@@ -254,13 +256,14 @@ std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint
   for (const GroupPlan& group : groups) {
     if (!has(group.segment, GroupLayout(group.shape).bytes())) return false;
   }
-  const std::vector<CounterSet> sets = counters();
-  return std::none_of(sets.begin(), sets.end(), [&sets](const CounterSet& set) {
-    return !set.is_spare && std::count_if(sets.begin(), sets.end(), [&set](const auto& other) {
-                              return !other.is_spare && other.owner == set.owner &&
-                                     other.name == set.name && other.instance == set.instance;
-                            }) > 1;
-  });
+  std::set<std::tuple<std::string_view, std::string_view, std::string_view>> names;
+  const auto is_new = [&names](const CounterSet& set) {
+    return set.is_spare || names.emplace(set.owner, set.name, set.instance).second;
+  };
+  return std::all_of(runtime_counters.begin(), runtime_counters.end(), is_new) &&
+         std::all_of(services.begin(), services.end(), [&](const ServiceNeeds& service) {
+           return std::all_of(service.counters.begin(), service.counters.end(), is_new);
+         });
 }
 
 ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {

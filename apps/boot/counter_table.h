@@ -36,7 +36,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform/cache_line.h"
@@ -188,6 +191,40 @@ class CounterTable {
   std::vector<CounterDescription> counters_;
 };
 
+// The counters of a struct. Copies share them: an appliance has one set for each file, stream and
+// output, and thousands of these are alike.
+class CounterDescriptions {
+ public:
+  CounterDescriptions() noexcept = default;
+  CounterDescriptions(std::vector<CounterDescription> all)  // NOLINT: a list converts
+      : all_(std::make_shared<std::vector<CounterDescription>>(std::move(all))) {}
+  CounterDescriptions(std::initializer_list<CounterDescription> all)
+      : CounterDescriptions(std::vector<CounterDescription>(all)) {}
+
+  const CounterDescription* begin() const noexcept { return data(); }
+  const CounterDescription* end() const noexcept { return data() + size(); }
+  const CounterDescription* data() const noexcept {
+    return all_ == nullptr ? nullptr : all_->data();
+  }
+  size_t size() const noexcept { return all_ == nullptr ? 0 : all_->size(); }
+  bool empty() const noexcept { return size() == 0; }
+  const CounterDescription& operator[](size_t index) const noexcept { return (*all_)[index]; }
+  // Whether they are not only alike, but one.
+  bool is_shared_with(const CounterDescriptions& other) const noexcept {
+    return all_ == other.all_;
+  }
+
+  // Of this copy alone, which then has its own.
+  void push_back(CounterDescription one) {
+    std::vector<CounterDescription> all(begin(), end());
+    all.push_back(std::move(one));
+    *this = std::move(all);
+  }
+
+ private:
+  std::shared_ptr<const std::vector<CounterDescription>> all_;
+};
+
 // A fact of a set that is no number; may be said later (CountersFile::set_label).
 struct CounterLabel {
   std::string name;        // 31 bytes at most
@@ -200,7 +237,7 @@ struct CounterSet {
   std::string name;      // unique in it; 63 bytes at most, as the next
   std::string instance;  // what it is the counters of, where there are several: a volume, a stream
   uint32_t bytes = 0;    // of the struct
-  std::vector<CounterDescription> counters;
+  CounterDescriptions counters;
   std::vector<CounterLabel> labels = {};
   bool is_spare = false;  // for an instance that is not known yet (CountersFile::take_spare)
   // The names of the tables whose keys it measures, where its instance is none of them: a queue of
@@ -208,14 +245,17 @@ struct CounterSet {
   std::vector<std::string> measured = {};
 };
 
-// Describes a struct of its own.
+// Describes a struct of its own, once in a program.
 template <typename Counters>
-std::vector<CounterDescription> described_counters() {
+CounterDescriptions described_counters() {
   static_assert(alignof(Counters) <= kCacheLineBytes);  // on one they lie in the file
-  Counters sample;
-  CounterTable table(&sample);
-  describe(table, sample);
-  return table.take();
+  static const CounterDescriptions described = [] {
+    Counters sample;
+    CounterTable table(&sample);
+    describe(table, sample);
+    return CounterDescriptions(table.take());
+  }();
+  return described;
 }
 
 }  // namespace bedplate

@@ -32,10 +32,11 @@ uint64_t values_bytes(const CounterSet& set) noexcept {
 
 bool has_same_counters(const CounterSet& one, const CounterSet& other) noexcept {
   return one.owner == other.owner && one.name == other.name &&
-         std::equal(one.counters.begin(), one.counters.end(), other.counters.begin(),
-                    other.counters.end(), [](const auto& left, const auto& right) {
-                      return left.name == right.name && left.offset == right.offset;
-                    });
+         (one.counters.is_shared_with(other.counters) ||
+          std::equal(one.counters.begin(), one.counters.end(), other.counters.begin(),
+                     other.counters.end(), [](const auto& left, const auto& right) {
+                       return left.name == right.name && left.offset == right.offset;
+                     }));
 }
 
 // Whether the counters of sets[index] are described anew; instances of one set follow one another.

@@ -280,10 +280,6 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
                     (plan.is_direct ? O_DIRECT : 0) | (is_taken ? O_EXCL : 0) | O_CLOEXEC |
                     O_NOCTTY | O_NONBLOCK;
   OpenedFile opened;
-  for (const CounterSet& set : service.counters) {
-    if (set.name == kFileCounters && set.instance == plan.name) opened.counters = &set;
-  }
-  BP_ASSERT(opened.counters != nullptr);  // ServicePlan::file plans them
   opened.shard = need.shard;
   const uint64_t begin_ns = monotonic_ns();
   do {
@@ -401,10 +397,16 @@ std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bo
   std::vector<OpenedFile> all;
   FileClaims claims;
   for (const ServiceNeeds& service : services) {
+    std::unordered_map<std::string_view, const CounterSet*> counters;
+    for (const CounterSet& set : service.counters) {
+      if (set.name == kFileCounters) counters[set.instance] = &set;
+    }
     for (const FileNeed& need : service.files) {
       auto opened = find_and_open_file(service, need, may_create, &claims);
       if (opened.ok()) {
         all.push_back(opened.take());
+        all.back().counters = counters[need.plan.name];
+        BP_ASSERT(all.back().counters != nullptr);  // ServicePlan::file plans them
       } else if (!is_told(*problems, opened.error())) {
         problems->push_back(opened.error());
       }

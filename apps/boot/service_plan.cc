@@ -128,6 +128,7 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
       return defect("the carve " + name + " has " + std::to_string(carve.bytes) +
                     " bytes, no multiple of 64");
     }
+    if (is_new(kCarveNames, name)) continue;
     for (const SegmentRequest& request : needs_.segments) {
       const auto is_it = [&](const CarvePlan& other) { return other.owner == carve.owner; };
       if (std::any_of(request.carves.begin(), request.carves.end(), is_it)) {
@@ -135,20 +136,17 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
                       std::string(request.owner.view()));
       }
     }
-    const auto count = std::count_if(carves.begin(), carves.end(), [&](const CarvePlan& other) {
-      return other.owner == carve.owner;
-    });
-    if (count > 1) return defect("the carve " + name + " is there twice");
+    return defect("the carve " + name + " is there twice");
   }
   needs_.segments.push_back({owner, std::move(carves), placement, is_for_devices});
+}
+
 void ServicePlan::kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count) {
   BP_KEEPS_VALID(*this);
   // A thread cuts its pages from pieces that it has for itself: the last of each may be half empty.
   const uint64_t whole_bytes = align_up(bytes, kHeapGranularityBytes) +
                                (std::max(thread_count, 1U) - 1) * kHeapGranularityBytes;
   needs_.kept_heaps.push_back({owner, whole_bytes});
-}
-
 }
 
 void ServicePlan::connections(uint32_t shard, uint32_t count, const char* key) {
@@ -216,10 +214,7 @@ void ServicePlan::datagram_socket(uint32_t shard, const char* name, const Datagr
   if (needs == nullptr) return;
   const char* defect = "this is a defect of the service";
   if (const char* wrong = UdpSocket::check_shape(shape)) return refuse(doing, wrong, defect);
-  const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
-  if (std::any_of(needs_.datagrams.begin(), needs_.datagrams.end(), is_it)) {
-    return refuse(doing, "it is planned already", defect);
-  }
+  if (!is_new(kDatagramNames, name)) return refuse(doing, "it is planned already", defect);
   if (!network.empty()) {
     DatagramNetwork* found = find_network(doing, network);
     if (found == nullptr) return;
@@ -300,13 +295,16 @@ void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addr
 
 void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
   BP_KEEPS_VALID(*this);
-  if (find_shard(shard, "a file") == nullptr) return;
+  if (is_refused_ || find_shard(shard, "a file") == nullptr) return;
+  if (needs_.files.size() == kFileCountMax) {
+    return refuse("its files", "they are more than " + std::to_string(kFileCountMax),
+                  plan.key.empty()
+                      ? "have fewer of them"
+                      : "have fewer of those that " + plan.key + " names in [" + needs_.name + "]");
+  }
   const std::string doing = "the file " + (plan.name.empty() ? "without a name" : plan.name);
   const char* defect = defect_of(plan);
-  const auto is_it = [&](const FileNeed& other) { return other.plan.name == plan.name; };
-  if (std::any_of(needs_.files.begin(), needs_.files.end(), is_it)) {
-    defect = "another one has this name";
-  }
+  if (!is_new(kFileNames, plan.name)) defect = "another one has this name";
   if (defect != nullptr) return refuse(doing, defect, "this is a defect of the service");
   if (plan.path.empty() || plan.path[0] != '/') {
     return refuse(doing, "its path is \"" + plan.path + "\"",
@@ -358,13 +356,13 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
   if (const char* answer = defect_of(counter.sign, set)) return defect(answer);
   // Sets without an instance are shown as one.
   const auto has_it = [&](const CounterSet& other) {
-    const bool are_shown_together = set.instance.empty() && other.instance.empty();
-    return are_shown_together &&
+    return other.instance.empty() &&
            std::any_of(other.counters.begin(), other.counters.end(),
                        [&](const CounterDescription& each) { return each.name == counter.name; });
   };
   const auto is_same = [&](const CounterDescription& each) { return each.name == counter.name; };
-  if (std::any_of(needs_.counters.begin(), needs_.counters.end(), has_it) ||
+  if ((set.instance.empty() &&
+       std::any_of(needs_.counters.begin(), needs_.counters.end(), has_it)) ||
       std::count_if(set.counters.begin(), set.counters.end(), is_same) > 1) {
     return defect("another one has this name");
   }
@@ -373,8 +371,7 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
 
 void ServicePlan::add_counters(CounterSet set) {
   BP_KEEPS_VALID(*this);
-  for (const CounterSet& other : needs_.counters) {
-    if (other.name != set.name || other.instance != set.instance) continue;
+  if (!is_new(kCounterNames, set.name + '\n' + set.instance)) {
     return refuse("the counters " + set.name + (set.instance.empty() ? "" : " of ") + set.instance,
                   "they are planned already", "this is a defect of the service");
   }
@@ -382,8 +379,13 @@ void ServicePlan::add_counters(CounterSet set) {
     return refuse("the counters " + set.name, "the name, or that of the instance, is too long",
                   "expected 63 bytes at most");
   }
+  const bool is_checked = !needs_.counters.empty() && !set.instance.empty() &&
+                          needs_.counters.back().name == set.name &&
+                          needs_.counters.back().bytes == set.bytes &&
+                          needs_.counters.back().labels.size() == set.labels.size() &&
+                          needs_.counters.back().counters.is_shared_with(set.counters);
   for (const CounterDescription& counter : set.counters) {
-    if (!check_counter(set, counter)) return;
+    if (!is_checked && !check_counter(set, counter)) return;
   }
   needs_.counters.push_back(std::move(set));
 }

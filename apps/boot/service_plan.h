@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "apps/boot/configuration.h"
@@ -100,8 +101,8 @@ struct ServiceNeeds {
   std::optional<TraceDescription> trace;
   std::vector<std::string> messages;  // names, headed by the service's
   uint64_t heap_bytes = 0;
-  uint64_t descriptors = 0;
   std::vector<CarvePlan> kept_heaps;  // by the owner of heap memory that each is kept for
+  uint64_t descriptors = 0;
   uint64_t threads = 0;
   std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
@@ -127,10 +128,10 @@ class ServicePlan {
                bool is_for_devices = true);
   // How much heap memory it will want beside that of others: what it takes before it serves.
   void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
-
   // How much it takes while it serves, on so many threads, for `owner` ("heap:NAME"): it is kept
   // for that owner alone, however full the heap is. Each thread costs 4 MiB at least.
   void kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count);
+
   // How many connections may be open on `shard` at once; `key` of its table, where it is not
   // nullptr, says so. They count as descriptors.
   void connections(uint32_t shard, uint32_t count, const char* key);
@@ -165,6 +166,8 @@ class ServicePlan {
               const std::vector<SocketAddress>& in_image = {}, const ListenTerms& terms = {});
   // What its table says. The runtime describes the key "plain_text" in each table with addresses.
   PlainText plain_text() const;
+
+  static constexpr size_t kFileCountMax = 1 << 16;  // of one service
 
   // A file that the runtime opens before anything is taken, for `shard`, and closes;
   // ServiceContext::file. It counts as a descriptor, and has counters of its own.
@@ -225,12 +228,18 @@ class ServicePlan {
   DatagramNetwork* find_network(const std::string& doing, std::string_view name);
   void add_datagram_segments();
   void add_counters(CounterSet set);
+  enum NameKind { kCarveNames, kDatagramNames, kFileNames, kCounterNames, kNameKindCount };
+  // Whether nothing of the kind was called this before.
+  bool is_new(NameKind kind, std::string name) {
+    return names_[kind].insert(std::move(name)).second;
+  }
   bool check_counter(const CounterSet& set, const CounterDescription& counter);
   LocalOnly local_only(const ListenTerms& terms) const;
   void refuse(const std::string& doing, const std::string& answer, const std::string& cure);
 
   const Configuration& configuration_;
   ServiceNeeds needs_;
+  std::unordered_set<std::string> names_[kNameKindCount];
   bool is_refused_ = false;
   Error first_;
 };
