@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "alloc/bad_pointer.h"
+#include "alloc/boot_growth.h"
 #include "alloc/child_libc.h"
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
@@ -77,6 +78,24 @@ extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
 #include "arena.c"
 #include "segment-cache.c"
 #include "alloc/aligned_arena.h"
+
+// mimalloc takes segments from the arenas here, and only here. While segment 0 may grow, it does
+// before anybody is refused.
+static void* bp_take_segment(size_t bytes, size_t alignment, size_t align_offset, bool* commit,
+                             bool* large, bool* is_pinned, bool* is_zero, mi_arena_id_t arena,
+                             size_t* memid, mi_os_tld_t* tld) {
+  const bool wants_commit = *commit;
+  const bool wants_large = *large;
+  for (;;) {
+    void* segment = _mi_arena_alloc_aligned(bytes, alignment, align_offset, commit, large,
+                                            is_pinned, is_zero, arena, memid, tld);
+    if (segment != nullptr || arena != _mi_arena_id_none()) return segment;
+    if (!bedplate::grow_boot_heap(bytes)) return nullptr;
+    *commit = wants_commit;
+    *large = wants_large;
+  }
+}
+#define _mi_arena_alloc_aligned bp_take_segment
 
 // mimalloc takes pages of blocks from its segments here, and only here.
 static void bp_page_given_back(mi_page_t* page);
@@ -392,8 +411,12 @@ bool add_heap_reserve(std::span<std::byte> memory, HeapOwner owner) noexcept {
 void retire_boot_heap() noexcept {
   if (!is_in_pool()) return;
   // An exclusive arena serves only those who ask for it by number, which nobody does.
-  mi_arena_t* boot_arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[0]);
-  if (boot_arena != nullptr) boot_arena->exclusive = true;
+  const Segment& boot = boot_segment();
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) {
+    mi_arena_t* arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[i]);
+    const auto* start = reinterpret_cast<const std::byte*>(mi_atomic_load_relaxed(&arena->start));
+    if (static_cast<uint64_t>(start - boot.address) < boot.bytes) arena->exclusive = true;
+  }
   is_boot_retired.store(true, std::memory_order_relaxed);
 }
 

@@ -79,6 +79,9 @@ void tell_limit(const HeapRefusal& refusal, HeapOwner owner) noexcept {
   log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
 }
 
+// Or boot is all that there is.
+bool has_heap() noexcept { return process_pool().segment_count() > 1; }
+
 // The setting by which each kind of program gets more.
 const char* way_to_more() noexcept {
   if (interception_decision().backing == HeapBacking::kOrdinary) {
@@ -86,8 +89,8 @@ const char* way_to_more() noexcept {
   }
   if (is_appliance.load(std::memory_order_relaxed)) {
     // Before the heap segment is there, segment 0 is what ran out.
-    return heap_arena_count() > 1 ? "raise [pool] bytes"
-                                  : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time";
+    return has_heap() ? "raise [pool] bytes"
+                      : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time";
   }
   if (process_pool().is_sealed()) return "raise heap_bytes in its [[process]]";
   return "give the heap more: BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time, or "
@@ -123,9 +126,9 @@ void tell_exhaustion(const HeapRefusal& refusal) noexcept {
   char owners[256];
   name_biggest_owners(owners, sizeof owners);
   error.set_answer("%s is exhausted; the pool's biggest owners: %s",
-                   heap_arena_count() > 1 ? "the heap" : "boot", owners);
+                   has_heap() ? "the heap" : "boot", owners);
   // While an appliance boots there is nothing that it could free.
-  const bool is_booting = is_appliance.load(std::memory_order_relaxed) && heap_arena_count() <= 1;
+  const bool is_booting = is_appliance.load(std::memory_order_relaxed) && !has_heap();
   log_error(error.set_cure("%s%s", is_booting ? "" : "free memory, or ", way_to_more()));
 }
 

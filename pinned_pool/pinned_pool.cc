@@ -118,7 +118,10 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
     munmap(mapped, bytes);
     return take_error(attempt, TakeStep::kPopulate, outcome);
   }
-  if (fcntl(memfd.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+  // The first may grow until others are there.
+  if (segment_count() == 1) end_growth();
+  const int seals = F_SEAL_SHRINK | (segment_count() == 0 ? 0 : F_SEAL_GROW);
+  if (fcntl(memfd.number(), F_ADD_SEALS, seals) != 0) {
     const Error error = take_error(attempt, TakeStep::kSealFile, errno);
     munmap(mapped, bytes);
     return error;
@@ -140,6 +143,39 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   next_region_ += regions_of(bytes);
   segment_count_.store(segment.number + 1, std::memory_order_release);  // pairs with segment_count
   return &segment;
+}
+
+bool PinnedPool::grow_first_segment(uint64_t bytes) noexcept {
+  const ThreadOwner::Hold hold(maker_);
+  BP_ASSERT(!is_sealed() && segment_count() == 1);
+  Segment& first = segments_[0];
+  BP_ASSERT(first.is_own && bytes > 0 && bytes % page_bytes(first.page) == 0);
+  const uint64_t whole_bytes = first.bytes + bytes;
+  errno = ENOMEM;
+  if (regions_of(whole_bytes) > kRegionCountMax / 2 || !has_its_memfd(first)) return false;
+  errno = EFBIG;
+  if (!may_make_file_of(whole_bytes)) return false;
+  std::byte* const more = first.address + first.bytes;
+  if (ftruncate(first.memfd, static_cast<off_t>(whole_bytes)) != 0) return false;
+  void* mapped = mmap(more, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+                      first.memfd, static_cast<off_t>(first.bytes));
+  if (mapped == MAP_FAILED) return false;
+  int outcome = bind_to_node(more, bytes, first.node);
+  if (outcome == 0) outcome = populate(more, bytes, 1);
+  if (outcome != 0) {
+    munmap(mapped, bytes);
+    errno = outcome;
+    return false;
+  }
+  if (!is_huge(first.page) && first.lock_errno == 0) first.lock_errno = lock_pages(more, bytes);
+  first.bytes = whole_bytes;
+  next_region_ = regions_of(whole_bytes);
+  BP_DCHECK_SLOW(is_valid());
+  return true;
+}
+
+void PinnedPool::end_growth() noexcept {
+  if (has_its_memfd(segments_[0])) fcntl(segments_[0].memfd, F_ADD_SEALS, F_SEAL_GROW);
 }
 
 Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
@@ -239,6 +275,7 @@ void PinnedPool::seal() noexcept {
   BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
+  if (segment_count() > 0 && segments_[0].is_own) end_growth();
   for (uint32_t i = 0; i < segment_count(); ++i) {
     Segment& segment = segments_[i];
     segment.has_write_seal = take_file_seals(segment);

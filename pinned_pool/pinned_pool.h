@@ -90,6 +90,13 @@ class PinnedPool {
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                   unsigned thread_count, int node = kAnyNode);
 
+  // Makes segment 0 larger by `bytes`, in place: its owner is older than any plan. Nothing of it
+  // moves. The new pages are taken and locked as create_segment() does with one thread: nothing is
+  // allocated, so a malloc can come here that found no memory.
+  // Requires: not sealed; it is the only segment; whole pages. Threads: one, and no other looks.
+  // Returns false, with errno, and changes nothing, where the system has no more, or the range.
+  bool grow_first_segment(uint64_t bytes) noexcept;
+
   // Maps a segment that another process made, at the address that it has there. Nothing in
   // `offered` is taken on trust: it lies at the start of a region of this pool's range, overlaps no
   // segment, and the memfd has its size, its page, exactly the rights that were promised, and can
@@ -98,7 +105,8 @@ class PinnedPool {
   // Requires: not sealed. Errors (kSystem): which of these does not hold, or the system's.
   Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;
 
-  // Creates every segment of `plan` but the first, which exists since before main.
+  // Creates every segment of `plan` but the first, which exists since before main, and which cannot
+  // grow any more.
   // Requires: not sealed; segment(0) is the only one, and as large as the plan's first.
   // Errors: create_segment's, for the first that fails; those before it stay.
   Result<void> reserve(const PoolPlan& plan, unsigned thread_count);
@@ -171,6 +179,7 @@ class PinnedPool {
 
  private:
   bool is_valid(const Segment& segment) const noexcept;
+  void end_growth() noexcept;
 
   uintptr_t base_;
   ThreadOwner maker_;  // the thread that changes it just now

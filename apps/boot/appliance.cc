@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "alloc/added_heap.h"
+#include "alloc/boot_growth.h"
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_owner.h"
@@ -85,6 +86,7 @@ std::optional<int> Appliance::boot() {
   auto plan = plan_all();
   if (!plan.ok()) return fail({plan.error()});
   plan_ = plan.take();
+  if (!report(fix_boot_heap(plan_.pool.segments[0].bytes))) return false;
   reached(Step::kPlan);
   if (const std::vector<Error> problems = check(); !problems.empty()) return fail(problems);
   reached(Step::kCheck);
@@ -284,6 +286,7 @@ Result<void> Appliance::hand_over_heap() {
     return error.set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
   }
   retire_boot_heap();
+  end_boot_growth();
   pool_counters_.set_heap_parts(std::move(parts));
   return {};
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "alloc/confined_heap.h"
+#include "apps/boot/boot_plan.h"
 #include "apps/boot/outsiders.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
@@ -213,9 +214,6 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   return requests;
 }
 
-}  // namespace
-
-bool AppliancePlan::is_valid(const Configuration& configuration) const noexcept {
 // The runtime's reserve, what is everybody's, and what is kept for one owner each.
 std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint64_t bytes) {
   std::vector<CarvePlan> carves = {{"heap:reserve", kHeapReserveBytes}, {"heap", 0}};
@@ -236,6 +234,9 @@ std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint
   return carves;
 }
 
+}  // namespace
+
+bool AppliancePlan::is_valid(const Configuration& configuration) const noexcept {
   const auto has = [this](const OwnerName& owner, uint64_t bytes) {
     return std::any_of(pool.segments.begin(), pool.segments.end(), [&](const auto& segment) {
       return segment.owner == owner && bytes <= segment.bytes;
@@ -341,7 +342,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   PoolBudget budget;
   budget.bytes = settings.bytes;
   budget.unit = smallest_page(settings.pages);
-  budget.boot_bytes = boot_segment_bytes();
+  budget.boot_bytes = plan_boot_bytes(configuration, services.value());
   budget.boot_page = boot_page();
   budget.heap_min_bytes = std::max(settings.heap_min_bytes, kHeapReserveBytes + kHeapBytesMin);
   for (const ServiceNeeds& service : services.value()) {

@@ -224,6 +224,7 @@ struct Configuration {
   // Of each service whose table says where it listens, by its name.
   std::map<std::string, PlainText, std::less<>> plain_text;
   bool is_first_process = false;  // of an image; not the file's to say
+  uint64_t text_bytes = 0;        // of the file
 };
 
 // Describes the tables above (configuration_table.h), into `all`.

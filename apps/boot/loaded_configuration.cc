@@ -76,6 +76,7 @@ bool LoadedConfiguration::parse(std::string_view text, const char* path,
   }
   root_ = std::make_unique<TomlNode>(root.take());
   path_ = path;
+  configuration_.text_bytes = text.size();
   describe(*file_, configuration_);
   std::vector<Error> found;
   if (auto described = describe_services(services, *file_, configuration_, &found);

@@ -17,6 +17,7 @@
 #include "apps/boot/outsiders.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_calls.h"
+#include "pinned_pool/boot_segment.h"
 #include "pinned_pool/join/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/take_error.h"
@@ -62,12 +63,13 @@ uint64_t raised_limit(__rlimit_resource resource) noexcept {
   return limit.rlim_cur;
 }
 
-// What is still to be taken: segment 0 is there, and so counted as used, already. In pages of one
-// size (of one node), or of any.
+// What is still to be taken: of segment 0 some or all is there, and so counted as used, already. In
+// pages of one size (of one node), or of any.
 uint64_t bytes_to_take(const AppliancePlan& plan) noexcept {
   uint64_t bytes = 0;
   for (const SegmentPlan& segment : plan.pool.segments) {
-    if (!(segment.owner == OwnerName("boot"))) bytes += segment.bytes;
+    const bool is_boot = segment.owner == OwnerName("boot");
+    bytes += segment.bytes - (is_boot ? std::min(segment.bytes, boot_segment().bytes) : 0);
   }
   return bytes;
 }
@@ -75,7 +77,9 @@ uint64_t bytes_to_take(const AppliancePlan& plan, PageSize page, int node = kAny
   uint64_t bytes = plan.pool.bytes_with(page, node);
   for (const SegmentPlan& segment : plan.pool.segments) {
     const bool is_counted = segment.page == page && (node == kAnyNode || segment.node == node);
-    if (segment.owner == OwnerName("boot") && is_counted) bytes -= segment.bytes;
+    if (segment.owner == OwnerName("boot") && is_counted) {
+      bytes -= std::min(segment.bytes, boot_segment().bytes);
+    }
   }
   return bytes;
 }

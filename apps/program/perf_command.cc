@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "alloc/boot_growth.h"
 #include "apps/program/commands.h"
 #include "apps/perf/perf_client.h"
 #include "apps/perf/perf_report.h"
@@ -226,6 +227,7 @@ Result<void> measure_registration(const Arguments& arguments) {
 }  // namespace
 
 int perf_command(const Arguments& arguments) {
+  end_boot_growth();  // it has threads of its own
   const std::string& what = arguments.operands[0];
   const bool registers = what == "register";
   const bool serves = what == "serve";

@@ -12,6 +12,7 @@
 
 #include <unistd.h>
 
+#include "alloc/boot_growth.h"
 #include "apps/boot/bedplate_service.h"
 #include "apps/control/control_service.h"
 #include "apps/http/http_service.h"
@@ -286,6 +287,7 @@ int fail(const std::vector<Error>& errors) {
 
 int run_program(int count, char** words, std::span<Service* const> given) {
   keep_alive_on(SIGXFSZ);  // a command may write its answer, or a file, beyond the limit
+  let_boot_heap_grow();
   static HttpService http;
   static ControlService control(&plan_text);
   std::vector<Service*> services(given.begin(), given.end());

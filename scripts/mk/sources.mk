@@ -9,8 +9,8 @@ PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \
                  join_socket join_strangers joined_pool membership owner_life process_terms)
-ALLOC := added_heap block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner heap_report \
-         interception_check interception_decision keyed_cache_datapath metadata_zone pool_resource \
+ALLOC := added_heap block_ledger boot_growth buffer_pool_datapath exhaustion fork_mark heap_owner \
+         heap_report interception_check interception_decision keyed_cache_datapath metadata_zone pool_resource \
          support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
@@ -54,7 +54,7 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
 TLS := tls_credentials tls_failures tls_library tls_session tls_stream
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
-BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
+BOOT := appliance appliance_plan appliance_user boot_plan configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
         configuration_words connection_thread control_methods counter_signs counters_file counters_reader \
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \

@@ -358,8 +358,39 @@ TEST(PinnedPool, ReserveStopsAtTheFirstSegmentThatIsRefused) {
   STRCMP_EQUAL("taking 12 MiB for volume:ram0 in pages of 4 KiB", reserved.error().doing);
 }
 
+// The first makes room for boot, until others lie behind it.
+TEST(PinnedPool, TheFirstSegmentGrowsInPlaceUntilThereIsAnother) {
+  Segment& first = create("first", 4 * kMiB);
+  pool->carve(first, "first", first.bytes)[0] = std::byte{7};
+  CHECK(pool->grow_first_segment(8 * kMiB));
+  CHECK_EQUAL(12 * kMiB, first.bytes);
+  CHECK_EQUAL(4 * kMiB, first.carved_bytes);
+  CHECK(bytes_taken(first.memfd) == 12 * kMiB);
+  CHECK(pool->contains(first.address, 12 * kMiB));
+  CHECK(first.address[0] == std::byte{7} && first.address[12 * kMiB - 1] == std::byte{0});
+  CHECK(pool->is_valid());
+  const Segment& second = create("second", 4 * kMiB);
+  POINTERS_EQUAL(first.address + kRegionBytes, second.address);
+  CHECK((fcntl(first.memfd, F_GET_SEALS) & F_SEAL_GROW) != 0);
+  LONGS_EQUAL(-1, ftruncate(first.memfd, 16 * kMiB));
+}
+
+TEST(PinnedPool, TheFirstSegmentStaysAsItIsWhereItCannotGrow) {
+  Segment& first = create("first", 4 * kMiB);
+  void* in_the_way = mmap(first.address + 8 * kMiB, 4096, PROT_READ,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  CHECK(in_the_way != MAP_FAILED);
+  CHECK_FALSE(pool->grow_first_segment(8 * kMiB));
+  LONGS_EQUAL(EEXIST, errno);
+  CHECK_EQUAL(4 * kMiB, first.bytes);
+  munmap(in_the_way, 4096);
+  CHECK(pool->grow_first_segment(8 * kMiB));
+  CHECK(pool->is_valid());
+}
+
 TEST(PinnedPool, MemfdsNeitherShrinkNorGrow) {
-  const Segment& segment = create("first", 4 * kMiB);
+  create("first", 4 * kMiB);
+  const Segment& segment = create("second", 4 * kMiB);
   CHECK((fcntl(segment.memfd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW)) ==
         (F_SEAL_SHRINK | F_SEAL_GROW));
   for (const off_t bytes : {off_t{0}, off_t{4096}, off_t{8 * kMiB}}) {

@@ -1,0 +1,37 @@
+// Segment 0 grows while nothing is planned yet.
+//
+// What a configuration describes is read and planned in segment 0, and so is what a running
+// appliance says of itself: both may be of any size. So the commands of a program let segment 0
+// grow, in place, whenever it is exhausted. `run` ends that: the plan says how large segment 0 is
+// (apps/boot/boot_plan.h), it gets that size, and no more. Programs without commands have what they
+// were linked or started with, or add to it (added_heap.h).
+//
+// Threads: the main one, while there is no other. Where the heap is not the pool's nothing happens.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/result.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+// More than any configuration takes: what asks for more has a defect.
+inline constexpr uint64_t kBootGrownBytesMax = kGiB;
+
+// From here on segment 0 grows when it is exhausted, up to kBootGrownBytesMax. A `new` that it
+// cannot serve all the same ends the process, with the message about exhaustion (exhaustion.h) as
+// the last line: nobody here catches what it would throw.
+void let_boot_heap_grow() noexcept;
+// From here on it does not, and `new` throws.
+void end_boot_growth() noexcept;
+
+// Makes segment 0 as large as planned, at once; it grows no more. Requires: a multiple of
+// kBootBytesGranularity and of its pages; it is the only segment.
+// Errors (kSystem): it is larger already; the system has no more, and why.
+Result<void> fix_boot_heap(uint64_t bytes);
+
+// The heap's, when it is exhausted: segment 0 gets room for a block of `bytes`. Returns whether.
+bool grow_boot_heap(uint64_t bytes) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,40 @@
+// Tested by tests/system/boot_budget_test.py.
+#include "apps/boot/boot_plan.h"
+
+#include <algorithm>
+
+#include "alloc/interception_decision.h"
+#include "pinned_pool/boot_segment.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kFixedBytes = 8 * kMiB;
+// Of the file: its nodes, which have the text of each key and value, and what they are read into.
+constexpr uint64_t kEachTextByte = 48;
+// Of each: what is planned, its copies, and what is opened or found out before there is a heap.
+constexpr uint64_t kEachCounterSet = 1536;
+constexpr uint64_t kEachFile = 3 * kKiB;
+constexpr uint64_t kEachDatagramSocket = 2 * kKiB;
+constexpr uint64_t kEachCarve = 512;
+
+}  // namespace
+
+uint64_t plan_boot_bytes(const Configuration& configuration,
+                         const std::vector<ServiceNeeds>& services) {
+  const uint64_t set_bytes = boot_segment_bytes();
+  if (interception_decision().backing != HeapBacking::kPool) return set_bytes;
+  uint64_t bytes = kFixedBytes + configuration.text_bytes * kEachTextByte;
+  for (const ServiceNeeds& service : services) {
+    bytes += service.counters.size() * kEachCounterSet + service.files.size() * kEachFile +
+             service.datagrams.size() * kEachDatagramSocket;
+    for (const SegmentRequest& segment : service.segments) {
+      bytes += segment.carves.size() * kEachCarve;
+    }
+  }
+  const uint64_t unit = std::max(kBootBytesGranularity, page_bytes(boot_page()));
+  return std::max(set_bytes, align_up(bytes, unit));
+}
+
+}  // namespace bedplate

@@ -1,0 +1,22 @@
+// How large segment 0 of an appliance is: what reading its configuration, planning it and looking
+// at the machine take, before there is a heap.
+//
+// It follows from the configuration alone, and so is the same for `plan` and for `run`: the larger
+// the file, and the more there is of what it describes, the larger segment 0. The figures are above
+// what was measured; tests/system/boot_budget_test.py boots the largest that there is of each kind,
+// and the boot says so, with the cure, where they are not enough.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/boot/configuration.h"
+#include "apps/boot/service_plan.h"
+
+namespace bedplate {
+
+// A multiple of kBootBytesGranularity and of segment 0's pages; boot_segment_bytes() at least.
+uint64_t plan_boot_bytes(const Configuration& configuration,
+                         const std::vector<ServiceNeeds>& services);
+
+}  // namespace bedplate
