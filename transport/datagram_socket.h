@@ -135,8 +135,8 @@ class DatagramSocket {
 
   // Both give an interface by its number, for those that have found out that it is another one than
   // it was: an interface that went and came back has a new number, and the system keeps nothing for
-  // it. A network that is not the kernel's keeps its interfaces, and does nothing here. Threads: any
-  // one at a time, while nobody opens or closes it: the kernel may keep it waiting.
+  // it. A network that is not the kernel's keeps its interfaces, and does nothing here. Threads:
+  // any, one at a time, while nobody opens or closes it: the kernel may keep it waiting.
   //
   // Leaves `group` where it was joined over the interface `left_index` (0: nowhere), and joins it
   // over `index` (0: nowhere), so that the network hears of it anew, also where the two are the

@@ -5,7 +5,7 @@
 // another number; what the kernel kept for the old one (memberships of groups, where multicast is
 // sent) is gone. So what is to last is kept by name, and looked up when something has changed.
 //
-// Threads: one. Tested by tests/transport/network_watch_test.cc.
+// Threads: one.
 #pragma once
 
 #include <cstdint>

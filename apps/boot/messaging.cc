@@ -131,7 +131,7 @@ Result<void> Messaging::start_server(const Configuration& configuration, JoinLis
   if (!grants.ok()) return grants.error();
   JoinServerOptions options;
   options.socket_path = configuration.messages.socket;
-  options.listener = joiners->take();
+  options.listener = joiners;
   options.pool = &pool;
   options.pool_id = pool_id_;
   options.grants = grants.take();

@@ -1,6 +1,7 @@
 #include "apps/boot/openings.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "apps/boot/appliance_user.h"
 #include "apps/boot/planned_datagrams.h"
@@ -13,13 +14,20 @@ void open_joiners(const Configuration& configuration, const AppliancePlan& plan,
   if (auto made = joiners->open(configuration.messages.socket); !made.ok()) {
     return problems->push_back(made.error());
   }
-  if (configuration.appliance.user.empty()) return;
+  auto found = find_appliance_user(configuration);
+  if (!found.ok() || !found.value()) return;  // check_appliance_user() has said why
+  const User& user = *found.value();
+  if (lchown(configuration.messages.socket.c_str(), user.id, user.group) != 0) {
+    problems->push_back(error_from_errno("giving %s to the user %s",
+                                         configuration.messages.socket.c_str(), user.name.c_str())
+                            .set_cure("run it in a container with CAP_CHOWN"));
+  }
   // Those that connect are told the user that listened last, from the first moment on the one that
   // the appliance is going to be.
   const auto listen_again = [joiners](std::vector<Error>*) {
     (void)listen(joiners->number(), SOMAXCONN);
   };
-  std::vector<Error> told_already;  // check_appliance_user() says why it cannot become that user
+  std::vector<Error> told_already;
   look_as_appliance(configuration, plan, listen_again, &told_already);
 }
 

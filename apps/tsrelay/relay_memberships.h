@@ -4,13 +4,11 @@
 // The kernel keeps both for an interface's number; here they are kept by its name, or by the way
 // that the routes say. After each change of the network they are looked up; where the number is
 // another one, as of an interface that was deleted and made again, the group is left and joined
-// anew. So it is while its leg gets nothing, now and then: a switch that has forgotten this machine,
-// or a kernel that has forgotten the group (an MTU below 68 does that), hears of it again.
+// anew. So it is while its leg gets nothing, now and then: a switch that has forgotten this
+// machine, or a kernel that has forgotten the group (an MTU below 68 does that), hears of it again.
 //
 // Threads: the control thread. The kernel may keep it waiting while it works on interfaces, which
 // no shard should.
-//
-// Tested by tests/apps/tsrelay/relay_memberships_test.cc, tests/system/tsrelay_network_test.py.
 #pragma once
 
 #include <cstdint>

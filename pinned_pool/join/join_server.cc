@@ -71,8 +71,8 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
 }
 
 Result<void> JoinServer::take_listener() noexcept {
-  if (options_.listener.is_open()) {
-    listener_ = std::move(options_.listener);
+  if (options_.listener != nullptr) {
+    listener_ = options_.listener->take();
     // Those that connect are told whose it is: the user that listens last.
     BP_ASSERT(listen(listener_.number(), SOMAXCONN) == 0);
     return {};

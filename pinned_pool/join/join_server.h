@@ -42,6 +42,7 @@
 #include <sys/epoll.h>
 
 #include "pinned_pool/join/join_roster.h"
+#include "pinned_pool/join/join_socket.h"
 #include "platform/closing_thread.h"
 #include "platform/file.h"
 #include "platform/free_list.h"
@@ -77,8 +78,8 @@ const char* to_text(JoinEvent::Kind kind) noexcept;
 
 struct JoinServerOptions {
   std::string socket_path;
-  // What listens there (JoinListener); without one the server opens it.
-  Fd listener = {};
+  // What listens there, which is taken over by create(); nullptr: the server opens it.
+  JoinListener* listener = nullptr;
   PinnedPool* pool = &process_pool();
   PoolId pool_id;
   std::vector<JoinGroup> groups;

@@ -262,7 +262,8 @@ TEST(PinnedPool, LimitsAreNamedWithTheirCure) {
       {RLIMIT_FSIZE, 64 * kKiB,
        ": a file may have 64 KiB, and a segment is one; raise the limit "
        "on files: ulimit -f unlimited"},
-      {RLIMIT_NOFILE, 0, ": Too many open files; raise the limit of open files: ulimit -n 1024"},
+      {RLIMIT_NOFILE, 0,
+       ": Too many open files; raise the limit of open files, which is 0: ulimit -n 1024"},
   };
   for (const auto& each : kLimits) {
     const test::Ended ended = test::run_forked([&] {

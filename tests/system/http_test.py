@@ -213,14 +213,16 @@ def the_page_shows_what_is_going_on(box):
 
 @test()
 def the_page_asks_where_no_events_come(box):
-    """As many as may listen do: the page has the log and the numbers all the same."""
+    """As many as may listen do: the page has the log and the numbers all the same, and says that
+    it was refused."""
     _, port = start(box)
     for _ in range(4):
         listener = Listener(box, port)
         threading.Thread(target=listener.read_all, daemon=True).start()
     browser = Browser(box, f"http://127.0.0.1:{port}/")
     browser.wait("now && before && !isLive && document.getElementById('log').textContent", "numbers")
-    expect(browser.value("document.getElementById('state').textContent"), "Ready", "its state")
+    browser.wait("document.getElementById('signs').textContent"
+                 ".includes('requests are answered with an error')", "what is refused")
 
 
 @test()

@@ -278,7 +278,7 @@ def numbers_restart_and_senders_change(box, sockets):
 
 @test(sockets=BACKENDS)
 def malformed_packets(box, sockets):
-    """Each is dropped for its cause, and what makes sense goes on."""
+    """Each is dropped for its cause, with its number, and what makes sense goes on."""
     dice = box.dice()
     receiver = Receiver(box)
     payloads = payloads_of(generate(box, 1))
@@ -286,13 +286,13 @@ def malformed_packets(box, sockets):
     relay = start(box, [{"address": f"127.0.0.1:{ports}", "fec": True}], [output(receiver)], sockets)
     bad_rtp = [b"\x80", bytes(11), b"\x40" + bytes(50), b"\x8f" + bytes(20),
                b"\x90" + bytes(11) + b"\0\0\xff\xff", b"\xa0" + bytes(12)]
-    bad_ts = [rtp(1, b""), rtp(1, bytes(187)), rtp(1, bytes(189)), bytes(12).replace(b"\0", b"\x80", 1)]
+    bad_ts = [bytes(187), bytes(189), bytes(376)]
     bad_fec = [b"", bytes(28), rtp(0, bytes(40)), rtp(0, b"\0" * 4 + b"\x80" + bytes(100))]
     out = sender(box)
     for i, payload in enumerate(payloads):
-        out.sendto(rtp(i, payload), ("127.0.0.1", ports))
+        out.sendto(rtp(2 * i, payload), ("127.0.0.1", ports))
         out.sendto(bad_rtp[i % len(bad_rtp)], ("127.0.0.1", ports))
-        out.sendto(bad_ts[i % len(bad_ts)], ("127.0.0.1", ports))
+        out.sendto(rtp(2 * i + 1, bad_ts[i % len(bad_ts)]), ("127.0.0.1", ports))
         out.sendto(bad_fec[i % len(bad_fec)], ("127.0.0.1", ports + 2))
         out.sendto(dice.randbytes(dice.randrange(1400)), ("127.0.0.1", ports + 4))
         if i % 16 == 15:
@@ -302,7 +302,9 @@ def malformed_packets(box, sockets):
     expect_true(receiver.content() == b"".join(payloads), "what made sense")
     wait_for(lambda: relay.leg("truncated") == 1, "the one that is too long")
     expect(relay.leg("rtp_malformed"), len(payloads), "no RTP")
-    expect(relay.leg("ts_malformed"), len(payloads), "no transport stream")
+    expect(relay.leg("ts_malformed") + relay.leg("no_sync"), len(payloads), "no transport stream")
+    expect(relay.leg("no_sync"), len(payloads) // 3, "what is one by its length alone")
+    expect(relay.stream("lost"), 0, "numbers that did not come")
     wait_for(lambda: relay.stream("fec_malformed") == relay.stream("fec_packets") > len(payloads),
              "FEC that makes no sense")
     relay.stop()

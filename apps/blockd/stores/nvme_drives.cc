@@ -83,7 +83,7 @@ void describe(CounterTable& table, NvmeCounters& c) {
       .counter("bad_completions", c.bad_completions, "completions",
                "For no admin command that was under way: a defect of the drive.")
       .sign_as_it_grows(
-          "it ends commands that it was not given, {bad_completions} by now: a defect of the drive; "
+          "it ends commands that it was not given, {bad_completions} by now: a defect of its own; "
           "look for new firmware, else replace it");
   table
       .gauge("critical_warnings", c.warnings, "bits",
@@ -132,7 +132,7 @@ void describe(CounterTable& table, NvmeQueueCounters& c) {
       .counter("bad_completions", c.bad_completions, "completions",
                "For no command that was under way: a defect of the drive.")
       .sign_as_it_grows(
-          "it ends commands that it was not given, {bad_completions} by now: a defect of the drive; "
+          "it ends commands that it was not given, {bad_completions} by now: a defect of its own; "
           "look for new firmware, else replace it");
   table.counter("interrupts", c.interrupts, "interrupts", "That woke the shard.");
 }

@@ -36,7 +36,7 @@ class OpeningsBodies : public service_rig::ServiceBodies {
       }
       return Result<void>{};
     };
-    const auto made = plan_appliance(configuration);
+    auto made = plan_appliance(configuration);
     CHECK(made.ok());
     opened = open_datagrams(made.value().services, &problems);
     std::string said;

@@ -1,6 +1,7 @@
 // Who has a leg: a sender that restarts goes on at once, and two that share an address take no
 // turns.
 #include "tests/apps/tsrelay/relay_rig.h"
+#include "tests/apps/tsrelay/ts_mux.h"
 
 #include <map>
 #include <memory>
@@ -99,4 +100,31 @@ TEST(RelaySenders, AStrayPacketTakesNothing) {
   r.stream.look_for_missing(r.now);
   LONGS_EQUAL(0, r.kept_count());
   LONGS_EQUAL(360, r.leg().foreign.read());
+}
+
+TEST(RelaySenders, TheStreamOfAnotherSenderIsLearnedAnew) {
+  RelayRig& r = make();
+  r.options.pace_delay_ns = 20 * kMs;
+  r.create();
+  for (uint32_t i = 0; i < 300; ++i) {
+    r.give(0, r.rtp(i));
+    r.work(r.generator->ns_of(7));
+  }
+  LONGS_EQUAL(1, r.counters->ts_programs.read());
+  CHECK(r.counters->ts_bit_rate.read() > 0);
+  r.work(501 * kMs);
+  // It has no tables and no clock: nothing of the other's is said of it, or paces it.
+  TsMux mux;
+  for (uint32_t i = 0; i < 10; ++i) {
+    Bytes packet(kRtpHeaderBytes);
+    write_rtp({.sequence = static_cast<uint16_t>(i), .ssrc = 9, .payload_type = 33}, packet.data());
+    const Bytes plain = mux.plain(TsGenerator::kVideoPid);
+    packet.insert(packet.end(), plain.begin(), plain.end());
+    r.give(0, packet, "10.0.0.2:5000");
+    r.work();
+    LONGS_EQUAL(0, r.counters->ts_programs.read() + r.counters->ts_bit_rate.read());
+    LONGLONGS_EQUAL(r.now + 20 * kMs, r.stream.deadline_ns());
+    r.work(21 * kMs);
+  }
+  LONGS_EQUAL(0, r.counters->ts_continuity_errors.read() + r.leg().foreign.read());
 }

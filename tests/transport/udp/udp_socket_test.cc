@@ -47,6 +47,8 @@ class UdpSocketBodies : public UdpPair {
  public:
   // As preflight opens it, long before there is a service.
   void taken_over() {
+    open_both("127.0.0.1:0");
+    a->socket.close();
     auto opened = open_udp(a->options("127.0.0.1:0"), a->shape);
     CHECK(opened.ok());
     sockaddr_in6 name = {};
