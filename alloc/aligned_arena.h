@@ -15,7 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "alloc/boot_growth.h"
 #include "alloc/confined_heap.h"
+#include "pinned_pool/boot_segment.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -81,6 +83,14 @@ inline bool could_ever_serve(size_t bytes, size_t alignment) noexcept {
     if (first + count <= arena->block_count) return true;
   }
   return false;
+}
+
+// Whether it would, since segment 0 has grown for it.
+inline bool grow_boot_heap_for(size_t bytes, size_t alignment) noexcept {
+  if (bytes > kBootGrownBytesMax || !grow_boot_heap(bytes + alignment + MI_SEGMENT_SIZE)) {
+    return false;
+  }
+  return could_ever_serve(bytes, alignment);
 }
 
 }  // namespace bedplate

@@ -87,21 +87,20 @@ static void* bp_take_segment(size_t bytes, size_t alignment, size_t align_offset
   const bool wants_commit = *commit;
   const bool wants_large = *large;
   for (;;) {
-    void* segment = _mi_arena_alloc_aligned(bytes, alignment, align_offset, commit, large,
-                                            is_pinned, is_zero, arena, memid, tld);
+    void* segment = bp_arena_alloc_aligned(bytes, alignment, align_offset, commit, large, is_pinned,
+                                           is_zero, arena, memid, tld);
     if (segment != nullptr || arena != _mi_arena_id_none()) return segment;
     if (!bedplate::grow_boot_heap(bytes)) return nullptr;
     *commit = wants_commit;
     *large = wants_large;
   }
 }
-#define _mi_arena_alloc_aligned bp_take_segment
 
 // mimalloc takes pages of blocks from its segments here, and only here.
 static void bp_page_given_back(mi_page_t* page);
 #define _mi_segment_page_alloc bp_take_page
 #define mi_heap_get_default() bedplate::heap_of_thread()
-#define _mi_arena_alloc_aligned bp_arena_alloc_aligned
+#define _mi_arena_alloc_aligned bp_take_segment
 #include "segment.c"
 #undef _mi_arena_alloc_aligned
 #undef _mi_segment_page_alloc
@@ -164,7 +163,8 @@ static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cau
     if (!mi_heap_is_initialized(heap)) heap = bedplate::heap_of_thread();
     using Cause = bedplate::HeapRefusal::Cause;
     const bool is_far = huge_alignment > bedplate::kAlignmentBytesMax;
-    if (is_far || !bedplate::could_ever_serve(bytes, huge_alignment)) {
+    if (is_far || (!bedplate::could_ever_serve(bytes, huge_alignment) &&
+                   !bedplate::grow_boot_heap_for(bytes, huge_alignment))) {
       bp_refuse(bytes, huge_alignment, is_far ? Cause::kAlignment : Cause::kNoPlace);
       return nullptr;
     }

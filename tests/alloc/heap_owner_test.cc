@@ -59,18 +59,20 @@ BP_PROBE(AReserveIsItsOwnersAlone) {
   test::StderrCapture capture;
   { const HeapOwnerScope scope(keeper); }  // the thread's heap of that owner
   BlockList hoard;
-  const HeapOwnerScope scope(greedy);
-  hoard.add_all(kBlock);
-  hoard.add_all(64);
-  BP_PROBE_CHECK(allocate(64) == nullptr);
   {
-    const HeapOwnerScope kept(keeper);
-    for (int i = 0; i < 16; ++i) BP_PROBE_CHECK(allocate(128 * kKiB) != nullptr);
+    const HeapOwnerScope scope(greedy);
+    hoard.add_all(kBlock);
+    hoard.add_all(64);
+    BP_PROBE_CHECK(allocate(64) == nullptr);
+    {
+      const HeapOwnerScope kept(keeper);
+      for (int i = 0; i < 16; ++i) BP_PROBE_CHECK(allocate(128 * kKiB) != nullptr);
+    }
+    BP_PROBE_CHECK(allocate(kBlock) == nullptr);
+    hoard.free_all();
   }
-  BP_PROBE_CHECK(allocate(kBlock) == nullptr);
   capture.finish();
   BP_PROBE_CHECK(heap_owner_use(keeper).used_bytes >= 2 * kMiB);
-  hoard.free_all();
 }
 
 BP_PROBE(ACallbackFollowsWhoAskedForIt) {

@@ -1,8 +1,6 @@
 // Preflight: silent when all is there, and otherwise everything at once, each with its cure.
 #include "apps/boot/preflight.h"
 
-#include "pinned_pool/take_error.h"
-
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -23,6 +21,7 @@
 
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/join/join_server.h"
+#include "pinned_pool/take_error.h"
 #include "platform/cpu.h"
 #include "platform/numa.h"
 #include "tests/support/fake_root.h"
