@@ -86,7 +86,9 @@ std::optional<int> Appliance::boot() {
   auto plan = plan_all();
   if (!plan.ok()) return fail({plan.error()});
   plan_ = plan.take();
-  if (!report(fix_boot_heap(plan_.pool.segments[0].bytes))) return false;
+  if (auto fixed = fix_boot_heap(plan_.pool.segments[0].bytes); !fixed.ok()) {
+    return fail({fixed.error()});
+  }
   reached(Step::kPlan);
   if (const std::vector<Error> problems = check(); !problems.empty()) return fail(problems);
   reached(Step::kCheck);

@@ -12,6 +12,7 @@
 // once it has stopped; so none does when peers are closed.
 #pragma once
 
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <vector>

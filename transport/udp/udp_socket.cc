@@ -151,7 +151,7 @@ DatagramAddress UdpSocket::local() const noexcept {
 namespace {
 
 // A group and, where it has a family, the one source of it: in the kernel's form.
-group_source_req to_kernel(const IpAddress& group, const IpAddress& source,
+group_source_req request_of(const IpAddress& group, const IpAddress& source,
                            uint32_t index) noexcept {
   group_source_req request = {};  // its first two members are those of a group_req
   static_assert(offsetof(group_source_req, gsr_group) == offsetof(group_req, gr_group));
@@ -166,7 +166,7 @@ group_source_req to_kernel(const IpAddress& group, const IpAddress& source,
 // Returns 0 or an errno value.
 int ask_for_group(int fd, int option, const IpAddress& group, const IpAddress& source,
                   uint32_t index) noexcept {
-  const group_source_req request = to_kernel(group, source, index);
+  const group_source_req request = request_of(group, source, index);
   const size_t bytes = source.family != 0 ? sizeof request : sizeof(group_req);
   const int level = group.family == AF_INET6 ? SOL_IPV6 : SOL_IP;
   return setsockopt(fd, level, option, &request, static_cast<socklen_t>(bytes)) == 0 ? 0 : errno;

@@ -141,8 +141,10 @@ TEST(StatsJson, TheOrderOfManySetsTakesOneLookAtEach) {
 TEST(StatsJson, TheLongestSignFits) {
   const std::string label(sizeof(CounterLabelRecord::value) - 1, '\1');
   CounterSet set = {"relay", "feeds", "b", sizeof(test::FeedCounters), {}};
-  set.counters = described_counters<test::FeedCounters>();
-  set.counters[0].sign_from(1, "{a}");
+  const CounterDescriptions described = described_counters<test::FeedCounters>();
+  std::vector<CounterDescription> own(described.begin(), described.end());
+  own[0].sign_from(1, "{a}");
+  set.counters = own;
   for (int i = 0; i < 13; ++i) set.labels.push_back({"a", label});
   test::Running running(directory, "a", {set});
   const CountersView view = running.file.view();
