@@ -34,8 +34,8 @@ class ProcessPulse {
   uint32_t still_ms(uint64_t now_ns) const noexcept;
 
  private:
-  // All that readers see changes at once: when it last beat, in milliseconds modulo 2^31, whether it
-  // rests since, and for how many milliseconds the process stood still until then, modulo 2^32.
+  // All that readers see changes at once: when it last beat, in milliseconds modulo 2^31, whether
+  // it rests since, and for how many milliseconds the process stood still until then, modulo 2^32.
   static constexpr uint64_t kResting = uint64_t{1} << 63;
   static constexpr uint64_t kTimeMask = (uint64_t{1} << 31) - 1;
 

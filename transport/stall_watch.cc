@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "platform/log.h"
+#include "platform/process_pulse.h"
 #include "platform/units.h"
 
 namespace bedplate {

@@ -5,8 +5,8 @@
 // on each source is timed by itself, and the next stall is named exactly.
 //
 // Two kinds of time are no stall, and are counted and said apart: time that the machine gave to
-// others while this thread wanted to run, which the kernel counts (schedstat), and time in which the
-// whole process stood still, which another thread witnesses (platform/process_pulse.h).
+// others while this thread wanted to run, which the kernel counts (schedstat), and time in which
+// the whole process stood still, which another thread witnesses (platform/process_pulse.h).
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@
 #include "platform/counter.h"
 #include "platform/file.h"
 #include "platform/log_limit.h"
-#include "platform/process_pulse.h"
 
 namespace bedplate {
+
+class ProcessPulse;
 
 struct StallCounters {
   Counter stalls;       // how often something kept the loop for longer than it may

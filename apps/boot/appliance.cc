@@ -37,8 +37,8 @@ namespace {
 
 // How often the counters that nobody pushes (heap use, registrations) are brought up to date.
 constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
-// How often this thread shows that the process runs. A stall of a shard is told from a standstill of
-// the process to within this.
+// How often this thread shows that the process runs. A stall of a shard is told from a standstill
+// of the process to within this.
 constexpr uint64_t kPulsePeriodNsMax = 25 * kNsPerMs;
 constexpr uint64_t kFilePatienceMinNs = kNsPerSecond;
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);

@@ -152,7 +152,7 @@ namespace {
 
 // A group and, where it has a family, the one source of it: in the kernel's form.
 group_source_req request_of(const IpAddress& group, const IpAddress& source,
-                           uint32_t index) noexcept {
+                            uint32_t index) noexcept {
   group_source_req request = {};  // its first two members are those of a group_req
   static_assert(offsetof(group_source_req, gsr_group) == offsetof(group_req, gr_group));
   request.gsr_interface = index;
