@@ -48,10 +48,16 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("misses", c.misses, "requests", "Keys that were asked for and had none.");
   table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.");
   table.counter("stored", c.stored, "items", "Items that were stored, or stored anew.");
-  table.counter("too_large", c.too_large, "requests",
-                "Values that were refused: longer than value_max_bytes.");
-  table.counter("no_memory", c.no_memory, "requests",
-                "Values that were refused: clients held so much that nothing could be evicted.");
+  table
+      .counter("too_large", c.too_large, "requests",
+               "Values that were refused: longer than value_max_bytes.")
+      .sign_as_it_grows("values are refused for their length, {too_large} by now: raise "
+                        "value_max_bytes, or have clients send shorter ones");
+  table
+      .counter("no_memory", c.no_memory, "requests",
+               "Values that were refused: clients held so much that nothing could be evicted.")
+      .sign_as_it_grows("values find no room, {no_memory} by now: raise cache_bytes, or look for "
+                        "clients that take none of their answers");
   table.counter("flushes", c.flushes, "requests", "flush_all.");
   table.counter("delete_hits", c.delete_hits, "requests", "Deletions of what was there.");
   table.counter("delete_misses", c.delete_misses, "requests", "Of what was not.");
@@ -61,7 +67,8 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("decr_misses", c.decr_misses, "requests", "Of what was not.");
   table.counter("cas_hits", c.cas_hits, "requests", "cas that stored.");
   table.counter("cas_misses", c.cas_misses, "requests", "cas of what was not there.");
-  table.counter("cas_badval", c.cas_badval, "requests", "cas of what had changed meanwhile.");
+  table.counter("cas_badval", c.cas_badval, "requests", "cas of what had changed meanwhile.")
+      .no_sign("this is what cas is for: its client reads the value and tries again");
   table.counter("touch_hits", c.touch_hits, "requests", "touch of what was there.");
   table.counter("touch_misses", c.touch_misses, "requests", "Of what was not.");
   describe(table, c.cache, "cache_bytes");

@@ -285,9 +285,7 @@ int fail(const std::vector<Error>& errors) {
   return code;
 }
 
-int run_program(int count, char** words, std::span<Service* const> given) {
-  keep_alive_on(SIGXFSZ);  // a command may write its answer, or a file, beyond the limit
-  let_boot_heap_grow();
+static int run_words(int count, char** words, std::span<Service* const> given) {
   static HttpService http;
   static ControlService control(&plan_text);
   std::vector<Service*> services(given.begin(), given.end());
@@ -299,6 +297,14 @@ int run_program(int count, char** words, std::span<Service* const> given) {
   // keeps the line above that.
   if (init == nullptr && count == 1 && getpid() == 1) return fail(no_init());
   return dispatch(count, words, services);
+}
+
+int run_program(int count, char** words, std::span<Service* const> given) {
+  keep_alive_on(SIGXFSZ);  // a command may write its answer, or a file, beyond the limit
+  let_boot_heap_grow();
+  const int code = run_words(count, words, given);
+  end_boot_growth();
+  return code;
 }
 
 }  // namespace bedplate

@@ -321,7 +321,7 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
                "That are no packets of a transport stream, and are not recorded.")
       .sign_as_it_grows("{foreign} of its packets by now are no transport stream, and are not in "
                         "it: look at what the sender sends");
-  table.counter("files", c.files, "files", "That were begun, or gone on with.");
+  table.counter("files", c.files, "files", "Begun, or continued at a start.");
   table.gauge("file", c.file, "number", "Of the file that is written now, in its name.");
   table.boolean("is_next_ready", c.is_next_ready,
                 "Whether the next file is empty, where there is one.");

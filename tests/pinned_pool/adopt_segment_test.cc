@@ -89,6 +89,7 @@ TEST(AdoptSegment, HugepagesReadOnlyAlsoOnceTheOwnerSealedThem) {
   const test::LentHugepages lent(2);
   if (!lent.are_there()) BP_SKIP("no hugepages, and no right to reserve any");
   TestPool owner(test::kTestPoolBaseInRange);
+  CHECK(owner->create_segment("boot", kMiB, PageSize::k4KiB, 1).ok());  // the first may grow
   Segment& made = *owner->create_segment("heap:relay#0", kBytes, PageSize::k2MiB, 1).take();
   LONGS_EQUAL(0, seal_against_writers(made.memfd));
   made.address[kBytes - 1] = std::byte{0x5a};

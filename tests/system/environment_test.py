@@ -49,7 +49,8 @@ LIMITS = {
                       "space: ulimit -v unlimited"),
     "file_size": (f"--fsize={MIB}", "a file may have 1024 KiB, and a segment is one; raise the "
                                     "limit on files: ulimit -f unlimited"),
-    "open_files": ("--nofile=3", "Too many open files; raise the limit of open files: ulimit -n"),
+    "open_files": ("--nofile=3", "Too many open files; raise the limit of open files, which is 3: "
+                   "ulimit -n 1024"),
 }
 
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/process_pulse.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"

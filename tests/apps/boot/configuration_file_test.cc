@@ -215,7 +215,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(109, checked);
+  LONGS_EQUAL(110, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

@@ -36,12 +36,13 @@ std::vector<CounterSet> sets_of() {
 std::vector<CounterSet> all_sets() {
   return sets_of<PoolCounters, WayCounters, SegmentCounters, OwnerCounters, HeapCounters,
                  HeapOwnerCounters, HeapClassCounters, ShardCounters, SourceCounters, GroupCounters,
-                 ShardGroupCounters, ProcessCounters, VfioCounters, PeersCounters, PeerCounters,
-                 FileCounters, TlsCounters, ControlCounters, HttpCounters, kvd::Counters,
-                 ConnectionCounters, VolumeCounters, StoreCounters, NvmeCounters, NvmeQueueCounters,
-                 EalCounters, PortCounters, PortQueueCounters, NetCounters, relay::StreamCounters,
-                 relay::LegCounters, relay::OutputCounters, relay::RecordingCounters,
-                 relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters, ServedCounters>();
+                 ShardGroupCounters, SignalCounters, ProcessCounters, VfioCounters, PeersCounters,
+                 PeerCounters, FileCounters, TlsCounters, ControlCounters, HttpCounters,
+                 kvd::Counters, ConnectionCounters, VolumeCounters, StoreCounters, NvmeCounters,
+                 NvmeQueueCounters, EalCounters, PortCounters, PortQueueCounters, NetCounters,
+                 relay::StreamCounters, relay::LegCounters, relay::OutputCounters,
+                 relay::RecordingCounters, relay::ReaderCounters, KeyedCacheCounters,
+                 StreamServerCounters, ServedCounters>();
 }
 
 CounterDescription described(const char* name, const char* help, const char* unit = "packets",

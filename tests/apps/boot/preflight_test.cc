@@ -84,6 +84,8 @@ TEST_GROUP(Preflight) {
 
   // Large beside what this process has mapped.
   static constexpr uint64_t kLargeBytes = 64 * kGiB;
+  // What the tests' program has mapped itself, where no sanitizer maps terabytes.
+  static constexpr uint64_t kOtherBytesMax = 4 * kGiB;
   // What preflight says that must be lockable; 0: nothing.
   uint64_t needed_bytes() {
     const auto problems = preflight(configuration, plan);
@@ -301,6 +303,7 @@ TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {
 }
 
 TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {
+  if (test::kIsSanitized) BP_SKIP("a sanitizer maps more than any pool has");
   if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
   plan.pool.segments[0].bytes = kLargeBytes;
   bool gave_up = false;
@@ -310,18 +313,21 @@ TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {
     if (gave_up) problems = preflight(configuration, plan);
   }).join();
   CHECK(gave_up);
-  LONGS_EQUAL(1, problems.size());
-  STRCMP_EQUAL("looking at the limit of locked memory", problems[0].doing);
-  const uint64_t needed = (plan.pool.segments[0].bytes + plan.stacks.total_bytes()) / kKiB;
-  const std::string answer = std::to_string(locked_before.rlim_max / kKiB) + " KiB are allowed, " +
-                             std::to_string(needed) + " KiB are needed";
-  STRCMP_EQUAL(answer.c_str(), problems[0].answer);
+  const Error* error = find(problems, "looking at the limit of locked memory");
+  CHECK(error != nullptr);
+  // All that will be mapped, what the program has already included.
+  uint64_t needed = 0;
+  const std::string allowed = std::to_string(locked_before.rlim_max / kKiB) + " KiB are allowed, ";
+  LONGS_EQUAL(1, std::sscanf(error->answer, (allowed + "%" SCNu64).c_str(), &needed));
+  CHECK(needed >= (plan.pool.segments[0].bytes + plan.stacks.total_bytes()) / kKiB);
+  CHECK(needed <= (plan.pool.segments[0].bytes + kOtherBytesMax) / kKiB);
   STRCMP_EQUAL((way_past_the_lock_limit() + ("ulimit -l " + std::to_string(needed))).c_str(),
-               problems[0].cure);
+               error->cure);
 }
 
 // A ring is charged for the whole pool, hugepages included.
 TEST(Preflight, CountsThePoolOnceMoreForEachRing) {
+  if (test::kIsSanitized) BP_SKIP("a sanitizer maps more than any pool has");
   if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
   if (!probe_io_uring().ok()) BP_SKIP("io_uring is not available here");
   plan.pool.segments[0].bytes = kLargeBytes;
@@ -339,13 +345,14 @@ TEST(Preflight, CountsThePoolOnceMoreForEachRing) {
     with_two_rings = needed_bytes();
   }).join();
   CHECK(gave_up);
-  CHECK_EQUAL(kLargeBytes, with_epoll);
+  CHECK(with_epoll >= kLargeBytes && with_epoll <= kLargeBytes + kOtherBytesMax);
   CHECK_EQUAL(2 * kLargeBytes, with_one_ring);
   CHECK_EQUAL(3 * kLargeBytes, with_two_rings);
 }
 
 // A shard with files that are polled has two rings, however many files these are.
 TEST(Preflight, CountsThePoolOnceMoreForAPolledRing) {
+  if (test::kIsSanitized) BP_SKIP("a sanitizer maps more than any pool has");
   if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
   if (!probe_io_uring().ok()) BP_SKIP("io_uring is not available here");
   plan.pool.segments[0].bytes = kLargeBytes;

@@ -45,8 +45,9 @@ TEST(LegArrival, IsWhatIsDroppedMost) {
   (void)seen({});
   auto rtp = rig.rtp(1);
   rtp.resize(500);
-  STRCMP_EQUAL("no RTP", seen({plain(1472), plain(1472), rtp}));
-  STRCMP_EQUAL("no whole TS", seen({plain(1472), rtp, rtp}));
+  const std::vector<std::byte> neither(100, std::byte{0x11});
+  STRCMP_EQUAL("no RTP", seen({neither, neither, rtp}));
+  STRCMP_EQUAL("no whole TS", seen({plain(1472), neither, rtp}));
   STRCMP_EQUAL("too long", seen({plain(3000)}));
 }
 
