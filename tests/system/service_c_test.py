@@ -150,7 +150,8 @@ def the_commands_know_its_table(box):
     expect_in('unknown table "store", of no service that this program has', refused.stderr,
               "what another program says")
     keys = json.loads(box.run(STORE, "keys", "store", "--json").stdout)
-    expect([key["key"] for key in keys], ["store.listen", "store.shard", "store.entries"], "keys")
+    expect([key["key"] for key in keys], ["store.listen", "store.shard", "store.entries",
+                                              "store.plain_text"], "keys")
     with connect_listening(port):
         refused = box.run(STORE, "check", path, expect_code=1)
     expect_in("Address already in use", refused.stderr, "what check says of its port")

@@ -31,6 +31,12 @@ struct NoUnit {
 void describe(CounterTable& table, NoUnit& counters) {
   table.counter("misses", counters.hits, "", "Gets that found none.");
 }
+struct ManyWords {
+  Counter misses;
+};
+void describe(CounterTable& table, ManyWords& counters) {
+  table.state("misses", counters.misses, std::string(96, 'a').c_str(), "What they are.");
+}
 struct NoHelp {
   Counter hits;
 };
@@ -335,6 +341,8 @@ TEST(Service, CountersThatMakeNoSenseAreRefusedByName) {
                   refusal([](ServicePlan& asked) { asked.counters<NoUnit>("gets"); }));
   STRCMP_CONTAINS((prefix + "a counter has a sentence of help, of 1..159 bytes").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<NoHelp>("gets"); }));
+  STRCMP_CONTAINS((prefix + "the words of a state or of flags have 95 bytes together").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<ManyWords>("gets"); }));
   STRCMP_CONTAINS((prefix + "it does not lie in its struct").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<Elsewhere>("gets"); }));
   STRCMP_CONTAINS("cache: planning the counter hit rate: a name is 1..47 of a-z, 0-9 and _",
