@@ -20,7 +20,7 @@
 namespace bedplate {
 
 inline constexpr uint64_t kCountersMagic = 0x32'73'74'61'74'73'70'62;  // "bpstats2"
-inline constexpr uint32_t kCountersFormat = 1;
+inline constexpr uint32_t kCountersFormat = 2;
 
 // Records of one kind, one after the other.
 struct CounterRecords {
@@ -84,7 +84,7 @@ struct CounterRecord {
   char kind[16] = {};  // text_of(CounterKind)
   char unit[16] = {};
   char help[160] = {};
-  char words[96] = {};     // of a state or of flags: what its values are called, "stopped|open"
+  char words[160] = {};    // of a state or of flags: what its values are called, "stopped|open"
   uint32_t offset = 0;     // from its set's values
   uint32_t bytes = 0;      // of its value: 8, or a histogram's buckets
   uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps

@@ -350,7 +350,7 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
     return defect("a counter has a sentence of help, of 1..159 bytes");
   }
   if (counter.words.size() >= sizeof CounterRecord::words) {
-    return defect("the words of a state or of flags have 95 bytes together at most");
+    return defect("the words of a state or of flags have 159 bytes together at most");
   }
   if (counter.offset % sizeof(Counter) != 0 ||
       counter.offset + bytes_of(counter.kind) > set.bytes) {

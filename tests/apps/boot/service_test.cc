@@ -35,7 +35,7 @@ struct ManyWords {
   Counter misses;
 };
 void describe(CounterTable& table, ManyWords& counters) {
-  table.state("misses", counters.misses, std::string(96, 'a').c_str(), "What they are.");
+  table.state("misses", counters.misses, std::string(160, 'a').c_str(), "What they are.");
 }
 struct NoHelp {
   Counter hits;
@@ -341,7 +341,7 @@ TEST(Service, CountersThatMakeNoSenseAreRefusedByName) {
                   refusal([](ServicePlan& asked) { asked.counters<NoUnit>("gets"); }));
   STRCMP_CONTAINS((prefix + "a counter has a sentence of help, of 1..159 bytes").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<NoHelp>("gets"); }));
-  STRCMP_CONTAINS((prefix + "the words of a state or of flags have 95 bytes together").c_str(),
+  STRCMP_CONTAINS((prefix + "the words of a state or of flags have 159 bytes together").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<ManyWords>("gets"); }));
   STRCMP_CONTAINS((prefix + "it does not lie in its struct").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<Elsewhere>("gets"); }));
