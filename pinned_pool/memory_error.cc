@@ -23,10 +23,9 @@ constinit MappedFile mapped_files[4];
 const char* mapped_file_at(const void* address) noexcept {
   for (const MappedFile& file : mapped_files) {
     const char* path = file.path.load(std::memory_order_acquire);
-    const std::byte* begin = file.begin.load(std::memory_order_relaxed);
-    const auto* at = static_cast<const std::byte*>(address);
-    const bool is_it = at >= begin && at < begin + file.bytes.load(std::memory_order_relaxed);
-    if (path != nullptr && is_it) return path;
+    const auto begin = reinterpret_cast<uintptr_t>(file.begin.load(std::memory_order_relaxed));
+    const uintptr_t offset_bytes = reinterpret_cast<uintptr_t>(address) - begin;
+    if (path != nullptr && offset_bytes < file.bytes.load(std::memory_order_relaxed)) return path;
   }
   return nullptr;
 }
