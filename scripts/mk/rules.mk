@@ -346,7 +346,8 @@ build/fuzz/control: tests/fuzz/control_fuzz.cc apps/control/control_request.cc \
 
 # With the invariants looked at, as a debug build does; so is the next.
 build/fuzz/tls: tests/fuzz/tls_fuzz.cc transport/tls/tls_credentials.cc \
-                transport/tls/tls_library.cc transport/tls/tls_session.cc $(FUZZ_PLATFORM) \
+                transport/tls/tls_library.cc transport/tls/tls_session.cc platform/secret_file.cc \
+                platform/user.cc $(FUZZ_PLATFORM) \
                 $(wildcard transport/tls/*.h) \
                 tests/transport/tls/tls_rig.h $(BUILD_FILES)
 	@mkdir -p $(@D)
