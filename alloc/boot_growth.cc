@@ -28,7 +28,7 @@ uint64_t granularity(const Segment& boot) noexcept {
 bool add(Segment& boot, uint64_t bytes) noexcept {
   PinnedPool& pool = process_pool();
   if (!pool.grow_first_segment(bytes)) return false;
-  // What its tables do not fit into is lost: there is room for kBootGrownBytesMax.
+  // The heap's tables have room for kBootGrownBytesMax.
   return add_heap_memory(pool.carve(boot, "boot", bytes));
 }
 

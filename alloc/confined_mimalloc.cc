@@ -149,7 +149,7 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
   _mi_abandoned_collect(heap, true, &heap->tld->segments);
 }
 
-// What the thread asks for while mimalloc looks for more than that, to align a block in it.
+// The request of this thread, while mimalloc looks for more than that to align a block in it.
 static __thread bedplate::HeapRefusal bp_asked;
 // Tells of a request that was refused.
 static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cause cause) noexcept;

@@ -97,7 +97,7 @@ const char* way_to_more() noexcept {
          "bp_add_heap (C++: add_heap)";
 }
 
-// What no heap of this size has, even an empty one.
+// Tells that even an empty heap of this size could not serve the request.
 void tell_no_place(const HeapRefusal& refusal) noexcept {
   Error error = error_of(refusal);
   if (refusal.cause == HeapRefusal::Cause::kAlignment) {

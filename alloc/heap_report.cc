@@ -71,7 +71,7 @@ const char* describe_heap(char* text, size_t text_bytes) noexcept {
                use.block_bytes, use.block_bytes, use.free_bytes, use.free_bytes / use.block_bytes);
   }
   writer.add("%s", "</sizes>\n");
-  // Of the one heap, and of all.
+  // The figures of the one heap, and the same again as those of all heaps.
   for (const char* end : {"</heap>\n", "</malloc>\n"}) {
     writer.add(
         "<total type=\"fast\" count=\"0\" size=\"0\"/>\n<total type=\"rest\" count=\"%" PRIu64

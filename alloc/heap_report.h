@@ -1,4 +1,4 @@
-// What the heap tells in the words of glibc's malloc: for mallinfo, malloc_stats and malloc_info.
+// Describes the heap in the words of glibc's malloc: for mallinfo, malloc_stats and malloc_info.
 //
 // The figures are walk_heap()'s. Of what glibc has and the heap does not (mapped blocks, fast bins,
 // memory that can be trimmed) there is none: 0. Nothing here allocates.
