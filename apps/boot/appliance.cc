@@ -35,8 +35,6 @@
 namespace bedplate {
 namespace {
 
-// How often the counters that nobody pushes (heap use, registrations) are brought up to date.
-constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
 // How often this thread shows that the process runs. A stall of a shard is told from a standstill
 // of the process to within this.
 constexpr uint64_t kPulsePeriodNsMax = 25 * kNsPerMs;
@@ -144,25 +142,6 @@ Result<void> Appliance::change_user() {
 
 Result<void> Appliance::tell_services() {
   return call_services("looking at the sealed pool", &Service::sealed);
-}
-
-// Before there are threads, which inherit it: only serve_until_signal takes these. What the program
-// handles or ignores itself stays so (nohup has it ignore SIGHUP), but for the two that always
-// stop.
-void Appliance::hold_signals() noexcept {
-  held_signals_ = stop_signals_ = stop_signals();
-  sigset_t blocked;
-  pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
-  for (const int number : {SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGIO, SIGPWR}) {
-    struct sigaction action = {};
-    sigaction(number, nullptr, &action);
-    const bool is_own = action.sa_handler != SIG_DFL || sigismember(&blocked, number) != 0;
-    if (is_own) continue;
-    sigaddset(&held_signals_, number);
-    // To the first process of a machine it says nothing: no terminal is its own.
-    if (number == SIGHUP && !configuration_.is_first_process) sigaddset(&stop_signals_, number);
-  }
-  pthread_sigmask(SIG_BLOCK, &held_signals_, nullptr);
 }
 
 void Appliance::reached(Step step) noexcept {
@@ -520,37 +499,6 @@ void Appliance::refresh_counters() noexcept {
   if (vfio_counters_ == nullptr) return;
   vfio_counters_->groups.set(vfio_.group_count());
   vfio_counters_->mappings_left.set(vfio_.mappings_left());
-}
-
-// The pulse is this thread's: while it waits here, and only then, it has no reason to be late but
-// that it is not let run. Returns the number of a signal that came, or -1 after a while.
-int Appliance::wait_with_pulse(siginfo_t* from) noexcept {
-  const uint64_t piece_ns = pulse_period_ns_ == 0 ? kRefreshNs : pulse_period_ns_;
-  const timespec piece = {0, static_cast<long>(piece_ns)};
-  int number = -1;
-  uint64_t now_ns = monotonic_ns();
-  const uint64_t end_ns = now_ns + kRefreshNs;
-  do {
-    pulse_.beat(now_ns);
-    number = sigtimedwait(&held_signals_, from, &piece);
-    now_ns = monotonic_ns();
-  } while (number < 0 && now_ns < end_ns);
-  pulse_.rest(now_ns);
-  return number;
-}
-
-// Returns the number of one that stops it, or -1 after a while.
-int Appliance::wait_for_signal() noexcept {
-  siginfo_t from = {};
-  const int number = wait_with_pulse(&from);
-  if (number < 0 || sigismember(&stop_signals_, number) != 0) return number;
-  signal_counters_->ignored.add(1);
-  if (signal_limit_.try_pass("signals")) {
-    BP_LOG_WARNING("%s: signal %d (%s) of process %d is ignored",
-                   configuration_.appliance.name.c_str(), number, sigabbrev_np(number),
-                   from.si_pid);
-  }
-  return -1;
 }
 
 int Appliance::serve_until_signal() {

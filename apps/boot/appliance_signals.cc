@@ -1,0 +1,73 @@
+// The signals of an appliance: those that stop it, those that are counted, and the wait for them,
+// in which the main thread shows that the process runs.
+//
+// Tested by tests/system/shutdown_test.py, tests/system/files_test.py.
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include "apps/boot/appliance.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "platform/stop_signals.h"
+
+namespace bedplate {
+namespace {
+
+// How often the counters that nobody pushes (heap use, registrations) are brought up to date.
+constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
+
+}  // namespace
+
+// Runs before there are threads, which inherit the mask: serve_until_signal alone takes these. A
+// signal that the program handles or ignores itself stays its own (nohup has it ignore SIGHUP), but
+// for the two that always stop.
+void Appliance::hold_signals() noexcept {
+  held_signals_ = stop_signals_ = stop_signals();
+  sigset_t blocked;
+  pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (const int number : {SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGIO, SIGPWR}) {
+    struct sigaction action = {};
+    sigaction(number, nullptr, &action);
+    const bool is_own = action.sa_handler != SIG_DFL || sigismember(&blocked, number) != 0;
+    if (is_own) continue;
+    sigaddset(&held_signals_, number);
+    // To the first process of a machine it says nothing: no terminal is its own.
+    if (number == SIGHUP && !configuration_.is_first_process) sigaddset(&stop_signals_, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &held_signals_, nullptr);
+}
+
+// The pulse is this thread's: while it waits here, and only then, it has no reason to be late but
+// that it is not let run. Returns the number of a signal that came, or -1 after a while.
+int Appliance::wait_with_pulse(siginfo_t* from) noexcept {
+  const uint64_t piece_ns = pulse_period_ns_ == 0 ? kRefreshNs : pulse_period_ns_;
+  const timespec piece = {0, static_cast<long>(piece_ns)};
+  int number = -1;
+  uint64_t now_ns = monotonic_ns();
+  const uint64_t end_ns = now_ns + kRefreshNs;
+  do {
+    pulse_.beat(now_ns);
+    number = sigtimedwait(&held_signals_, from, &piece);
+    now_ns = monotonic_ns();
+  } while (number < 0 && now_ns < end_ns);
+  pulse_.rest(now_ns);
+  return number;
+}
+
+// Returns the number of one that stops it, or -1 after a while.
+int Appliance::wait_for_signal() noexcept {
+  siginfo_t from = {};
+  const int number = wait_with_pulse(&from);
+  if (number < 0 || sigismember(&stop_signals_, number) != 0) return number;
+  signal_counters_->ignored.add(1);
+  if (signal_limit_.try_pass("signals")) {
+    BP_LOG_WARNING("%s: signal %d (%s) of process %d is ignored",
+                   configuration_.appliance.name.c_str(), number, sigabbrev_np(number),
+                   from.si_pid);
+  }
+  return -1;
+}
+
+}  // namespace bedplate
