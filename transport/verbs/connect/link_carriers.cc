@@ -79,9 +79,8 @@ void LinkConnector::accept_one() noexcept {
   Fd fd(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.is_open()) {
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-    const Error shortage =
-        error_from_errno("accepting a connection of verbs")
-            .set_cure("it is tried on; raise the limit of open files (ulimit -n, fs.file-max)");
+    const Error shortage = error_from_errno("accepting a connection of verbs, which is tried on")
+                               .set_cure("free memory");  // where it was no descriptor that lacked
     if (!was_shortage_told_ && device_errors_.try_pass()) {
       log_error(shortage);
       was_shortage_told_ = true;

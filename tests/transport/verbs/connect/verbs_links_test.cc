@@ -353,7 +353,8 @@ TEST(VerbsLinks, WhoIsOutOfDescriptorsSaysSoOnceWaitsAndGoesOn) {
   stranger.dial();
   const HandshakeRecord hello = stranger.hello();
   stranger.say(&hello, sizeof hello);
-  const std::string line = "accepting a connection of verbs: Too many open files; it is tried on";
+  const std::string line =
+      "accepting a connection of verbs, which is tried on: Too many open files; raise ";
   CHECK(rig->poll_until([&] { return count_of(log.text(), line) == 1; }));
   check_that_a_reaches_b();
   // For longer than a line of the log is kept back. Nobody spins meanwhile.
