@@ -337,6 +337,7 @@ build/fuzz/control: tests/fuzz/control_fuzz.cc apps/control/control_request.cc \
                     apps/control/control_session.cc apps/boot/control_methods.cc \
                     apps/boot/json_text.cc transport/event_loop.cc transport/doorbell.cc \
                     transport/stall_watch.cc transport/timer_queue.cc platform/log_limit.cc \
+                    platform/process_pulse.cc \
                     $(FUZZ_PLATFORM) $(wildcard apps/control/*.h) \
                     tests/apps/boot/conversation.h $(BUILD_FILES)
 	@mkdir -p $(@D)
