@@ -1,10 +1,10 @@
 // Segment 0 grows while nothing is planned yet.
 //
-// What a configuration describes is read and planned in segment 0, and so is what a running
-// appliance says of itself: both may be of any size. So the commands of a program let segment 0
-// grow, in place, whenever it is exhausted. `run` ends that: the plan says how large segment 0 is
-// (apps/boot/boot_plan.h), it gets that size, and no more. Programs without commands have what they
-// were linked or started with, or add to it (added_heap.h).
+// A program reads and plans its configuration in segment 0. It also reads there the answers of a
+// running appliance. Both may be of any size, so the commands of a program let segment 0 grow, in
+// place, whenever it is exhausted. `run` ends that: segment 0 gets the size that the plan says
+// (apps/boot/boot_plan.h), and no more. Programs without commands keep the segment 0 that they were
+// linked or started with, or add to the heap (added_heap.h).
 //
 // Threads: the main one, while there is no other. Where the heap is not the pool's nothing happens.
 #pragma once

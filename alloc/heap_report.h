@@ -1,7 +1,7 @@
 // Describes the heap in the words of glibc's malloc: for mallinfo, malloc_stats and malloc_info.
 //
-// The figures are walk_heap()'s. Of what glibc has and the heap does not (mapped blocks, fast bins,
-// memory that can be trimmed) there is none: 0. Nothing here allocates.
+// The figures are walk_heap()'s. The heap has no mapped blocks, no fast bins and no memory that can
+// be trimmed: their figures are 0. Nothing here allocates.
 #pragma once
 
 #include <cstddef>

@@ -201,7 +201,7 @@ bool KeyedCache::keeps(const CacheItem& item, uint32_t* moves) const noexcept {
   return true;
 }
 
-// Of one whose room is wanted.
+// Counts an item whose room is wanted, as evicted or as expired.
 void KeyedCache::count_end(const CacheItem& item) noexcept {
   if (lives(item)) {
     counters_->evictions.add(1);

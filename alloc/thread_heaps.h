@@ -63,7 +63,8 @@ mi_heap_s* heap_of_thread() noexcept;
 // Returns false, and changes nothing, when there is no memory for one.
 bool choose_heap_of_owner(uint32_t owner) noexcept;
 
-// Of which owner the reserve is that what the calling thread allocates now for `owner` may use.
+// The owner whose reserve serves what the calling thread allocates now for `owner`: the runtime
+// while the thread makes a heap, else `owner` itself.
 uint32_t whose_reserve(uint32_t owner) noexcept;
 
 // Called before a heap of the calling thread takes a page: from the first time on the heaps may be
