@@ -10,7 +10,7 @@
 
 namespace bedplate {
 
-// What is kept of the heap for one owner ("heap:control") is the carve "kept:heap:control".
+// Heap memory that is kept for one owner ("heap:control") is the carve "kept:heap:control".
 inline constexpr std::string_view kKeptHeap = "kept";
 
 struct StackPlan {

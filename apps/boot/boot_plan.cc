@@ -11,9 +11,9 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kFixedBytes = 8 * kMiB;
-// Of the file: its nodes, which have the text of each key and value, and what they are read into.
+// For each byte of the file: its nodes, with the text of keys and values, and the settings.
 constexpr uint64_t kEachTextByte = 48;
-// Of each: what is planned, its copies, and what is opened or found out before there is a heap.
+// For each one planned: its plan, copies of it, and the objects made before there is a heap.
 constexpr uint64_t kEachCounterSet = 1536;
 constexpr uint64_t kEachFile = 3 * kKiB;
 constexpr uint64_t kEachDatagramSocket = 2 * kKiB;

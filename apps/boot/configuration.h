@@ -221,7 +221,7 @@ struct Configuration {
   WatchdogSettings watchdog;
   CrashSettings crash;
   std::vector<Service*> services;  // those whose table is there, in the order of the program's list
-  // Of each service whose table says where it listens, by its name.
+  // By the name of the service, for each whose table says where it listens.
   std::map<std::string, PlainText, std::less<>> plain_text;
   bool is_first_process = false;  // of an image; not the file's to say
   uint64_t text_bytes = 0;        // of the file

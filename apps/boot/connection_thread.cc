@@ -212,8 +212,8 @@ bool ConnectionThread::has_leaving() const noexcept {
                      [](const Leaving& each) { return each.fd.is_open(); });
 }
 
-// One that has no place, with a word or without. What it is sending would take the word back, if it
-// were closed now.
+// Turns a client away, with words or without. A connection that is closed while its client still
+// sends is reset, and the words are lost: so it is kept open for a moment.
 void ConnectionThread::let_go(Fd fd, std::string_view words) noexcept {
   BP_DCHECK(fd.is_open());
   if (words.empty()) return;

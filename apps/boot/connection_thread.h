@@ -1,9 +1,9 @@
 // Connections that are served beside the shards: one thread waits for all of them.
 //
 // As many connections as were planned, with all their memory; when they are all taken, a new one
-// takes the place of one that says nothing, or is turned away. What is slow is ended in time. A
-// client that was refused, or turned away with a word, is heard out for a moment, so that the
-// answer reaches it. What is said in a connection its session knows: this knows no protocol.
+// takes the place of one that says nothing, or is turned away. Slow connections are ended in time.
+// A client that was refused, or turned away with a word, is heard out for a moment, so that the
+// answer reaches it. The session of a connection knows its protocol; the thread knows none.
 //
 // Invariants, by is_valid(): 1. So many connections are open as are counted. 2. A connection that
 // lingers has said all that it will say. 3. No sign of life is later than now. By the heads of

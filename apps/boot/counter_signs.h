@@ -27,9 +27,9 @@ bool tells_of_trouble(const CounterDescription& counter) noexcept;
 
 class CounterSigns {
  public:
-  // How long what grew is a sign.
+  // How long a counter is a sign after it grew.
   static constexpr uint64_t kGrownNs = 60 * kNsPerSecond;
-  // From when on a state is, and what stands still.
+  // How long a state, or a standstill, must last before it is a sign.
   static constexpr uint64_t kLastingNs = 5 * kNsPerSecond;
 
   // Before the seal: it allocates. Requires: `file` was made for `sets`, and outlives this.

@@ -28,8 +28,8 @@
 //     table.gauge("silent_ns", counters.silent_ns, "ns", "...")
 //         .sign_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
 //
-// What counts loss, drops or refusals is a sign, and says the cause and the cure; or it says why it
-// is none (no_sign). tells_of_trouble() knows such a counter by its words.
+// A counter of losses, drops or refusals is a sign, and says the cause and the cure; or it says why
+// it is none (no_sign). tells_of_trouble() knows such a counter by its words.
 //
 // Tested by tests/apps/boot/counters_file_test.cc, tests/apps/boot/counter_signs_test.cc.
 #pragma once
@@ -214,7 +214,7 @@ class CounterDescriptions {
     return all_ == other.all_;
   }
 
-  // Of this copy alone, which then has its own.
+  // Adds to this copy alone, which then has descriptions of its own.
   void push_back(CounterDescription one) {
     std::vector<CounterDescription> all(begin(), end());
     all.push_back(std::move(one));

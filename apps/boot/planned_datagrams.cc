@@ -31,7 +31,7 @@ bool exclude_one_another(const DatagramNeed& one, const DatagramNeed& other) noe
          !(a.shares_port && b.shares_port);
 }
 
-// Of all services that come before `last`, and of its own service's.
+// The first one planned before `last` that excludes it; nullptr: none does.
 const DatagramNeed* find_rival(const std::vector<ServiceNeeds>& services,
                                const DatagramNeed& last) noexcept {
   for (const ServiceNeeds& service : services) {

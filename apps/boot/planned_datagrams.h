@@ -21,7 +21,7 @@ struct DatagramMembership {
   std::string interface = {};  // empty: the routes say
 };
 
-// What one that a service plans (ServicePlan::datagram_socket) opens.
+// The opening of a datagram socket that a service plans (ServicePlan::datagram_socket).
 struct DatagramOpening {
   std::string what = {};         // for people: "leg 0 of the stream news"
   DatagramOptions options = {};  // without owner and interface
@@ -37,10 +37,11 @@ DatagramOptions options_of(const DatagramOpening& opening, const DatagramOwner& 
 Result<void> open_planned(DatagramSocket& socket, const DatagramOpening& opening,
                           const DatagramOwner& owner, Fd fd);
 
-// Of each of `services` a descriptor for each of its datagram sockets: open where the plan says
-// what the kernel opens. Appends to `problems` what cannot be had: an address, a port that somebody
-// has or that the configuration has twice, an interface, a group that cannot be joined (each is
-// joined and left again: nothing is to come before its service is there).
+// Opens the sockets of `services` that the plan has the kernel open. Returns, for each service, a
+// descriptor for each of its datagram sockets; those of other sockets are not open. Appends each
+// problem to `problems`: an address that is not there, a port that somebody has or that the
+// configuration has twice, an interface, a group that cannot be joined. Each group is joined and
+// left again: no datagram shall come before its service is there.
 std::vector<std::vector<Fd>> open_datagrams(const std::vector<ServiceNeeds>& services,
                                             std::vector<Error>* problems);
 

@@ -224,7 +224,7 @@ class FileClaims {
   std::multimap<FilePlace, std::pair<const ServiceNeeds*, const FilePlan*>> claims_;
 };
 
-// What lies in it is the service's to write over.
+// Asks the service whether the content of its file may be written over.
 Result<void> check_content(const ServiceNeeds& service, const FilePlan& plan, int fd) {
   auto checked = plan.keeper->check(fd);
   if (checked.ok()) return {};

@@ -16,14 +16,14 @@ namespace bedplate {
 
 struct ServiceNeeds;
 
-// What a service knows of a file that its plan cannot say. It outlives the plan.
+// Answers of a service about its file that its plan cannot give yet. It outlives the plan.
 class FileKeeper {
  public:
   virtual ~FileKeeper() = default;
-  // Where it lies now. Called each time before it is opened. Errors: why that cannot be said.
+  // Where the file lies now. Called each time before it is opened. Errors: why that is not known.
   virtual Result<std::string> path() = 0;
-  // Whether what is in the file may be written over. Called once it is locked, before anything is
-  // written. Errors: the answer and the cure; what was done is said by the caller.
+  // Whether the file's content may be written over. Called once the file is locked, before anything
+  // is written. Errors: the answer and the cure; the caller adds what was being done.
   virtual Result<void> check(int fd) = 0;
 };
 
@@ -38,8 +38,8 @@ class MadeDevice {
   virtual const std::string& path() const noexcept = 0;
 };
 
-// What makes a device before it is opened: a service's, for one file, or for several that lie on
-// the same device. It outlives them.
+// Makes a device before it is opened. A service has it for one file, or for several on the same
+// device. It outlives them.
 class DeviceMaker {
  public:
   virtual ~DeviceMaker() = default;
@@ -48,7 +48,7 @@ class DeviceMaker {
   virtual Result<std::shared_ptr<MadeDevice>> make() = 0;
 };
 
-// One that a service wants to have open (ServicePlan::file).
+// A file that a service wants to have open (ServicePlan::file).
 struct FilePlan {
   std::string name;  // among the files of the service: 1 to 31 bytes of a-z, 0-9 and _
   std::string path;  // from the root; a file, or a block device
@@ -56,9 +56,9 @@ struct FilePlan {
   bool is_writable = false;
   bool is_created = false;  // where it is not there, empty, for its owner alone; if is_writable
   bool is_direct = false;   // past the page cache (O_DIRECT): File::alignment_bytes
-  // One that is writable is locked (flock(2)), so that it has one writer, in this configuration
-  // and beyond it; a device is refused while it is mounted. Of one that is not: it is locked, too,
-  // and has readers alone.
+  // A writable file is always locked (flock(2)), so that it has one writer, in this configuration
+  // and beyond it; a device is refused while it is mounted. With this a file that is not writable
+  // is locked, too: then it has only readers.
   bool excludes_writers = false;
   bool is_whole_blocks = false;  // refused unless it is a multiple of 512 and of its alignment
   bool tells_extents = false;    // FileAction::kExtents may be asked of it

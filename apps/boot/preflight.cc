@@ -63,8 +63,8 @@ uint64_t raised_limit(__rlimit_resource resource) noexcept {
   return limit.rlim_cur;
 }
 
-// What is still to be taken: of segment 0 some or all is there, and so counted as used, already. In
-// pages of one size (of one node), or of any.
+// Bytes that are still to be taken, in pages of any size, or of one size (on one node). Some or all
+// of segment 0 is already there, and so counted as used: it is left out.
 uint64_t bytes_to_take(const AppliancePlan& plan) noexcept {
   uint64_t bytes = 0;
   for (const SegmentPlan& segment : plan.pool.segments) {
@@ -163,7 +163,7 @@ uint64_t polled_shard_count(const Configuration& configuration, const ApplianceP
   return static_cast<uint64_t>(std::count(is_polled.begin(), is_polled.end(), true));
 }
 
-// What the program has mapped, in bytes; `field`: "VmSize", "VmData" of /proc/self/status.
+// Memory of this program, in bytes; `field`: one of /proc/self/status, as "VmSize" or "VmRSS".
 uint64_t own_bytes(const char* field) noexcept {
   struct Wanted {
     const char* field;
@@ -179,12 +179,14 @@ uint64_t own_bytes(const char* field) noexcept {
   return wanted.kib * kKiB;
 }
 
-// What the kernel charges a control group for once it serves, beside hugepages and what is there
-// already: small pages, for each 8 bytes of the page tables, 9 of the file's index and 24 of each
-// ring's; what is mapped and not there yet, for all is locked, with the program's text, which
-// counts as free until then; stacks with those of the kernel; what rings, descriptors and queues of
-// datagrams take there. What is a guess is rounded up: a group that is too small ends the process
-// without a word.
+// Bytes that the kernel will charge to the control group once the appliance serves, beside
+// hugepages and the memory that is charged already:
+// - small pages, each with 8 bytes of page tables, 9 of the file's index and 24 for each ring;
+// - memory that is mapped and not there yet, since all of it gets locked;
+// - the program's text, which counts as free until it is locked;
+// - stacks, with those of the kernel;
+// - the kernel's memory for rings, descriptors and queues of datagrams.
+// Guesses are rounded up: a group that is too small ends the process without a word.
 uint64_t charged_bytes(const Configuration& configuration, const AppliancePlan& plan) noexcept {
   constexpr uint64_t kPageBytes = 4 * kKiB;
   constexpr uint64_t kKernelStackBytes = 32 * kKiB;
@@ -225,9 +227,9 @@ void check_cgroups(const Configuration& configuration, const AppliancePlan& plan
 }
 
 // Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have
-// more rules than a check would know. What may only be read counts as no data, and is promised no
-// memory: so nothing but the address space can stand in the way of the mapping itself, which
-// check_address_space speaks of.
+// more rules than a check would know. A mapping that may only be read counts as no data, and is
+// promised no memory. So it fails only for lack of address space, which check_address_space
+// reports.
 bool may_lock(uint64_t bytes) noexcept {
   void* memory =
       mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,9 +1,9 @@
-// Calls into services: the one way by which the runtime makes them, and so by which what they
-// allocate is charged to them.
+// Calls into services: the one way by which the runtime makes them. So a service is charged for the
+// memory that it allocates.
 //
 // From prepare() on, when the heap is there, a service runs as the owner heap:NAME, on whichever
-// thread: its [[limit]] holds, and the runtime's reserve is not its. What it is called back for
-// later follows (follow_heap_owner). During boot an exception of the service becomes an error, and
+// thread: its [[limit]] holds, and it cannot use the runtime's reserve. Its later callbacks run as
+// the same owner (follow_heap_owner). During boot an exception of the service becomes an error, and
 // every error names its service. The runtime itself has no exceptions; services may.
 #pragma once
 
@@ -26,9 +26,10 @@ decltype(auto) in_service(const Service& service, Call&& call) {
   return std::forward<Call>(call)();
 }
 
-// Makes `call`, as which `service` is `doing` something ("creating"). Errors: those of the call,
-// their `doing` headed by the service's name; or what it threw. In its name is this only where
-// the caller says so: before there is a heap, all memory is boot's. Threads: the main thread's.
+// Makes `call`, in which `service` is `doing` something ("creating"). Errors: those of the call,
+// their `doing` headed by the service's name; or the exception that it threw. The call runs as the
+// service's owner only where the caller uses in_service(): before there is a heap, all memory is
+// boot's. Threads: the main thread's.
 Result<void> call_service(Service& service, const char* doing,
                           const std::function<Result<void>()>& call);
 

@@ -51,17 +51,17 @@ struct LocalOnly {
   bool is_asked() const noexcept { return !answer.empty(); }
 };
 
-// Who may connect to sockets on Unix paths: everybody that reaches them, or those that have a name
-// here, and root.
+// Access to sockets on Unix paths: for everybody that reaches them, or only for the user and the
+// group named here, and root.
 struct SocketAccess {
   bool is_restricted = false;
   std::string user = {};   // empty: that of the process; the runtime says it
   std::string group = {};  // empty: no others
 };
 
-// What is said of a service's clients. `tls_cure`: what in the configuration gives it TLS, where
-// something does: "set tls_certificate in [cache]". `local_only`: another reason than that it is in
-// clear, which comes first.
+// The terms on which a service takes clients. `tls_cure`: the setting that gives it TLS, where
+// there is one: "set tls_certificate in [cache]". `local_only`: a reason of its own to serve this
+// machine alone; it is named before the lack of TLS.
 struct ListenTerms {
   Encryption encryption = Encryption::kNone;
   std::string tls_cure = {};
@@ -164,7 +164,7 @@ class ServicePlan {
   // where `terms` have a reason: above all where it is in clear, and plain_text() is not kAllowed.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
               const std::vector<SocketAddress>& in_image = {}, const ListenTerms& terms = {});
-  // What its table says. The runtime describes the key "plain_text" in each table with addresses.
+  // The key "plain_text" of its table. The runtime describes it in each table with addresses.
   PlainText plain_text() const;
 
   static constexpr size_t kFileCountMax = 1 << 16;  // of one service

@@ -40,7 +40,7 @@ inline constexpr size_t kHttpTargetMax = 1024;
 // Reads the request that `text` begins with.
 HttpReading read_http_request(std::string_view text) noexcept;
 
-// What follows `Bearer`; empty: nothing does.
+// The token behind `Bearer`; empty: there is none.
 std::string_view bearer_token(const HttpRequest& request) noexcept;
 
 // Whether a page of another site, whose name was made to lead here (DNS rebinding), cannot have
