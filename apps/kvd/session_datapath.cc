@@ -17,8 +17,9 @@ constexpr const char* kNoMemory = "SERVER_ERROR out of memory storing object\r\n
 constexpr const char* kBadData = "CLIENT_ERROR bad data chunk\r\n";
 constexpr const char* kBadExpiry = "CLIENT_ERROR invalid exptime argument\r\n";
 
-// What begins with this byte, where a line does, that no client of the text protocol sends;
-// nullptr: it may be a line. TLS: what comes may have lines of somebody else's in its middle.
+// The foreign protocol that has this byte at the beginning of a line; nullptr: it may be a line. No
+// client of the text protocol sends such a byte there. TLS must end at once: its records may carry
+// somebody else's lines.
 const char* foreign_by_byte(char first) noexcept {
   constexpr char kBinaryMagic = '\x80', kTlsHandshake = '\x16';
   if (first == kBinaryMagic) return "memcached's binary protocol";
@@ -173,8 +174,8 @@ bool Session::work_on_line() noexcept {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Of a line whose end has not come, though the buffer is full. Returns whether it is a get with a
-// key.
+// Begins a get whose line has not ended though the buffer is full. Returns whether the line is a
+// get with a key.
 bool Session::begin_long_get() noexcept {
   std::string_view rest = arrived();
   const std::string_view word = take_word(&rest);
@@ -269,7 +270,8 @@ void Session::say_version() noexcept {
   answer(kLineEnd);
 }
 
-// What it says of parts that it does not have is nothing, as memcached does where there are none.
+// Statistics of parts that kvd does not have are answered with END alone, as memcached answers for
+// parts that are empty.
 void Session::answer_stats() noexcept {
   if (is_quiet_) return say(kNoCommand);
   if (more_.empty()) return say_stats();

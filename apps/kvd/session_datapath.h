@@ -43,8 +43,9 @@ struct Environment {
 // its keys or its value are worked on. 2. Keys that are known to be whole have arrived, and the end
 // of their line behind them, where it has come; without a get there are none. 3. An item whose
 // value comes is pinned, not linked, and of that value's length. And: 4. The loop's thread alone
-// works on it. (is_own_thread, in each step) 5. What the index gets is whole, and pinned meanwhile.
-// (is_ready, before each link) 6. What a reply lends is linked: nobody writes it. (answer_item)
+// works on it. (is_own_thread, in each step) 5. The index gets whole items only, pinned meanwhile.
+// (is_ready, before each link) 6. An item that a reply lends is linked: nobody writes it.
+// (answer_item)
 class Session final : public StreamSession {
  public:
   static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line is that long, but for a get
@@ -57,7 +58,7 @@ class Session final : public StreamSession {
 
  private:
   static constexpr const char* kBadLine = "CLIENT_ERROR bad command line format\r\n";
-  static constexpr uint32_t kLineMax = 2048;  // of what is no get
+  static constexpr uint32_t kLineMax = 2048;  // of all but a get
   static constexpr uint32_t kCopyMax = 1024;  // longer replies to get are sent from the item
   // When a value is stored; kNone: the command has none.
   enum class Storing : uint8_t { kNone, kSet, kAdd, kReplace, kAppend, kPrepend, kCas };

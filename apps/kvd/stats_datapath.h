@@ -1,8 +1,8 @@
-// What `stats` says: names, order and meaning are those of memcached 1.6 (its doc/protocol.txt), as
-// collectors look for them. What kvd does not have is not there.
+// The answer of `stats`: names, order and meaning are those of memcached 1.6 (its
+// doc/protocol.txt), as collectors look for them. Statistics that kvd does not have are left out.
 //
-// `stats reset` is about what clients see alone: the counters of the appliance only grow, so what
-// they had then is subtracted. Threads: the shard's. Nothing is allocated.
+// `stats reset` changes only this answer: the counters of the appliance only grow, so the values
+// that they had then are subtracted. Threads: the shard's. Nothing is allocated.
 //
 // Tested by tests/apps/kvd/session_test.cc.
 #pragma once
@@ -17,7 +17,7 @@ namespace bedplate::kvd {
 
 inline constexpr std::string_view kVersion = "1.0.0-bedplate";
 
-// What does not change while kvd runs.
+// Facts that do not change while kvd runs.
 struct Facts {
   uint64_t pid = 0;
   uint64_t started_ns = 0;  // monotonic
@@ -39,7 +39,7 @@ class Stats {
   uint64_t value(size_t index, uint64_t now_ns) const noexcept;
   // Whether it is kVersion instead of a number.
   static bool is_version(size_t index) noexcept;
-  // What was counted until now is not told any more.
+  // Later values leave out all that was counted until now.
   void reset() noexcept;
 
  private:
