@@ -1,4 +1,4 @@
-// What a datagram of a leg is, told by what is in it.
+// Tells the kind of a leg's datagram by its content.
 //
 //     RTP     version 2 in its first byte; a transport stream is in it where its type may bear one,
 //             and its payload is one
@@ -6,8 +6,8 @@
 //     neither
 //
 // A transport stream is whole packets, of which most begin with the sync byte: a packet that has
-// lost it is a fault of the stream, which its inspector counts. A sync byte is version 1 of RTP, so
-// that no length and no chance makes one of the two of the other.
+// lost it is a fault of the stream, which its inspector counts. A sync byte reads as version 1 of
+// RTP, so neither length nor chance makes one of the two look like the other.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ enum class StreamFormat : uint8_t { kAuto, kRtp, kUdp };
 enum class Content : uint8_t {
   kTransport,  // a transport stream, in RTP where the packet has a header
   kEmpty,      // RTP without payload, as padding or to keep a way open
-  // What is dropped, by its cause.
+  // Datagrams that are dropped, by cause.
   kTruncated,  // longer than its buffer
   kNeither,    // neither RTP nor a transport stream, or RTP whose lengths make no sense
   kOtherType,  // RTP whose payload is of another type
@@ -38,7 +38,8 @@ struct DatagramContent {
   bool has_number = false;
 };
 
-// Whether it is one: whole packets, most of them with the sync byte. kNotWhole, kNoSync: it is not.
+// Whether the payload is a transport stream: whole packets, most of them with the sync byte.
+// kNotWhole, kNoSync: it is not.
 inline Content content_of_payload(std::span<const std::byte> payload) noexcept {
   if (payload.empty() || payload.size() % kTsPacketBytes != 0) return Content::kNotWhole;
   size_t count = 0;
@@ -48,7 +49,7 @@ inline Content content_of_payload(std::span<const std::byte> payload) noexcept {
   return count * 2 > payload.size() / kTsPacketBytes ? Content::kTransport : Content::kNoSync;
 }
 
-// *rtp is what RTP says where it has a number; its header has no bytes where there is none.
+// If the datagram has a number, *rtp has the fields of its RTP header; else rtp->header_bytes is 0.
 inline DatagramContent content_of(std::span<const std::byte> datagram, bool is_truncated,
                                   StreamFormat format, RtpPacket* rtp) noexcept {
   *rtp = {};

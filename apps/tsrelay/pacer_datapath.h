@@ -23,7 +23,7 @@ class Pacer {
 
   // When the next packet is due that came at `now_ns` with `bytes` of payload and this clock.
   uint64_t due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) noexcept;
-  // What comes next is another sender's.
+  // Ends the line: the next packets are another sender's.
   void forget() noexcept { end_line(); }
   // How often the line began anew: at the first PCR, and where it was not to be kept.
   uint64_t restart_count() const noexcept { return restart_count_; }

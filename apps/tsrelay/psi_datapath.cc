@@ -20,7 +20,7 @@ constexpr uint8_t kContinuousTypes[] = {
     0x32, 0x33, 0x34, 0x35, 0x42, 0x80, 0xD1, 0xEA,        // JPEG XS, VVC, EVC, AVS, Dirac, VC-1
     0x03, 0x04, 0x0F, 0x11, 0x1C, 0x2D, 0x2E, 0x81, 0x87,  // audio: MPEG, AAC, MPEG-H, AC-3
 };
-// What makes private data audio (ETSI EN 300 468): AC-3, enhanced AC-3, DTS, AAC.
+// Private data is audio by these descriptors (ETSI EN 300 468): AC-3, enhanced AC-3, DTS, AAC.
 constexpr uint8_t kPrivateData = 0x06;
 constexpr uint8_t kAudioDescriptors[] = {0x6A, 0x7A, 0x7B, 0x7C};
 constexpr uint8_t kLanguageDescriptor = 0x0A;

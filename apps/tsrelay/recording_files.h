@@ -1,11 +1,12 @@
-// The files of a recording: what they are called, and what may be emptied.
+// The files of a recording: their names, and which of them may be emptied.
 //
-// One file is called as the recording. Of several each has a number behind that: PATH.000012. A
-// file that is begun gets the number after the last one, so their order is that of their names, and
-// no clock has a say in it. The one that is begun next is there beforehand, empty.
+// A recording in one file has its name, PATH. With several files each has a number behind that:
+// PATH.000012. A file that is begun gets the number after the last one, so the files are in the
+// order of their names, and no clock has a say in it. The next file to begin is there beforehand,
+// empty.
 //
-// A file is emptied only where it is still the one at its name: one that was moved away or removed
-// belongs to whoever did that.
+// A file is emptied only if it is still the one at its name. A file that was moved away or removed
+// is no longer the recording's.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 namespace bedplate::relay {
 
 // Whether the file `fd` is empty, or begins and ends as a transport stream does, holes aside.
-// Errors: the answer; what may be done about it is the caller's to say.
+// Errors: the answer; the caller adds the cure.
 Result<void> check_is_recording(int fd) noexcept;
 
 // Threads: the main thread before the seal, then one: that of the recordings.
@@ -30,10 +31,10 @@ class RecordingFiles {
   RecordingFiles& operator=(const RecordingFiles&) = delete;
 
   uint32_t count() const noexcept { return static_cast<uint32_t>(names_.size()); }
-  // Of a plan: file `index`, in the order of their numbers. The first one's path() looks which
-  // files there are.
+  // The keeper of file `index` for its plan; files are in the order of their numbers. path() of the
+  // first keeper looks which files there are.
   FileKeeper& keeper(uint32_t index) noexcept { return keepers_[index]; }
-  // Before the keepers are asked: what they would be called where there is none yet.
+  // The file's name; before keepers are asked, the one that it would have if no file were there.
   const std::string& name(uint32_t index) const noexcept { return names_[index]; }
   uint64_t number(uint32_t index) const noexcept { return numbers_[index]; }
 

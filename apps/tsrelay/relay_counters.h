@@ -136,7 +136,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
                         "raise readers, or end those that are not needed");
 }
 
-// What a leg gets, or why it has nothing of what comes.
+// Whether a leg gets packets; if not, why.
 enum class LegArrival : uint8_t {
   kPackets,
   kNothing,

@@ -80,7 +80,7 @@ class RelayService final : public Service {
   void mute_outputs(ControlCall& call) noexcept;
 
   RelaySettings settings_;
-  // Of each stream, those of its recordings; as the last plan has them.
+  // By stream: the files of each of its recordings, as the last plan has them.
   std::vector<std::vector<std::unique_ptr<relay::RecordingFiles>>> recording_files_;
   NetworkWatch network_;
   bool is_draining_ = false;

@@ -232,7 +232,7 @@ bool is_unspecified(const IpAddress& ip) noexcept {
   return std::all_of(ip.bytes, ip.bytes + ip.byte_count(), [](uint8_t byte) { return byte == 0; });
 }
 
-// Of what no socket of its family can have or send to: why, and the cure; nullptr: it can.
+// Why no socket of its family can have this address or send to it, and the cure; nullptr: it can.
 struct Impossible {
   const char* answer = nullptr;
   const char* cure = nullptr;

@@ -1,4 +1,4 @@
-// [tsrelay] of the configuration, and what of it only makes sense together.
+// [tsrelay] of the configuration, with the checks of settings that depend on each other.
 #pragma once
 
 #include <optional>
@@ -65,19 +65,19 @@ struct RelayStreamSettings {
 
   bool receives_fec() const noexcept;
   bool adds_rtp() const noexcept;
-  // Of each buffer of a leg: with headroom, where RTP is added.
+  // The size of each buffer of a leg: with headroom, where RTP is added.
   uint32_t leg_buffer_bytes() const noexcept;
-  // Of all its recordings.
+  // How many files all its recordings have together.
   uint64_t recording_file_count() const noexcept;
   // How many packets an output may be behind.
   uint32_t ring_places() const noexcept;
   // Buffers of each leg's socket: all that may hold one at the same time.
   uint32_t leg_buffers() const noexcept;
-  // Of each socket for FEC.
+  // Buffers of each socket for FEC.
   uint32_t fec_buffers() const noexcept;
   // The stream's own: FEC that is made, packets that are brought back. 0: there is no FEC.
   uint32_t own_buffers() const noexcept;
-  // All together: so many packets may there be.
+  // The stream's own buffers and those of all its sockets: so many packets may there be.
   uint32_t packet_count() const noexcept;
 };
 

@@ -127,7 +127,7 @@ void RelayStream::begin_anew() noexcept {
   for (Leg& leg : legs_) leg.lock.open();
 }
 
-// What was learned of the stream was another sender's, and so were its numbers.
+// Forgets the stream's numbers, tables and pace: they were another sender's.
 void RelayStream::learn_anew() noexcept {
   merge_.restart();
   inspector_->forget();
@@ -181,7 +181,7 @@ void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
   take(index, now_ns);
 }
 
-// Of the sender that has the leg.
+// Takes a packet of the sender that has the leg.
 void RelayStream::take(uint32_t index, uint64_t now_ns) noexcept {
   const Packet& packet = table_[index];
   Leg& leg = legs_[packet.leg];
@@ -195,7 +195,8 @@ void RelayStream::take(uint32_t index, uint64_t now_ns) noexcept {
   insert(index, now_ns);
 }
 
-// No transport stream is in it. It does not make its sender one that has a leg, nor keep it one.
+// Takes a packet without a transport stream. Such a packet neither gives its sender a leg nor keeps
+// it one.
 void RelayStream::keep_number(uint32_t index, uint64_t now_ns) noexcept {
   const Packet& packet = table_[index];
   Leg& leg = legs_[packet.leg];
@@ -367,7 +368,7 @@ uint64_t RelayStream::sleep_max_ns() const noexcept {
   return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
-// What it drops most tells why it is silent.
+// The most frequent drop since the last look tells why the leg is silent.
 void RelayStream::look_for_drops(Leg& leg, uint64_t now_ns) noexcept {
   const LegCounters& counters = *leg.options.counters;
   // In the order of LegArrival.

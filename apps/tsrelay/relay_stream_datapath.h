@@ -103,14 +103,14 @@ class RelayStream final : public PollSource,
   bool is_own_thread() const noexcept {
     return options_.loop == nullptr || options_.loop->is_own_thread();
   }
-  // What the owner of a socket is told with.
+  // The context of a socket's callbacks.
   struct Inlet {
     RelayStream* self = nullptr;
     DatagramSocket* socket = nullptr;
     uint8_t leg = 0;
     bool is_fec = false;
   };
-  // What a leg has dropped, by its cause: kNoRtp to kUnnumbered.
+  // Counts of a leg's drops, by cause: kNoRtp to kUnnumbered.
   using Drops = std::array<uint64_t, 7>;
   struct Leg {
     LegOptions options;
@@ -128,13 +128,13 @@ class RelayStream final : public PollSource,
     bool is_fec = false;
   };
 
-  // For so long what a silent leg has dropped is what comes by it.
+  // A silent leg tells the cause of its drops until so long after the last of them.
   static constexpr uint64_t kDroppedNs = 5'000'000'000;
 
   DatagramOwner owner_of(Inlet& inlet) noexcept;
   void received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept;
   void judge(uint32_t index, uint64_t now_ns) noexcept;
-  // What admit() says of a packet.
+  // The verdict of admit() on a packet.
   enum class Admission : uint8_t {
     kYes,
     kForeign,

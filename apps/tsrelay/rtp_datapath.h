@@ -35,8 +35,8 @@ enum class RtpFault : uint8_t {
   kPadding,    // more padding than payload, or a count of 0
 };
 
-// What the first kRtpHeaderBytes say is in *packet but for kShort and kVersion; the lengths of
-// header and payload where there is no fault.
+// Fills *packet from the first kRtpHeaderBytes, unless it returns kShort or kVersion. Sets the
+// lengths of header and payload if there is no fault; after any other fault they are 0.
 RtpFault parse_rtp(std::span<const std::byte> datagram, RtpPacket* packet) noexcept;
 
 // Whether a payload of this type may be a transport stream: 33, or one that two ends have agreed on

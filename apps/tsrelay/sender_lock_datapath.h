@@ -91,7 +91,8 @@ class Successor {
  public:
   explicit Successor(uint64_t silence_ns = 0) noexcept : silence_ns_(silence_ns) {}
 
-  // Of a packet with the address of the sender that has the leg, whose SSRC is `present`.
+  // Judges a packet that has the address of the leg's sender, but another SSRC than that sender's
+  // `present`.
   SuccessorVerdict judge(uint32_t leg, uint32_t ssrc, uint16_t sequence, uint32_t present,
                          uint64_t now_ns) noexcept {
     if (now_ns < shared_until_ns_) {

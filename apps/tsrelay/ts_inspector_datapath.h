@@ -1,9 +1,10 @@
-// What a transport stream is like, as ETSI TR 101 290 asks: its first priority (sync, PAT, PMT,
+// Watches a transport stream as ETSI TR 101 290 asks: its first priority (sync, PAT, PMT,
 // continuity, PIDs), CRCs and transport errors of the second, PCRs and the bit rate.
 //
-// It reads four bytes of each packet, and of some more: where there is an adaptation field, a PAT
-// or a PMT. What is on air TsTables knows. The pace is taken from the clock of the first program of
-// the PAT whose PCRs come; where they stop for a second, or no table names a clock, from another.
+// It reads four bytes of each packet, and more where there is an adaptation field, a PAT or a PMT.
+// TsTables knows the programs and PIDs on air. The pace is taken from the clock of the first
+// program of the PAT whose PCRs come; where they stop for a second, or no table names a clock, from
+// another.
 //
 // A clock that no PMT names is forgotten when it is silent for a second, so that there is room for
 // those on air. PIDs that a table has begun or ceased to name are new ones: their counters and
@@ -59,10 +60,11 @@ class TsInspector final : private TsTablesOwner {
   TsClock inspect(std::span<const std::byte> payload, uint64_t now_ns) noexcept;
   // Looks for what has not come. To be called now and then; inspect() does it, too.
   void look_for_missing(uint64_t now_ns) noexcept;
-  // Packets were lost before what comes next: it is told by counters of its own, and its continuity
-  // errors and PCR distances would tell it twice. So the counts begin anew behind it.
+  // Packets were lost before the next one. The loss has counters of its own; continuity errors and
+  // PCR distances would tell it twice, so their counts begin anew behind the gap.
   void forgive_gap() noexcept { ++gap_; }
-  // What comes next is another sender's: nothing that was learned is true of it. The counts go on.
+  // Forgets all that was learned of the stream: the next packets are another sender's. The counts
+  // go on.
   void forget() noexcept;
 
   const TsReport& report() const noexcept { return report_; }

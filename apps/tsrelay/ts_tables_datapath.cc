@@ -165,7 +165,8 @@ void TsTables::list_programs(const SectionHead& head, bool adds, uint64_t now_ns
   }
 }
 
-// Of this version: a section that says less than before has changed without saying so.
+// Removes programs that the PAT lists no more. A program that the present version has listed ends
+// as soon as its section comes without it: the section has changed, but not its version.
 void TsTables::drop_unlisted(const SectionHead& head, uint64_t now_ns) noexcept {
   const bool is_whole = pat_.sections.count() == head.last_section + 1U;
   const uint64_t stamp = stamp_;
@@ -252,7 +253,7 @@ void TsTables::name(uint32_t program, uint16_t pid, bool is_continuous, uint64_t
   named.continuous_stamp = stamp_;
 }
 
-// What the program has named before this stamp.
+// Drops the PIDs that the program has named before this stamp, and not since.
 void TsTables::drop_unnamed(uint32_t program) noexcept {
   const uint32_t others = ~(1U << program);
   for (uint32_t i = named_count_; i-- > 0;) {

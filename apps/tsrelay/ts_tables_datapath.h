@@ -1,5 +1,5 @@
-// What a transport stream has on air, as its tables say now: the programs of the PAT (ISO/IEC
-// 13818-1, 2.4.4), and of each PMT the PIDs that it names.
+// The programs and PIDs that a transport stream has on air, as its tables say now: the programs of
+// the PAT (ISO/IEC 13818-1, 2.4.4), and the PIDs that each PMT names.
 //
 //     a section of the PAT  has the programs that are in it from now on. Programs that no section
 //                           of this version names are forgotten once all of its sections have come.
@@ -62,7 +62,7 @@ class TsTables {
     has_begun_ = true;
     looked_ns_ = pat_seen_ns_ = now_ns;
   }
-  // Of each packet but null packets and those with an error: its PID has come.
+  // This PID has come. Called for each packet but null packets and those with an error.
   void seen(uint16_t pid, uint64_t now_ns) noexcept {
     const uint16_t named = places_[pid].named;
     if (named == 0) return;
@@ -73,7 +73,7 @@ class TsTables {
   bool is_table(uint16_t pid) const noexcept {
     return pid == kPatPid || places_[pid].program != kNone;
   }
-  // Of a packet of such a PID, which the following are, too: what is behind its header.
+  // Reads the content behind the header of a packet. Requires, as count_scrambled(): is_table(pid).
   void add(uint16_t pid, std::span<const std::byte> payload, bool begins_unit,
            uint64_t now_ns) noexcept;
   void count_scrambled(uint16_t pid) noexcept {
@@ -105,7 +105,7 @@ class TsTables {
   static constexpr uint8_t kNone = 0xFF;
   static_assert(kProgramsMax <= 32, "a set of programs is a word");
 
-  // Of each PID; only those in use are ever touched.
+  // One for each PID; only those in use are ever touched.
   struct Place {
     uint8_t program = kNone;  // whose reader has its sections, which may be of others, too
     uint16_t named = 0;       // 1 + its place in named_; 0: none
@@ -136,7 +136,7 @@ class TsTables {
     uint64_t continuous_stamp = 0;
     uint64_t seen_ns = 0;
   };
-  // What the last section of the PAT said of all of them.
+  // The PAT as a whole, as its last section said.
   struct Pat {
     bool is_there = false;
     uint16_t stream = 0;
