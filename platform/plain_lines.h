@@ -32,7 +32,7 @@ class PlainLines {
   }
   std::string_view line() const noexcept { return line_; }
   uint32_t number() const noexcept { return number_; }  // of that line; the first is 1
-  // What is in it that may not be: static; nullptr: nothing.
+  // The first thing in that line that is not allowed: static; nullptr: there is none.
   const char* fault() const noexcept { return fault_; }
   uint32_t column() const noexcept { return column_; }  // of the fault, in bytes; the first is 1
 

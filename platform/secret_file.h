@@ -1,6 +1,7 @@
 // Files that hold secrets (tokens, private keys, keyrings), and files that decide whom to trust
-// (certificates): one way to read them all. What is no regular file is refused without waiting for
-// it, a FIFO above all; so is one that others can read, or that others could have written.
+// (certificates): one way to read them all. Anything but a regular file, a FIFO above all, is
+// refused without waiting for it. So is a file that others could have written, and a secret that
+// others can read.
 #pragma once
 
 #include <cstddef>

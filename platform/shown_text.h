@@ -1,5 +1,6 @@
-// What somebody else says, within a message of ours: without what would end the text, break its
-// line or steer a terminal, and cut off where it is long. Nothing is allocated. Threads: any.
+// Somebody else's text within a message of ours. It is shown without characters that would end the
+// text, break its line or steer a terminal, and is cut off where it is long. Nothing is allocated.
+// Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@ class ShownText {
  public:
   static constexpr size_t kBytesMax = 64;
 
-  // Control characters become a question mark. What is longer is cut off before a character of
-  // UTF-8, and ends with "...".
+  // Control characters become question marks. Longer text is cut off before a character of UTF-8,
+  // and ends with "...".
   explicit ShownText(std::string_view from) noexcept {
     size_t bytes = from.size();
     if (bytes > kBytesMax) {

@@ -61,7 +61,8 @@ class NetlinkSocket {
   uint32_t interface_toward(const IpAddress& address) noexcept;
 
  private:
-  // What comes before the acknowledgement, where it is not too long for `answer`.
+  // Sends `message`. `answer` gets the message that comes before the acknowledgement, if one does.
+  // Returns 0 or an errno value; EBADMSG: that message is too long for `answer`, or malformed.
   int exchange(NetlinkMessage& message, std::span<std::byte> answer) noexcept;
 
   Fd socket_;

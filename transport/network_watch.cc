@@ -35,7 +35,8 @@ Result<void> NetworkWatch::create() noexcept {
   return {};
 }
 
-// What it says is not read: all is looked up anew. What the socket could not hold is a change, too.
+// The messages are not read: callers look everything up anew. Messages that the socket could not
+// hold (ENOBUFS) are a change, too.
 bool NetworkWatch::has_changed() noexcept {
   if (!news_.is_open()) return true;
   bool has_news = false;

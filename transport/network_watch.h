@@ -1,9 +1,10 @@
-// What becomes of this machine's network while a program runs: the kernel's word that a link, an
-// address or a route is another one, and what interface has a name, or leads to an address, now.
+// Watches this machine's network while a program runs. The kernel reports that a link, an address
+// or a route has changed; then the watch says which interface has a name, or leads to an address.
 //
-// An interface that is deleted and made again, as by a driver that is loaded anew, has its name and
-// another number; what the kernel kept for the old one (memberships of groups, where multicast is
-// sent) is gone. So what is to last is kept by name, and looked up when something has changed.
+// An interface that is deleted and made again, as by a driver that is loaded anew, has its old name
+// and a new number. The kernel forgets all that it kept for the old number: memberships of groups,
+// the interface that multicast is sent by. So callers keep interfaces by name, and look their
+// numbers up again after each change.
 //
 // Threads: one.
 #pragma once
@@ -22,9 +23,9 @@ class InterfaceNumbers {
  public:
   virtual ~InterfaceNumbers() = default;
 
-  // Of the interface of this name; 0: there is none.
+  // The number of the interface with this name; 0: there is none.
   virtual uint32_t index_of(const std::string& interface) noexcept = 0;
-  // Of the interface by which the routes lead to `address`; 0: none does.
+  // The number of the interface by which the routes lead to `address`; 0: none does.
   virtual uint32_t index_toward(const IpAddress& address) noexcept = 0;
   virtual bool is_there(uint32_t index) noexcept = 0;
 };

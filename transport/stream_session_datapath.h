@@ -69,15 +69,15 @@ class StreamSession {
 
   // The protocol has ended it: nothing more is taken, and it closes once all is sent.
   bool is_over() const noexcept { return is_over_; }
-  // What the peer speaks instead of the protocol, where that has ended it: it is closed at once.
-  // nullptr: nothing.
+  // The foreign protocol that the peer speaks, where that has ended the session, which is then
+  // closed at once. nullptr: none.
   const char* foreign() const noexcept { return foreign_; }
 
   // Invariants, looked at before and after each of the above, and after each step:
-  // 1. What has arrived lies within the input, what is said within the output, and pieces and loans
-  //    within their places. 2. While something is filled nothing has arrived behind it.
-  // 3. reply_bytes_ is what the pieces have, until the socket uses them up. 4. What is lent has a
-  //    piece. 5. Of a send there is at least one piece.
+  // 1. Bytes that arrived lie within the input, replies' text within the output, and pieces and
+  //    loans within their places. 2. While fill() goes on, nothing has arrived behind its bytes.
+  // 3. reply_bytes_ is the sum of the pieces, until the socket uses them up. 4. Each loan has a
+  //    piece. 5. A send has at least one piece.
   bool is_valid() const noexcept;
 
  protected:
@@ -89,7 +89,7 @@ class StreamSession {
   // what has arrived is not enough; then it is called again when there is more. Not called while
   // replies are on their way. `now_ns`: the loop's time.
   virtual bool work(uint64_t now_ns) noexcept = 0;
-  // What lend() was told was sent, or never will be.
+  // The bytes that lend() got with this loan were sent, or never will be.
   virtual void released(void* /*loan*/) noexcept {}
   // The peer has gone, perhaps in the middle: fill() will not end.
   virtual void left() noexcept {}

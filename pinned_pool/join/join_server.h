@@ -78,7 +78,7 @@ const char* to_text(JoinEvent::Kind kind) noexcept;
 
 struct JoinServerOptions {
   std::string socket_path;
-  // What listens there, which is taken over by create(); nullptr: the server opens it.
+  // The listener at that path, which create() takes over; nullptr: the server opens it.
   JoinListener* listener = nullptr;
   PinnedPool* pool = &process_pool();
   PoolId pool_id;
@@ -120,7 +120,7 @@ class JoinServer {
   static constexpr uint64_t descriptor_count_max(uint64_t process_count) noexcept {
     return 3 * (process_count + kSilentCountMax + 1);
   }
-  // What the limit of open files must be for that, with what else its process has open.
+  // The limit of open files that this needs, with the other files that its process has open.
   static constexpr uint64_t open_files_min(uint64_t process_count) noexcept {
     constexpr uint64_t kOthers = 256;
     return descriptor_count_max(process_count) + kOthers;

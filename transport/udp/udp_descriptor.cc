@@ -73,8 +73,8 @@ Result<void> set_options(int fd, const DatagramOptions& options) {
   };
   if (is_ipv6) BP_TRY(set(fd, SOL_IPV6, IPV6_V6ONLY, 1, "IPv6 alone"));
   if (options.shares_port) {
-    // Of those that share a group's port by SO_REUSEPORT one alone gets its datagrams, whichever
-    // interface each has joined it by.
+    // A group needs SO_REUSEADDR: if sockets share its port by SO_REUSEPORT, only one of them gets
+    // its datagrams, whichever interface each has joined it by.
     const int how = options.local.ip.is_multicast() ? SO_REUSEADDR : SO_REUSEPORT;
     BP_TRY(set(fd, SOL_SOCKET, how, 1, "sharing its port"));
   }

@@ -42,9 +42,9 @@ class UdpSocket final : public DatagramSocket {
   static const char* check_shape(const DatagramShape& shape) noexcept;
 
   Result<void> open(const DatagramOptions& options) override;
-  // Opens by a descriptor that open_udp() has made with these options and this shape: it cannot
-  // fail. What has come to it by now is dropped: nobody has asked for it. Requires: it is not open,
-  // and its options have an owner. Threads: as open().
+  // Opens with a descriptor that open_udp() has made with these options and this shape: it cannot
+  // fail. Datagrams that have come by now are dropped: nobody has asked for them. Requires: the
+  // socket is not open, and its options have an owner. Threads: as open().
   void adopt(Fd fd, const DatagramOptions& options);
   int start() noexcept override;
   void close() noexcept override;
@@ -143,7 +143,7 @@ class UdpSocket final : public DatagramSocket {
   bool wants_room_ = false;
 };
 
-// What join() and leave() do, on the descriptor of any datagram socket.
+// Joins (`is_join`) or leaves the group on the descriptor of any datagram socket.
 Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
                                const IpAddress& source, const char* interface);
 

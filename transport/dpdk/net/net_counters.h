@@ -43,7 +43,7 @@ inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
 // "too-short", as `bedplate stats` names it; and a line that explains it. Static. Threads: any.
 const char* drop_name(Drop cause) noexcept;
 const char* drop_help(Drop cause) noexcept;
-// What to do about it; nullptr: nothing, such frames are meant for others.
+// The cure; nullptr: there is none, such frames are meant for others.
 const char* drop_cure(Drop cause) noexcept;
 
 // Written by the shard. A zeroed one is a valid one.
