@@ -234,7 +234,7 @@ BP_PROBE(HandlerOfRefusals) {
   BP_PROBE_CHECK(is_told(2, everything, 0, kExhausted));
   BP_PROBE_CHECK(allocate(everything + 1) == nullptr);
   BP_PROBE_CHECK(is_told(3, everything + 1, 0, kNoPlace));
-  // What is aligned is told as it was asked for, not by what is looked for.
+  // An aligned request is told with the size asked for, not with the size that is looked for.
   volatile size_t megabyte = kMiB;
   BP_PROBE_CHECK(test::keep(memalign(megabyte, everything - 2 * kMiB)) == nullptr);
   BP_PROBE_CHECK(is_told(4, everything - 2 * kMiB, kMiB, kExhausted));

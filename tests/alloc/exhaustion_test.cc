@@ -166,8 +166,8 @@ BP_PROBE(RefusalsWithoutAnAppliance) {
   BP_PROBE_CHECK(exhaustion_count() == 1000);
 }
 
-// What no heap of this size could serve says so, with the size; and that it was looked for nowhere
-// shows by what another thread keeps.
+// A request that no heap of this size could serve is refused, and the message says so, with the
+// size. thread_heaps_test.cc shows that no other thread's heaps are looked through.
 void refuse_absurd(void* (*take)()) {
   errno = 0;
   BP_PROBE_CHECK(keep(take()) == nullptr && errno == ENOMEM);

@@ -1,4 +1,4 @@
-// What mallinfo, malloc_stats and malloc_info tell, against what was allocated.
+// Compares mallinfo, malloc_stats and malloc_info with the memory that was allocated.
 #include "alloc/heap_report.h"
 
 #include <cerrno>

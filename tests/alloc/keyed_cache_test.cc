@@ -153,7 +153,8 @@ TEST(KeyedCache, EvictsWhatWasNotAskedFor) {
   CHECK(counters.bytes.read() > cache.memory_bytes() * 7 / 8);
 }
 
-// What was evicted or had expired when its room was wanted, and of that, what nobody had read.
+// Counts the items that were evicted, or had expired, when their room was wanted; and those of them
+// that nobody had read.
 TEST(KeyedCache, CountsWhatNobodyHasRead) {
   const uint64_t soon_ns = cache.now_ns() + 1;
   for (int i = 0; i < 20; ++i) {

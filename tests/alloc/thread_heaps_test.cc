@@ -140,7 +140,7 @@ BP_PROBE(SleeperOfTwoOwners) {
   BP_PROBE_CHECK(heap_owner_use(limited).used_bytes == 0);
 }
 
-// What could never be had is not looked for: nobody's heaps are emptied for it.
+// Memory that could never be had is not looked for: no thread's heaps are emptied for it.
 BP_PROBE(AbsurdRequestsCollectNothing) {
   boot_heap(64 * kMiB, kHeapReserveBytes);
   const HeapOwner owner = heap_owner("heap:idle").take();

@@ -32,7 +32,7 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// What the input says, as chance; 0 behind its end.
+// Chance that is taken from the input's bytes; 0 behind their end.
 struct Said {
   std::span<const std::byte> rest;
 

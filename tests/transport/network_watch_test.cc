@@ -1,4 +1,4 @@
-// What changes in a network of a child's own is told, and interfaces have their numbers of now.
+// The watch tells changes in a child's own network, and knows the present numbers of interfaces.
 #include "transport/network_watch.h"
 
 #include <fcntl.h>

@@ -202,7 +202,7 @@ static void count_call(void* context) { low_memory_calls += *(int*)context; }
 TEST(CInterface, LowMemoryIsTold) {
   NEEDS_THE_POOLS_HEAP();
   int one = 1;
-  // Of 256 MiB: there is room for one, and none for two.
+  // 256 MiB have room for one, and not for two.
   const size_t large_bytes = (size_t)160 << 20;
   void* large = bp_alloc(large_bytes);
   TEST_ASSERT_TRUE(large != NULL);
@@ -210,7 +210,7 @@ TEST(CInterface, LowMemoryIsTold) {
   TEST_ASSERT_TRUE(bp_alloc(large_bytes) == NULL);
   TEST_ASSERT_TRUE(low_memory_calls > 0);
   int calls = low_memory_calls;
-  // What the heap could never meet, even empty, says nothing about how much of it is free.
+  // A request that even an empty heap could not meet says nothing about how much is free.
   TEST_ASSERT_TRUE(bp_alloc(too_many_bytes) == NULL);
   TEST_ASSERT_EQUAL_INT(calls, low_memory_calls);
   bp_on_low_memory(0, NULL, NULL);

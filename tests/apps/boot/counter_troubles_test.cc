@@ -80,7 +80,7 @@ TEST(CounterTroubles, HaveASignOrAReason) {
   STRCMP_EQUAL("", lacking.c_str());
 }
 
-// What they name is there, they fit their place, and what grew says how much it is.
+// Signs name counters that are there, and fit their place. A sign of growth says a counter's value.
 TEST(CounterTroubles, SignsAreSound) {
   for (const CounterSet& set : all_sets()) {
     for (const CounterDescription& each : set.counters) {

@@ -197,7 +197,7 @@ TEST(PlannedFiles, HaveOneWriterOrReaders) {
 
 namespace {
 
-// Where its file lies, and whether that may be written over, is told by hand.
+// The test sets the path of its file, and whether the content may be written over.
 class Keeper final : public FileKeeper {
  public:
   std::string at;
@@ -206,7 +206,7 @@ class Keeper final : public FileKeeper {
 
   Result<std::string> path() override { return at; }
   Result<void> check(int fd) override {
-    // Whoever else comes finds it locked.
+    // Anybody else finds it locked.
     const Fd other(open(at.c_str(), O_RDWR | O_CLOEXEC));
     CHECK(fd >= 0 && flock(other.number(), LOCK_EX | LOCK_NB) != 0);
     ++checked_count;

@@ -84,9 +84,9 @@ TEST_GROUP(Preflight) {
 
   // Large beside what this process has mapped.
   static constexpr uint64_t kLargeBytes = 64 * kGiB;
-  // What the tests' program has mapped itself, where no sanitizer maps terabytes.
+  // The most that the tests' program has mapped itself, where no sanitizer maps terabytes.
   static constexpr uint64_t kOtherBytesMax = 4 * kGiB;
-  // What preflight says that must be lockable; 0: nothing.
+  // The memory that must be lockable, as preflight complains; 0: it does not.
   uint64_t needed_bytes() {
     const auto problems = preflight(configuration, plan);
     const Error* error = find(problems, "looking at the limit of locked memory");

@@ -142,7 +142,7 @@ TEST(KvdSession, OtherProtocolsEndItBeforeAnythingOfThemIsObeyed) {
   }
   CHECK(rig.cache.find("pwned") == nullptr);
   LONGS_EQUAL(0, rig.counters.sets.read());
-  // What looks like it in a value, or as a key, is none.
+  // The words of HTTP in a value, or as a key, are not taken for HTTP.
   ANSWERS("STORED\r\n", set_text("HTTP/1.1", "GET / HTTP/1.1\r\nHost: a"));
   ANSWERS("END\r\n", "get / HTTP/1.2\r\n");
   CHECK_FALSE(client.session().is_over());

@@ -1,4 +1,4 @@
-// What a datagram is, told by its content and not by its length.
+// The kind of a datagram is told by its content, not by its length.
 #include "apps/tsrelay/datagram_content_datapath.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What a leg says that comes by it: packets, nothing, or what it drops.
+// A leg says whether it gets packets, nothing, or datagrams that it drops, and why.
 #include "tests/apps/tsrelay/relay_rig.h"
 
 #include <vector>

@@ -110,14 +110,14 @@ TEST(LocalReader, APacketIsLentUntilItComesBack) {
   CHECK_EQUAL(0, counters.lent.read());
 }
 
-// What is not of the transport stream has no number: its reader misses nothing by it.
+// Only packets of the transport stream have numbers: a reader misses nothing by the others.
 TEST(LocalReader, NumbersAreOfPacketsOfTheStream) {
   reader.begin(*self, kPacket);
   for (uint32_t i = 0; i < 12; ++i) push(i % 3 == 1 ? PacketKind::kEmpty : PacketKind::kMedia);
   poll();
   LONGS_EQUAL(8, numbers.size());
   for (uint64_t i = 0; i < 8; ++i) LONGS_EQUAL(i, numbers[i]);
-  // What it missed is missing in them.
+  // Packets that the reader missed leave a gap in the numbers.
   const uint32_t lent_max = LocalReader::kLoansMax;
   for (uint32_t i = 0; i < lent_max - 8 + places.size() + 3; ++i) {
     push();

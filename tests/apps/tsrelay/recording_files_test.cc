@@ -35,7 +35,7 @@ TEST_GROUP(RecordingFiles) {
     for (size_t i = 0; i < count; ++i) all += packet;
     return all;
   }
-  // What they are called, without the directory, and the point.
+  // The ends of the files' names, behind "news.ts.".
   std::string names(RecordingFiles & files) {
     std::string all;
     for (uint32_t i = 0; i < files.count(); ++i) {

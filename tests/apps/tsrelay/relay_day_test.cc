@@ -21,7 +21,7 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kStepNs = 20 * kMs;
 constexpr uint64_t kDelayNs = 60 * kMs;
 
-// What sends: up to four programs with video, audio and SCTE-35.
+// The sender: up to four programs with video, audio and SCTE-35.
 struct Encoder {
   TsMux mux;
   std::vector<MadeProgram> programs;

@@ -45,7 +45,7 @@ TEST_GROUP(RelayMemberships) {
   void join(const char* interface) {
     memberships.add_group(0, socket, at("239.1.1.1:0").ip, {}, interface, network);
   }
-  // What the socket was asked for after so long: "3>5" left and joined, ">5" sent over.
+  // The requests to the socket after so long: "3>5" left and joined, ">5" sent over.
   std::string look(bool has_changed, uint64_t after_ns = kSecond / 2) {
     socket.asked.clear();
     now += after_ns;

@@ -1,4 +1,4 @@
-// What is no transport stream to hand on, and yet has an RTP number: nothing waits for it.
+// Datagrams with an RTP number, but no transport stream to hand on: nothing waits for them.
 #include "tests/apps/tsrelay/relay_rig.h"
 
 #include <memory>

@@ -126,7 +126,7 @@ struct FakeSocket final : DatagramSocket {
   }
 };
 
-// What was sent to a port in RTP, without its headers.
+// The content that was sent to a port in RTP, without the RTP headers.
 inline std::vector<std::byte> without_rtp(const FakeSocket& socket, uint16_t port) {
   std::vector<std::byte> all;
   for (const auto& one : socket.sent) {

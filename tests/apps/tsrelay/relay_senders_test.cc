@@ -1,5 +1,5 @@
-// Who has a leg: a sender that restarts goes on at once, and two that share an address take no
-// turns.
+// The sender that has a leg: one that restarts goes on at once, and two that share an address take
+// no turns.
 #include "tests/apps/tsrelay/relay_rig.h"
 #include "tests/apps/tsrelay/ts_mux.h"
 

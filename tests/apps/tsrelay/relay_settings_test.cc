@@ -103,7 +103,7 @@ TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
   refuses("no FEC for it");
 }
 
-// What no socket can send to, or have, is refused before one tries.
+// An address that no socket can have, or send to, is refused before one tries.
 TEST(RelaySettings, OutputsThatCanNeverWork) {
   constexpr std::pair<const char*, const char*> kRefused[] = {
       {"0.0.0.0:6000", "nobody's address"},

@@ -1,7 +1,7 @@
 // A simple model of what is on air: programs that begin, end, move and change by chance. It sends
 // what it has, tables first, and says where an inspector knows anything else than that.
 //
-// What it sends has no fault but broken CRCs, which it counts.
+// Its packets have no fault but broken CRCs, which it counts.
 #pragma once
 
 #include <algorithm>
@@ -99,7 +99,7 @@ class TsAir {
     }
   }
 
-  // nullptr: what it knows is what is on air.
+  // nullptr: the inspector knows exactly the programs and PIDs on air.
   const char* differs(const TsInspector& inspector) const {
     const TsTables& tables = inspector.tables();
     const std::map<uint16_t, bool> wanted = named();

@@ -1,4 +1,4 @@
-// What is on air, as tables say: each change by itself, then chance against a model.
+// Programs and PIDs on air, as tables say: each change by itself, then chance against a model.
 #include "apps/tsrelay/ts_tables_datapath.h"
 
 #include <memory>
@@ -79,7 +79,7 @@ TEST(TsTables, WhatTablesNameNoMoreIsNotMissed) {
   LONGS_EQUAL(2, tables().named_count());
   LONGS_EQUAL(1, inspector->clock_count());
   LONGS_EQUAL(0x201, inspector->pace_pid());
-  // What they name now is.
+  // A PID that tables name now is missed.
   run({program(1, 0x200)}, 5200 * kMs, 0x202, 1);
   LONGS_EQUAL(1, report().pid_errors);
   LONGS_EQUAL(1, faults(report()));

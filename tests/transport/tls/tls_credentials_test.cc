@@ -133,7 +133,7 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
   refused(with("alice:" + std::string(1026, 'a') + "\n"), "more than 512 bytes");
   refused(with("alice:aa\nalice:bb\n"), "line 2: the name was there before");
   refused(with("#616263:aa\n"), "names in hexadecimal");
-  // What no editor shows would be a part of the name, which then nobody has.
+  // A character that editors do not show would be a part of the name, which then nobody has.
   refused(with("\xef\xbb\xbf"
                "alice:aa\n"),
           "line 1, column 1: there is a byte order mark");
