@@ -42,13 +42,15 @@ check=(
   # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # what others build programs with, and what looks through packages
-  cmake meson lintian
+  cmake meson rustc lintian
   # what other people's kernel modules are built with
   linux-headers-amd64
 )
 check_long=(
   # a cluster: with what these need 53 MB to fetch, 214 MB, some 20 s
   ceph-mon ceph-mgr ceph-osd ceph-common
+  # 81 MB to fetch
+  golang-go
 )
 bench=(
   # the peers

@@ -3,7 +3,8 @@
 
     tests/install/run.py [PATTERN]       (what `make install` installs of build/release)
 
-With plain make, CMake and Meson; static, static-pie, dynamic and with AddressSanitizer. The last
+With plain make, CMake and Meson; static, static-pie, dynamic and with AddressSanitizer. The lines
+for Rust and Go are those of docs/install.md. The last
 line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
 """
 
@@ -406,6 +407,23 @@ def check_documents(installation):
         run([os.path.join(home, "echo"), "plan", os.path.join(home, "echo.toml")])
 
 
+def check_language(installation, compiler, source, expected):
+    """The lines for `compiler` in docs/install.md, a dynamic and a static one, link `source`."""
+    with open(os.path.join(ROOT, "docs/install.md"), encoding="utf-8") as file:
+        lines = re.findall(rf"^    (.*\b{compiler} .*)$", file.read(), re.M)
+    expect(len(lines), 2, f"the lines for {compiler}")
+    name, ending = os.path.splitext(source)
+    for line, is_static in zip(lines, (False, True)):
+        with tempfile.TemporaryDirectory() as home:
+            shutil.copy(os.path.join(HERE, source), os.path.join(home, f"program{ending}"))
+            environment = {**installation.environment, "GOCACHE": f"{home}/cache",
+                           "PATH": f"/usr/bin:{os.environ['PATH']}"}
+            run(["sh", "-c", line], home, environment)
+            program = os.path.join(home, "program")
+            expect(is_dynamic(program), not is_static, f"{name} by {line} is dynamic")
+            expect(run([program]), expected, f"where the memory of {name} is, by {line}")
+
+
 def check_manuals(installation):
     """The pages name every command, every option and every key."""
     def words_of(page):
@@ -533,6 +551,12 @@ def tests(installation, builds):
     yield "no header of rdma-core", lambda: check_needs_no_rdma_core(installation)
     yield "nothing private", lambda: check_private(installation)
     yield "the first service", lambda: check_documents(installation)
+    yield "rust", lambda: check_language(
+        installation, "rustc", "rust_program.rs",
+        "threads: pool\naligned: pool\nstring: pool\nstack: elsewhere\n")
+    if shutil.which("go"):
+        yield "go", lambda: check_language(installation, "go build", "go_program.go",
+                                           "malloc: pool\nmake: elsewhere\n")
     yield "manual pages", lambda: check_manuals(installation)
     yield "completion", lambda: check_completion(installation)
     for tool in builds:
@@ -571,7 +595,10 @@ def main():
                     print(f"failed  {name}\n{error}", flush=True)
     for name in failed:
         print(f"failed: {name}")
-    print(f"{passed_count} passed, {len(failed)} failed, 0 skipped")
+    has_go = bool(shutil.which("go"))
+    if not has_go:
+        print("skipped go: it is not installed (scripts/setup.sh check-long)")
+    print(f"{passed_count} passed, {len(failed)} failed, {0 if has_go else 1} skipped")
     return 1 if failed else 0
 
 
