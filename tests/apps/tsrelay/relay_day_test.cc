@@ -1,13 +1,20 @@
-// A day of a relay, in the time of the test: 200 changes of tables, 50 failovers of its encoder and
-// clocks that jump. At its end, and after each of them, the stream is paced and watched, nothing
-// was lost, and nothing is held.
+// A day of a relay, in the time of the test: 200 changes of tables, 50 failovers of its encoder, 20
+// losses of its interface, and clocks that jump. At its end, and after each of them, the stream is
+// paced, watched and recorded, nothing but the network has lost packets, and nothing is held.
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "tests/apps/tsrelay/ts_mux.h"
 
+#include "apps/tsrelay/recording_datapath.h"
+#include "platform/file.h"
 #include "tests/apps/tsrelay/relay_rig.h"
 
 #include "tests/apps/tsrelay/dice.h"
@@ -92,13 +99,87 @@ struct Encoder {
   }
 };
 
+// Records a ring into files that are full after 1 MiB. The disk answers when it is asked to.
+struct Recorder final : FileBackend {
+  static constexpr uint64_t kFileBytes = 1 << 20;
+  static constexpr uint32_t kFileCount = 3;
+
+  explicit Recorder(PacketRing& ring) : names(path(), kFileCount) {
+    std::vector<FileOptions> options(kFileCount);
+    for (uint32_t i = 0; i < kFileCount; ++i) {
+      auto its = names.keeper(i).path();
+      CHECK(its.ok());
+      fds.emplace_back(::open(its.value().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+      options[i] = {.name = std::to_string(i),
+                    .fd = fds[i].number(),
+                    .operation_count_max = Recording::kWritesMax,
+                    .counters = &file_counters};
+    }
+    CHECK(files.open(options, *this, keys).ok());
+    std::vector<File*> all;
+    for (const FileOptions& one : options) all.push_back(files.find(one.name));
+    CHECK(recording
+              .create(ring, all,
+                      {.rotate_bytes = kFileBytes,
+                       .names = &names,
+                       .counters = &counters,
+                       .preparer = &preparer,
+                       .shard = &shard})
+              .ok());
+  }
+  ~Recorder() override {
+    files.close(0);
+    std::filesystem::remove_all(directory);
+  }
+  void answer() {
+    recording.prepare();
+    while (!issued.empty()) {
+      FileOperation& operation = *issued.back();
+      issued.pop_back();
+      files.handle(operation, pwrite(operation.file->fd(), operation.memory, operation.bytes,
+                                     static_cast<off_t>(operation.offset)));
+    }
+    CHECK(recording.is_valid());
+  }
+  uint64_t largest_file_bytes() const {
+    uint64_t largest = 0;
+    for (const auto& each : std::filesystem::directory_iterator(directory)) {
+      largest = std::max<uint64_t>(largest, each.file_size());
+    }
+    return largest;
+  }
+
+  Result<void> open(Files&, const KeyTable&, uint32_t) override { return {}; }
+  void issue(FileOperation& operation) noexcept override { issued.push_back(&operation); }
+  bool wait(uint64_t) noexcept override { return false; }
+  void close(bool) noexcept override {}
+
+  std::string path() {
+    CHECK(mkdtemp(directory) != nullptr);
+    return std::string(directory) + "/day.ts";
+  }
+
+  char directory[64] = "/tmp/bedplate-day-XXXXXX";
+  std::vector<FileOperation*> issued;
+  RecordingFiles names;
+  std::vector<Fd> fds;
+  KeyTable keys;
+  FileCounters file_counters;
+  Files files;
+  Doorbell preparer, shard;
+  RecordingCounters counters;
+  Recording recording;
+};
+
 }  // namespace
 
 TEST_GROUP(RelayDay) {
   Dice dice;
   std::unique_ptr<RelayRig> rig;
   std::unique_ptr<Encoder> encoder;
+  std::unique_ptr<Recorder> recorder;
   uint64_t given = 0;
+  uint64_t unplugged = 0;  // datagrams
   uint64_t wall_ns = 1'000'000'000 * kMs;
   uint64_t jumps = 0;  // of clocks, that nobody announced
 
@@ -117,7 +198,20 @@ TEST_GROUP(RelayDay) {
         ++given;
       }
       r().work();
-      for (uint64_t part = 0; part < kStepNs; part += kStepNs / 4) r().work(kStepNs / 4);
+      for (uint64_t part = 0; part < kStepNs; part += kStepNs / 4) {
+        r().work(kStepNs / 4);
+        recorder->answer();
+      }
+      wall_ns += kStepNs;
+      r().stream.look_for_missing(r().now);
+    }
+  }
+  // The encoder sends, and nothing comes.
+  void unplug(uint64_t ns) {
+    for (const uint64_t end = r().now + ns; r().now < end;) {
+      unplugged += encoder->step(r().now).size();
+      r().work(kStepNs);
+      recorder->answer();
       wall_ns += kStepNs;
       r().stream.look_for_missing(r().now);
     }
@@ -171,18 +265,24 @@ TEST(RelayDay, ItIsPacedAndWatchedToItsEnd) {
   r().options.pace_delay_ns = kDelayNs;
   r().options.packet_count = 2048;
   r().out.notes = false;
+  r().options.tap_count = 3;
   r().create();
+  recorder = std::make_unique<Recorder>(r().stream.ring());
   encoder = std::make_unique<Encoder>();
   encoder->add(dice);
   encoder->clock_ticks = kPcrModulus - 100 * kPcrHz;  // it goes around on the way
   run(1000 * kMs);
   uint32_t changes = 0;
   uint32_t failovers = 0;
-  for (uint32_t event = 0; event < 270; ++event) {
-    if (event % 27 % 5 == 4) {
+  uint32_t losses = 0;
+  for (uint32_t event = 0; event < 290; ++event) {
+    if (event % 29 < 25 && event % 29 % 5 == 4) {
       fail_over();
       ++failovers;
-    } else if (event % 27 >= 25) {
+    } else if (event % 29 >= 27) {
+      unplug((40 + dice.below(4000)) * kMs);
+      ++losses;
+    } else if (event % 29 >= 25) {
       encoder->clock_ticks += (1 + dice.below(1'000'000)) * kPcrHz;
       encoder->announces = event % 2 == 0;
       wall_ns += (dice.below(3) - 1) * 3'600'000 * kMs;
@@ -194,35 +294,47 @@ TEST(RelayDay, ItIsPacedAndWatchedToItsEnd) {
     // From here on nothing happens: it is as if it had always been so.
     const uint64_t restarts = counters().pace_restarts.read();
     const uint64_t discontinuities = counters().pcr_discontinuities.read();
+    const uint64_t faults_before = faults();
     run(200 * kMs);
     LONGS_EQUAL(restarts, counters().pace_restarts.read());
     LONGS_EQUAL(discontinuities, counters().pcr_discontinuities.read());
+    LONGS_EQUAL(faults_before, faults());
+    CHECK(losses > 0 || faults() == 0);  // only a lost interface makes faults
     LONGS_EQUAL(encoder->programs.size(), counters().ts_programs.read());
     CHECK(counters().ts_bit_rate.read() > 0);
     // The last packets wait for their time, and not for ever.
     CHECK(r().stream.deadline_ns() >= r().now);
     CHECK(r().stream.deadline_ns() <= r().now + 3 * kDelayNs);
-    LONGS_EQUAL(0, faults());
   }
-  CHECK(changes >= 200 && failovers >= 50);
-  LONGS_EQUAL(0, counters().lost.read() + counters().late.read() + counters().duplicates.read());
+  CHECK(changes >= 200 && failovers >= 50 && losses >= 20);
+  LONGS_EQUAL(0, counters().late.read() + counters().duplicates.read());
+  LONGS_EQUAL(unplugged, counters().lost.read());
   LONGS_EQUAL(0, r().leg().foreign.read() + r().leg().outside.read());
+  const uint64_t pid_errors = counters().ts_pid_errors.read();
+  const uint64_t pmt_errors = counters().ts_pmt_errors.read();
+  const uint64_t pat_errors = counters().ts_pat_errors.read();
   // It is watched: the audio of its first program, a PMT and the PAT are missed.
   encoder->withheld = encoder->programs[0].streams[1].pid;
   if (encoder->withheld == encoder->programs[0].clock_pid) {
     encoder->withheld = encoder->programs[0].streams[0].pid;
   }
   run(5200 * kMs);
-  LONGS_EQUAL(1, counters().ts_pid_errors.read());
+  LONGS_EQUAL(pid_errors + 1, counters().ts_pid_errors.read());
   encoder->withheld = encoder->programs[0].pid;
   run(700 * kMs);
-  LONGS_EQUAL(1, counters().ts_pmt_errors.read());
+  LONGS_EQUAL(pmt_errors + 1, counters().ts_pmt_errors.read());
   encoder->withheld = kPatPid;
   run(700 * kMs);
-  LONGS_EQUAL(1, counters().ts_pat_errors.read());
+  LONGS_EQUAL(pat_errors + 1, counters().ts_pat_errors.read());
   r().stream.drain();
+  recorder->answer();
+  r().work();
   LONGS_EQUAL(given, counters().packets.read());
   LONGS_EQUAL(given, r().output().packets.read());
+  LONGS_EQUAL(given, recorder->counters.packets.read());
+  LONGS_EQUAL(0, recorder->counters.dropped.read() + recorder->counters.errors.read());
+  CHECK(recorder->counters.files.read() > Recorder::kFileCount);
+  CHECK(recorder->largest_file_bytes() <= Recorder::kFileBytes);
   LONGS_EQUAL(0, r().kept_count());
   CHECK(r().stream.is_valid());
 }
