@@ -105,8 +105,7 @@ image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C s
 # Ten times and more of check's strains, all tests with every assertion of the allocator's, and the
 # coverage of what unit tests alone do not run, which takes a sixth of the time that check has.
 LONG_STEPS := setup mimalloc build-.* unit-debug soak-.* glibc stress kill sleepers steps stops door \
-              hostile fuzz-nbd fuzz-kvd fuzz-tsrelay fuzz-net fuzz-tls fuzz-http fuzz-control \
-              relay power ceph coverage.*
+              hostile fuzz-.* install relay power ceph coverage.*
 empty :=
 check-long: ## strain for an hour and a half what make check strains for minutes
 	$(Q)CHECK_MODES="release debug asan" CHECK_COVERAGE=1 \

@@ -32,6 +32,7 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # One core's work, mostly: the next build is beside it.
   beside "unit-$mode" "${tests[@]}"
 done
+build build-fuzz make --no-print-directory "$jobs" fuzz-programs
 # The lines of what needs more than unit tests, and of what a sanitizer's build leaves out: a build
 # of its own, and tests of those above once more.
 with_coverage=${CHECK_COVERAGE:-}
@@ -58,15 +59,10 @@ beside polled /usr/bin/python3 tests/guest/polled_test.py
 [ -z "${CEPH_STOP_SECONDS:-}" ] || beside ceph /usr/bin/python3 tests/guest/ceph_test.py
 beside power /usr/bin/python3 tests/power/power_test.py
 beside ports-vfio /usr/bin/python3 tests/guest/ports_vfio_test.py
-beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
-beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
-beside fuzz-tsrelay make --no-print-directory FUZZ=tsrelay \
-  FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
-beside fuzz-tls make --no-print-directory FUZZ=tls FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
-beside fuzz-http make --no-print-directory FUZZ=http FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
-beside fuzz-control make --no-print-directory FUZZ=control FUZZ_SECONDS="${FUZZ_SECONDS:-10}" \
-  fuzz-run
-beside fuzz-net make --no-print-directory FUZZ=net FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
+for name in nbd kvd tsrelay tls http control net; do
+  beside "fuzz-$name" make --no-print-directory FUZZ="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-10}" \
+    fuzz-run
+done
 # The system's tests look at this machine's appliances; those that follow have some of their own.
 wait
 lanes=2

@@ -297,76 +297,43 @@ hostile-peer: $(STRAIN)
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
-FUZZ_PLATFORM := $(addprefix platform/,assert.cc file.cc log.cc log_component.cc recent_lines.cc \
-                 result.cc standard_error.cc)
-build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc $(FUZZ_PLATFORM) \
-                $(wildcard apps/blockd/nbd_*.h) $(BUILD_FILES)
+# What the fuzzer follows is in one archive, of which each target takes what it needs; with the
+# invariants looked at, as a debug build does.
+FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
+  apps/blockd/nbd_negotiation.cc alloc/keyed_cache_datapath.cc \
+  $(addprefix transport/,datagram_address.cc doorbell.cc event_loop.cc ip_address.cc \
+    stall_watch.cc stream_session_datapath.cc timer_queue.cc) \
+  $(addprefix transport/tls/,tls_credentials.cc tls_library.cc tls_session.cc) \
+  $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
+  $(addprefix apps/boot/,control_methods.cc counter_signs.cc counters_snapshot.cc json_text.cc \
+    stats_json.cc) \
+  $(addprefix apps/control/,control_request.cc control_session.cc) \
+  $(addprefix apps/http/,event_text.cc http_request.cc http_session.cc lines.cc metrics_text.cc \
+    status_page.cc) \
+  $(addprefix apps/kvd/,session_datapath.cc stats_datapath.cc) \
+  $(addprefix apps/tsrelay/,$(addsuffix _datapath.cc,fec_receiver fec_sender leg_merge pacer psi \
+    rtp ts_inspector ts_tables))
+FUZZ_TARGETS := nbd kvd http control tls tsrelay net
+FUZZ_OBJECTS := $(FUZZED_SOURCES:%.cc=build/fuzz/%.o) $(FUZZ_TARGETS:%=build/fuzz/tests/fuzz/%_fuzz.o)
+build/fuzz/transport/dpdk/% build/fuzz/tests/fuzz/net_fuzz.o: CPPFLAGS += $(DPDK_FLAGS)
+$(FUZZ_OBJECTS): build/fuzz/%.o: %.cc $(BUILD_FILES) | $(FETCHED)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
+	$(Q)clang++ $(CPPFLAGS) -std=c++20 -g -O1 -DBP_DEBUG=1 -MMD -MP \
+	  -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
+-include $(FUZZ_OBJECTS:.o=.d)
+build/fuzz/libfuzzed.a: $(FUZZED_SOURCES:%.cc=build/fuzz/%.o)
+	$(Q)rm -f $@ && llvm-ar-14 rcs $@ $^
 
-build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
-                apps/kvd/session_datapath.cc apps/kvd/stats_datapath.cc alloc/keyed_cache_datapath.cc \
-                transport/stream_session_datapath.cc $(FUZZ_PLATFORM) \
-                tests/apps/kvd/kvd_driver.h tests/alloc/keyed_cache_rig.h $(wildcard apps/kvd/*.h) \
-                $(BUILD_FILES)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
+build/fuzz/tls: FUZZ_LINK := -lssl -lcrypto
+build/fuzz/net: FUZZ_LINK := $(addprefix -lrte_,mempool ring mbuf eal)
+$(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/fuzz/%_fuzz.o build/fuzz/libfuzzed.a
+	$(Q)clang++ -fsanitize=fuzzer,address,undefined -o $@ $^ $(FUZZ_LINK)
 
-build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
-                    $(addprefix apps/tsrelay/,$(addsuffix _datapath.cc,fec_receiver fec_sender \
-                      leg_merge pacer psi rtp ts_inspector ts_tables)) $(FUZZ_PLATFORM) \
-                    $(wildcard apps/tsrelay/*_datapath.h) tests/apps/tsrelay/ts_air.h \
-                    tests/apps/tsrelay/ts_mux.h $(BUILD_FILES)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -DBP_DEBUG=1 -I. -o $@ \
-	  $(filter %.cc,$^)
-
-build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,event_text.cc http_request.cc \
-                   http_session.cc lines.cc metrics_text.cc status_page.cc) $(addprefix apps/boot/,counter_signs.cc \
-                   counters_snapshot.cc json_text.cc stats_json.cc) pinned_pool/audit.cc platform/units.cc \
-                   $(FUZZ_PLATFORM) \
-                 $(wildcard apps/http/*.h) tests/apps/boot/conversation.h $(BUILD_FILES)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
-
-build/fuzz/control: tests/fuzz/control_fuzz.cc apps/control/control_request.cc \
-                    apps/control/control_session.cc apps/boot/control_methods.cc \
-                    apps/boot/json_text.cc transport/event_loop.cc transport/doorbell.cc \
-                    transport/stall_watch.cc transport/timer_queue.cc platform/log_limit.cc \
-                    platform/process_pulse.cc \
-                    $(FUZZ_PLATFORM) $(wildcard apps/control/*.h) \
-                    tests/apps/boot/conversation.h $(BUILD_FILES)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ -std=c++20 -g -O1 -DBP_DEBUG=1 -fsanitize=fuzzer,address,undefined -I. -o $@ \
-	  $(filter %.cc,$^)
-
-# With the invariants looked at, as a debug build does; so is the next.
-build/fuzz/tls: tests/fuzz/tls_fuzz.cc transport/tls/tls_credentials.cc \
-                transport/tls/tls_library.cc transport/tls/tls_session.cc platform/secret_file.cc \
-                platform/user.cc $(FUZZ_PLATFORM) \
-                $(wildcard transport/tls/*.h) \
-                tests/transport/tls/tls_rig.h $(BUILD_FILES)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ -std=c++20 -g -O1 -DBP_DEBUG=1 -fsanitize=fuzzer,address,undefined -I. -o $@ \
-	  $(filter %.cc,$^) -lssl -lcrypto
-
-# DPDK's pools as shared libraries.
-build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
-                transport/datagram_address.cc transport/ip_address.cc $(FUZZ_PLATFORM) \
-                $(wildcard transport/dpdk/net/*.h tests/transport/dpdk/net/*.h) $(BUILD_FILES)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ -std=c++20 -g -O1 -DBP_DEBUG=1 -fsanitize=fuzzer,address,undefined -I. $(DPDK_FLAGS) \
-	  -o $@ $(filter %.cc,$^) $(addprefix -lrte_,mempool ring mbuf eal)
+.PHONY: fuzz-programs
+fuzz-programs: $(FUZZ_TARGETS:%=build/fuzz/%)
 
 # One target, or all of them one after the other.
-FUZZ_TARGETS := nbd kvd http control tls tsrelay net
 fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),$(FUZZ_TARGETS)))
 .PHONY: $(FUZZ_TARGETS:%=fuzz-run-%)
 $(FUZZ_TARGETS:%=fuzz-run-%): fuzz-run-%: build/fuzz/%
