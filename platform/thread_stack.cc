@@ -10,6 +10,7 @@
 
 #include "platform/assert.h"
 #include "platform/clock.h"
+#include "platform/forbidden_calls.h"
 
 namespace bedplate {
 namespace {
@@ -67,7 +68,10 @@ Result<void> StackedThread::start(const char* name, void (*function)(void*) noex
   pthread_attr_destroy(&attributes);
   if (outcome != 0) {
     errno = outcome;
-    return error_from_errno("starting thread %s", name);
+    Error error = error_from_errno("starting thread %s", name);
+    if (says_forbidden(outcome)) return set_cure_of_forbidden(&error, "clone3 or clone");
+    return error.set_cure("allow more threads: ulimit -u, TasksMax= of its unit, pids.max of its "
+                          "control group");
   }
   is_running_ = true;
   char short_name[16];

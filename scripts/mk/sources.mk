@@ -1,7 +1,7 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
-            environment failed_calls file hugepage log log_component log_limit memfd numa \
+            environment failed_calls file forbidden_calls hugepage log log_component log_limit memfd numa \
             parallel process_pulse recent_lines result sanitizer secret_file serial_line \
             standard_error standard_streams surplus_hugepages thread_calls thread_stack units \
             user

@@ -1,5 +1,6 @@
 // Answers one system call in the kernel's place: what would end the machine, or wants a device that
-// is not there. For good, so in a process of its own (death_test.h).
+// is not there; or forbids it, as a profile of seccomp does. For good, so in a process of its own
+// (death_test.h).
 #pragma once
 
 #include <csignal>
@@ -19,6 +20,24 @@ namespace bedplate::test {
 using Answer = long (*)(const uint64_t* arguments);
 inline constinit Answer answer_of_call = nullptr;
 
+// `otherwise`: SECCOMP_RET_*, of the call `number`. False: it cannot be had.
+inline bool filter_call(uint32_t number, uint32_t otherwise) {
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, otherwise),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {sizeof steps / sizeof *steps, steps};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// From now on the call `number` fails with `error_number`, in this thread and those that it starts.
+inline bool forbid_call(uint32_t number, int error_number) {
+  return filter_call(number, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error_number));
+}
+
 // From now on `answer` is what the call `number` does, in every thread. False: it cannot be had.
 inline bool answer_calls(uint32_t number, Answer answer) {
   answer_of_call = answer;
@@ -31,16 +50,7 @@ inline bool answer_calls(uint32_t number, Answer answer) {
                                   static_cast<uint64_t>(registers[REG_RDX])};
     registers[REG_RAX] = answer_of_call(arguments);
   };
-  if (sigaction(SIGSYS, &action, nullptr) != 0) return false;
-  sock_filter steps[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program = {sizeof steps / sizeof *steps, steps};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  return sigaction(SIGSYS, &action, nullptr) == 0 && filter_call(number, SECCOMP_RET_TRAP);
 }
 
 }  // namespace bedplate::test
