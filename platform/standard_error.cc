@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "platform/forbidden_calls.h"
 
 namespace bedplate {
 namespace {
@@ -29,6 +30,10 @@ ssize_t write_if_room(const char* text, size_t text_bytes) noexcept {
   return -1;
 }
 
+// Whether a seccomp profile stands before the way that was tried: what is to be said of it is said
+// another way.
+bool is_forbidden(ssize_t outcome) noexcept { return outcome < 0 && says_forbidden(errno); }
+
 // The text is copied into a pipe that nobody else has, and its page goes over from there: the
 // last way, since a pipe has room for few pages (16), however little is in each.
 ssize_t splice_to_pipe(const char* text, size_t text_bytes) noexcept {
@@ -38,8 +43,9 @@ ssize_t splice_to_pipe(const char* text, size_t text_bytes) noexcept {
   const Fd write_end(ends[1]);
   const ssize_t copied = write(write_end.number(), text, text_bytes);
   if (copied <= 0) return copied;
-  return splice(read_end.number(), nullptr, STDERR_FILENO, nullptr, static_cast<size_t>(copied),
-                SPLICE_F_NONBLOCK);
+  const ssize_t moved = splice(read_end.number(), nullptr, STDERR_FILENO, nullptr,
+                               static_cast<size_t>(copied), SPLICE_F_NONBLOCK);
+  return is_forbidden(moved) ? write_if_room(text, text_bytes) : moved;
 }
 
 // To what lies below the descriptor, through a description of our own that is never waited for;
@@ -54,7 +60,8 @@ ssize_t write_own_description(const char* text, size_t text_bytes,
 ssize_t write_pipe(const char* text, size_t text_bytes) noexcept {
   const iovec part = {const_cast<char*>(text), text_bytes};
   const ssize_t written = pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT);
-  if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)) return written;
+  const bool has_other_way = is_forbidden(written) || errno == EOPNOTSUPP || errno == EINVAL;
+  if (written >= 0 || !has_other_way) return written;
   return write_own_description(text, text_bytes, &splice_to_pipe);
 }
 
@@ -62,9 +69,12 @@ ssize_t write_pipe(const char* text, size_t text_bytes) noexcept {
 
 ssize_t write_standard_error_now(const char* text, size_t text_bytes) noexcept {
   struct stat status = {};
-  if (fstat(STDERR_FILENO, &status) != 0) return -1;
+  if (const int outcome = fstat(STDERR_FILENO, &status); outcome != 0) {
+    return is_forbidden(outcome) ? write_if_room(text, text_bytes) : -1;
+  }
   if (S_ISSOCK(status.st_mode)) {
-    return send(STDERR_FILENO, text, text_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = send(STDERR_FILENO, text, text_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return is_forbidden(sent) ? write_if_room(text, text_bytes) : sent;
   }
   if (S_ISFIFO(status.st_mode)) return write_pipe(text, text_bytes);
   if (standard_error_is_terminal()) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -15,6 +16,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #include "platform/file.h"
 #include "platform/log.h"
 #include "tests/strain/asleep.h"
+#include "tests/support/answered_calls.h"
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 
@@ -251,7 +254,33 @@ BP_PROBE(LastWordsToALateReader) {
   assertion_failed("file.cc", 1, "this");
 }
 
+// Where a seccomp profile forbids a way to it, another one is taken: what else would tell of it?
+bool arrives_without(long call, int error_number, int writer, int reader) {
+  return test::exit_code_of([&] {
+           dup2(writer, STDERR_FILENO);
+           if (!test::forbid_call(static_cast<uint32_t>(call), error_number)) return 2;
+           constexpr char kText[] = "a line\n";
+           if (write_standard_error_now(kText, sizeof kText) != sizeof kText) return 1;
+           char text[64];
+           return read(reader, text, sizeof text) == sizeof kText ? 0 : 1;
+         }) == 0;
+}
+
 TEST_GROUP(StandardError){};
+
+TEST(StandardError, WhatIsSaidArrivesWhicheverCallIsForbidden) {
+  for (const int error_number : {EPERM, ENOSYS}) {
+    for (const long call : {SYS_newfstatat, SYS_pwritev2, SYS_openat, SYS_splice, SYS_sendto}) {
+      const Ends pipe = open_pipe();
+      CHECK(arrives_without(call, error_number, pipe.writer.number(), pipe.reader.number()));
+      int ends[2];
+      LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+      CHECK(arrives_without(call, error_number, ends[0], ends[1]));
+      close(ends[0]);
+      close(ends[1]);
+    }
+  }
+}
 
 TEST(StandardError, PipeThatNobodyReadsBlocksNobody) { BP_CHECK_PROBE(PipeThatNobodyReads); }
 
