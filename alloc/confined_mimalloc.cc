@@ -37,6 +37,7 @@
 #include "alloc/thread_heaps.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/cache_line.h"
+#include "platform/log.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -534,7 +535,7 @@ void _mi_os_init(void) {
   bp_unconfined_os_init();
   confine_options();
   if (is_in_pool()) {
-    mark_heap_owner();
+    if (auto marked = mark_heap_owner(); !marked.ok()) stop_with(marked.error());
     guard_libc_from_children();
   } else {
     mark_heap_private();

@@ -1,9 +1,12 @@
 // Tested by tests/alloc/fork_test.cc.
 #include "alloc/fork_mark.h"
 
+#include <cerrno>
+
 #include <sys/mman.h>
 
 #include "platform/assert.h"
+#include "platform/forbidden_calls.h"
 
 namespace bedplate {
 
@@ -13,12 +16,16 @@ namespace {
 constinit bool heap_exists = false;  // a child has its parent's value
 }
 
-void mark_heap_owner() noexcept {
+Result<void> mark_heap_owner() noexcept {
   BP_ASSERT(!heap_exists);
-  const int outcome = madvise(&fork_mark, sizeof fork_mark, MADV_WIPEONFORK);
-  BP_ASSERT(outcome == 0);
+  if (madvise(&fork_mark, sizeof fork_mark, MADV_WIPEONFORK) != 0) {
+    Error error = error_from_errno("having the kernel tell a child from its parent (madvise)");
+    if (says_forbidden(errno)) return set_cure_of_forbidden(&error, "madvise");
+    return error.set_cure("it takes Linux 4.14 (MADV_WIPEONFORK)");
+  }
   fork_mark.is_owner = true;
   heap_exists = true;
+  return {};
 }
 
 void mark_heap_private() noexcept {

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "platform/result.h"
+
 namespace bedplate {
 
 struct alignas(4096) ForkMark {
@@ -15,8 +17,9 @@ struct alignas(4096) ForkMark {
 };
 [[gnu::visibility("hidden")]] extern ForkMark fork_mark;
 
-// Makes this process the owner of a heap in the pool. Called once, when the heap is made.
-void mark_heap_owner() noexcept;
+// Makes this process the owner of a heap in the pool. Called once, when the heap is made. Errors:
+// the kernel would not wipe the mark in a child. Allocates nothing.
+Result<void> mark_heap_owner() noexcept;
 // The same for a heap in ordinary memory: a fork copies it, and every child owns its copy.
 void mark_heap_private() noexcept;
 

@@ -126,14 +126,18 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
     munmap(mapped, bytes);
     return error;
   }
+  struct stat identity = {};
+  if (fstat(memfd.number(), &identity) != 0) {
+    const Error error = take_error(attempt, TakeStep::kLookAtFile, errno);
+    munmap(mapped, bytes);
+    return error;
+  }
   Segment& segment = segments_[segment_count()];
   segment.number = segment_count();
   segment.owner = owner;
   segment.address = wanted;
   segment.bytes = bytes;
   segment.page = page;
-  struct stat identity = {};
-  BP_ASSERT(fstat(memfd.number(), &identity) == 0);
   segment.device = identity.st_dev;
   segment.inode = identity.st_ino;
   segment.node = node;

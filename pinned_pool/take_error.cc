@@ -10,14 +10,16 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "platform/forbidden_calls.h"
 #include "platform/numa.h"
 #include "platform/units.h"
 
 namespace bedplate {
 namespace {
 
+// Of what the kernel does not say there is none.
 uint64_t limit_of(__rlimit_resource resource) noexcept {
-  rlimit limit = {};
+  rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
   getrlimit(resource, &limit);
   return limit.rlim_cur;
 }
@@ -36,6 +38,19 @@ Error& with_memory_cure(Error& error, const TakeAttempt& attempt) noexcept {
                         counts.available_count, format_bytes(page_bytes(attempt.page)).text, needed,
                         counts.total_count + needed - std::min(needed, counts.available_count),
                         hugepage_count_file(attempt.page, attempt.node).path);
+}
+
+const char* call_of(TakeStep step) noexcept {
+  switch (step) {
+    case TakeStep::kMakeFile: return "memfd_create";
+    case TakeStep::kSizeFile: return "ftruncate";
+    case TakeStep::kMap: return "mmap";
+    case TakeStep::kBind: return "mbind (containers want CAP_SYS_NICE)";
+    case TakeStep::kPopulate: return "madvise";
+    case TakeStep::kSealFile: return "fcntl";
+    case TakeStep::kLookAtFile: break;
+  }
+  return "newfstatat";
 }
 
 // The first mapping of this process that reaches into a range.
@@ -76,11 +91,9 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
                   attempt.owner.text, format_bytes(page_bytes(attempt.page)).text, on_node);
   error.set_answer_errno(error_number);
   if (error_number == ECANCELED) return error.set_answer("told to stop meanwhile");
+  if (says_forbidden(error_number)) return set_cure_of_forbidden(&error, call_of(step));
   if (step == TakeStep::kSealFile) return error.set_cure("a kernel with memfd seals is needed");
-  if (step == TakeStep::kBind) {
-    return error.set_cure("choose another node, or allow the system call mbind (containers want "
-                          "CAP_SYS_NICE)");
-  }
+  if (step == TakeStep::kBind) return error.set_cure("choose another node");
   if (step == TakeStep::kMap && error_number == EEXIST) return with_intruder(error, attempt);
   if (step == TakeStep::kMap && error_number == ENOMEM && limit_of(RLIMIT_AS) != RLIM_INFINITY) {
     return error.set_cure("raise the limit on address space: ulimit -v unlimited");
@@ -94,10 +107,8 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
   if (step == TakeStep::kMakeFile && (error_number == EMFILE || error_number == ENFILE)) {
     return error;
   }
-  if (step == TakeStep::kMakeFile &&
-      (error_number == EPERM || error_number == EACCES || error_number == ENOSYS)) {
-    return error.set_cure("allow memfd_create: a seccomp profile, a container or sysctl "
-                          "vm.memfd_noexec forbids it");
+  if (step == TakeStep::kMakeFile && error_number == EACCES) {
+    return error.set_cure("allow memfd_create: sysctl vm.memfd_noexec forbids it");
   }
   return with_memory_cure(error, attempt);
 }

@@ -18,7 +18,7 @@ struct TakeAttempt {
   const void* address;
 };
 
-enum class TakeStep { kMakeFile, kSizeFile, kMap, kBind, kPopulate, kSealFile };
+enum class TakeStep { kMakeFile, kSizeFile, kMap, kBind, kPopulate, kSealFile, kLookAtFile };
 
 // The error of `attempt`, whose `step` was answered with `error_number`. Allocates nothing: segment
 // 0 is made inside the first malloc.
