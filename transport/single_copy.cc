@@ -6,9 +6,8 @@
 #include <cstdio>
 #include <utility>
 
-#include <sys/random.h>
-
 #include "platform/assert.h"
+#include "platform/random_bytes.h"
 #include "transport/single_copy/cma.h"
 #include "transport/single_copy/knem.h"
 #include "transport/single_copy/xpmem.h"
@@ -72,9 +71,7 @@ CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint
 
 Result<SingleCopyCard> SingleCopy::card() noexcept {
   if (exposed_proof_.bytes == 0) {
-    if (getrandom(proof_, sizeof proof_, 0) != sizeof proof_) {
-      return error_from_errno("making the proof of a single-copy card");
-    }
+    BP_TRY(draw_bytes(std::as_writable_bytes(std::span(proof_))));
     Result<ExposedRange> exposed = expose(proof_, sizeof proof_, false);
     BP_TRY(exposed);
     exposed_proof_ = exposed.take();

@@ -36,7 +36,9 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   BP_ASSERT(groups_.empty() && server_ == nullptr && messenger != nullptr && !pool.is_sealed());
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
-  pool_id_ = make_pool_id();
+  auto pool_id = make_pool_id();
+  BP_TRY(pool_id);
+  pool_id_ = pool_id.value();
   terms_with_verbs_ = verbs;
   make_groups(configuration, plan, pool);
   choose_copying(configuration);

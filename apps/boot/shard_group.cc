@@ -39,14 +39,16 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
   BP_ASSERT(shape.member_count == shards.size());
   Segment& segment = *pool.find_segment(kSegment);
   BP_ASSERT(segment.carved_bytes == 0);
-  const PoolId id = make_pool_id();
+  auto made = make_pool_id();
+  BP_TRY(made);
+  const PoolId id = made.value();
   const auto table_memory =
       pool.carve(segment, kTable, MembersTable::bytes_for(shape.member_count));
   const auto lanes = pool.carve(segment, kLanes, GroupLayout(shape).bytes());
   MembersTable& table = *MembersTable::create(table_memory, shape.member_count, id);
   const BellFence fence = join_bell_fence().ok() ? BellFence::kSleeper : BellFence::kBoth;
   const GroupSegment group = GroupSegment::create(lanes, shape, id, fence);
-  table.hold_owner_life();
+  BP_TRY(table.hold_owner_life());
   const auto pid = static_cast<uint32_t>(getpid());
   for (uint32_t i = 0; i < shape.member_count; ++i) {
     doorbells_.push_back(&shards[i]->loop().doorbell());

@@ -50,7 +50,9 @@ class ShmServer final : public PerfSide {
     set_area(area.value()->memory().first(kAreaBytes));
 
     PinnedPool& pool = process_pool();
-    pool_id_ = make_pool_id();
+    auto pool_id = make_pool_id();
+    BP_TRY(pool_id);
+    pool_id_ = pool_id.value();
     table_ = MembersTable::create(pool.carve(*members.value(), "members:perf", table_bytes),
                                   shape().member_count, pool_id_);
     const BellFence fence = join_bell_fence().ok() ? BellFence::kSleeper : BellFence::kBoth;

@@ -6,12 +6,12 @@
 #include <span>
 #include <string_view>
 
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "platform/log.h"
+#include "platform/random_bytes.h"
 #include "transport/udp/udp_socket.h"
 
 namespace bedplate {
@@ -71,14 +71,13 @@ DatagramOpening opening_of_group(const RelayStreamSettings& stream, const RelayG
   return opening;
 }
 
-RtpAdder::Beginning by_lot() {
+Result<RtpAdder::Beginning> by_lot() {
   RtpAdder::Beginning beginning;
   for (const std::span<std::byte> part :
        {std::as_writable_bytes(std::span(&beginning.ssrc, 1)),
         std::as_writable_bytes(std::span(&beginning.sequence, 1)),
         std::as_writable_bytes(std::span(&beginning.timestamp, 1))}) {
-    const ssize_t bytes = getrandom(part.data(), part.size(), 0);
-    BP_ASSERT(bytes == static_cast<ssize_t>(part.size()));  // so few always come at once
+    BP_TRY(draw_bytes(part));
   }
   return beginning;
 }
@@ -273,7 +272,9 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
     options.has_fec_rows = settings.fec.row_packets;
   }
   options.adds_rtp = settings.adds_rtp();
-  options.rtp_beginning = by_lot();
+  auto beginning = by_lot();
+  BP_TRY(beginning);
+  options.rtp_beginning = beginning.value();
   options.packet_count = settings.packet_count();
   options.ring_places = settings.ring_places();
   options.tap_count = static_cast<uint32_t>(2 * settings.outputs.size() +

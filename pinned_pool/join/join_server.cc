@@ -11,6 +11,7 @@
 
 #include "pinned_pool/join/join_socket.h"
 #include "platform/clock.h"
+#include "platform/forbidden_calls.h"
 
 namespace bedplate {
 namespace {
@@ -74,8 +75,8 @@ Result<void> JoinServer::take_listener() noexcept {
   if (options_.listener != nullptr) {
     listener_ = options_.listener->take();
     // Those that connect are told whose it is: the user that listens last.
-    BP_ASSERT(listen(listener_.number(), SOMAXCONN) == 0);
-    return {};
+    if (listen(listener_.number(), SOMAXCONN) == 0) return {};
+    return error_from_errno("listening for those who join");
   }
   auto listener = listen_for_joiners(options_.socket_path.c_str());
   BP_TRY(listener);
@@ -87,12 +88,17 @@ Result<void> JoinServer::take_listener() noexcept {
 Result<void> JoinServer::open_epoll() noexcept {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   stop_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  epoll_event on_stop = {.events = EPOLLIN, .data = {.u64 = kStopMark}};
-  if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, stop_event_.number(), &on_stop) != 0) {
-    return error_from_errno("opening an epoll for those who join")
-        .set_cure("raise the limit of open files (ulimit -n)");
+  epoll_event event = {.events = EPOLLIN, .data = {.u64 = kStopMark}};
+  // Waited for once as well: its thread could only stop where that is forbidden.
+  if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, stop_event_.number(), &event) == 0 &&
+      epoll_wait(epoll_.number(), &event, 1, 0) == 0) {
+    return {};
   }
-  return {};
+  Error error = error_from_errno("opening an epoll for those who join");
+  if (says_forbidden(errno)) {
+    return set_cure_of_forbidden(&error, "eventfd2, epoll_create1, epoll_ctl or epoll_wait");
+  }
+  return error.set_cure("raise the limit of open files (ulimit -n)");
 }
 
 uint32_t JoinServer::add_own_member(uint32_t group, const MemberName& name) noexcept {
@@ -106,8 +112,8 @@ Result<void> JoinServer::start() noexcept {
   BP_TRY(thread_.start(
       "control", [](void* self) noexcept { static_cast<JoinServer*>(self)->run(); }, this));
   is_running_ = true;
-  holds_life_.wait(false, std::memory_order_acquire);
-  return {};
+  has_tried_life_.wait(false, std::memory_order_acquire);
+  return life_.ok() ? Result<void>() : life_.error();
 }
 
 Result<void> JoinServer::serve() noexcept {
@@ -191,12 +197,16 @@ bool JoinServer::is_valid() const noexcept {
 
 void JoinServer::run() noexcept {
   const ThreadOwner::Hold hold(control_);
-  for (uint32_t i = 0; i < roster_->group_count(); ++i) roster_->group(i).table->hold_owner_life();
-  holds_life_.store(true, std::memory_order_release);
-  holds_life_.notify_all();
-  while (!is_stopping_) turn();
+  uint32_t held_count = 0;
+  while (life_.ok() && held_count < roster_->group_count()) {
+    life_ = roster_->group(held_count).table->hold_owner_life();
+    held_count += life_.ok() ? 1 : 0;
+  }
+  has_tried_life_.store(true, std::memory_order_release);
+  has_tried_life_.notify_all();
+  while (life_.ok() && !is_stopping_) turn();
   BP_DCHECK_SLOW(is_valid());
-  for (uint32_t i = 0; i < roster_->group_count(); ++i) {
+  for (uint32_t i = 0; i < held_count; ++i) {
     roster_->group(i).table->release_owner_life();
     roster_->group(i).keeper->wake_members();
   }

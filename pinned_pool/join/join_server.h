@@ -108,7 +108,7 @@ class JoinServer {
   uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
 
   // Starts the control thread: when this returns, the tables say that the owner lives.
-  // Errors: it cannot be had. Called once; before the pool's seal, for its stack.
+  // Errors: it cannot be had; OwnerLife::hold. Called once; before the pool's seal, for its stack.
   Result<void> start() noexcept;
 
   // Lets processes join; those that have come since create() are waiting. Requires: start().
@@ -221,8 +221,10 @@ class JoinServer {
   StackedThread thread_;
   ClosingThread closing_;  // sockets of others: descriptors may lie in them
   bool is_running_ = false;
-  ThreadOwner control_;                  // its thread, while it runs
-  std::atomic<bool> holds_life_{false};  // of the owner, in all tables
+  ThreadOwner control_;  // its thread, while it runs
+  // Whether its thread has tried to hold the owner's life in all tables, and what it met.
+  std::atomic<bool> has_tried_life_{false};
+  Result<void> life_;
 
   std::vector<epoll_event> events_;      // room for all that can be told at once
   std::vector<Connection> connections_;  // as many as there can ever be

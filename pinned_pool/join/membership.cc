@@ -6,15 +6,14 @@
 #include <ctime>
 #include <new>
 
-#include <sys/random.h>
-
+#include "platform/random_bytes.h"
 #include "platform/units.h"
 
 namespace bedplate {
 
-PoolId make_pool_id() noexcept {
+Result<PoolId> make_pool_id() noexcept {
   PoolId id;
-  BP_ASSERT(getrandom(&id.random, sizeof id.random, 0) == sizeof id.random);
+  BP_TRY(draw_bytes(std::as_writable_bytes(std::span(&id.random, 1))));
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
   id.born_ns =
@@ -164,7 +163,7 @@ void MembersTable::set_state(uint32_t member, MemberState state) noexcept {
   publish(entry(member), {generation(member), state});
 }
 
-void MembersTable::hold_owner_life() noexcept { owner_life_.hold(); }
+Result<void> MembersTable::hold_owner_life() noexcept { return owner_life_.hold(); }
 
 void MembersTable::release_owner_life() noexcept { owner_life_.release(); }
 

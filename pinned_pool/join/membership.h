@@ -36,7 +36,7 @@ struct PoolId {
 };
 
 // A new one, of random bytes and the time.
-PoolId make_pool_id() noexcept;
+Result<PoolId> make_pool_id() noexcept;
 
 // In this order, and then kFree again (docs/join.md, "Life of a member").
 enum class MemberState : uint8_t {
@@ -164,8 +164,8 @@ class MembersTable {
   void set_state(uint32_t member, MemberState state) noexcept;
 
   // From here on the table says that the owner lives, until this thread releases it or ends, for
-  // whatever reason: the kernel then clears the word. Called once.
-  void hold_owner_life() noexcept;
+  // whatever reason: the kernel then clears the word. Called once. Errors: OwnerLife::hold.
+  Result<void> hold_owner_life() noexcept;
   // The same thread, at an orderly end: the owner is gone.
   void release_owner_life() noexcept;
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/forbidden_calls.h"
 
 namespace bedplate {
 namespace {
@@ -12,15 +13,28 @@ namespace {
 constinit thread_local robust_list_head* our_head = nullptr;
 constinit thread_local robust_list_head* head_before = nullptr;
 
-robust_list_head* registered_head() noexcept {
-  robust_list_head* head = nullptr;
+// Of a thread: the list that the kernel knows. Returns whether it says so.
+bool find_registered_head(robust_list_head** head) noexcept {
   size_t bytes = 0;
-  BP_ASSERT(syscall(SYS_get_robust_list, 0, &head, &bytes) == 0);
+  return syscall(SYS_get_robust_list, 0, head, &bytes) == 0;
+}
+
+bool try_to_register_head(robust_list_head* head) noexcept {
+  return syscall(SYS_set_robust_list, head, sizeof *head) == 0;
+}
+
+// Once a list is held, the kernel has shown that it takes these calls.
+[[maybe_unused]] robust_list_head* registered_head() noexcept {
+  robust_list_head* head = nullptr;
+  BP_ASSERT(find_registered_head(&head));
   return head;
 }
 
-void register_head(robust_list_head* head) noexcept {
-  BP_ASSERT(syscall(SYS_set_robust_list, head, sizeof *head) == 0);
+void register_head(robust_list_head* head) noexcept { BP_ASSERT(try_to_register_head(head)); }
+
+Error no_list(const char* call) noexcept {
+  Error error = error_from_errno("having the kernel tell others when a thread ends (%s)", call);
+  return set_cure_of_forbidden(&error, call);
 }
 
 bool is_callers(uint32_t word) noexcept {
@@ -67,16 +81,17 @@ bool OwnerLife::list_is_valid() noexcept {
   return has_head;
 }
 
-void OwnerLife::hold() noexcept {
+Result<void> OwnerLife::hold() noexcept {
   BP_DCHECK_SLOW(list_is_valid());
   BP_ASSERT(!is_held());
+  robust_list_head* registered = nullptr;
+  if (!find_registered_head(&registered)) return no_list("get_robust_list");
   // A forked child has the variables, and not the list.
-  if (robust_list_head* registered = registered_head();
-      our_head == nullptr || registered != our_head) {
-    head_before = registered;
+  if (our_head == nullptr || registered != our_head) {
     head_ = {{&head_.list}, OwnerLifeLayout::kWordFromLink, nullptr};
+    if (!try_to_register_head(&head_)) return no_list("set_robust_list");
+    head_before = registered;
     our_head = &head_;
-    register_head(our_head);
   }
   our_head->list_op_pending = &link_;
   in_this_order();
@@ -87,6 +102,7 @@ void OwnerLife::hold() noexcept {
   in_this_order();
   our_head->list_op_pending = nullptr;
   BP_DCHECK_SLOW(list_is_valid());
+  return {};
 }
 
 void OwnerLife::release() noexcept {

@@ -23,6 +23,8 @@
 
 #include <linux/futex.h>
 
+#include "platform/result.h"
+
 namespace bedplate {
 
 class OwnerLife {
@@ -37,7 +39,8 @@ class OwnerLife {
 
   // From here on the calling thread holds it, until it releases it or ends. A thread can hold many.
   // Requires: nobody holds it; the memory stays mapped, writable, as long as it is held.
-  void hold() noexcept;
+  // Errors: the kernel takes no list (a seccomp profile forbids it); then nobody holds it.
+  Result<void> hold() noexcept;
   // From here on nobody holds it. Requires: the calling thread holds it.
   void release() noexcept;
 

@@ -255,7 +255,7 @@ int main(int argc, char** argv) {
       "making the group",
       pool.create_segment("fifo:all", align_up(layout.bytes(), 2 * kMiB), PageSize::k2MiB, 2));
   const uint64_t begin_ns = monotonic_ns();
-  const PoolId pool_id = make_pool_id();
+  const PoolId pool_id = make_pool_id().take();
   MembersTable* table = MembersTable::create(members.memory(), shape.member_count, pool_id);
   const GroupSegment segment = GroupSegment::create(fifo.memory().first(layout.bytes()), shape,
                                                     pool_id, BellFence::kSleeper);

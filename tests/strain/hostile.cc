@@ -50,7 +50,7 @@ class Episode {
     group_ = allocate(layout_.bytes());
     table_ = allocate(MembersTable::bytes_for(shape_.member_count));
     members_ = MembersTable::create(table_, shape_.member_count, kPoolId);
-    members_->hold_owner_life();
+    BP_ASSERT(members_->hold_owner_life().ok());
     segment_ = GroupSegment::create(group_, shape_, kPoolId, BellFence::kSleeper);
     keeper_ = std::make_unique<ShmGroupKeeper>(segment_, *members_);
     for (uint32_t i = 0; i < shape_.member_count; ++i) join(i);

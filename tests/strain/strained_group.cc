@@ -55,7 +55,7 @@ Segment& StrainedGroup::create(const char* owner, uint64_t bytes) {
 
 StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count,
                              uint32_t spare_count)
-    : shape_(shape), seed_(seed), pool_id_(make_pool_id()) {
+    : shape_(shape), seed_(seed), pool_id_(make_pool_id().take()) {
   if (auto checked = check_group_shape(shape); !checked.ok()) fail("%s", checked.error().answer);
   const GroupLayout layout(shape);
   Segment& table = create("members", MembersTable::bytes_for(shape.member_count));

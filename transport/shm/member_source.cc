@@ -1,11 +1,23 @@
 #include "transport/shm/member_source.h"
 
+#include <cerrno>
+
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
+#include "platform/forbidden_calls.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
+namespace {
+
+Error not_made(const char* calls) noexcept {
+  Error error = error_from_errno("making the descriptor of a member");
+  if (says_forbidden(errno)) return set_cure_of_forbidden(&error, calls);
+  return error.set_cure("raise the limit of open files (ulimit -n)");
+}
+
+}  // namespace
 
 Result<void> MemberSource::start(Doorbell& doorbell) {
   return watch_.start({parts_.shm.bell()}, doorbell, &parts_.members);
@@ -22,23 +34,24 @@ void MemberSource::announce_awake() noexcept { parts_.shm.announce_awake(); }
 Result<void> MemberDescriptor::create() {
   BP_TRY(doorbell_.create());
   timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!timer_.is_open() || !try_timer(0)) return not_made("timerfd_create or timerfd_settime");
   either_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   for (const int fd : {doorbell_.event_fd(), timer_.number()}) {
     epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
-    if (epoll_ctl(either_.number(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return error_from_errno("making the descriptor of a member")
-          .set_cure("raise the limit of open files (ulimit -n)");
+    if (!either_.is_open() || epoll_ctl(either_.number(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return not_made("epoll_create1 or epoll_ctl");
     }
   }
   return source_.start(doorbell_);
 }
 
-void MemberDescriptor::set_timer(uint64_t after_ns) noexcept {
+bool MemberDescriptor::try_timer(uint64_t after_ns) noexcept {
   const itimerspec once = {.it_interval = {}, .it_value = {0, static_cast<long>(after_ns)}};
-  const int status = timerfd_settime(timer_.number(), 0, &once, nullptr);
-  BP_ASSERT(status == 0);
   is_timed_ = after_ns != 0;
+  return timerfd_settime(timer_.number(), 0, &once, nullptr) == 0;
 }
+
+void MemberDescriptor::set_timer(uint64_t after_ns) noexcept { BP_ASSERT(try_timer(after_ns)); }
 
 bool MemberDescriptor::arm() noexcept {
   disarm();

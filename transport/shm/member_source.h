@@ -80,7 +80,8 @@ class MemberDescriptor {
  private:
   static constexpr uint32_t kLookBudget = 64;
 
-  // Has the timer expire once, `after_ns` from now; 0: not at all.
+  // Has the timer expire once, `after_ns` from now; 0: not at all. Fails at once, or never.
+  bool try_timer(uint64_t after_ns) noexcept;
   void set_timer(uint64_t after_ns) noexcept;
 
   Doorbell doorbell_;

@@ -241,7 +241,7 @@ Group create_group(uint32_t member_count) {
   Group made;
   made.table = MembersTable::create(
       {static_cast<std::byte *>(shared_memory(table_bytes)), table_bytes}, member_count, kPoolId);
-  made.table->hold_owner_life();
+  BP_ASSERT(made.table->hold_owner_life().ok());
   made.segment = GroupSegment::create({static_cast<std::byte *>(shared_memory(bytes)), bytes},
                                       shape, kPoolId, BellFence::kSleeper);
   return made;

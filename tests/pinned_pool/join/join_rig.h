@@ -87,7 +87,7 @@ class JoinRig {
   static constexpr uint64_t kPatienceNs = test::kPatienceNs;
   using Kind = JoinEvent::Kind;
 
-  explicit JoinRig(uint32_t member_count = 8) : pool_id(make_pool_id()) {
+  explicit JoinRig(uint32_t member_count = 8) : pool_id(make_pool_id().take()) {
     std::snprintf(path, sizeof path, "/tmp/bedplate-join-%d.sock", getpid());
     std::filesystem::remove(path);
     members = create("members", align_up(MembersTable::bytes_for(member_count), 4 * kKiB));

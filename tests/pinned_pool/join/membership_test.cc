@@ -30,7 +30,7 @@ constexpr uint64_t kMemoryBytes = 4 * kKiB;
 TEST_GROUP(MembersTable) {
   std::byte* memory = nullptr;
   MembersTable* table = nullptr;
-  const PoolId pool_id = make_pool_id();
+  const PoolId pool_id = make_pool_id().take();
 
   void setup() override {
     memory = static_cast<std::byte*>(
@@ -52,7 +52,7 @@ TEST_GROUP(MembersTable) {
     CHECK(pipe(ends) == 0);
     const pid_t child = fork();
     if (child == 0) {
-      table->hold_owner_life();
+      BP_ASSERT(table->hold_owner_life().ok());
       [[maybe_unused]] const ssize_t written = write(ends[1], "1", 1);
       while (waits) pause();
       _exit(0);
@@ -170,14 +170,14 @@ TEST(MembersTable, RefusesWhatIsNone) {
 }
 
 TEST(MembersTable, RefusesAnotherPools) {
-  auto opened = MembersTable::open({memory, kMemoryBytes}, make_pool_id());
+  auto opened = MembersTable::open({memory, kMemoryBytes}, make_pool_id().take());
   CHECK(!opened.ok());
   STRCMP_EQUAL("it is another pool's", opened.error().answer);
 }
 
 TEST(MembersTable, OwnerIsGoneUnlessItHoldsItsLife) {
   CHECK(table->is_owner_gone());
-  table->hold_owner_life();
+  BP_ASSERT(table->hold_owner_life().ok());
   CHECK(!table->is_owner_gone());
   table->release_owner_life();
   CHECK(table->is_owner_gone());
@@ -187,7 +187,7 @@ TEST(MembersTable, OwnerIsGoneUnlessItHoldsItsLife) {
 TEST(MembersTable, ShowsNoAddressOfTheOwners) {
   // A sanitizer maps so much that small numbers pass for addresses.
   if (test::kIsSanitized) BP_SKIP("what is mapped says nothing in this build");
-  table->hold_owner_life();
+  BP_ASSERT(table->hold_owner_life().ok());
   for (size_t at = 0; at + sizeof(uint64_t) <= kMembersHeaderBytes; at += sizeof(uint64_t)) {
     uint64_t word = 0;
     std::memcpy(&word, memory + at, sizeof word);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <linux/futex.h>
 #include <unistd.h>
 
+#include "tests/support/answered_calls.h"
 #include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"
@@ -80,7 +82,7 @@ TEST_GROUP(OwnerLife) {
 
 TEST(OwnerLife, IsHeldUntilItIsReleased) {
   LONGS_EQUAL(0, held_count());
-  shared->lives[1].hold();
+  BP_ASSERT(shared->lives[1].hold().ok());
   LONGS_EQUAL(1, held_count());
   CHECK(shared->lives[1].is_held());
   shared->lives[1].release();
@@ -89,7 +91,7 @@ TEST(OwnerLife, IsHeldUntilItIsReleased) {
 
 TEST(OwnerLife, EveryOneOfADeadHolderIsCleared) {
   const test::Ended ended = test::run_forked([&] {
-    for (OwnerLife& life : shared->lives) life.hold();
+    for (OwnerLife& life : shared->lives) BP_ASSERT(life.hold().ok());
     BP_PROBE_CHECK(held_count() == kLifeCount);
     raise(SIGKILL);
   });
@@ -102,10 +104,10 @@ TEST(OwnerLife, WhatIsLeftIsClearedInWhateverOrderOthersWereReleased) {
   for (uint32_t first = 0; first < kLifeCount; ++first) {
     for (uint32_t second = 0; second < kLifeCount; ++second) {
       const test::Ended ended = test::run_forked([&] {
-        for (OwnerLife& life : shared->lives) life.hold();
+        for (OwnerLife& life : shared->lives) BP_ASSERT(life.hold().ok());
         shared->lives[first].release();
         if (second != first) shared->lives[second].release();
-        shared->lives[first].hold();
+        BP_ASSERT(shared->lives[first].hold().ok());
         BP_PROBE_CHECK(held_count() == (second == first ? kLifeCount : kLifeCount - 1));
       });
       LONGS_EQUAL(0, ended.exit_code);
@@ -117,7 +119,7 @@ TEST(OwnerLife, WhatIsLeftIsClearedInWhateverOrderOthersWereReleased) {
 TEST(OwnerLife, ShowsNoAddressOfItsHolder) {
   CHECK(shows_no_address());
   for (uint32_t i = 0; i < kLifeCount; ++i) {
-    shared->lives[i].hold();
+    BP_ASSERT(shared->lives[i].hold().ok());
     CHECK(shows_no_address());
   }
   for (OwnerLife& life : shared->lives) {
@@ -128,9 +130,9 @@ TEST(OwnerLife, ShowsNoAddressOfItsHolder) {
 
 // It has the parent's variables, and a list of its own.
 TEST(OwnerLife, AForkedChildHoldsItsOwnAlone) {
-  shared->lives[0].hold();
+  BP_ASSERT(shared->lives[0].hold().ok());
   const test::Ended ended = test::run_forked([&] {
-    shared->lives[1].hold();
+    BP_ASSERT(shared->lives[1].hold().ok());
     BP_PROBE_CHECK(held_count() == 2);
   });
   LONGS_EQUAL(0, ended.exit_code);
@@ -142,7 +144,7 @@ TEST(OwnerLife, AForkedChildHoldsItsOwnAlone) {
 TEST(OwnerLife, KnowsWhetherItsThreadsListIsValid) {
   CHECK(OwnerLife::list_is_valid());  // there is none
   const test::Ended ended = test::run_forked([&] {
-    for (OwnerLife& life : shared->lives) life.hold();
+    for (OwnerLife& life : shared->lives) BP_ASSERT(life.hold().ok());
     BP_PROBE_CHECK(OwnerLife::list_is_valid());
     auto* const word = reinterpret_cast<uint32_t*>(&shared->lives[1]);
     const uint32_t its = *word;
@@ -160,9 +162,24 @@ TEST(OwnerLife, KnowsWhetherItsThreadsListIsValid) {
 }
 
 TEST(OwnerLife, OnlyItsHolderReleasesIt) {
-  shared->lives[0].hold();
+  BP_ASSERT(shared->lives[0].hold().ok());
   BP_CHECK_DIES("assertion failed", shared->lives[0].release());
   shared->lives[0].release();
+}
+
+// As a seccomp profile has it: told, and nobody holds it.
+TEST(OwnerLife, IsRefusedWhereTheKernelTakesNoList) {
+  for (const auto& [number, name] : {std::pair{SYS_get_robust_list, "get_robust_list"},
+                                     std::pair{SYS_set_robust_list, "set_robust_list"}}) {
+    const test::Ended ended = test::run_forked([&] {
+      BP_PROBE_CHECK(test::forbid_call(static_cast<uint32_t>(number), EPERM));
+      const auto held = shared->lives[0].hold();
+      BP_PROBE_CHECK(!held.ok());
+      BP_PROBE_CHECK(std::strstr(held.error().cure, name) != nullptr);
+      BP_PROBE_CHECK(!shared->lives[0].is_held());
+    });
+    LONGS_EQUAL(0, ended.exit_code);
+  }
 }
 
 // Robust mutexes of the C library work as before once all are released.
@@ -174,7 +191,7 @@ TEST(OwnerLife, GivesTheThreadItsListBack) {
   pthread_mutex_init(&shared->mutex, &attributes);
   pthread_mutexattr_destroy(&attributes);
   const test::Ended ended = test::run_forked([&] {
-    for (OwnerLife& life : shared->lives) life.hold();
+    for (OwnerLife& life : shared->lives) BP_ASSERT(life.hold().ok());
     for (OwnerLife& life : shared->lives) life.release();
     BP_PROBE_CHECK(pthread_mutex_lock(&shared->mutex) == 0);
   });

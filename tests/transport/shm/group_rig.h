@@ -73,7 +73,7 @@ class GroupRig {
     group_ = map(layout_.bytes());
     table_ = map(MembersTable::bytes_for(shape.member_count));
     members_ = MembersTable::create(table_, shape.member_count, kPoolId);
-    members_->hold_owner_life();
+    BP_ASSERT(members_->hold_owner_life().ok());
     segment_ = GroupSegment::create(group_, shape, kPoolId, BellFence::kSleeper);
     for (uint32_t i = 0; i < shape.member_count; ++i) all_.push_back(nullptr);
   }

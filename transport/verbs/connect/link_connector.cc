@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/forbidden_calls.h"
 #include "platform/log.h"
+#include "platform/random_bytes.h"
 
 namespace bedplate {
 namespace {
@@ -116,8 +118,11 @@ Result<void> LinkConnector::start(const LinkConnectorOptions& options,
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   BP_TRY(listen());
+  // What its thread does later is done once here, where it can be told that a profile forbids it.
+  epoll_event event = {};
   const bool is_watched =
-      epoll_.is_open() && wake_.is_open() && watch(wake_.number(), EPOLLIN, kWakeToken) &&
+      epoll_.is_open() && epoll_wait(epoll_.number(), &event, 1, 0) == 0 && wake_.is_open() &&
+      watch(wake_.number(), EPOLLIN, kWakeToken) &&
       watch(options_.device->event_fd(), EPOLLIN, kDeviceToken) &&
       (!listener_.is_open() || watch(listener_.number(), EPOLLIN, kListenerToken)) &&
       (!manager_.is_open() || watch(manager_.event_fd(), EPOLLIN, kManagerToken)) &&
@@ -125,9 +130,14 @@ Result<void> LinkConnector::start(const LinkConnectorOptions& options,
        // Edges: the shard reads it, this thread only rings.
        watch(options_.completion_fd, EPOLLIN | EPOLLET, kCompletionToken));
   if (!is_watched) {
-    return error_from_errno("watching the sockets of verbs connections")
-        .set_cure("raise the limit of open files (ulimit -n)");
+    Error error = error_from_errno("watching the sockets of verbs connections");
+    if (says_forbidden(errno)) {
+      return set_cure_of_forbidden(&error, "epoll_create1, epoll_ctl, epoll_wait or eventfd2");
+    }
+    return error.set_cure("raise the limit of open files (ulimit -n)");
   }
+  std::byte some[4];
+  BP_TRY(draw_bytes(some));
   BP_TRY(thread_.start(
       "verbs-connect", [](void* self) noexcept { static_cast<LinkConnector*>(self)->run(); },
       this));

@@ -6,11 +6,11 @@
 #include <cstdio>
 
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/random_bytes.h"
 #include "transport/verbs/connect/link_connector.h"
 
 namespace bedplate {
@@ -18,8 +18,8 @@ namespace {
 
 uint32_t random_packet_number() noexcept {
   uint32_t number = 0;
-  const ssize_t bytes = getrandom(&number, sizeof number, 0);
-  BP_ASSERT(bytes == sizeof number);  // so few always come at once (getrandom(2))
+  const auto drawn = draw_bytes(std::as_writable_bytes(std::span(&number, 1)));
+  BP_ASSERT(drawn.ok());  // as it was when the connector was made
   return number & kPacketNumberMask;
 }
 
