@@ -488,8 +488,9 @@ Result<void> probe_io_uring() noexcept {
   const int outcome =
       io_uring_queue_init(2, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
   if (outcome == 0) {
+    auto tried = try_ring(ring);
     io_uring_queue_exit(&ring);
-    return {};
+    return tried;
   }
   errno = -outcome;
   return error_from_errno("trying io_uring")

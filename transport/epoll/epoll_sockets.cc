@@ -12,6 +12,7 @@
 #include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "platform/forbidden_calls.h"
 #include "transport/stream_sockets.h"
 
 namespace bedplate {
@@ -64,8 +65,11 @@ Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
   options_ = options;
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.is_open() ||
-      watch(options.loop->doorbell().event_fd(), EPOLLIN, 0, Purpose::kDoorbell) != 0) {
-    return error_from_errno("setting up epoll");
+      watch(options.loop->doorbell().event_fd(), EPOLLIN, 0, Purpose::kDoorbell) != 0 ||
+      epoll_wait(epoll_.number(), events_, 1, 0) < 0) {
+    Error error = error_from_errno("setting up epoll");
+    if (!says_forbidden(errno)) return error;
+    return set_cure_of_forbidden(&error, "epoll_create1, epoll_ctl or epoll_wait");
   }
   options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
   watches_.create(options.watch_count_max);

@@ -38,6 +38,7 @@ Result<void> PolledFiles::create(const EventLoop& loop, PinnedPool& pool,
                 : "leave \"polled\" out");
   }
   is_created_ = true;
+  BP_TRY(try_ring(ring_));
   BP_TRY(hold_quiet_pipe(ring_));
   io_uring_register_ring_fd(&ring_);  // saves a look-up at each call; not having it is no loss
   return keys_.create(pool, device_);

@@ -3,12 +3,23 @@
 #include <cerrno>
 #include <vector>
 
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include "pinned_pool/join/joined_pool.h"
+#include "platform/forbidden_calls.h"
 #include "platform/units.h"
 
 namespace bedplate {
+
+// Of no operation at all the kernel says EINVAL.
+Result<void> try_ring(const io_uring& ring) noexcept {
+  constexpr unsigned long kNoOperation = 0x7fffffff;
+  const auto fd = static_cast<unsigned long>(ring.ring_fd);
+  const CallTrial trials[] = {{"io_uring_enter", SYS_io_uring_enter, {fd}},
+                              {"io_uring_register", SYS_io_uring_register, {fd, kNoOperation}}};
+  return try_calls(trials);
+}
 
 Result<void> hold_quiet_pipe(io_uring& ring) noexcept {
   const int fd = quiet_fd();

@@ -14,6 +14,10 @@
 
 namespace bedplate {
 
+// Whether `ring`, just set up, can be used as well: a profile may allow io_uring_setup alone.
+// Errors: which call is forbidden. Threads: a ring with a single issuer, only that thread.
+Result<void> try_ring(const io_uring& ring) noexcept;
+
 // In a process that joined a pool: makes `ring` hold the process's quiet pipe open
 // (pinned_pool/join/joined_pool.h), so that the pool's owner waits for it to be torn down before it
 // gives the process's memory to another. For every ring, right after it was set up. Elsewhere

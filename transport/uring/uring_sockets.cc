@@ -153,6 +153,7 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   const int outcome = io_uring_queue_init_params(entries, &ring_, &parameters);
   if (outcome != 0) return setup_error(outcome);
   is_created_ = true;
+  BP_TRY(try_ring(ring_));
   BP_TRY(hold_quiet_pipe(ring_));
   // A ring whose descriptor is registered saves a look-up at each call; not having it is no loss.
   io_uring_register_ring_fd(&ring_);

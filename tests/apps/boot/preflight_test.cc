@@ -2,6 +2,7 @@
 #include "apps/boot/preflight.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <linux/capability.h>
@@ -24,6 +26,8 @@
 #include "pinned_pool/take_error.h"
 #include "platform/cpu.h"
 #include "platform/numa.h"
+#include "tests/support/answered_calls.h"
+#include "tests/support/death_test.h"
 #include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
 #include "transport/stream_sockets.h"
@@ -441,6 +445,20 @@ TEST(Preflight, TheProbeOfIoUringAgreesWithWhatTheSocketsMeet) {
   options.counters = &counters;
   const auto sockets = make_uring_sockets();
   CHECK_EQUAL(sockets->create(options).ok(), probe_io_uring().ok());
+}
+
+// Profiles know the calls of io_uring one by one: a ring that can be set up is of no use by itself.
+TEST(Preflight, TheProbeOfIoUringNamesACallThatIsForbidden) {
+  if (!probe_io_uring().ok()) BP_SKIP("io_uring is not available here");
+  for (const auto& [number, name] : {std::pair{SYS_io_uring_enter, "io_uring_enter"},
+                                     std::pair{SYS_io_uring_register, "io_uring_register"}}) {
+    const test::Ended ended = test::run_forked([&] {
+      BP_PROBE_CHECK(test::forbid_call(static_cast<uint32_t>(number), EPERM));
+      const auto probed = probe_io_uring();
+      BP_PROBE_CHECK(!probed.ok() && std::strstr(probed.error().cure, name) != nullptr);
+    });
+    LONGS_EQUAL(0, ended.exit_code);
+  }
 }
 
 TEST(Preflight, ExpectationOfTheHeapIsComparedWithTheDecision) {
