@@ -48,6 +48,8 @@ beside system /usr/bin/python3 tests/system/run.py
 # So many MiB, and streams for so long, through the relay; `system` has small ones.
 [ -z "${TSRELAY_MIB:-}${TSRELAY_SECONDS:-}" ] ||
   beside relay /usr/bin/python3 tests/system/run.py tsrelay_clients tsrelay_ports.a_hundred
+# Every system call that it makes; `system` has those that hurt most.
+[ -z "${FORBID_ALL:-}" ] || beside forbidden /usr/bin/python3 tests/system/run.py forbidden_calls
 beside image /usr/bin/python3 tests/guest/image_test.py
 [ -z "$with_coverage" ] || beside coverage-guest scripts/coverage.py guest
 beside model tests/model/run.sh

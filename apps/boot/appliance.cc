@@ -16,6 +16,7 @@
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
 #include "apps/boot/appliance_user.h"
+#include "apps/boot/needed_calls.h"
 #include "apps/boot/preflight.h"
 #include "apps/boot/service_calls.h"
 #include "pinned_pool/audit.h"
@@ -200,6 +201,7 @@ Result<void> Appliance::call_services(const char* doing, Result<void> (Service::
 // of the name could have is not even looked at before the name is ours.
 std::vector<Error> Appliance::check() {
   BP_ASSERT(step_ == Step::kPlan);
+  if (auto may = check_calls(configuration_, plan_); !may.ok()) return {may.error()};
   std::vector<Error> problems = preflight(configuration_, plan_);
   const ApplianceSettings& settings = configuration_.appliance;
   if (auto given = give_runtime_directory(configuration_); !given.ok()) {

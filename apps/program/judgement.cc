@@ -5,6 +5,7 @@
 #include "alloc/interception.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/name_lock.h"
+#include "apps/boot/needed_calls.h"
 #include "apps/boot/openings.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/preflight.h"
@@ -15,6 +16,10 @@ void judge_machine(Judgement* judged) {
   const Configuration& configuration = *judged->configuration;
   const AppliancePlan& plan = *judged->plan;
   std::vector<Error>& problems = judged->problems;
+  if (auto may = check_calls(configuration, plan); !may.ok()) {
+    problems = {may.error()};  // what else were found would come from that
+    return;
+  }
   problems = preflight(configuration, plan);
   // Held meanwhile, so that no start of the name and this get in each other's way.
   NameLock name_lock;

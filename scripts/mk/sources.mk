@@ -58,7 +58,7 @@ BOOT := appliance appliance_plan appliance_signals appliance_user boot_plan conf
         configuration_reader configuration_table configuration_tables configuration_values \
         configuration_words connection_thread control_methods counter_signs counters_file counters_reader \
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
-        name_lock openings outsiders peers planned_datagrams planned_files pool_counters ports_part \
+        name_lock needed_calls openings outsiders peers planned_datagrams planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \
         shard_group shard_messenger stats_json tls_part toml_reader trace_snapshot
 INIT := core_dump crash drill init kernel_command_line machine modules mounts network \

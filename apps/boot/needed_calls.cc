@@ -1,0 +1,143 @@
+// Tested by tests/system/forbidden_calls_test.py.
+#include "apps/boot/needed_calls.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include <linux/futex.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "platform/forbidden_calls.h"
+#include "platform/numa.h"
+
+namespace bedplate {
+namespace {
+
+constexpr unsigned long kBad = ~0UL;  // as a descriptor, a process, flags, an operation
+
+// Of memory, threads, files, signals and time. The kernel refuses each for its first bad argument.
+constexpr CallTrial kOfAll[] = {
+    {"read", SYS_read, {kBad}},
+    {"pread64", SYS_pread64, {kBad}},
+    {"openat", SYS_openat, {kBad}},
+    {"close", SYS_close, {kBad}},
+    {"newfstatat", SYS_newfstatat, {kBad}},
+    {"lseek", SYS_lseek, {kBad}},
+    {"fcntl", SYS_fcntl, {kBad}},
+    {"ftruncate", SYS_ftruncate, {kBad}},
+    {"fallocate", SYS_fallocate, {kBad}},
+    {"fchmod", SYS_fchmod, {kBad}},
+    {"getdents64", SYS_getdents64, {kBad}},
+    {"access", SYS_access, {0, kBad}},
+    {"readlink", SYS_readlink, {}},
+    {"unlink", SYS_unlink, {}},
+    {"mmap", SYS_mmap, {0, 0, 0, MAP_PRIVATE | MAP_ANONYMOUS, kBad}},
+    {"munmap", SYS_munmap, {1}},
+    {"mprotect", SYS_mprotect, {1}},
+    {"madvise", SYS_madvise, {1}},
+    {"mlock2", SYS_mlock2, {0, 0, kBad}, true},
+    {"mlockall", SYS_mlockall, {}},
+    {"memfd_create", SYS_memfd_create, {0, kBad}},
+    {"prlimit64", SYS_prlimit64, {0, kBad}},
+    {"getrandom", SYS_getrandom, {0, 0, kBad}},
+    {"clone3", SYS_clone3, {}, true},
+    {"futex", SYS_futex, {0, FUTEX_WAKE_PRIVATE}},
+    {"sched_getaffinity", SYS_sched_getaffinity, {}},
+    {"sched_setaffinity", SYS_sched_setaffinity, {kBad}},
+    {"rt_sigaction", SYS_rt_sigaction, {}},
+    {"rt_sigprocmask", SYS_rt_sigprocmask, {0, 0, 0, 8}},
+    {"rt_sigtimedwait", SYS_rt_sigtimedwait, {}},
+    {"sigaltstack", SYS_sigaltstack, {}},
+    {"clock_nanosleep", SYS_clock_nanosleep, {CLOCK_REALTIME}},
+    {"getpid", SYS_getpid, {}},
+    {"gettid", SYS_gettid, {}},
+    {"geteuid", SYS_geteuid, {}},
+    {"eventfd2", SYS_eventfd2, {0, kBad}},
+    {"pipe2", SYS_pipe2, {0, kBad}},
+    {"poll", SYS_poll, {}},
+};
+
+// Of sockets, whatever they are for.
+constexpr CallTrial kOfSockets[] = {
+    {"socket", SYS_socket, {kBad, kBad, kBad}}, {"bind", SYS_bind, {kBad}},
+    {"getsockname", SYS_getsockname, {kBad}},   {"getsockopt", SYS_getsockopt, {kBad}},
+    {"setsockopt", SYS_setsockopt, {kBad}},     {"sendto", SYS_sendto, {kBad}},
+    {"recvfrom", SYS_recvfrom, {kBad}},         {"sendmsg", SYS_sendmsg, {kBad}},
+    {"recvmsg", SYS_recvmsg, {kBad}},
+};
+
+constexpr CallTrial kOfStreams[] = {
+    {"listen", SYS_listen, {kBad}},
+    {"accept4", SYS_accept4, {kBad}},
+    {"shutdown", SYS_shutdown, {kBad}},
+};
+
+constexpr CallTrial kOfDatagrams[] = {
+    {"recvmmsg", SYS_recvmmsg, {kBad}},
+    {"sendmmsg", SYS_sendmmsg, {kBad}},
+};
+
+constexpr CallTrial kOfEpoll[] = {
+    {"epoll_create1", SYS_epoll_create1, {kBad}},
+    {"epoll_ctl", SYS_epoll_ctl, {kBad, EPOLL_CTL_DEL}},
+    {"epoll_wait", SYS_epoll_wait, {kBad}},
+};
+
+// Of members that live and die.
+constexpr CallTrial kOfGroups[] = {
+    {"get_robust_list", SYS_get_robust_list, {kBad}},
+    {"set_robust_list", SYS_set_robust_list, {}},
+};
+
+// Of memory that is to lie on a node.
+constexpr CallTrial kOfNodes[] = {{"mbind", SYS_mbind, {1}}};
+
+// Where nothing may be locked the kernel's own answer is EPERM.
+constexpr CallTrial kOfLocking[] = {{"mlock", SYS_mlock, {}}};
+
+bool may_lock_something() noexcept {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur > 0;
+}
+
+}  // namespace
+
+Result<void> check_calls(const Configuration& configuration, const AppliancePlan& plan) noexcept {
+  const auto is_any = [&](auto&& has) {
+    return std::any_of(plan.services.begin(), plan.services.end(), has);
+  };
+  const bool has_streams = is_any([](const ServiceNeeds& each) { return !each.listens.empty(); });
+  const bool has_datagrams = is_any([](const ServiceNeeds& service) {
+    return std::any_of(service.datagrams.begin(), service.datagrams.end(),
+                       [](const DatagramNeed& each) { return each.network == nullptr; });
+  });
+  const bool has_processes = !plan.groups.empty();
+  const bool has_epoll = configuration.event_loop.sockets == SocketBackendChoice::kEpoll;
+  const bool has_nodes =
+      memory_nodes().count() > 1 &&
+      std::any_of(plan.pool.segments.begin(), plan.pool.segments.end(),
+                  [](const SegmentPlan& segment) { return segment.node != kAnyNode; });
+  CallTrial needed[std::size(kOfAll) + std::size(kOfSockets) + std::size(kOfStreams) +
+                   std::size(kOfDatagrams) + std::size(kOfEpoll) + std::size(kOfGroups) +
+                   std::size(kOfNodes) + std::size(kOfLocking)];
+  size_t count = 0;
+  const auto add = [&](bool is_needed, std::span<const CallTrial> trials) {
+    if (!is_needed) return;
+    std::copy(trials.begin(), trials.end(), needed + count);
+    count += trials.size();
+  };
+  add(true, kOfAll);
+  add(has_nodes, kOfNodes);
+  add(may_lock_something(), kOfLocking);
+  add(has_streams || has_datagrams || has_processes, kOfSockets);
+  add(has_streams || has_processes, kOfStreams);
+  add(has_datagrams, kOfDatagrams);
+  add(has_epoll || has_processes, kOfEpoll);
+  add(has_processes || plan.has_shard_group, kOfGroups);
+  return try_calls(std::span(needed).first(count));
+}
+
+}  // namespace bedplate
