@@ -24,15 +24,24 @@ bool cpu_is_usable(int cpu) noexcept {
   return cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(static_cast<unsigned>(cpu), &cpus);
 }
 
-Result<void> pin_this_thread(int cpu) noexcept {
+Result<void> pin_this_thread(int cpu) noexcept { return pin_thread(0, cpu); }
+
+Result<void> pin_thread(pid_t thread, int cpu) noexcept {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   CPU_SET(static_cast<unsigned>(cpu), &cpus);
-  if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
+  if (sched_setaffinity(thread, sizeof cpus, &cpus) != 0) {
     return error_from_errno("pinning a thread to core %d", cpu)
         .set_cure("choose a core that `nproc` and the cpuset of this process offer");
   }
   return {};
+}
+
+bool is_pinned(pid_t thread, int cpu) noexcept {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(thread, sizeof cpus, &cpus) != 0) return false;
+  return CPU_COUNT(&cpus) == 1 && CPU_ISSET(static_cast<unsigned>(cpu), &cpus);
 }
 
 }  // namespace bedplate

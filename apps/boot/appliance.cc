@@ -313,6 +313,8 @@ Result<void> Appliance::start_shards() {
     options.trace_records = counters_.trace_records(index);
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));
+    core_watch_.add(configuration_.shards[index].name.c_str(), shards_.back()->thread_id(),
+                    settings.cpu, *options.counters);
     counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());
   }
   BP_ASSERT(file_count == opened_.files.size());  // none is on a shard that is not there
@@ -551,6 +553,7 @@ void Appliance::tick() noexcept {
   for (Service* service : configuration_.services) {
     in_service(*service, [&] { service->tick(); });
   }
+  core_watch_.look();
   signs_.look(monotonic_ns());  // last: what the services have just found out
 }
 

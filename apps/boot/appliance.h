@@ -20,6 +20,7 @@
 #include "alloc/support_level.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
+#include "apps/boot/core_watch.h"
 #include "apps/boot/counter_signs.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/messaging.h"
@@ -128,6 +129,7 @@ class Appliance {
   CountersFile counters_;
   PoolCountersKeeper pool_counters_;
   CounterSigns signs_;
+  CoreWatch core_watch_;
   ServiceDrains drains_;
   SupportLevel support_level_ = SupportLevel::kNone;
   sigset_t stop_signals_ = {};

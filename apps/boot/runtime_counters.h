@@ -78,10 +78,12 @@ struct HeapClassCounters {
   Counter free_bytes;
 };
 
-// Written by the shard.
+// Written by the shard, but for the last two, which are the main thread's (core_watch.h).
 struct alignas(kCacheLineBytes) ShardCounters {
   EventLoopCounters loop;
   SocketCounters sockets;
+  alignas(kCacheLineBytes) Counter core_moves;
+  Counter is_off_core;
 };
 
 // A group, and what the appliance's own member of it has counted.

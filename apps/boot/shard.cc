@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <unistd.h>
+
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cpu.h"
 #include "platform/log.h"
@@ -73,6 +75,7 @@ Result<void> Shard::make_sockets() {
 
 Result<void> Shard::set_up() {
   BP_DCHECK(sockets_ == nullptr && !process_pool().is_sealed() && loop_.is_own_thread());
+  thread_id_ = gettid();
   BP_TRY(pin_this_thread(options_.settings.cpu));
   BP_TRY(make_sockets());
   if (Device* device = sockets_->device(); device != nullptr) {

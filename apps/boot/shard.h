@@ -62,6 +62,8 @@ class Shard {
   // therefore not be destroyed.
   bool has_left_operations() const noexcept { return has_left_operations_; }
 
+  // Its thread's number. After create().
+  pid_t thread_id() const noexcept { return thread_id_; }
   // Whether its thread runs, or was left.
   bool is_running() const noexcept { return is_started_; }
 
@@ -93,6 +95,7 @@ class Shard {
   std::function<void()> on_start_;
   std::atomic<State> state_{State::kStarting};
   StackedThread thread_;
+  pid_t thread_id_ = 0;  // its thread writes it before it is ready
   bool is_started_ = false;
   bool has_left_operations_ = false;
 };

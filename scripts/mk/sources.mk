@@ -56,7 +56,7 @@ TLS := tls_credentials tls_failures tls_library tls_session tls_stream
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_signals appliance_user boot_plan configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
-        configuration_words connection_thread control_methods counter_signs counters_file counters_reader \
+        configuration_words connection_thread core_watch control_methods counter_signs counters_file counters_reader \
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
         name_lock needed_calls openings outsiders peers planned_datagrams planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \

@@ -1,0 +1,103 @@
+"""A shard stays on its core, whatever moves its thread: it is pinned again, or it is a sign."""
+
+import contextlib
+import os
+
+from harness import Skip, expect, expect_in, read_text, test, wait_for
+
+
+def shard_thread(appliance):
+    """The number of its shard's thread, which has the shard's name."""
+    folder = f"/proc/{appliance.pid}/task"
+    found = [int(task) for task in os.listdir(folder)
+             if read_text(f"{folder}/{task}/comm") == "main\n"]
+    expect(len(found), 1, "the threads of the shard main")
+    return found[0]
+
+
+def start(box):
+    """An appliance, its shard's thread, the shard's core, and the cores beside it."""
+    configuration = box.configuration()
+    configuration["pool"]["pages"] = "4 KiB"
+    cpu = configuration["shard"][0]["cpu"]
+    others = os.sched_getaffinity(0) - {cpu}
+    if not others:
+        raise Skip("there is one core")
+    appliance = box.appliance(configuration)
+    thread = shard_thread(appliance)
+    expect(os.sched_getaffinity(thread), {cpu}, "where the shard may run")
+    return appliance, thread, cpu, others
+
+
+def counted(appliance):
+    shard = appliance.stats()["shard"]["main"]
+    return shard["core_moves"], shard["off_core"]
+
+
+@test()
+def a_shard_that_was_moved_is_pinned_again(box):
+    appliance, thread, cpu, others = start(box)
+    os.sched_setaffinity(thread, others)
+    wait_for(lambda: os.sched_getaffinity(thread) == {cpu}, "the shard to be pinned again")
+    wait_for(lambda: counted(appliance) == (1, 0), "the move to be counted")
+    expect_in(f"keeping shard main on core {cpu}: something had moved its thread away; it was "
+              "pinned again; see who changes the cpuset", appliance.log_text(), "the log")
+    appliance.stop()
+
+
+@contextlib.contextmanager
+def cpuset(cpus):
+    """A control group of these cores: a function that sets them, one that takes a process in."""
+    parent = "/sys/fs/cgroup/cpuset"
+    if not os.path.exists(f"{parent}/cpuset.cpus"):
+        parent = "/sys/fs/cgroup"
+        with contextlib.suppress(OSError), \
+                open(f"{parent}/cgroup.subtree_control", "w", encoding="ascii") as file:
+            file.write("+cpuset")
+    group = f"{parent}/bedplate-cores-{os.getpid()}"
+
+    def write(name, value):
+        with open(f"{group}/{name}", "w", encoding="ascii") as file:
+            file.write(value)
+
+    def give(cores):
+        write("cpuset.cpus", ",".join(map(str, sorted(cores))))
+
+    try:
+        os.mkdir(group)
+    except OSError as error:
+        raise Skip(f"no control group can be made: {error.strerror}") from None
+    try:
+        try:
+            write("cpuset.mems", read_text(f"{parent}/cpuset.mems").strip() or "0")
+            give(cpus)
+        except OSError as error:
+            raise Skip(f"no control group of cores can be made: {error.strerror}") from None
+        yield give, lambda pid: write("cgroup.procs", str(pid))
+    finally:
+        for pid in read_text(f"{group}/cgroup.procs").split():  # of a test that failed
+            with contextlib.suppress(OSError), \
+                    open(f"{parent}/cgroup.procs", "w", encoding="ascii") as file:
+                file.write(pid)
+        wait_for(lambda: not read_text(f"{group}/cgroup.procs"), "the end of its processes")
+        os.rmdir(group)
+
+
+@test()
+def a_cpuset_that_shrinks_is_a_sign_until_it_grows(box):
+    """What the kernel does where a unit's AllowedCPUs= changes: the thread is moved in silence."""
+    appliance, thread, cpu, others = start(box)
+    with cpuset({cpu, *others}) as (give, take_in):
+        take_in(appliance.pid)
+        give(others)
+        wait_for(lambda: counted(appliance) == (1, 1), "the sign")
+        expect_in(f"keeping shard main on core {cpu}: its thread was moved away, and may not go "
+                  "back (Invalid argument); give that core back to the cpuset",
+                  appliance.log_text(), "the log")
+        seen = box.bedplate("top", "--once", "--json", "--interval", "0.1", "--directory",
+                            appliance.runtime_directory).stdout
+        expect_in(f"its thread may not run on core {cpu}", seen, "what top says")
+        give({cpu, *others})
+        wait_for(lambda: counted(appliance) == (1, 0), "the end of the sign")
+        expect(os.sched_getaffinity(thread), {cpu}, "where the shard may run")
+        appliance.stop()
