@@ -54,7 +54,8 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
 TLS := tls_credentials tls_failures tls_library tls_session tls_stream
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
-BOOT := appliance appliance_plan appliance_signals appliance_user boot_plan configuration configuration_checks \
+BOOT := appliance appliance_memory appliance_plan appliance_signals appliance_user boot_plan \
+        configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
         configuration_words connection_thread core_watch control_methods counter_signs counters_file counters_reader \
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \

@@ -1,0 +1,98 @@
+// The appliance's memory: taken as it was planned, and its heap's part handed to the heap.
+//
+// Tested by tests/apps/boot/appliance_test.cc.
+#include <cinttypes>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "alloc/boot_growth.h"
+#include "alloc/confined_heap.h"
+#include "alloc/heap_owner.h"
+#include "apps/boot/appliance.h"
+#include "pinned_pool/take_error.h"
+#include "platform/cpu.h"
+#include "platform/log.h"
+#include "platform/surplus_hugepages.h"
+
+namespace bedplate {
+namespace {
+
+// Hugepages that the kernel made for this pool, as far as others take none at the same time.
+struct SurplusPages {
+  static constexpr PageSize kSizes[] = {PageSize::k2MiB, PageSize::k1GiB};
+  uint64_t counts[2] = {surplus_hugepage_count(kSizes[0]), surplus_hugepage_count(kSizes[1])};
+
+  void tell_more() const noexcept {
+    for (size_t i = 0; i < std::size(counts); ++i) {
+      const uint64_t now = surplus_hugepage_count(kSizes[i]);
+      if (now <= counts[i]) continue;
+      BP_LOG_INFO("%" PRIu64 " pages of %s of these are surplus: the kernel made them for this "
+                  "(vm.nr_overcommit_hugepages), and takes them back at its end",
+                  now - counts[i], format_bytes(page_bytes(kSizes[i])).text);
+    }
+  }
+};
+
+Error not_locked(const Segment& segment) noexcept {
+  Error error;
+  error.set_doing("locking segment %s (%s)", segment.owner.text, format_bytes(segment.bytes).text);
+  error.set_answer_errno(segment.lock_errno);
+  return error.set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
+}
+
+}  // namespace
+
+Result<void> Appliance::reserve() {
+  BP_ASSERT(step_ == Step::kCheck && name_lock_.is_taken());
+  PinnedPool& pool = process_pool();
+  const SurplusPages before;
+  BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    const Segment& segment = pool.segment(i);
+    if (segment.lock_errno != 0) return not_locked(segment);
+    BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text, format_bytes(segment.bytes).text,
+                format_bytes(page_bytes(segment.page)).text, format_node(segment.node).text);
+  }
+  before.tell_more();
+  BP_TRY(hand_over_heap());
+  reached(Step::kReserve);
+  return {};
+}
+
+Result<void> Appliance::hand_over_heap() {
+  PinnedPool& pool = process_pool();
+  BP_ASSERT(plan_.pool.segments.size() > 1 && pool.find_segment("heap") == &pool.segment(1));
+  Segment& heap = pool.segment(1);
+  const std::vector<CarvePlan>& carves = plan_.pool.segments[1].carves;
+  BP_ASSERT(heap.carved_bytes == 0 && carves.size() >= 2);
+  std::vector<std::span<const std::byte>> parts = {pool.segment(0).memory()};
+  bool are_added = true;
+  for (size_t i = 0; i < carves.size(); ++i) {
+    const std::span<std::byte> part = pool.carve(heap, carves[i].owner, carves[i].bytes);
+    parts.push_back(part);
+    if (i == 1) {
+      are_added = add_heap_memory(part) && are_added;
+      continue;
+    }
+    HeapOwner owner = kRuntimeOwner;
+    if (i > 1) {
+      auto named = heap_owner(OwnerName(carves[i].owner.view().substr(kKeptHeap.size() + 1)));
+      BP_TRY(named);
+      owner = named.value();
+    }
+    are_added = add_heap_reserve(part, owner) && are_added;
+  }
+  if (!are_added) {
+    Error error;
+    error.set_doing("handing %s to the heap", format_bytes(heap.bytes).text);
+    error.set_answer("its tables do not fit into segment 0");
+    return error.set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
+  }
+  retire_boot_heap();
+  end_boot_growth();
+  pool_counters_.set_heap_parts(std::move(parts));
+  return {};
+}
+
+}  // namespace bedplate
