@@ -10,6 +10,7 @@
 #include "platform/clock.h"
 #include "platform/recent_lines.h"
 #include "platform/standard_error.h"
+#include "platform/terminal_bar.h"
 
 namespace bedplate {
 namespace {
@@ -24,6 +25,7 @@ const char* prefix_of(LogLevel level) noexcept {
   return "bedplate: ";
 }
 
+constexpr size_t kLineBytesMax = 1024;
 constexpr uint64_t kTerminalPatienceNs = kNsPerSecond / 2;
 constexpr uint64_t kLastWordsPatienceNs = kNsPerSecond;
 
@@ -54,12 +56,32 @@ bool write_within(const char* line, size_t line_bytes, uint64_t patience_ns) noe
   }
 }
 
+// The same, over a bar that may stand where the line is to be: in one call, so that nobody draws
+// another one in between. A line that is too long for that comes after the wiping of the bar.
+[[gnu::noinline]] bool write_over_bar(const char* line, size_t line_bytes,
+                                      uint64_t patience_ns) noexcept {
+  constexpr size_t kWipeBytes = sizeof kWipeLine - 1;
+  char whole[kWipeBytes + kLineBytesMax];
+  std::memcpy(whole, kWipeLine, kWipeBytes);
+  if (line_bytes > kLineBytesMax) {
+    return write_within(whole, kWipeBytes, patience_ns) &&
+           write_within(line, line_bytes, patience_ns);
+  }
+  std::memcpy(whole + kWipeBytes, line, line_bytes);
+  return write_within(whole, kWipeBytes + line_bytes, patience_ns);
+}
+
+bool write_whole(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
+  return is_bar_announced() ? write_over_bar(line, line_bytes, patience_ns)
+                            : write_within(line, line_bytes, patience_ns);
+}
+
 // Leaves errno alone: a log line is often about a call that has just failed.
 void write_line(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
   const int errno_before = errno;
   remember_line(line, line_bytes);
   const bool may_follow = tell_dropped_lines() || patience_ns > 0;
-  const bool is_written = may_follow && write_within(line, line_bytes, patience_ns);
+  const bool is_written = may_follow && write_whole(line, line_bytes, patience_ns);
   is_stalled.store(!is_written, std::memory_order_relaxed);
   errno = errno_before;
   if (is_written) return;
@@ -98,7 +120,7 @@ bool tell_dropped_lines() noexcept {
                                   "%sbedplate: warning: %" PRIu64 " lines of the log were dropped: "
                                   "nobody read them in time\n",
                                   begins_anew ? "\n" : "", count);
-  if (write_within(line, static_cast<size_t>(bytes), 0)) return true;
+  if (write_whole(line, static_cast<size_t>(bytes), 0)) return true;
   untold_lines.fetch_add(count, std::memory_order_relaxed);
   if (begins_anew) is_cut_off.store(true, std::memory_order_relaxed);
   return false;
@@ -106,7 +128,7 @@ bool tell_dropped_lines() noexcept {
 
 void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept {
   if (level < component.level()) return;
-  char line[1024];
+  char line[kLineBytesMax];
   const int prefix = std::snprintf(line, sizeof line, "%s", prefix_of(level));
   va_list arguments;
   va_start(arguments, format);
@@ -117,12 +139,12 @@ void log_line(const LogComponent& component, LogLevel level, const char* format,
 }
 
 void log_error(const Error& error) noexcept {
-  char line[1024];
+  char line[kLineBytesMax];
   write_line(line, format_line(error, line, sizeof line), 0);
 }
 
 void stop_with(const Error& error) noexcept {
-  char line[1024];
+  char line[kLineBytesMax];
   write_last_line(line, format_line(error, line, sizeof line));
   _exit(static_cast<int>(error.kind));
 }

@@ -1,10 +1,10 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
-            environment failed_calls file forbidden_calls hugepage log log_component log_limit memfd numa \
-            parallel process_pulse random_bytes recent_lines result sanitizer secret_file serial_line \
-            standard_error standard_streams surplus_hugepages thread_calls thread_stack units \
-            user
+            environment failed_calls file forbidden_calls hugepage log log_component log_limit \
+            memfd numa parallel process_pulse progress random_bytes recent_lines result sanitizer \
+            secret_file serial_line standard_error standard_streams surplus_hugepages terminal_bar \
+            thread_calls thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \

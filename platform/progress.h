@@ -1,0 +1,92 @@
+// Says how far long work is: on a terminal by a bar, elsewhere by a line every five seconds. Work
+// that takes less than a second says nothing.
+//
+//     Progress progress("taking memory", {.total_bytes = bytes});
+//     ... progress.add(piece) ...        from any of the threads that work
+//
+//     Progress progress("waiting for 10.0.0.1", {.wait_max_ns = timeout});
+//     ... progress.look() ...            now and then, by whoever waits
+//
+// Those who work report themselves, as they go on: there is no thread that looks on, which could
+// only say that time passes. So work is cut into pieces of at most some tenths of a second.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "platform/clock.h"
+
+namespace bedplate {
+
+// One that hears of all long work of this process while it goes on.
+class ProgressListener {
+ public:
+  // How often it hears of each, at most. 0: of each piece of work. Threads: any.
+  virtual uint64_t told_period_ns() const noexcept { return kNsPerSecond; }
+  // `text` says how far it is, and lasts for the call. `patience_ns`: the work may go on for so
+  // long before it is stuck; 0: it has not gone on since this was last told.
+  // Threads: any one of those that work, one at a time for each Progress.
+  virtual void told(const char* text, uint64_t patience_ns) noexcept = 0;
+
+ protected:
+  ~ProgressListener() = default;
+};
+
+// There is one, or none (nullptr). Threads: one that no long work is beside.
+void set_progress_listener(ProgressListener* listener) noexcept;
+
+struct ProgressOptions {
+  uint64_t total_bytes =
+      0;  // 0: nobody knows how long it will be, as where something is waited for
+  uint64_t wait_max_ns = 0;  // that is then waited for so long at most; 0: that is not known
+  uint64_t (*now_ns)() noexcept = &monotonic_ns;
+};
+
+class Progress {
+ public:
+  static constexpr uint64_t kBarFirstNs = kNsPerSecond;
+  static constexpr uint64_t kBarPeriodNs = kNsPerSecond / 5;
+  static constexpr uint64_t kLinePeriodNs = 5 * kNsPerSecond;
+  // Whoever waits looks so often, at least.
+  static constexpr uint64_t kLookPeriodNs = kBarPeriodNs;
+  // Between two pieces of work, at most; beyond the end of a wait, too.
+  static constexpr uint64_t kPieceNsMax = 60 * kNsPerSecond;
+
+  // `doing`: "taking memory"; it outlives this.
+  Progress(const char* doing, const ProgressOptions& options) noexcept;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  // Takes a bar off the terminal.
+  ~Progress();
+
+  // So much more is done. Threads: any. Cost: a look at the clock.
+  void add(uint64_t bytes) noexcept;
+  // Nothing more is done, but a report may be due. Threads: any.
+  void look() noexcept;
+
+  // The report of now: "taking memory: 7.5 GiB of 16 GiB (46 %), 3.1 GiB/s, 3 s left".
+  void write_text(char* text, size_t text_bytes) const noexcept;
+
+ private:
+  enum class Bar : uint8_t { kNone, kAnnounced, kDrawn };
+
+  void write_text(char* text, size_t text_bytes, uint64_t now_ns) const noexcept;
+  void show(const char* text) noexcept;
+  void tell(const char* text, uint64_t now_ns) noexcept;
+  uint64_t done_bytes() const noexcept;
+
+  const char* const doing_;
+  const ProgressOptions options_;
+  const bool has_bar_;
+  const uint64_t begun_ns_;
+  ProgressListener* const listener_;
+  std::atomic<uint64_t> done_bytes_{0};
+  // When the next report is due: each is made by the thread that moves it on.
+  std::atomic<uint64_t> show_ns_;
+  std::atomic<uint64_t> tell_ns_;
+  std::atomic<Bar> bar_{Bar::kNone};
+  std::atomic<uint64_t> told_bytes_{0};
+};
+
+}  // namespace bedplate
