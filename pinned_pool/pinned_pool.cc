@@ -19,6 +19,7 @@
 #include "platform/log.h"
 #include "platform/memfd.h"
 #include "platform/parallel.h"
+#include "platform/progress.h"
 #include "platform/standard_streams.h"
 #include "platform/stop_signals.h"
 #include "platform/units.h"
@@ -70,8 +71,10 @@ Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
 
 // Takes the pages of [address, address + bytes). Returns 0 or an errno value. A hugepage that is
 // missing shows here as an error, not later as a SIGBUS. A process that is told to stop, and so
-// blocks these signals, takes no more: of hundreds of GiB that is minutes.
-int populate(std::byte* address, uint64_t bytes, unsigned thread_count) noexcept {
+// blocks these signals, takes no more: of hundreds of GiB that is minutes. `progress` may be
+// nullptr.
+int populate(std::byte* address, uint64_t bytes, unsigned thread_count,
+             Progress* progress) noexcept {
   std::atomic<int> first_errno{0};
   std::atomic<uint64_t> next{0};
   const auto worker = [&]() noexcept {
@@ -82,6 +85,7 @@ int populate(std::byte* address, uint64_t bytes, unsigned thread_count) noexcept
       const bool must_stop = start > 0 && waiting_stop_signal() != 0;
       const int outcome = must_stop ? ECANCELED : take_pages({address + start, length});
       if (outcome != 0) first_errno.store(outcome, std::memory_order_relaxed);
+      if (outcome == 0 && progress != nullptr) progress->add(length);
     }
   };
   run_in_parallel(bytes > kPopulateChunkBytes ? thread_count : 1, worker);
@@ -91,7 +95,7 @@ int populate(std::byte* address, uint64_t bytes, unsigned thread_count) noexcept
 }  // namespace
 
 Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
-                                            unsigned thread_count, int node) {
+                                            unsigned thread_count, int node, Progress* progress) {
   const ThreadOwner::Hold hold(maker_);
   BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
@@ -114,7 +118,7 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
     munmap(mapped, bytes);
     return take_error(attempt, TakeStep::kBind, outcome);
   }
-  if (const int outcome = populate(wanted, bytes, thread_count); outcome != 0) {
+  if (const int outcome = populate(wanted, bytes, thread_count, progress); outcome != 0) {
     munmap(mapped, bytes);
     return take_error(attempt, TakeStep::kPopulate, outcome);
   }
@@ -165,7 +169,7 @@ bool PinnedPool::grow_first_segment(uint64_t bytes) noexcept {
                       first.memfd, static_cast<off_t>(first.bytes));
   if (mapped == MAP_FAILED) return false;
   int outcome = bind_to_node(more, bytes, first.node);
-  if (outcome == 0) outcome = populate(more, bytes, 1);
+  if (outcome == 0) outcome = populate(more, bytes, 1, nullptr);
   if (outcome != 0) {
     munmap(mapped, bytes);
     errno = outcome;
@@ -186,10 +190,11 @@ Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
   BP_ASSERT(!plan.segments.empty() && segment_count() == 1);
   BP_ASSERT(plan.segments[0].bytes == segments_[0].bytes);
   BP_DCHECK_SLOW(plan.is_valid());
+  Progress progress("taking memory", {.total_bytes = plan.total_bytes() - plan.segments[0].bytes});
   for (size_t i = 1; i < plan.segments.size(); ++i) {
     const SegmentPlan& planned = plan.segments[i];
-    auto created =
-        create_segment(planned.owner, planned.bytes, planned.page, thread_count, planned.node);
+    auto created = create_segment(planned.owner, planned.bytes, planned.page, thread_count,
+                                  planned.node, &progress);
     if (!created.ok()) return created.error();
     created.value()->is_for_devices = planned.is_for_devices;
   }

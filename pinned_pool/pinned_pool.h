@@ -36,6 +36,8 @@
 
 namespace bedplate {
 
+class Progress;
+
 // Owned by its pool, at the same address until the process ends. Programs read it.
 struct Segment {
   OwnerName owner;
@@ -87,8 +89,10 @@ class PinnedPool {
   // Errors (kSystem): the system's, with the owner and the cure; there is no such segment then. A
   // 4 KiB segment that cannot be locked is no error here (Segment::lock_errno says why): the
   // process may be a tool that never serves; preflight refuses it for those that do.
+  // `progress`, where there is one, is told of each piece that was taken.
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
-                                  unsigned thread_count, int node = kAnyNode);
+                                  unsigned thread_count, int node = kAnyNode,
+                                  Progress* progress = nullptr);
 
   // Makes segment 0 larger by `bytes`, in place: its owner is older than any plan. Nothing of it
   // moves. The new pages are taken and locked as create_segment() does with one thread: nothing is
@@ -106,7 +110,7 @@ class PinnedPool {
   Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;
 
   // Creates every segment of `plan` but the first, which exists since before main, and which cannot
-  // grow any more.
+  // grow any more. Where that takes long it says how far it is (platform/progress.h).
   // Requires: not sealed; segment(0) is the only one, and as large as the plan's first.
   // Errors: create_segment's, for the first that fails; those before it stay.
   Result<void> reserve(const PoolPlan& plan, unsigned thread_count);

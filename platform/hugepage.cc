@@ -4,11 +4,18 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "platform/assert.h"
 #include "platform/file.h"
+#include "platform/progress.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
+
+constexpr uint64_t kStepBytes = kGiB;  // some tenths of a second, where memory is in pieces
 
 HugepageFile file_of(PageSize page, int node, const char* name) noexcept {
   BP_ASSERT(is_huge(page));
@@ -40,6 +47,28 @@ HugepageCounts hugepage_counts(PageSize page, int node) noexcept {
 
 HugepageFile hugepage_count_file(PageSize page, int node) noexcept {
   return file_of(page, node, "nr_hugepages");
+}
+
+Result<void> write_hugepage_count(const char* path, PageSize page, uint64_t total) noexcept {
+  BP_ASSERT(is_huge(page));
+  const uint64_t first = read_number_file(path).value_or(total);
+  const uint64_t step = kStepBytes / page_bytes(page);
+  Progress progress("reserving hugepages",
+                    {.total_bytes = (total - std::min(total, first)) * page_bytes(page)});
+  bool finds_memory = true;  // else it looks in vain once more, and not at each step
+  for (uint64_t count = std::min(first, total), next = count;; count = next) {
+    next = finds_memory ? count + std::min(step, total - count) : total;
+    // The kernel takes a setting in one write, or not at all.
+    char text[24];
+    const int bytes = std::snprintf(text, sizeof text, "%" PRIu64, next);
+    const Fd file(open(path, O_WRONLY | O_CLOEXEC));
+    if (!file.is_open() || write(file.number(), text, static_cast<size_t>(bytes)) != bytes) {
+      return error_from_errno("writing %" PRIu64 " into %s", next, path);
+    }
+    if (next == total) return {};
+    progress.add((next - count) * page_bytes(page));
+    finds_memory = read_number_file(path).value_or(0) >= next;
+  }
 }
 
 }  // namespace bedplate

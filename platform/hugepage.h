@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "platform/numa.h"
+#include "platform/result.h"
 
 namespace bedplate {
 
@@ -40,5 +41,11 @@ struct HugepageFile {
 // The file in which an administrator sets how many pages of this size there are. It need not exist.
 // Requires: is_huge(page).
 HugepageFile hugepage_count_file(PageSize page, int node = kAnyNode) noexcept;
+
+// Writes into `path`, which is such a file, that there are to be `total` pages of this size: a GiB
+// more at a time, since the kernel looks for memory meanwhile; where that takes long it says how
+// far it is (platform/progress.h). What the kernel cannot find it leaves out in silence.
+// Errors (kSystem): the file cannot be written; without a cure.
+Result<void> write_hugepage_count(const char* path, PageSize page, uint64_t total) noexcept;
 
 }  // namespace bedplate

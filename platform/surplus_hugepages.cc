@@ -11,9 +11,13 @@
 #include "platform/assert.h"
 #include "platform/file.h"
 #include "platform/memfd.h"
+#include "platform/progress.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
+
+constexpr uint64_t kPieceBytes = kGiB;  // some tenths of a second, where memory is in pieces
 
 uint64_t count_of(PageSize page, const char* name) noexcept {
   char path[128];
@@ -40,14 +44,20 @@ Result<void> try_hugepages(PageSize page, uint64_t count) noexcept {
   const unsigned size = page == PageSize::k2MiB ? MFD_HUGE_2MB : MFD_HUGE_1GB;
   const uint64_t bytes = count * page_bytes(page);
   const Fd fd = make_memfd("hugepages", MFD_HUGETLB | size);
-  if (fd.is_open() && ftruncate(fd.number(), static_cast<off_t>(bytes)) == 0) {
-    // A mapping of hugepages is promised its pages.
-    void* memory = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.number(), 0);
-    if (memory != MAP_FAILED) {
-      munmap(memory, bytes);
-      return {};
-    }
+  // A file is promised the pages of all that was mapped of it, for as long as it is there.
+  bool is_promised = fd.is_open() && ftruncate(fd.number(), static_cast<off_t>(bytes)) == 0;
+  Progress progress("having hugepages made", {.total_bytes = bytes});
+  for (uint64_t done = 0; done < bytes && is_promised;) {
+    const uint64_t piece = std::min(kPieceBytes, bytes - done);
+    void* memory =
+        mmap(nullptr, piece, PROT_READ, MAP_SHARED, fd.number(), static_cast<off_t>(done));
+    is_promised = memory != MAP_FAILED;
+    if (!is_promised) break;
+    munmap(memory, piece);
+    done += piece;
+    progress.add(piece);
   }
+  if (is_promised) return {};
   return error_from_errno("having %" PRIu64 " hugepages promised", count);
 }
 

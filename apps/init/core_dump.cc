@@ -103,7 +103,8 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     return error_from_errno("turning core dumps off").set_cure("%s", kGiveAllRights);
   }
   // A disk has its name some time before it can be opened.
-  wait_for_device([&settings] { return open_for_dumps(settings.device).is_open(); });
+  wait_for_device(settings.device.c_str(),
+                  [&settings] { return open_for_dumps(settings.device).is_open(); });
   const Fd device = open_for_dumps(settings.device);
   if (!device.is_open()) {
     return error_from_errno("opening %s for dumps", settings.device.c_str())

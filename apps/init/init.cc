@@ -218,7 +218,8 @@ Result<void> Init::sealed() {
   BP_LOG_INFO("capabilities kept: %s", name_capabilities(kept_).c_str());
   const WatchdogSettings& watchdog = configuration_.watchdog;
   if (watchdog.enabled && watchdog.required) {
-    wait_for_device([&] { return access(watchdog.device.c_str(), F_OK) == 0; });
+    wait_for_device(watchdog.device.c_str(),
+                    [&] { return access(watchdog.device.c_str(), F_OK) == 0; });
   }
   return watchdog_.start();
 }

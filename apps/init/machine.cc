@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+
 #include <fcntl.h>
 
 #include <linux/capability.h>
@@ -16,6 +17,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/progress.h"
 #include "platform/standard_streams.h"
 #include "platform/units.h"
 
@@ -36,11 +38,9 @@ Result<void> reserve(const HugepageNeed& need) {
               counts.available_count, missing.value());
   if (missing.value() == 0) return {};
   const HugepageFile file = hugepage_count_file(need.page, need.node);
-  const Fd count_file(open(file.path, O_WRONLY | O_CLOEXEC));
-  const uint64_t total = counts.total_count + missing.value();
-  if (count_file.is_open() && dprintf(count_file.number(), "%" PRIu64, total) > 0) return {};
-  return error_from_errno("writing %" PRIu64 " into %s", total, file.path)
-      .set_cure("%s", kGiveAllRights);
+  auto written = write_hugepage_count(file.path, need.page, counts.total_count + missing.value());
+  if (written.ok()) return written;
+  return Error(written.error()).set_cure("%s", kGiveAllRights);
 }
 
 }  // namespace
@@ -56,12 +56,16 @@ void open_missing_streams() noexcept {
   }
 }
 
-bool wait_for_device(const std::function<bool()>& is_there) {
+bool wait_for_device(const char* name, const std::function<bool()>& is_there) {
   const uint64_t deadline_ns = monotonic_ns() + kDeviceWaitNs;
+  char doing[128];
+  std::snprintf(doing, sizeof doing, "waiting for %s", name);
+  Progress progress(doing, {.wait_max_ns = kDeviceWaitNs});
   while (!is_there()) {
     if (monotonic_ns() >= deadline_ns) return false;
     const timespec pause = {0, kDevicePollNs};
     nanosleep(&pause, nullptr);
+    progress.look();
   }
   return true;
 }

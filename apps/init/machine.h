@@ -21,8 +21,8 @@ inline constexpr const char* kGiveAllRights =
 void open_missing_streams() noexcept;
 
 // Asks `is_there` again and again, for 10 s at most: a driver may find its device after its module
-// was loaded. Returns the last answer.
-bool wait_for_device(const std::function<bool()>& is_there);
+// was loaded. Where that takes long it says that it waits for `name`. Returns the last answer.
+bool wait_for_device(const char* name, const std::function<bool()>& is_there);
 
 // Lets this process lock as much memory as there is, and open as many files as the kernel allows.
 Result<void> raise_limits() noexcept;

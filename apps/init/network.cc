@@ -27,7 +27,7 @@ std::string interface_names() {
 Result<uint32_t> wait_for_interface(const NetworkSettings& network) {
   uint32_t index = 0;
   const auto find = [&] { return (index = if_nametoindex(network.interface.c_str())) != 0; };
-  if (wait_for_device(find)) return index;
+  if (wait_for_device(network.interface.c_str(), find)) return index;
   Error error;
   error.set_doing("looking for the interface %s", network.interface.c_str());
   error.set_answer("there is none of this name; there are: %s", interface_names().c_str());

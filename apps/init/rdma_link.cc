@@ -58,7 +58,8 @@ Result<void> bring_verbs_up(const VerbsSettings& settings) {
   // Preflight says what is wrong with it. A program without verbs has read no such table.
   const PeersPart* verbs = peers_part();
   BP_ASSERT(verbs != nullptr);
-  wait_for_device([&] { return verbs->has_port(settings.device, settings.port); });
+  wait_for_device("the RDMA device",
+                  [&] { return verbs->has_port(settings.device, settings.port); });
   return {};
 }
 

@@ -230,8 +230,8 @@ std::vector<Finding> missing_pages(const AppliancePlan& plan, std::vector<Error>
     const uint64_t total = counts.total_count + missing.value();
     Finding finding = {"hugepages", Verdict::kFault, "", ""};
     const std::string lasting = lasting_count(need, total);
-    finding.settings = {
-        {hugepage_count_file(need.page, need.node).path, std::to_string(total), lasting}};
+    finding.settings = {{hugepage_count_file(need.page, need.node).path, std::to_string(total),
+                         lasting, need.page}};
     const std::string node = need.node == kAnyNode ? "" : std::to_string(need.node) + ":";
     if (lasting.empty()) {
       finding.kernel_words = std::string("hugepagesz=") +

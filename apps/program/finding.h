@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "platform/hugepage.h"
 
 namespace bedplate {
 
@@ -20,6 +23,7 @@ struct Setting {
   std::string file;     // "/proc/sys/kernel/numa_balancing"
   std::string value;    // is written into it
   std::string lasting;  // a line for sysctl.d: "kernel.numa_balancing = 0"; empty: it has none
+  std::optional<PageSize> page = {};  // the value is a number of hugepages of this size
 };
 
 struct Finding {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "platform/hugepage.h"
 
 namespace bedplate {
 namespace {
@@ -56,7 +57,11 @@ void add_once(std::vector<std::string>* all, const std::string& one) {
 }  // namespace
 
 Result<void> apply(const Setting& setting, const std::string& root) {
-  return write_file(root + setting.file, 0, setting.value);
+  const std::string path = root + setting.file;
+  if (!setting.page) return write_file(path, 0, setting.value);
+  auto written = write_hugepage_count(path.c_str(), *setting.page, std::stoull(setting.value));
+  if (written.ok()) return written;
+  return Error(written.error()).set_cure("%s", kAsRoot);
 }
 
 std::string lasting_text(const std::vector<std::string>& lines, const std::string& root) {

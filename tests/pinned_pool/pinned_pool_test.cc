@@ -21,6 +21,7 @@
 #include "tests/support/death_test.h"
 #include "tests/support/hugepages.h"
 #include "tests/support/pool_fixture.h"
+#include "tests/support/progress_news.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -94,6 +95,16 @@ TEST_GROUP(PinnedPool) {
     CHECK(taken_bytes == pool->total_bytes());
   }
 };
+
+TEST(PinnedPool, TakingMemorySaysHowFarItIs) {
+  const PoolPlan plan = plan_of_48_mib(PageSize::k4KiB);
+  create("boot", plan.segments[0].bytes);
+  const test::ProgressNews news;
+  CHECK(pool->reserve(plan, 2).ok());
+  LONGS_EQUAL(plan.segments.size() - 1, news.texts.size());  // each is one piece
+  LONGS_EQUAL(1, news.count_of("taking memory: 40 MiB of 40 MiB (100 %)"));
+  for (const uint64_t patience_ns : news.patiences_ns) CHECK(patience_ns == Progress::kPieceNsMax);
+}
 
 TEST(PinnedPool, SegmentsBeginAtRegionsOneAfterTheOther) {
   const Segment& first = create("first", 4 * kMiB);

@@ -1,12 +1,16 @@
 #include "platform/hugepage.h"
 
 #include <cstdio>
+#include <string>
 
 #include <sys/mman.h>
 #include <linux/memfd.h>
 
+#include "platform/file.h"
 #include "tests/support/death_test.h"
+#include "tests/support/fake_root.h"
 #include "tests/support/hugepages.h"
+#include "tests/support/progress_news.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -35,6 +39,24 @@ TEST(Hugepage, CountFileIsTheKernels) {
 TEST(Hugepage, SmallPagesHaveNoCounts) {
   BP_CHECK_DIES("assertion failed: is_huge(page)", (void)hugepage_counts(PageSize::k4KiB));
   BP_CHECK_DIES("assertion failed: is_huge(page)", (void)hugepage_count_file(PageSize::k4KiB));
+}
+
+// A GiB at a time, so that it can be said how far it is.
+TEST(Hugepage, ManyAreReservedByAndBy) {
+  test::FakeRoot root;
+  root.write("/count", "100\n");
+  const std::string path = root.path() + "/count";
+  test::ProgressNews news;
+  CHECK(write_hugepage_count(path.c_str(), PageSize::k2MiB, 1500).ok());
+  CHECK(read_number_file(path.c_str()) == 1500U);
+  LONGS_EQUAL(2, news.texts.size());
+  LONGS_EQUAL(1, news.count_of("reserving hugepages: 1 GiB of 2.7 GiB (36 %)"));
+  LONGS_EQUAL(1, news.count_of("reserving hugepages: 2 GiB of 2.7 GiB (73 %)"));
+  CHECK(write_hugepage_count(path.c_str(), PageSize::k1GiB, 1503).ok());
+  CHECK(read_number_file(path.c_str()) == 1503U);
+  const std::string gone = root.path() + "/gone";
+  const auto refused = write_hugepage_count(gone.c_str(), PageSize::k2MiB, 8);
+  STRCMP_EQUAL(("writing 8 into " + gone).c_str(), refused.ok() ? "" : refused.error().doing);
 }
 
 TEST(Hugepage, AvailableArePagesThatNobodyHasARightTo) {

@@ -132,6 +132,8 @@ class NvmeController {
     return pairs_[index];
   }
   State state() const noexcept { return state_; }
+  // How long it may take until it is ready or has failed.
+  uint64_t ready_max_ns() const noexcept { return 2 * ready_ns_ + options_.timeout_ns; }
   NvmeProblem problem() const noexcept { return problem_; }
   uint32_t problem_detail() const noexcept { return problem_detail_; }
   // Closed, and no shard uses a register any more.

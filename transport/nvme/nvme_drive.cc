@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/progress.h"
 
 namespace bedplate {
 namespace {
@@ -17,12 +18,15 @@ constexpr useconds_t kBootStepUs = 100;
 
 // Each state has its own time limit.
 Result<void> wait_until_ready(NvmeController& controller, const std::string& address) {
+  const std::string doing = "waiting for the NVMe drive " + address;
+  Progress progress(doing.c_str(), {.wait_max_ns = controller.ready_max_ns()});
   while (controller.state() != State::kReady) {
     if (controller.state() == State::kFailed) {
       return error_of(controller.problem(), controller.problem_detail(), address);
     }
     usleep(kBootStepUs);
     controller.look(monotonic_ns());
+    progress.look();
   }
   return {};
 }

@@ -10,6 +10,7 @@
 
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "platform/progress.h"
 #include "platform/secret_file.h"
 
 namespace bedplate {
@@ -99,6 +100,7 @@ Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t t
   error.set_cure("see that they run and can be reached from here (ceph -s), and that these are "
                  "their addresses (ceph mon dump, the ones with v1)");
   const uint64_t end_ns = monotonic_ns() + timeout_ns;
+  Progress progress("waiting for a Ceph monitor", {.wait_max_ns = timeout_ns});
   std::vector<Monitor> left;
   std::vector<pollfd> wanted;
   for (const SocketAddress& address : monitors) {
@@ -113,7 +115,9 @@ Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t t
   for (size_t left_count = left.size(); left_count != 0;) {
     const uint64_t now_ns = monotonic_ns();
     if (now_ns >= end_ns) break;
-    const int timeout_ms = static_cast<int>((end_ns - now_ns) / kNsPerMs + 1);
+    progress.look();
+    const uint64_t wait_ns = std::min(end_ns - now_ns, Progress::kLookPeriodNs);
+    const int timeout_ms = static_cast<int>(wait_ns / kNsPerMs + 1);
     if (poll(wanted.data(), wanted.size(), timeout_ms) <= 0) continue;
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i].revents == 0) continue;

@@ -21,6 +21,7 @@
 #include "platform/capabilities.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/progress.h"
 
 namespace bedplate {
 namespace {
@@ -130,9 +131,11 @@ Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
 
 // ---- The parent ---------------------------------------------------------------------------------
 
-// What the child says within `timeout_ns`. `error`: ETIMEDOUT: nothing; ECHILD: it has ended.
-Report hear(int fd, uint64_t timeout_ns) noexcept {
+// What the child, which is `doing` it, says within `timeout_ns`. `error`: ETIMEDOUT: nothing;
+// ECHILD: it has ended.
+Report hear(int fd, const std::string& doing, uint64_t timeout_ns) noexcept {
   Report report;
+  Progress progress(doing.c_str(), {.wait_max_ns = timeout_ns});
   pollfd wanted = {fd, POLLIN, 0};
   const uint64_t end_ns = monotonic_ns() + timeout_ns;
   int ready = 0;
@@ -142,7 +145,9 @@ Report hear(int fd, uint64_t timeout_ns) noexcept {
       report.error = ETIMEDOUT;
       return report;
     }
-    ready = poll(&wanted, 1, static_cast<int>((end_ns - now_ns) / kNsPerMs + 1));
+    progress.look();
+    const uint64_t wait_ns = std::min(end_ns - now_ns, Progress::kLookPeriodNs);
+    ready = poll(&wanted, 1, static_cast<int>(wait_ns / kNsPerMs + 1));
   }
   if (recv(fd, &report, sizeof report, 0) != sizeof report) report.error = ECHILD;
   return report;
@@ -162,7 +167,8 @@ class MappedImage final : public MadeDevice {
       : name_(std::move(name)), path_(std::move(path)), child_(child), end_(std::move(end)) {}
   ~MappedImage() override {
     shutdown(end_.number(), SHUT_WR);
-    const Report report = hear(end_.number(), kUnmapNs + kSlackNs);
+    const Report report =
+        hear(end_.number(), "unmapping the Ceph image " + name_, kUnmapNs + kSlackNs);
     if (report.error == 0) {
       reap(child_);
       return;
@@ -382,7 +388,8 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
   if (child == 0) live_as_child(bus_, told, !image_.is_writable, other.number());
   if (child < 0) return refused(image_, ceph_, errno);
   other.close();
-  const Report report = hear(end.number(), kLeftOverNs + timeout_ns + kSlackNs);
+  const Report report = hear(end.number(), "mapping the Ceph image " + image_.name(),
+                             kLeftOverNs + timeout_ns + kSlackNs);
   if (report.error == 0) {
     std::shared_ptr<MadeDevice> device = std::make_shared<MappedImage>(
         image_.name(), bus_.device_path(report.id), child, std::move(end));

@@ -14,6 +14,7 @@
 #include "tests/apps/boot/configuration_support.h"
 #include "tests/support/answered_calls.h"
 #include "tests/support/death_test.h"
+#include "tests/support/progress_news.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
@@ -48,8 +49,10 @@ TEST_GROUP(Machine){};
 
 TEST(Machine, ADeviceIsWaitedFor) {
   int asked = 0;
-  CHECK(wait_for_device([&asked] { return ++asked == 3; }));
+  const test::ProgressNews news;
+  CHECK(wait_for_device("eth0", [&asked] { return ++asked == 3; }));
   LONGS_EQUAL(3, asked);
+  LONGS_EQUAL(2, news.count_of("waiting for eth0: for 0 s now, 10 s at most"));
 }
 
 TEST(Machine, CapabilitiesThatAreKeptDependOnWhatIsServed) {

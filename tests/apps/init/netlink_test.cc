@@ -134,7 +134,7 @@ int run_sending_steps() {
     sent_bytes -= static_cast<uint64_t>(got);
   }
   if (sent_bytes != 0) return 4;
-  return wait_for_device([] { return unsent_bytes() == 0; }) ? 0 : 5;
+  return wait_for_device("what was sent", [] { return unsent_bytes() == 0; }) ? 0 : 5;
 }
 
 void expect_steps_in_child(int (*steps)()) {

@@ -10,6 +10,7 @@
 
 #include "apps/program/machine_findings.h"
 #include "tests/support/fake_root.h"
+#include "tests/support/progress_news.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -76,6 +77,23 @@ TEST(Mend, WhatLastsUntilTheNextBootIsDoneWithoutAQuestion) {
                "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX cpufreq.default_governor=performance "
                "intel_idle.max_cstate=1 processor.max_cstate=1\"\n",
                all_told().c_str());
+}
+
+TEST(Mend, HugepagesAreReservedByAndBy) {
+  const std::string count = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+  root.write(count, "10\n");
+  Finding missing = {"hugepages", Verdict::kFault, "", ""};
+  missing.settings = {{count, "1500", "", PageSize::k2MiB}};
+  const test::ProgressNews news;
+  mend_all({missing});
+  LONGS_EQUAL(0, failed.size());
+  STRCMP_EQUAL("1500", text_of(count).substr(0, 4).c_str());
+  LONGS_EQUAL(2, news.count_of("reserving hugepages: "));
+  STRCMP_EQUAL(("done: echo 1500 > " + count + "\n").c_str(), all_told().c_str());
+  std::filesystem::remove_all(root.path() + "/sys");
+  mend_all({missing});
+  LONGS_EQUAL(1, failed.size());
+  STRCMP_CONTAINS("run it as root", failed[0].cure);
 }
 
 TEST(Mend, AsksBeforeSomethingLasts) {

@@ -7,6 +7,7 @@
 #include "platform/clock.h"
 #include "tests/apps/blockd/stores/fake_monitor.h"
 #include "tests/support/fake_root.h"
+#include "tests/support/progress_news.h"
 #include "tests/support/refusing_port.h"
 
 #include "CppUTest/TestHarness.h"
@@ -102,6 +103,14 @@ TEST(CephCluster, MonitorsThatDoNotAnswerAreGivenUp) {
   const test::RefusingPort nobodys(SOCK_STREAM);
   STRCMP_CONTAINS(": Connection refused; see that they run",
                   problem({at(nobodys)}, kNsPerSecond * 60).c_str());
+}
+
+TEST(CephCluster, WaitingForAMonitorSaysSo) {
+  const FakeMonitor silent("");
+  const test::ProgressNews news;
+  CHECK(!problem({silent.address()}, kNsPerSecond).empty());
+  CHECK(news.count_of("waiting for a Ceph monitor: for ", ", 1 s at most") > 1);
+  for (const uint64_t patience_ns : news.patiences_ns) CHECK(patience_ns > Progress::kPieceNsMax);
 }
 
 // As many images as a cluster has would else wait for it one after the other.

@@ -18,6 +18,7 @@
 #include "tests/support/fake_root.h"
 #include "tests/support/in_heap.h"
 #include "tests/support/patience.h"
+#include "tests/support/progress_news.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
@@ -300,7 +301,9 @@ TEST(RbdMapping, EachRefusalHasItsCure) {
 TEST(RbdMapping, AClusterThatHangsIsGivenUp) {
   bus.hangs = true;
   ceph.timeout_s = 1;
+  const test::ProgressNews news;
   STRCMP_CONTAINS("neither done nor refused within 1 s", problem().c_str());
+  CHECK(news.count_of("mapping the Ceph image rbd/disk: for ", ", 4 s at most") > 1);
   CHECK(test::eventually([] { return !has_child(); }));
 }
 
