@@ -15,6 +15,7 @@ names them), with those modules that are given as files.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ sys.dont_write_bytecode = True  # a folder that is installed belongs to root
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import modules  # noqa: E402
 import newc  # noqa: E402
+from progress import Progress, run_beside  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KERNEL = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "kernel")
@@ -36,6 +38,7 @@ STUB = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
 MOUNTED = ("dev", "proc", "sys", "run", "tmp")
 MIB = 1 << 20
 LIMIT_BYTES = 16 * MIB
+PIECE_BYTES = 64 << 10  # a tenth of a second for the compressor, at most
 
 # A panic is no crash of the program: that ends the machine itself. It reboots after a look at it.
 DEFAULT_COMMAND_LINE = "console=tty0 console=ttyS0 quiet panic=10"
@@ -50,6 +53,27 @@ def run(*command, **options):
     if finished.returncode != 0:
         fail(f"running {' '.join(command)}: exit code {finished.returncode}; see above")
     return finished
+
+
+def get_kernel(folder):
+    """It is downloaded, and unpacked, where it is not there yet."""
+    with Progress("getting Debian's kernel") as progress:
+        run_beside(progress.look, lambda: run(os.path.join(HERE, "kernel.sh"), folder))
+
+
+def compress(plain, level, path):
+    # One thread: several would cut the input at places that depend on their number.
+    command = ["zstd", "-q", f"-{level}", "--single-thread", "--no-check", "-f", "-o", path]
+    with (Progress("compressing the initramfs", len(plain)) as progress,
+          subprocess.Popen(command, stdin=subprocess.PIPE) as compressor):
+        # Its exit code says what was wrong where it takes no more.
+        with contextlib.suppress(BrokenPipeError), compressor.stdin:
+            for begin in range(0, len(plain), PIECE_BYTES):
+                piece = plain[begin:begin + PIECE_BYTES]
+                compressor.stdin.write(piece)
+                progress.add(len(piece))
+    if compressor.returncode != 0:
+        fail(f"running {' '.join(command)}: exit code {compressor.returncode}; see above")
 
 
 def checked_size(what, bytes_count):
@@ -184,7 +208,7 @@ def main():
     if missing:
         fail(f"looking for the tools: some are not there; apt-get install {' '.join(missing)}")
     kernel = os.path.abspath(options.kernel_folder)
-    run(os.path.join(HERE, "kernel.sh"), kernel)
+    get_kernel(kernel)
     os.makedirs(options.output, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         # The program that will run knows the tables of its services.
@@ -193,9 +217,7 @@ def main():
         program = stripped(path, work)
         plain = initramfs(program, options.config, module_paths, files)
         compressed = os.path.join(options.output, "initramfs.cpio.zst")
-        # One thread: several would cut the input at places that depend on their number.
-        run("zstd", "-q", f"-{options.level}", "--single-thread", "--no-check", "-f", "-o",
-            compressed, input=plain)
+        compress(plain, options.level, compressed)
         checked_size("initramfs.cpio.zst", os.path.getsize(compressed))
         shutil.copyfile(os.path.join(kernel, "vmlinuz"), os.path.join(options.output, "vmlinuz"))
         with open(os.path.join(options.output, "cmdline"), "w", encoding="ascii") as file:

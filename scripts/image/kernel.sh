@@ -25,7 +25,7 @@ flock 9
 
 work=$(mktemp -d "$PWD/package.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-(cd "$work" && apt-get -q download "$package") >&2
+(cd "$work" && apt-get -qq download "$package") >&2
 release=${package#linux-image-}
 dpkg-deb --fsys-tarfile "$work"/*.deb |
   tar -x -C "$work" "./boot/vmlinuz-$release" "./lib/modules/$release"

@@ -114,7 +114,8 @@ class Installer:
         share = f"{self.prefix}/share"
         command = os.path.join(HERE, "bedplate-image")
         self.copy(command, f"{self.prefix}/bin/bedplate-image", 0o755)
-        for part in ("build.py", "kernel.sh", "modules.py", "newc.py", "run.sh"):
+        for part in ("build.py", "kernel.sh", "modules.py", "newc.py", "progress.py",
+                     "run.sh"):
             source = os.path.join(ROOT, "scripts/image", part)
             self.copy(source, f"{share}/bedplate/image/{part}", os.stat(source).st_mode & 0o777)
         self.write(f"{share}/man/man1/bedplate-image.1",

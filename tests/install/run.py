@@ -34,7 +34,7 @@ KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS, *TLS_KINDS)
 BOUND_SECONDS = 120  # only a hang reaches it
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
            "bedplate-dpdk", "bedplate-tls")
-IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "run.sh")
+IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "progress.py", "run.sh")
 SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "apps/examples/store.c", "tests/install/Makefile",
            "tests/install/CMakeLists.txt", "tests/install/meson.build")
 PROCESSES = "".join(f'[[process]]\nname = "{name}"\nuser = "{os.getuid()}"\ngroup = "main"\n'

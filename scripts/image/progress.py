@@ -1,0 +1,116 @@
+"""Says how far long work is, as platform/progress.h does: on a terminal by a bar, elsewhere by a line
+every five seconds. Work that takes less than a second says nothing.
+
+    with Progress("compressing", total_bytes) as progress:
+        progress.add(piece)          # where it is done in pieces
+    run_beside(progress.look, work)  # where it is one long call
+"""
+
+import os
+import sys
+import threading
+import time
+
+BAR_FIRST_S, BAR_PERIOD_S, LINE_PERIOD_S = 1, 0.2, 5
+CELLS_MAX, CELLS_MIN = 24, 8
+WIPE = "\r\x1b[K"
+
+
+def amount_text(count):
+    """7.5 GiB."""
+    units = ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while count >= 1024 and len(units) > 1:
+        count /= 1024
+        units.pop(0)
+    return f"{count:.0f} {units[0]}" if count == int(count) else f"{count:.1f} {units[0]}"
+
+
+def time_text(seconds):
+    whole = int(seconds + 0.5)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def bar_line(text, share, columns):
+    """`share` of the work is done; None: nobody knows."""
+    text = text[:columns - 1]
+    spare = columns - 1 - len(text)
+    if share is None or spare < CELLS_MIN + 2:
+        return text
+    cells = min(CELLS_MAX, spare - 2)
+    full = int(share * cells)
+    return "#" * full + "." * (cells - full) + "  " + text
+
+
+class Progress:
+    """`total` 0: nobody knows how long it will be. `output` and `clock` are for tests."""
+
+    def __init__(self, doing, total=0, output=None, clock=time.monotonic):
+        self.doing, self.total, self.done = doing, total, 0
+        self.output = output or sys.stderr
+        self.clock = clock
+        self.has_bar = self.output.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
+        self.begun = clock()
+        self.due = self.begun + (BAR_FIRST_S if self.has_bar else LINE_PERIOD_S)
+        self.is_drawn = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.is_drawn:
+            self._write(WIPE)
+
+    def add(self, count):
+        self.done += count
+        self.look()
+
+    def look(self):
+        """Nothing more is done, but a report may be due."""
+        now = self.clock()
+        if now < self.due:
+            return
+        self.due = now + (BAR_PERIOD_S if self.has_bar else LINE_PERIOD_S)
+        if not self.has_bar:
+            self._write(f"image: {self.text(now)}\n")
+            return
+        self.is_drawn = True
+        share = min(self.done / self.total, 1) if self.total else None
+        self._write(WIPE + bar_line(self.text(now), share, self._columns()))
+
+    def text(self, now):
+        passed = max(now - self.begun, 0.001)
+        if not self.total:
+            return f"{self.doing}: for {time_text(passed)} now"
+        done = min(self.done, self.total)
+        text = (f"{self.doing}: {amount_text(done)} of {amount_text(self.total)} "
+                f"({done * 100 // self.total} %), {amount_text(done / passed)}/s")
+        return text + (f", {time_text((self.total - done) / done * passed)} left" if done else "")
+
+    def _columns(self):
+        try:
+            return os.get_terminal_size(self.output.fileno()).columns or 80
+        except OSError:
+            return 80
+
+    def _write(self, text):
+        self.output.write(text)
+        self.output.flush()
+
+
+def run_beside(look, work):
+    """Returns what work() does, and calls look() now and then until it has."""
+    is_done = threading.Event()
+
+    def look_on():
+        while not is_done.wait(BAR_PERIOD_S):
+            look()
+
+    thread = threading.Thread(target=look_on)
+    thread.start()
+    try:
+        return work()
+    finally:
+        is_done.set()
+        thread.join()
