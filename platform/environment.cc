@@ -9,4 +9,6 @@ const char* environment_text(const char* name) noexcept {
   return secure_getenv(name);
 }
 
+void forget_environment_text(const char* name) noexcept { unsetenv(name); }
+
 }  // namespace bedplate

@@ -11,4 +11,8 @@ namespace bedplate {
 // valid until the program changes its environment. Allocates nothing: it may be called before main.
 const char* environment_text(const char* name) noexcept;
 
+// Takes the variable `name` out of the environment, so that programs that this one starts do not
+// have it: what was meant for this process alone. Threads: before there are others.
+void forget_environment_text(const char* name) noexcept;
+
 }  // namespace bedplate

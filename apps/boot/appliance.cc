@@ -27,6 +27,7 @@
 #include "platform/clock.h"
 #include "platform/failed_calls.h"
 #include "platform/log.h"
+#include "platform/progress.h"
 #include "platform/stop_signals.h"
 #include "platform/text.h"
 
@@ -50,6 +51,7 @@ constexpr uint32_t kRuntimeSourceCount = 5;
 
 std::optional<int> Appliance::boot() {
   hold_signals();
+  supervision_.open();
   keep_alive_on(SIGXFSZ);
   keep_alive_on(SIGPIPE);
   heap_create();
@@ -63,9 +65,11 @@ std::optional<int> Appliance::boot() {
     return fail({fixed.error()});
   }
   reached(Step::kPlan);
+  supervision_.begins("looking at the machine");
   if (const std::vector<Error> problems = check(); !problems.empty()) return fail(problems);
   reached(Step::kCheck);
   if (auto taken = take_all(); !taken.ok()) return fail({taken.error()});
+  supervision_.serves(monotonic_ns());
   return std::nullopt;
 }
 
@@ -86,14 +90,22 @@ Result<AppliancePlan> Appliance::plan_all() {
 
 // Told to stop, it ends behind the step that it is at; the longest one, reserve(), looks by itself.
 Result<void> Appliance::take_all() {
-  using Part = Result<void> (Appliance::*)();
-  const Part parts[] = {
-      &Appliance::reserve,          &Appliance::prepare_services, &Appliance::change_user,
-      &Appliance::start_shards,     &Appliance::make_messengers,  &Appliance::create_peers,
-      &Appliance::create_messaging, &Appliance::create_services,  &Appliance::seal,
-      &Appliance::tell_services};
-  for (const Part part : parts) {
+  constexpr struct {
+    const char* name;
+    Result<void> (Appliance::*part)();
+  } kParts[] = {{"taking memory", &Appliance::reserve},
+                {"preparing services", &Appliance::prepare_services},
+                {"changing user", &Appliance::change_user},
+                {"starting shards", &Appliance::start_shards},
+                {"making messengers", &Appliance::make_messengers},
+                {"making peers", &Appliance::create_peers},
+                {"making groups", &Appliance::create_messaging},
+                {"creating services", &Appliance::create_services},
+                {"sealing the pool", &Appliance::seal},
+                {"telling services", &Appliance::tell_services}};
+  for (const auto& [name, part] : kParts) {
     BP_TRY(check_stop());
+    supervision_.begins(name);
     BP_TRY((this->*part)());
   }
   start_serving();
@@ -165,6 +177,7 @@ bool Appliance::has_running_shards() const noexcept {
 
 Result<void> Appliance::call_services(const char* doing, Result<void> (Service::*call)()) {
   for (Service* service : configuration_.services) {
+    supervision_.begins(doing, service->name());
     BP_TRY(call_service(*service, doing,
                         [&] { return in_service(*service, [&] { return (service->*call)(); }); }));
   }
@@ -207,6 +220,10 @@ std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
   return files;
 }
 
+uint64_t Appliance::file_patience_ns() const noexcept {
+  return std::max(configuration_.appliance.drain_timeout_ms * kNsPerMs, kFilePatienceMinNs);
+}
+
 Result<void> Appliance::start_shards() {
   BP_ASSERT(step_ == Step::kReserve);  // their threads take memory of the heap
   if (const uint64_t stall_ns = configuration_.event_loop.stall_ms * kNsPerMs; stall_ns > 0) {
@@ -226,17 +243,18 @@ Result<void> Appliance::start_shards() {
     options.watch_count = needs.watches;
     options.files = files_on(index);
     file_count += options.files.size();
-    options.file_patience_ns =
-        std::max(configuration_.appliance.drain_timeout_ms * kNsPerMs, kFilePatienceMinNs);
+    options.file_patience_ns = file_patience_ns();
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
     options.pulse = &pulse_;
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
     options.socket_counters = source_counters(index, "sockets");
     options.trace_records = counters_.trace_records(index);
+    supervision_.begins("starting the shard", settings.name.c_str());  // each registers the pool
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));
     core_watch_.add(configuration_.shards[index].name.c_str(), shards_.back()->thread_id(),
                     settings.cpu, *options.counters);
+    supervision_.watch(options.counters->loop.iterations, shards_.back()->loop().doorbell());
     counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());
   }
   BP_ASSERT(file_count == opened_.files.size());  // none is on a shard that is not there
@@ -295,6 +313,7 @@ Result<void> Appliance::create_services() {
     contexts_.push_back(std::make_unique<ServiceContext>(needs, runtime, opened_.listeners[i],
                                                          opened_.datagrams[i]));
     BP_TRY(check_stop());
+    supervision_.begins("creating", needs.service->name());
     BP_TRY(call_service(*needs.service, "creating",
                         [&] { return needs.service->create(*contexts_.back()); }));
   }
@@ -440,6 +459,7 @@ int Appliance::serve_until_signal() {
   }
   const char* name = configuration_.appliance.name.c_str();
   if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
+  supervision_.drains(configuration_.appliance.drain_timeout_ms * kNsPerMs + file_patience_ns());
   drain();
   stop();
   refresh_counters();
@@ -477,6 +497,8 @@ void Appliance::tick() noexcept {
   }
   core_watch_.look();
   signs_.look(monotonic_ns());  // last: what the services have just found out
+  if (!supervision_.is_there()) return;
+  supervision_.turn(raised_sign_count(counters_.view()), monotonic_ns());
 }
 
 // The names of those that are not drained: "cache, peers"; empty: all are.
@@ -490,8 +512,9 @@ void Appliance::drain() noexcept {
   BP_ASSERT(step_ == Step::kServing);  // shards run, and can do their part
   drains_.begin_all();
   peers_->request_drain();
-  const uint64_t deadline_ns =
-      monotonic_ns() + configuration_.appliance.drain_timeout_ms * kNsPerMs;
+  const uint64_t timeout_ns = configuration_.appliance.drain_timeout_ms * kNsPerMs;
+  const uint64_t deadline_ns = monotonic_ns() + timeout_ns;
+  Progress progress("draining", {.wait_max_ns = timeout_ns});
   for (std::string left = undrained(); !left.empty(); left = undrained()) {
     if (monotonic_ns() >= deadline_ns) {
       BP_LOG_WARNING("%s: %s not drained after %u ms: stopping, with what is open",
@@ -501,6 +524,7 @@ void Appliance::drain() noexcept {
     }
     const timespec pause = {0, kDrainPollNs};
     nanosleep(&pause, nullptr);
+    progress.look();
     tick();
     drains_.turn();  // `services` is asked just now which one hangs
   }

@@ -34,6 +34,7 @@
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_group.h"
 #include "apps/boot/shard_messenger.h"
+#include "apps/boot/supervision.h"
 #include "platform/log_limit.h"
 #include "platform/process_pulse.h"
 #include "transport/uring/page_pin.h"
@@ -116,9 +117,11 @@ class Appliance {
   void drain() noexcept;
   void tick() noexcept;
   std::string undrained() const;
+  uint64_t file_patience_ns() const noexcept;
   void stop() noexcept;
 
   Configuration configuration_;
+  Supervision supervision_;
   Step step_ = Step::kNothing;
   NameLock name_lock_;  // first: it goes after everything that another start of the name could take
   AppliancePlan plan_;

@@ -2,6 +2,7 @@
 // in which the main thread shows that the process runs.
 //
 // Tested by tests/system/shutdown_test.py, tests/system/files_test.py.
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -15,7 +16,8 @@
 namespace bedplate {
 namespace {
 
-// How often the counters that nobody pushes (heap use, registrations) are brought up to date.
+// How often the counters that nobody pushes (heap use, registrations) are brought up to date: as
+// often as this, or as the supervisor's watchdog has it.
 constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
 
 }  // namespace
@@ -42,11 +44,13 @@ void Appliance::hold_signals() noexcept {
 // The pulse is this thread's: while it waits here, and only then, it has no reason to be late but
 // that it is not let run. Returns the number of a signal that came, or -1 after a while.
 int Appliance::wait_with_pulse(siginfo_t* from) noexcept {
-  const uint64_t piece_ns = pulse_period_ns_ == 0 ? kRefreshNs : pulse_period_ns_;
+  const uint64_t refresh_ns = std::min(kRefreshNs, supervision_.turn_ns_max());
+  const uint64_t piece_ns =
+      pulse_period_ns_ == 0 ? refresh_ns : std::min(refresh_ns, pulse_period_ns_);
   const timespec piece = {0, static_cast<long>(piece_ns)};
   int number = -1;
   uint64_t now_ns = monotonic_ns();
-  const uint64_t end_ns = now_ns + kRefreshNs;
+  const uint64_t end_ns = now_ns + refresh_ns;
   do {
     pulse_.beat(now_ns);
     number = sigtimedwait(&held_signals_, from, &piece);

@@ -28,6 +28,7 @@ ROOTS = (
     "alloc/pool_resource.h",
     "alloc/support_level.h",
     "platform/log.h",
+    "platform/progress.h",
     "apps/boot/part_counters.h",
     "transport/joined_process.h",
     "transport/message_answers_datapath.h",

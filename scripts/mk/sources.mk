@@ -3,8 +3,8 @@
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
             environment failed_calls file forbidden_calls hugepage log log_component log_limit \
             memfd numa parallel process_pulse progress random_bytes recent_lines result sanitizer \
-            secret_file serial_line standard_error standard_streams surplus_hugepages terminal_bar \
-            thread_calls thread_stack units user
+            secret_file serial_line standard_error standard_streams supervisor surplus_hugepages \
+            terminal_bar thread_calls thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \
@@ -61,7 +61,7 @@ BOOT := appliance appliance_memory appliance_plan appliance_signals appliance_us
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
         name_lock needed_calls openings outsiders peers planned_datagrams planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \
-        shard_group shard_messenger stats_json tls_part toml_reader trace_snapshot
+        shard_group shard_messenger stats_json supervision tls_part toml_reader trace_snapshot
 INIT := core_dump crash drill init kernel_command_line machine modules mounts network \
         rdma_link watchdog
 COMMANDS := asked_line check_command counter_changes counter_text counters_command ctl_command doctor_command \

@@ -20,3 +20,13 @@ TEST(Environment, AVariableIsTheTextThatWasSet) {
   CHECK_EQUAL(0, unsetenv(name));
   POINTERS_EQUAL(nullptr, environment_text(name));
 }
+
+TEST(Environment, AForgottenVariableIsNoChilds) {
+  const char* const name = "BEDPLATE_TEST_VARIABLE";
+  CHECK_EQUAL(0, setenv(name, "ours", 1));
+  const char* const text = environment_text(name);
+  forget_environment_text(name);
+  POINTERS_EQUAL(nullptr, environment_text(name));
+  STRCMP_EQUAL("ours", text);
+  CHECK_EQUAL(0, std::system("test -z \"${BEDPLATE_TEST_VARIABLE+set}\""));
+}
