@@ -183,6 +183,10 @@ void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char
 /* A histogram, of latencies ("ns") and the like: every value up to 2^40 is known to a sixteenth. It
  * takes 5 KiB of the counters file. */
 void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help);
+/* The counter, which was planned before, is one of the few that show what the service does now: the
+ * status page has it in the column of this heading (15 bytes at most), a counter by the second, a
+ * histogram with its p99. Those of one column are put together. */
+void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading);
 
 /* ---- What it gets: in create. Ownership: Bedplate's, as long as the appliance ---- */
 

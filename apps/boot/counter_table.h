@@ -28,6 +28,12 @@
 //     table.gauge("silent_ns", counters.silent_ns, "ns", "...")
 //         .sign_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
 //
+// A counter may be one of the few that show at a glance what the set does now: the status page
+// makes a table of those, of any service (docs/counters.md).
+//
+//     table.counter("gets", counters.gets, "requests", "...").at_a_glance("requests");
+//     table.counter("sets", counters.sets, "requests", "...").at_a_glance("requests");
+//
 // A counter of losses, drops or refusals is a sign, and says the cause and the cure; or it says why
 // it is none (no_sign). tells_of_trouble() knows such a counter by its words.
 //
@@ -108,6 +114,15 @@ struct CounterDescription {
   std::string words = {};  // kState: of 0, 1, ...; kFlags: of bit 0, 1, ...: "stopped|open"
   KeyMeasure measure = {};
   CounterSign sign = {};
+  std::string column = {};  // where it is seen at a glance; 15 bytes at most
+
+  // It says what the set does now, in the column of this heading: a counter by the second, a
+  // histogram with the p99 of the last seconds, a gauge or a state as it is. Counters, gauges or
+  // histograms of one column of a set are put together.
+  CounterDescription& at_a_glance(const char* heading) {
+    column = heading;
+    return *this;
+  }
 
   // It is the most that was used of what `key` says at once. With `capacity`, a gauge of the same
   // set: of that, of which the key says a part, or the default when it says nothing.
@@ -154,8 +169,9 @@ class CounterTable {
     return add(name, CounterKind::kGauge, counter, unit, help);
   }
 
-  void histogram(const char* name, const Histogram& histogram, const char* unit, const char* help) {
-    add(name, CounterKind::kHistogram, histogram, unit, help);
+  CounterDescription& histogram(const char* name, const Histogram& histogram, const char* unit,
+                                const char* help) {
+    return add(name, CounterKind::kHistogram, histogram, unit, help);
   }
 
   // One of `words`, "waiting|connected": the value is how many words come before it.

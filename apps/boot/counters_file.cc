@@ -111,6 +111,7 @@ void write_description(const CounterDescription& counter, CounterRecord* record)
   set_text(record->unit, counter.unit);
   set_text(record->help, counter.help);
   set_text(record->words, counter.words);
+  set_text(record->column, counter.column);
   record->offset = counter.offset;
   record->bytes = static_cast<uint32_t>(bytes_of(counter.kind));
   record->step_bits = counter.kind == CounterKind::kHistogram ? Histogram::kStepBits : 0;

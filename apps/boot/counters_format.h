@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "pinned_pool/owner_name.h"
@@ -89,7 +90,10 @@ struct CounterRecord {
   uint32_t bytes = 0;      // of its value: 8, or a histogram's buckets
   uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps
   uint32_t reserved = 0;
+  // Of what is seen at a glance: what stands above it. Records of older builds end before it.
+  char column[16] = {};
 };
+inline constexpr size_t kCounterRecordBytesMin = offsetof(CounterRecord, column);
 
 // The last requests that ended on one shard (platform/trace_ring.h).
 struct TraceRingRecord {

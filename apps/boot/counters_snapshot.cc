@@ -102,7 +102,8 @@ SeenCounter SeenCounter::of(const CountersView& counters, const CounterSetRecord
           CountersView::text(one.help),
           CountersView::text(one.words),
           counters.values(set, one),
-          one.step_bits};
+          one.step_bits,
+          counters.column(one)};
 }
 
 std::optional<std::string> SeenCounter::read_words() const {
@@ -160,7 +161,7 @@ bool CountersSnapshot::is_consistent() const noexcept {
       (header.rings.count > 0 && header.rings.offset != bytes_) ||
       !lie_in_file(header.sets, sizeof(CounterSetRecord), bytes_) ||
       !lie_in_file(header.labels, sizeof(CounterLabelRecord), bytes_) ||
-      !lie_in_file(header.counters, sizeof(CounterRecord), bytes_)) {
+      !lie_in_file(header.counters, kCounterRecordBytesMin, bytes_)) {
     return false;
   }
   const CounterRecords signs = sign_records(header);

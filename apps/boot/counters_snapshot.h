@@ -51,6 +51,7 @@ struct SeenCounter {
   std::string_view words;
   std::span<const Counter> values;  // one, or a histogram's buckets; never empty
   uint32_t step_bits = 0;
+  std::string_view column = {};  // CounterDescription::column
 
   bool is(CounterKind wanted) const noexcept { return kind == text_of(wanted); }
   // Whether this build can tell what the values mean; otherwise they are just numbers.

@@ -39,6 +39,11 @@ class CountersView {
   const CounterRecord& counter(const CounterSetRecord& set, uint32_t index) const noexcept {
     return *reinterpret_cast<const CounterRecord*>(record(header_->counters, set.first + index));
   }
+  // The heading of the column in which it is seen at a glance; empty: in none.
+  std::string_view column(const CounterRecord& counter) const noexcept {
+    const bool has_it = header_->counters.record_bytes >= sizeof(CounterRecord);
+    return has_it ? text(counter.column) : std::string_view();
+  }
   const CounterLabelRecord& label(const CounterSetRecord& set, uint32_t index) const noexcept {
     return *reinterpret_cast<const CounterLabelRecord*>(
         record(header_->labels, set.first_label + index));

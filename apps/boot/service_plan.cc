@@ -26,6 +26,28 @@ bool is_counter_name(const std::string& name) noexcept {
          std::all_of(name.begin(), name.end(), is_good);
 }
 
+// Why it cannot be seen at a glance; nullptr: it can, or need not.
+const char* defect_of_column(const CounterDescription& counter, const CounterSet& set) noexcept {
+  const std::string& column = counter.column;
+  const auto is_good = [](char c) { return c >= ' ' && c != '\x7f' && c != '"' && c != '\\'; };
+  if (column.size() >= sizeof CounterRecord::column ||
+      !std::all_of(column.begin(), column.end(), is_good)) {
+    return "a column has a heading of 1..15 bytes, without quotes or backslashes";
+  }
+  if (!column.empty() &&
+      (counter.kind == CounterKind::kText || counter.kind == CounterKind::kFlags)) {
+    return "a text, or flags, cannot be seen at a glance";
+  }
+  const auto differs = [&](const CounterDescription& each) {
+    return !column.empty() && each.column == column &&
+           (each.kind != counter.kind || each.unit != counter.unit);
+  };
+  if (std::any_of(set.counters.begin(), set.counters.end(), differs)) {
+    return "another one of its column has another kind or unit";
+  }
+  return nullptr;
+}
+
 // What is passed may be anything, and is looked at when it is there.
 bool is_open_to_others(const SocketAddress& address) noexcept {
   return address.kind != SocketAddress::Kind::kActivation && !is_local_address(address);
@@ -352,6 +374,7 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
   if (counter.words.size() >= sizeof CounterRecord::words) {
     return defect("the words of a state or of flags have 159 bytes together at most");
   }
+  if (const char* answer = defect_of_column(counter, set)) return defect(answer);
   if (counter.offset % sizeof(Counter) != 0 ||
       counter.offset + bytes_of(counter.kind) > set.bytes) {
     return defect("it does not lie in its struct");

@@ -294,7 +294,9 @@ void StatsJson::end_counter(const SeenCounter& counter, Place* place,
   ++place->index;
   if (!options_.is_described) return;
   json->key("kind").text(counter.kind).key("unit").text(counter.unit);
-  json->key("help").text(counter.help).end_object();
+  json->key("help").text(counter.help);
+  if (!counter.column.empty()) json->key("column").text(counter.column);
+  json->end_object();
 }
 
 }  // namespace bedplate

@@ -94,6 +94,7 @@ static int plan(void* self, bp_plan* p) {
   bp_plan_connections(p, 0, 1, NULL);
   bp_plan_watches(p, 0, 2); /* the timer, and connecting */
   bp_plan_counter(p, "relayed", "datagrams", "Datagrams that went on; joined ones are one.");
+  bp_plan_at_a_glance(p, "relayed", "datagrams");
   bp_plan_counter(p, "lost", "datagrams", "Datagrams that found no room.");
   return 0;
 }

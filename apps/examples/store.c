@@ -148,6 +148,7 @@ static int plan(void* self, bp_plan* p) {
   bp_plan_messages(p, store.shard);
   bp_plan_message(p, "get");
   bp_plan_counter(p, "gets", "requests", "Keys asked for.");
+  bp_plan_at_a_glance(p, "gets", "requests");
   bp_plan_counter(p, "hits", "requests", "Keys that were there.");
   return 0;
 }

@@ -49,6 +49,7 @@ Json to_json(const std::vector<CounterSet>& sets) {
                    {"help", counter.help}};
       if (!counter.sign.says.empty()) told["sign"] = counter.sign.says;
       if (!counter.sign.why_none.empty()) told["no_sign"] = counter.sign.why_none;
+      if (!counter.column.empty()) told["column"] = counter.column;
       json.push_back(std::move(told));
     }
   }

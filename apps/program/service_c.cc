@@ -1,4 +1,5 @@
 // Services in C: what bedplate_service.h promises, on the service seam.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <new>
@@ -202,6 +203,16 @@ void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char
 
 void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help) {
   plan_counter(plan, name, CounterKind::kHistogram, unit, help);
+}
+
+void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading) {
+  CounterDescriptions& planned = plan->service.counters.counters;
+  std::vector<CounterDescription> all(planned.begin(), planned.end());
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == counter; });
+  BP_ASSERT(found != all.end() && "the counter is not planned");
+  found->at_a_glance(heading);
+  planned = std::move(all);
 }
 
 // ---- What it gets ----

@@ -74,6 +74,9 @@ def it_answers_and_counts_and_drains(box, sockets):
             other.sendall(byte.encode())
         expect(ask(other, "\n", 1), "VALUE ripe\n", "the answer to a line in pieces")
         expect(store.stats()["services"], {"store": {"gets": 3, "hits": 2}}, "its counters")
+        told = store.stats("--describe")["services"]["store"]
+        expect({name: one.get("column") for name, one in told.items()},
+               {"gets": "requests", "hits": None}, "what is seen of them at a glance")
         peer = box.spawn([C_PEER, box.path("runtime/store.join"), "ann", "store", "store", "pear"],
                          "ann.log")
         expect(peer.wait(BOUND_SECONDS), 0, f"the peer's exit code ({read_text(box.path('ann.log'))})")

@@ -273,6 +273,24 @@ TEST(CountersReader, RecordsMayGrowAtTheirEnds) {
   remove_all("demo");
 }
 
+// An older build knew of no columns: what lies there is another record.
+TEST(CountersReader, RecordsOfAnOlderBuildAreShorter) {
+  leave_behind("demo", [](CountersHeader& header) {
+    std::strcpy(counter_record(header, 0).column, "none");
+    header.counters.count = 1;
+    header.counters.record_bytes = kCounterRecordBytesMin;
+    header.sets.count = 1;
+    set_record(header, 0).count = 1;
+  });
+  {
+    Result<CountersReader> opened = CountersReader::open(directory, "demo");
+    CHECK(opened.ok());
+    CHECK_EQUAL(77, hits_of(opened.value()));
+    CHECK(snapshot_of(opened.value()).sets()[0].counters[0].column.empty());
+  }
+  remove_all("demo");
+}
+
 TEST(CountersReader, StatesAndFlagsAreReadAsWords) {
   struct Words {
     Counter state;

@@ -63,6 +63,27 @@ void describe(CounterTable& table, Elsewhere&) {
   table.counter("misses", elsewhere, "requests", "Of nobody.");
 }
 
+struct AtAGlance {
+  Counter hits;
+  Counter level;
+  Counter flags;
+};
+template <int kCase>
+struct BadColumn : AtAGlance {};
+template <int kCase>
+void describe(CounterTable& table, BadColumn<kCase>& c) {
+  constexpr const char* kHeadings[] = {"sixteen letters.", "a \"heading\"", "requests", "requests"};
+  CounterDescription& misses = table.counter("misses", c.hits, "requests", "Gets that found none.");
+  misses.at_a_glance(kHeadings[kCase]);
+  if (kCase == 2) table.gauge("level", c.level, "requests", "A level.").at_a_glance("requests");
+  if (kCase == 3) table.counter("sent", c.level, "bytes", "Bytes.").at_a_glance("requests");
+}
+void describe(CounterTable& table, AtAGlance& c) {
+  table.flags("misses", c.flags, "a|b", "What it has.");
+  table.counter("hits", c.hits, "requests", "Gets that found a value.").at_a_glance("requests");
+  table.gauge("level", c.level, "items", "A level.").at_a_glance("fifteen letters");
+}
+
 // On which sockets can be planned, on the second shard.
 struct TestNetwork final : DatagramNetwork {
   Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) override {
@@ -345,6 +366,21 @@ TEST(Service, CountersThatMakeNoSenseAreRefusedByName) {
                   refusal([](ServicePlan& asked) { asked.counters<ManyWords>("gets"); }));
   STRCMP_CONTAINS((prefix + "it does not lie in its struct").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<Elsewhere>("gets"); }));
+  STRCMP_CONTAINS((prefix + "a column has a heading of 1..15 bytes, without quotes").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<BadColumn<0>>("gets"); }));
+  STRCMP_CONTAINS((prefix + "a column has a heading of 1..15 bytes, without quotes").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<BadColumn<1>>("gets"); }));
+  STRCMP_CONTAINS((prefix + "another one of its column has another kind or unit").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<BadColumn<2>>("gets"); }));
+  STRCMP_CONTAINS((prefix + "another one of its column has another kind or unit").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<BadColumn<3>>("gets"); }));
+  STRCMP_CONTAINS((prefix + "a text, or flags, cannot be seen at a glance").c_str(),
+                  refusal([](ServicePlan& asked) {
+                    CounterDescription flags{"misses", CounterKind::kFlags, "flags", "It has."};
+                    flags.at_a_glance("flags");
+                    asked.counters({"cache", "gets", "", sizeof(AtAGlance), {flags}});
+                  }));
+  STRCMP_EQUAL("", refusal([](ServicePlan& asked) { asked.counters<AtAGlance>("gets"); }));
   STRCMP_CONTAINS("cache: planning the counter hit rate: a name is 1..47 of a-z, 0-9 and _",
                   refusal([](ServicePlan& asked) { asked.counters<BadName>("gets"); }));
   STRCMP_CONTAINS("cache: planning the counter hits: another one has this name",

@@ -25,7 +25,7 @@ struct AllKinds {
 };
 void describe(CounterTable& table, AllKinds& counters) {
   table.gauge("level", counters.level, "items", "A level.");
-  table.gauge("is_open", counters.is_open, "boolean", "Whether it is open.");
+  table.gauge("is_open", counters.is_open, "boolean", "Whether it is open.").at_a_glance("open");
   table.state("mode", counters.mode, "off|on", "What it does.");
   table.flags("flags", counters.flags, "a|b", "What it has.");
   table.histogram("wait_ns", counters.wait_ns, "ns", "How long.");
@@ -94,6 +94,13 @@ TEST(StatsJson, DescribedEachHasItsKindUnitAndHelp) {
   STRCMP_CONTAINS("\"services\":{\"relay\":{\"feeds\":{\"b\":{\"lost\":{\"value\":0,"
                   "\"kind\":\"counter\",\"unit\":\"packets\",\"help\":\"Never came.\"}}}}}}\n",
                   all(running.file.view(), {.is_described = true}).c_str());
+}
+
+TEST(StatsJson, DescribedItHasTheColumnOfWhatIsSeenAtAGlance) {
+  test::Running running(directory, "a", {kAll[1]});
+  const std::string text = all(running.file.view(), {.is_described = true});
+  STRCMP_CONTAINS("\"help\":\"Whether it is open.\",\"column\":\"open\"}", text.c_str());
+  STRCMP_CONTAINS("\"help\":\"A level.\"}", text.c_str());
 }
 
 // However long a file's values of an unknown kind are, they come in pieces; so does all else.
