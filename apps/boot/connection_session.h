@@ -30,7 +30,8 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
       .counter("timeouts", counters.timeouts, "connections",
                "Connections that ended because nothing came or went for too long.")
       .no_sign("a client that is idle is sent away so, too");
-  table.gauge("connections", counters.connections, "connections", "Those that are open.");
+  table.gauge("connections", counters.connections, "connections", "Those that are open.")
+      .at_a_glance("clients");
   CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
                                          "connections", "The most that were open at once.");
   if (key != nullptr) {
@@ -43,7 +44,7 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
   turned_away.sign_as_it_grows(
       "there are too many clients, and {turned_away} were sent away by now: end those that are not "
       "needed, or raise max_connections where there is one");
-  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.").at_a_glance("sent");
 }
 
 // One connection after the other has it.

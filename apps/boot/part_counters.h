@@ -35,8 +35,10 @@ inline void describe(CounterTable& table, const KeyedCacheCounters& counters,
 
 inline void describe(CounterTable& table, const StreamServerCounters& counters,
                      const char* key = nullptr) {
-  table.gauge("connections_open", counters.connections_open, "connections",
-              "Clients that are connected.");
+  table
+      .gauge("connections_open", counters.connections_open, "connections",
+             "Clients that are connected.")
+      .at_a_glance("clients");
   CounterDescription& peak =
       table.gauge("connections_peak", counters.connections_peak, "connections",
                   "The most clients that were connected at once.");
@@ -55,8 +57,9 @@ inline void describe(CounterTable& table, const StreamServerCounters& counters,
                "Closed: what came is another protocol, such as HTTP; nothing of it was obeyed.")
       .sign_as_it_grows("{connections_foreign} of its clients spoke another protocol, as a page in "
                         "somebody's browser does: the log says from where");
-  table.counter("received_bytes", counters.received_bytes, "bytes", "Received from clients.");
-  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
+  table.counter("received_bytes", counters.received_bytes, "bytes", "Received from clients.")
+      .at_a_glance("received");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.").at_a_glance("sent");
 }
 
 }  // namespace bedplate

@@ -26,6 +26,7 @@ void describe(CounterTable& table, ControlCounters& counters) {
   table
       .counter("requests", counters.requests, "requests",
                "Lines that came, and beginnings of lines that were too long or did not end.")
+      .at_a_glance("requests")
       .no_sign("refused has those of them that were too long");
   table
       .counter("refused", counters.refused, "requests",

@@ -73,7 +73,8 @@ void write_head(int status, std::string_view type, std::string_view more, bool i
 }  // namespace
 
 void describe(CounterTable& table, HttpCounters& counters) {
-  table.counter("requests", counters.requests, "requests", "Requests that were answered.");
+  table.counter("requests", counters.requests, "requests", "Requests that were answered.")
+      .at_a_glance("requests");
   table.counter("refused", counters.refused, "requests", "Of these, those answered with an error.")
       .sign_as_it_grows(
           "requests are answered with an error, {refused} by now ({unauthorized} of them lacked "

@@ -48,11 +48,14 @@ void describe(CounterTable& table, PortCounters& c) {
 }
 
 void describe(CounterTable& table, PortQueueCounters& c) {
-  table.counter("received_frames", c.received_frames, "frames", "Frames that came.");
-  table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.");
+  table.counter("received_frames", c.received_frames, "frames", "Frames that came.")
+      .at_a_glance("frames in");
+  table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.")
+      .at_a_glance("received");
   table.counter("received_bursts", c.received_bursts, "bursts", "In so many bursts.");
-  table.counter("sent_frames", c.sent_frames, "frames", "Frames that the device took.");
-  table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
+  table.counter("sent_frames", c.sent_frames, "frames", "Frames that the device took.")
+      .at_a_glance("frames out");
+  table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.").at_a_glance("sent");
   table
       .counter("refused_frames", c.refused_frames, "frames",
                "Frames that the full queue did not take at first.")

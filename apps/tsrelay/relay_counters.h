@@ -51,9 +51,11 @@ struct alignas(kCacheLineBytes) StreamCounters {
 };
 
 inline void describe(CounterTable& table, StreamCounters& c) {
-  table.counter("packets", c.packets, "packets", "Datagrams that went on to the outputs.");
-  table.counter("bytes", c.bytes, "bytes", "Of transport stream in them.");
+  table.counter("packets", c.packets, "packets", "Datagrams that went on to the outputs.")
+      .at_a_glance("packets");
+  table.counter("bytes", c.bytes, "bytes", "Of transport stream in them.").at_a_glance("bytes");
   table.counter("lost", c.lost, "packets", "Missing on all legs, and not brought back in time.")
+      .at_a_glance("lost")
       .sign_as_it_grows(
           "packets are lost on the way here, {lost} by now: look at the sender and the "
           "network; a second leg or FEC would bring them back");
@@ -273,9 +275,11 @@ struct alignas(kCacheLineBytes) OutputCounters {
 };
 
 inline void describe(CounterTable& table, OutputCounters& c) {
-  table.counter("packets", c.packets, "packets", "Handed to the network, FEC included.");
-  table.counter("bytes", c.bytes, "bytes", "In them.");
+  table.counter("packets", c.packets, "packets", "Handed to the network, FEC included.")
+      .at_a_glance("packets");
+  table.counter("bytes", c.bytes, "bytes", "In them.").at_a_glance("bytes");
   table.counter("dropped", c.dropped, "packets", "Oldest first, since it did not take them.")
+      .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
       .sign_as_it_grows("the network does not take its packets, and {dropped} are dropped by now: "
                         "look at the interface, and at what else sends by it");
@@ -303,11 +307,12 @@ struct alignas(kCacheLineBytes) RecordingCounters {
 };
 
 inline void describe(CounterTable& table, RecordingCounters& c) {
-  table.counter("packets", c.packets, "packets", "Written.");
-  table.counter("bytes", c.bytes, "bytes", "Written.");
+  table.counter("packets", c.packets, "packets", "Written.").at_a_glance("packets");
+  table.counter("bytes", c.bytes, "bytes", "Written.").at_a_glance("bytes");
   table
       .counter("dropped", c.dropped, "packets",
                "Oldest first, since the disk did not follow, or no file could be had.")
+      .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
       .sign_as_it_grows(
           "the disk is too slow, and {dropped} packets are missing in it: look at the "
