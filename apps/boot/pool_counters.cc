@@ -24,10 +24,8 @@ void PoolCountersKeeper::create(CountersFile& file, const AppliancePlan& plan) {
   }
   for (const SegmentPlan& segment : plan.pool.segments) {
     segments_.push_back(&file.runtime<SegmentCounters>("segment", segment.owner.view()));
-    const bool is_process_heap = segment.owner.view().starts_with("heap:");
     const auto add = [&](const OwnerName& owner, uint64_t bytes) {
-      owners_.push_back(
-          {&file.runtime<OwnerCounters>("owner", owner.view()), bytes, is_process_heap});
+      owners_.push_back({&file.runtime<OwnerCounters>("owner", owner.view()), bytes});
     };
     if (segment.carves.empty()) add(segment.owner, segment.bytes);
     for (const CarvePlan& carve : segment.carves) add(carve.owner, carve.bytes);
@@ -64,7 +62,7 @@ void PoolCountersKeeper::pool_sealed(const PinnedPool& pool, const PoolMap& map,
   }
   for (const Owner& owner : owners_) {
     owner.counters->bytes.set(owner.bytes);
-    owner.counters->used_bytes.set(owner.is_process_heap ? kNoValue : owner.bytes);
+    owner.counters->used_bytes.set(kNoValue);  // but for the heap's: refresh()
   }
 }
 

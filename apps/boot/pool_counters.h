@@ -31,7 +31,6 @@ class PoolCountersKeeper {
   struct Owner {
     OwnerCounters* counters;
     uint64_t bytes;
-    bool is_process_heap;
   };
   struct HeapClass {
     uint64_t block_bytes;

@@ -142,7 +142,7 @@ void describe(CounterTable& table, SegmentCounters& c) {
 void describe(CounterTable& table, OwnerCounters& c) {
   table.gauge("bytes", c.bytes, "bytes", "What the owner has planned.");
   table.gauge("used_bytes", c.used_bytes, "bytes",
-              "What of it is used; none: its process alone knows.");
+              "What of it is used; none: its owner has it as a whole, or its process alone knows.");
 }
 
 void describe(CounterTable& table, HeapCounters& c) {
