@@ -6,7 +6,7 @@
 // Tested by tests/apps/blockd/block_server_test.cc.
 #pragma once
 
-#include "apps/blockd/nbd_wire.h"
+#include "apps/blockd/nbd_request_datapath.h"
 #include "apps/boot/counter_table.h"
 #include "platform/cache_line.h"
 #include "platform/counter.h"
@@ -15,8 +15,36 @@
 
 namespace bedplate {
 
+// Of the requests of all connections, or of those for one volume.
+struct RequestCounters {
+  Counter requests_read;
+  Counter requests_write;
+  Counter requests_flush;
+  Counter requests_trim;
+  Counter requests_write_zeroes;
+  Counter requests_block_status;
+  Counter read_bytes;
+  Counter written_bytes;
+};
+
+// A request that was accepted. Cost: an addition or two.
+inline void count_request(RequestCounters& counters, const nbd::Request& request) noexcept {
+  switch (request.command) {
+    case nbd::Command::kRead:
+      counters.requests_read.add(1);
+      return counters.read_bytes.add(request.length);
+    case nbd::Command::kWrite:
+      counters.requests_write.add(1);
+      return counters.written_bytes.add(request.length);
+    case nbd::Command::kTrim: return counters.requests_trim.add(1);
+    case nbd::Command::kWriteZeroes: return counters.requests_write_zeroes.add(1);
+    case nbd::Command::kBlockStatus: return counters.requests_block_status.add(1);
+    default: return counters.requests_flush.add(1);
+  }
+}
+
 // Written by the shard of the connections.
-struct alignas(kCacheLineBytes) ConnectionCounters {
+struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
   Counter connections_open;
   Counter connections_peak;  // the most that were open at once
   Counter connections_total;
@@ -26,15 +54,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter protocol_errors;     // disconnected because of what the client sent
   Counter broken_connections;  // the socket failed, or the client left in the middle of something
   Counter requests_peak;       // of one connection: the most in flight at once
-  Counter requests_read;
-  Counter requests_write;
-  Counter requests_flush;
-  Counter requests_trim;
-  Counter requests_write_zeroes;
-  Counter requests_block_status;
-  Counter requests_refused;  // answered with an error
-  Counter read_bytes;
-  Counter written_bytes;
+  Counter requests_refused;    // answered with an error
   // From its header to its answer being handed to the socket; a write's payload comes in between.
   Histogram read_ns;
   Histogram write_ns;
@@ -57,11 +77,18 @@ inline void count_time(ConnectionCounters& counters, nbd::Command command, uint6
   }
 }
 
-// Of one volume; written by its shard.
+// Of one volume, as its clients see it; written by the shard of the connections.
+struct alignas(kCacheLineBytes) VolumeRequestCounters : RequestCounters {
+  Counter requests_in_flight;
+  Histogram request_ns;  // as those of ConnectionCounters, of any kind
+};
+
+// Of one volume; written by its shard, but for `requests`.
 struct alignas(kCacheLineBytes) VolumeCounters {
   Counter grants;   // destinations given to writes that are received in place
   Counter commits;  // writes whose payload arrived whole
   Counter aborts;   // writes whose client left in the middle
+  VolumeRequestCounters requests;
 };
 
 // Of one volume on a store that is not memory; written by its shard, but for the last.
@@ -79,8 +106,36 @@ struct alignas(kCacheLineBytes) StoreCounters {
   Counter silent_ns;  // by the control thread (StoreSilence)
 };
 
+// The headings of the columns in which requests and bytes are seen at a glance.
+struct RequestColumns {
+  const char* requests;
+  const char* read;
+  const char* written;
+};
+inline void describe_requests(CounterTable& table, RequestCounters& c,
+                              const RequestColumns& columns) {
+  table.counter("requests_read", c.requests_read, "requests", "Reads.")
+      .at_a_glance(columns.requests);
+  table.counter("requests_write", c.requests_write, "requests", "Writes.")
+      .at_a_glance(columns.requests);
+  table.counter("requests_flush", c.requests_flush, "requests", "Flushes.")
+      .at_a_glance(columns.requests);
+  table.counter("requests_trim", c.requests_trim, "requests", "Trims.")
+      .at_a_glance(columns.requests);
+  table.counter("requests_write_zeroes", c.requests_write_zeroes, "requests", "Writes of zeroes.")
+      .at_a_glance(columns.requests);
+  table
+      .counter("requests_block_status", c.requests_block_status, "requests",
+               "Questions for which parts have data.")
+      .at_a_glance(columns.requests);
+  table.counter("read_bytes", c.read_bytes, "bytes", "Sent to clients.").at_a_glance(columns.read);
+  table.counter("written_bytes", c.written_bytes, "bytes", "Received from clients.")
+      .at_a_glance(columns.written);
+}
+
 inline void describe(CounterTable& table, ConnectionCounters& c) {
-  table.gauge("connections_open", c.connections_open, "connections", "Clients that are connected.");
+  table.gauge("connections_open", c.connections_open, "connections", "Clients that are connected.")
+      .at_a_glance("clients");
   table
       .gauge("connections_peak", c.connections_peak, "connections",
              "The most clients that were connected at once.")
@@ -123,27 +178,21 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
       .gauge("requests_peak", c.requests_peak, "requests",
              "The most requests of one connection that were in flight at once.")
       .peak_of("requests_per_connection", "A client's further requests wait in its socket.");
-  table.counter("requests_read", c.requests_read, "requests", "Reads.");
-  table.counter("requests_write", c.requests_write, "requests", "Writes.");
-  table.counter("requests_flush", c.requests_flush, "requests", "Flushes.");
-  table.counter("requests_trim", c.requests_trim, "requests", "Trims.");
-  table.counter("requests_write_zeroes", c.requests_write_zeroes, "requests", "Writes of zeroes.");
-  table.counter("requests_block_status", c.requests_block_status, "requests",
-                "Questions for which parts have data.");
+  describe_requests(table, c, {"requests", "sent", "received"});
   table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.")
       .sign_as_it_grows(
           "requests are answered with an error, {requests_refused} by now: look at the volumes' "
           "stores, else at what clients ask (past the end, a read-only volume)");
-  table.counter("read_bytes", c.read_bytes, "bytes", "Sent to clients.");
-  table.counter("written_bytes", c.written_bytes, "bytes", "Received from clients.");
-  table.histogram("read_ns", c.read_ns, "ns",
-                  "A read, from its header's receipt to its answer being handed to the socket.");
-  table.histogram("write_ns", c.write_ns, "ns",
-                  "The same of a write; its payload is received in between.");
-  table.histogram("flush_ns", c.flush_ns, "ns", "The same of a flush.");
-  table.histogram("trim_ns", c.trim_ns, "ns", "The same of a trim.");
-  table.histogram("write_zeroes_ns", c.write_zeroes_ns, "ns", "The same of a write of zeroes.");
-  table.histogram("block_status_ns", c.block_status_ns, "ns", "The same of a block status.");
+  const auto times = [&table](const char* name, const Histogram& of, const char* help) {
+    table.histogram(name, of, "ns", help).at_a_glance("p99");
+  };
+  times("read_ns", c.read_ns,
+        "A read, from its header's receipt to its answer being handed to the socket.");
+  times("write_ns", c.write_ns, "The same of a write; its payload is received in between.");
+  times("flush_ns", c.flush_ns, "The same of a flush.");
+  times("trim_ns", c.trim_ns, "The same of a trim.");
+  times("write_zeroes_ns", c.write_zeroes_ns, "The same of a write of zeroes.");
+  times("block_status_ns", c.block_status_ns, "The same of a block status.");
 }
 
 inline void describe(CounterTable& table, VolumeCounters& c) {
@@ -152,6 +201,15 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
   table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
   table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.")
       .no_sign("broken_connections has their clients");
+  describe_requests(table, c.requests, {"operations", "bytes", "bytes"});
+  table
+      .histogram("request_ns", c.requests.request_ns, "ns",
+                 "Any of them, from its header's receipt to its answer being handed to the socket.")
+      .at_a_glance("p99");
+  table
+      .gauge("requests_in_flight", c.requests.requests_in_flight, "requests",
+             "Received, and not answered in full yet.")
+      .at_a_glance("queue");
 }
 
 inline void describe(CounterTable& table, StoreCounters& c) {

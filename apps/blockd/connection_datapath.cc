@@ -237,6 +237,7 @@ bool Connection::parse_one() noexcept {
   }
   free_requests_ = request.next;
   environment_.counters->requests_peak.raise(++taken_count_);
+  volume_->counters->requests.requests_in_flight.add(1);
   request.error = verdict.error;
   request.data = nullptr;
   request.has_buffer = false;
@@ -264,26 +265,15 @@ bool Connection::parse_one() noexcept {
 }
 
 void Connection::accept(BlockRequest& request) noexcept {
-  ConnectionCounters& counters = *environment_.counters;
+  count_request(*environment_.counters, request.wire);
+  count_request(volume_->counters->requests, request.wire);
   RequestStep step = RequestStep::kSubmit;
   read_ahead_bytes_ = std::max(read_ahead_bytes_, kAheadBytes);  // a write knows better
-  switch (request.wire.command) {
-    case nbd::Command::kRead:
-      counters.requests_read.add(1);
-      counters.read_bytes.add(request.wire.length);
-      break;
-    case nbd::Command::kWrite:
-      counters.requests_write.add(1);
-      counters.written_bytes.add(request.wire.length);
-      step = accept_write(request);
-      break;
-    case nbd::Command::kTrim: counters.requests_trim.add(1); break;
-    case nbd::Command::kWriteZeroes: counters.requests_write_zeroes.add(1); break;
-    case nbd::Command::kBlockStatus: counters.requests_block_status.add(1); break;
-    default:  // FLUSH: its range is reserved, whatever a client writes there, and means nothing
-      counters.requests_flush.add(1);
-      request.wire.offset = request.wire.length = 0;
-      break;
+  if (request.wire.command == nbd::Command::kWrite) {
+    step = accept_write(request);
+  } else if (request.wire.command == nbd::Command::kFlush) {
+    // Its range is reserved, whatever a client writes there, and means nothing.
+    request.wire.offset = request.wire.length = 0;
   }
   request.volume = volume_;
   pass(request, kQueued);
@@ -419,6 +409,7 @@ void Connection::release(BlockRequest& request) noexcept {
   request.next = free_requests_;
   free_requests_ = &request;
   --taken_count_;
+  volume_->counters->requests.requests_in_flight.add(~uint64_t{0});
 }
 
 // Adds bytes to what is sent next. Headers lie side by side: those without data between them, the
@@ -483,8 +474,9 @@ void Connection::flush() noexcept {
       last = first_reply_;
       first_reply_ = last->next;
       header = append_reply(*last, header);
-      count_time(*environment_.counters, last->wire.command,
-                 environment_.loop->now_ns() - last->trace.begin_ns());
+      const uint64_t ns = environment_.loop->now_ns() - last->trace.begin_ns();
+      count_time(*environment_.counters, last->wire.command, ns);
+      volume_->counters->requests.request_ns.add(ns);
       BP_USDT(request_answered, last->wire.cookie, last->error);
       pass(*last, kAnswered);
     }

@@ -368,6 +368,12 @@ def every_description_of_counters_is_looked_at(box):
     expect_in("{refused}", told["heap_owner.OWNER.refused"]["sign"], "a sign")
     expect(told["source.SHARD.PART.stalls"]["no_sign"], "those of the shard have them",
            "why one is none")
+    demo = os.path.join(REPOSITORY, "apps/demo.toml")
+    columns = {counter["counter"]: counter.get("column")
+               for counter in json.loads(box.bedplate("counters", demo, "--json").stdout)}
+    expect([columns[f"blockd.volumes.ram0.{name}"] for name in
+            ("requests_trim", "written_bytes", "request_ns", "requests_in_flight", "grants")],
+           ["operations", "bytes", "p99", "queue", None], "what is seen of a volume at a glance")
 
 
 @test()
