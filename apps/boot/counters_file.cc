@@ -209,6 +209,7 @@ Result<void> CountersFile::map_file(const Fd& fd, const NameLock& lock, uint64_t
   header_->file_bytes = bytes;
   header_->pid = getpid();
   header_->created_ns = realtime_ns();
+  header_->begun_ns = monotonic_ns();
   header_->appliance = OwnerName(lock.name());
   return {};
 }

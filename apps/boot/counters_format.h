@@ -50,6 +50,7 @@ struct CountersHeader {
   // CLOCK_REALTIME when the file was made: two runs may have one pid, as all of an image have. In a
   // file of an older build its first record lies here, which does not change either.
   uint64_t created_ns = 0;
+  uint64_t begun_ns = 0;  // the same moment by monotonic_ns()
 };
 static_assert(sizeof(CountersHeader) <= 256);
 

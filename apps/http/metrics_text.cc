@@ -7,6 +7,7 @@
 #include "apps/boot/counter_table.h"
 #include "apps/boot/piece.h"
 #include "platform/assert.h"
+#include "platform/clock.h"
 
 namespace bedplate {
 namespace {
@@ -81,8 +82,23 @@ size_t MetricsText::write(std::span<char> to) noexcept {
   return written;
 }
 
+void MetricsText::write_appliance(Piece* piece) const noexcept {
+  piece->text("# HELP bedplate_appliance_info Whose counters these are.\n"
+              "# TYPE bedplate_appliance_info gauge\nbedplate_appliance_info{name=\"");
+  piece->escaped(counters_.appliance(), "\\\"").text("\"} 1\n");
+  piece->text("# HELP bedplate_appliance_uptime_seconds How long it counts.\n"
+              "# TYPE bedplate_appliance_uptime_seconds gauge\n"
+              "bedplate_appliance_uptime_seconds{} ");
+  piece->billionths(monotonic_ns() - counters_.header().begun_ns).text("\n");
+}
+
 // The next line, with what comes before it. Returns false with the last one.
 bool MetricsText::write_line(Place* place, Piece* piece) const noexcept {
+  if (!place->has_name) {
+    place->has_name = true;
+    write_appliance(piece);
+    return true;
+  }
   while (next_set(place)) {
     const CounterSetRecord& first = counters_.set(place->set);
     for (; place->counter <= first.count; ++place->counter, place->has_head = false) {
@@ -167,6 +183,25 @@ void MetricsText::write_head(const Place& place, Piece* piece) const noexcept {
     write_name(place, piece);
     piece->text(" seconds\n");
   }
+  if (counter != nullptr) write_column(place, piece);
+}
+
+// Of whose set, and in which column, it is seen at a glance. Requires: place is at a counter.
+void MetricsText::write_column(const Place& place, Piece* piece) const noexcept {
+  const CounterSetRecord& set = counters_.set(place.set);
+  const CounterRecord& counter = counters_.counter(set, place.counter);
+  const std::string_view column = counters_.column(counter);
+  if (column.empty() || format_ == MetricsFormat::kOpenMetrics) return;
+  piece->text("# GLANCE ");
+  write_name(place, piece);
+  piece->text(is_kind(counter, CounterKind::kCounter) ? "_total" : "");
+  piece->text("{owner=\"").escaped(CountersView::text(set.owner.text), "\\\"");
+  piece->text("\",set=\"");
+  // Sets without an instance are shown as one.
+  if (!CountersView::text(set.instance.text).empty()) {
+    write_word(CountersView::text(set.name.text), piece);
+  }
+  piece->text("\",column=\"").escaped(column, "\\\"").text("\"}\n");
 }
 
 // The head, where none is there yet, then the name and the first label, whose brace stays open.

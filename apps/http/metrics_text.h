@@ -6,7 +6,10 @@
 // and so is each word of a state or of flags, with 1 where it holds. A histogram has a bucket for
 // each power of two; its sum is made of the largest value of each finer bucket, so it is at most a
 // sixteenth too large. What has no value now has no line.
-// What needs a look (counter_signs.h) is bedplate_sign, 1 or 0.
+// What needs a look (counter_signs.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
+// bedplate_appliance_info, and its age bedplate_appliance_uptime_seconds: of two such texts that is
+// the time in between, however long each was on its way. What is seen at a glance (counter_table.h)
+// is said in comments, for the status page; OpenMetrics has no room for them.
 // Sources: prometheus.io/docs/instrumenting/exposition_formats; OpenMetrics 1.0.0.
 //
 // The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one
@@ -50,6 +53,7 @@ class MetricsText {
     uint32_t member = 0;   // the set of the group that is written
     uint32_t line = 0;     // of it
     uint32_t sign = 0;     // once all sets are written
+    bool has_name = false;
     bool is_found = false;
     bool has_head = false;
     bool is_ended = false;
@@ -59,7 +63,9 @@ class MetricsText {
   bool is_of_group(uint32_t set, uint32_t first) const noexcept;
   bool next_set(Place* place) const noexcept;
   bool write_line(Place* place, Piece* piece) const noexcept;
+  void write_appliance(Piece* piece) const noexcept;
   void write_head(const Place& place, Piece* piece) const noexcept;
+  void write_column(const Place& place, Piece* piece) const noexcept;
   bool write_sample(Place* place, Piece* piece) const noexcept;
   bool write_labels(Place* place, Piece* piece) const noexcept;
   bool write_histogram(Place* place, Piece* piece) const noexcept;

@@ -23,7 +23,7 @@ struct AllKinds {
 void describe(CounterTable& table, AllKinds& counters) {
   table.counter("lost_ns", counters.lost_ns, "ns", "Time \"lost\" \\ gone.");
   table.gauge("level", counters.level, "items", "A level.");
-  table.state("mode", counters.mode, "off|on", "What it does.");
+  table.state("mode", counters.mode, "off|on", "What it does.").at_a_glance("mode");
   table.flags("flags", counters.flags, "a|b", "What it has.");
   table.histogram("wait_ns", counters.wait_ns, "ns", "How long.");
 }
@@ -83,7 +83,8 @@ TEST(MetricsText, EachKindInTheTextFormat) {
   STRCMP_EQUAL("# HELP bedplate_box_level A level.\n# TYPE bedplate_box_level gauge\n"
                "bedplate_box_level{box=\"\\\"y\\\"\"} 7\n",
                of(text, "bedplate_box_level").c_str());
-  STRCMP_EQUAL("bedplate_box_mode{box=\"x-1\",is=\"off\"} 0\n"
+  STRCMP_EQUAL("# GLANCE bedplate_box_mode{owner=\"\",set=\"box\",column=\"mode\"}\n"
+               "bedplate_box_mode{box=\"x-1\",is=\"off\"} 0\n"
                "bedplate_box_mode{box=\"x-1\",is=\"on\"} 1\n"
                "bedplate_box_mode{box=\"\\\"y\\\"\",is=\"off\"} 1\n"
                "bedplate_box_mode{box=\"\\\"y\\\"\",is=\"on\"} 0\n",
@@ -97,6 +98,65 @@ TEST(MetricsText, EachKindInTheTextFormat) {
                "bedplate_relay_feeds_lost_total{feeds=\"b\"} 0\n",
                of(text, "bedplate_relay").c_str());
   STRCMP_EQUAL("bedplate_cache_hits_total{} 0\n", of(text, "bedplate_cache_hits_total{").c_str());
+}
+
+// Each of them once, behind its head, with whose it is; a service's own are one set.
+TEST(MetricsText, WhatIsSeenAtAGlanceIsMarked) {
+  struct Marked {
+    Counter sent_bytes;
+    Counter open;
+    Histogram wait_ns;
+  } marked;
+  CounterTable table(&marked);
+  table.counter("sent_bytes", marked.sent_bytes, "bytes", "Sent.").at_a_glance("sent");
+  table.gauge("open", marked.open, "clients", "Clients.").at_a_glance("clients");
+  table.histogram("wait_ns", marked.wait_ns, "ns", "How long.").at_a_glance("p99");
+  const CounterDescriptions counters = table.take();
+  test::Running running(directory, "a",
+                        {{"my-relay", "all", "", sizeof marked, counters},
+                         {"my-relay", "feeds", "x", sizeof marked, counters},
+                         {"my-relay", "feeds", "y", sizeof marked, counters}});
+  const std::string text = all(running, MetricsFormat::kPrometheus);
+  STRCMP_EQUAL(
+      "# HELP bedplate_my_relay_sent_bytes_total Sent.\n"
+      "# TYPE bedplate_my_relay_sent_bytes_total counter\n"
+      "# GLANCE bedplate_my_relay_sent_bytes_total{owner=\"my-relay\",set=\"\",column=\"sent\"}\n"
+      "bedplate_my_relay_sent_bytes_total{} 0\n",
+      of(text, "bedplate_my_relay_sent").c_str());
+  std::string marks;
+  for (size_t at = 0; (at = text.find("# GLANCE ", at)) != std::string::npos;) {
+    const size_t end = text.find('\n', at) + 1;
+    marks += text.substr(at + 9, end - at - 9);
+    at = end;
+  }
+  STRCMP_EQUAL(
+      "bedplate_my_relay_sent_bytes_total{owner=\"my-relay\",set=\"\",column=\"sent\"}\n"
+      "bedplate_my_relay_open{owner=\"my-relay\",set=\"\",column=\"clients\"}\n"
+      "bedplate_my_relay_wait_seconds{owner=\"my-relay\",set=\"\",column=\"p99\"}\n"
+      "bedplate_my_relay_feeds_sent_bytes_total{owner=\"my-relay\",set=\"feeds\",column=\"sent\"}\n"
+      "bedplate_my_relay_feeds_open{owner=\"my-relay\",set=\"feeds\",column=\"clients\"}\n"
+      "bedplate_my_relay_feeds_wait_seconds{owner=\"my-relay\",set=\"feeds\",column=\"p99\"}\n",
+      marks.c_str());
+  CHECK(all(running, MetricsFormat::kOpenMetrics).find("GLANCE") == std::string::npos);
+}
+
+TEST(MetricsText, TheApplianceSaysItsNameAndAge) {
+  test::Running running(directory, "pump-1", kAll);
+  for (const auto format : {MetricsFormat::kPrometheus, MetricsFormat::kOpenMetrics}) {
+    STRCMP_EQUAL("# HELP bedplate_appliance_info Whose counters these are.\n"
+                 "# TYPE bedplate_appliance_info gauge\n"
+                 "bedplate_appliance_info{name=\"pump-1\"} 1\n",
+                 of(all(running, format), "bedplate_appliance_info").c_str());
+    const auto age = [&] {
+      const std::string text = all(running, format);
+      const std::string line = "\nbedplate_appliance_uptime_seconds{} ";
+      const size_t at = text.find(line);
+      CHECK(at != std::string::npos);
+      return std::stod(text.substr(at + line.size()));
+    };
+    const double first = age();
+    CHECK(first > 0 && age() > first);
+  }
 }
 
 TEST(MetricsText, OpenMetricsDiffers) {
@@ -135,6 +195,11 @@ TEST(MetricsText, HistogramsAddUp) {
 
 TEST(MetricsText, PiecesAreTheWhole) {
   test::Running running(directory, "a", kAll);
-  const std::string whole = all(running, MetricsFormat::kOpenMetrics, 1 << 20);
-  STRCMP_EQUAL(whole.c_str(), all(running, MetricsFormat::kOpenMetrics).c_str());
+  // But for its age, which is another one.
+  const auto from_the_first_set = [&](size_t piece_bytes) {
+    const std::string text = all(running, MetricsFormat::kOpenMetrics, piece_bytes);
+    return text.substr(text.find("# HELP bedplate_box"));
+  };
+  STRCMP_EQUAL(from_the_first_set(1 << 20).c_str(),
+               from_the_first_set(MetricsText::kPieceBytesMin).c_str());
 }
