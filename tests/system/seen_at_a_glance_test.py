@@ -268,7 +268,7 @@ def the_page_is_not_green(box):
     places = Places(box, messages_test.two(box))
     browser = Browser(box, f"http://127.0.0.1:{places.port}/")
     state = "document.getElementById('state')"
-    browser.wait(f"isLive && {state}.textContent === 'Ready' && document.title === 'Bedplate'", "ready")
+    browser.wait(f"isLive && {state}.textContent === 'Ready' && document.title === 'two'", "ready")
 
     def red_and_green(scheme):
         browser.ask("Emulation.setEmulatedMedia",
@@ -286,7 +286,7 @@ def the_page_is_not_green(box):
         browser.value(f"{before}; {state}.textContent = document.title = ''")
         browser.wait(f"isLive === {str(not before).lower()} && {state}.textContent === '1 needs a look'",
                      "its state")
-        expect(browser.value("document.title"), "! 1 needs a look - Bedplate", "its title")
+        expect(browser.value("document.title"), "! 1 needs a look - two", "its title")
         for scheme in ("light", "dark"):
             red, green = red_and_green(scheme)
             expect_true(red > green, f"it is not green: {red}, {green}")

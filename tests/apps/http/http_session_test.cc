@@ -119,7 +119,7 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
   const std::vector<CounterSet> sets = {
       {"disk", "drives", "a", sizeof(Failing), described_counters<Failing>()},
       {"disk", "drives", "b", sizeof(Failing), described_counters<Failing>()}};
-  test::Running running(directory, "a", sets);
+  test::Running running(directory, "pump-7", sets);
   running.publish();
   CounterSigns signs;
   signs.create(running.file, sets);
@@ -129,6 +129,13 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
     const std::string state =
         std::string("<p><span id=\"state\" role=\"status\" class=\"") + class_name + "\">" + words;
     STRCMP_CONTAINS((state + "</span>").c_str(), page.c_str());
+    // The title says the same, of whom; and the name is what the page begins with.
+    const std::string name = site.token.empty() ? "pump-7" : "Bedplate";
+    const bool is_said = std::string_view(class_name) == "bad" && site.token.empty();
+    const std::string title = (is_said ? "! " + std::string(words) + " - " : "") + name;
+    STRCMP_CONTAINS(("<title>" + title + "</title>").c_str(), page.c_str());
+    STRCMP_CONTAINS(("</style>\n<h1><span id=\"name\">" + name + "</span>").c_str(), page.c_str());
+    CHECK_EQUAL(site.token.empty(), page.find("pump-7") != std::string::npos);
   };
   const auto fail = [&](size_t index) {
     static_cast<Failing*>(running.file.values(sets[index]))->failed.set(1);
