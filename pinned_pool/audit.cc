@@ -13,6 +13,12 @@
 #include "platform/units.h"
 
 namespace bedplate {
+namespace {
+
+bool is_private(const PoolMapSegment& segment) noexcept { return segment.inode == 0; }
+
+}  // namespace
+
 void Auditor::complain(const char* format, ...) noexcept {
   char finding[256];
   va_list arguments;
@@ -55,38 +61,50 @@ void Auditor::line(const char* line) noexcept {
 
 void Auditor::mapping(const Mapping& found) noexcept {
   current_ = nullptr;
-  const uint64_t begin = found.begin;
-  const uint64_t end = found.end;
-  if (end <= kPoolBase || begin >= kPoolBase + kPoolSpanBytes) return;
+  if (found.end <= kPoolBase || found.begin >= kPoolBase + kPoolSpanBytes) return;
+  Mapping rest = found;
   for (uint32_t i = 0; i < map_.segment_count; ++i) {
     const PoolMapSegment& segment = map_.segments[i];
-    if (begin < segment.address || begin >= segment.address + segment.bytes) continue;
-    current_ = &segment;
-    current_begin_ = begin;
-    current_end_ = end;
-    covered_bytes_[i] += std::min(end, segment.address + segment.bytes) - begin;
-    if (end > segment.address + segment.bytes) {
+    if (rest.begin < segment.address || rest.begin >= segment.address + segment.bytes) continue;
+    piece(rest, segment, i);
+    // The kernel makes one mapping of private segments that touch; they are in order.
+    rest.begin = segment.address + segment.bytes;
+    const bool has_more =
+        rest.begin < rest.end && is_private(segment) && i + 1 < map_.segment_count &&
+        map_.segments[i + 1].address == rest.begin && is_private(map_.segments[i + 1]);
+    if (has_more) continue;
+    if (rest.begin < rest.end) {
       complain("%s: a mapping runs %" PRIu64 " bytes over its end", segment.owner.text,
-               end - segment.address - segment.bytes);
-    }
-    // Shared, readable, writable unless granted otherwise, never executable.
-    const char* rights = segment.is_writable != 0 ? "rw-s" : "r--s";
-    if (std::strcmp(found.rights, rights) != 0) {
-      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not %s", segment.owner.text,
-               begin, end, found.rights, rights);
-    }
-    // Each page of the segment's memfd in its place. A file is known by its inode: any memfd can
-    // have any name.
-    if (found.device != segment.device || found.inode != segment.inode) {
-      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another file: inode %" PRIu64 ", %s",
-               segment.owner.text, begin, end, found.inode, found.path);
-    } else if (found.offset != begin - segment.address) {
-      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another part of its file: offset 0x%" PRIx64,
-               segment.owner.text, begin, end, found.offset);
+               rest.end - rest.begin);
     }
     return;
   }
   foreign_mapping(found);
+}
+
+// `found`, or the beginning of it, lies in `segment`, the `index`-th.
+void Auditor::piece(const Mapping& found, const PoolMapSegment& segment, uint32_t index) noexcept {
+  const uint64_t begin = found.begin;
+  const uint64_t end = std::min(found.end, segment.address + segment.bytes);
+  current_ = &segment;
+  current_begin_ = begin;
+  current_end_ = end;
+  covered_bytes_[index] += end - begin;
+  // Readable, writable unless granted otherwise, never executable.
+  const char* rights = is_private(segment) ? "rw-p" : segment.is_writable != 0 ? "rw-s" : "r--s";
+  if (std::strcmp(found.rights, rights) != 0) {
+    complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not %s", segment.owner.text, begin,
+             end, found.rights, rights);
+  }
+  // Each page of the segment's memfd in its place, or of no file. A file is known by its inode: any
+  // memfd can have any name.
+  if (found.device != segment.device || found.inode != segment.inode) {
+    complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another file: inode %" PRIu64 ", %s",
+             segment.owner.text, begin, end, found.inode, found.path);
+  } else if (!is_private(segment) && found.offset != begin - segment.address) {
+    complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another part of its file: offset 0x%" PRIx64,
+             segment.owner.text, begin, end, found.offset);
+  }
 }
 
 // Named by what is mapped, and by the segment before it.

@@ -3,7 +3,8 @@
 // It reads /proc/<pid>/smaps, so it proves rather than assumes, can be asked at any time, and works
 // from another process (`bedplate stats`). It finds each hole, each mapping that is not the pool's
 // (in a gap, or in place of a segment's own memfd), wrong rights, a wrong page size and a lost
-// lock, and names the owner. What it does not do: look at the physical pages.
+// lock, and names the owner. What it does not do: look at the physical pages, or tell one piece of
+// private memory from another.
 #pragma once
 
 #include <sys/types.h>
@@ -45,6 +46,7 @@ class Auditor {
   };
 
   void mapping(const Mapping& found) noexcept;
+  void piece(const Mapping& found, const PoolMapSegment& segment, uint32_t index) noexcept;
   void foreign_mapping(const Mapping& found) noexcept;
   void page_size(uint64_t bytes) noexcept;
   void flags(const char* text) noexcept;

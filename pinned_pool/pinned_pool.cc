@@ -34,29 +34,6 @@ int lock_pages(const void* address, uint64_t bytes) noexcept {
   return syscall(SYS_mlock, address, bytes) == 0 ? 0 : errno;
 }
 
-// Whether the segment's descriptor still stands for its file: a program can close it, and another
-// file get its number.
-bool has_its_memfd(const Segment& segment) noexcept {
-  struct stat identity = {};
-  return fstat(segment.memfd, &identity) == 0 && identity.st_dev == segment.device &&
-         identity.st_ino == segment.inode;
-}
-
-// Gives the segment's memfd its last seals. Returns whether it takes no more writers from here on.
-bool take_file_seals(const Segment& segment) noexcept {
-  if (!segment.is_own) return false;
-  if (has_its_memfd(segment)) {
-    const bool is_shut = segment.takes_write_seal && seal_against_writers(segment.memfd) == 0;
-    seal_against_seals(segment.memfd);
-    return is_shut;
-  }
-  // Neither is somebody else's file sealed, nor is this passed over in silence.
-  BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; close "
-                 "only what the program has opened itself (no closefrom)",
-                 segment.owner.text, segment.memfd);
-  return false;
-}
-
 Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
   unsigned flags = 0;
   if (page == PageSize::k2MiB) flags |= MFD_HUGETLB | MFD_HUGE_2MB;
@@ -67,6 +44,21 @@ Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
   Fd above(fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!above.is_open() && errno == EINVAL) errno = EMFILE;  // its word for RLIMIT_NOFILE
   return above;
+}
+
+// Maps `memory`, a part of `segment` or all of it, where nothing is mapped. Returns false, with
+// errno, where that fails.
+bool map_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
+  const int flags = segment.is_private() ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  const off_t offset = segment.is_private() ? 0 : memory.data() - segment.address;
+  if (mmap(memory.data(), memory.size(), PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE,
+           segment.memfd, offset) == MAP_FAILED) {
+    return false;
+  }
+  // Of a file the configuration says which pages it has. Where the kernel has no such pages, the
+  // small ones do.
+  if (segment.is_private()) madvise(memory.data(), memory.size(), MADV_HUGEPAGE);
+  return true;
 }
 
 // Takes the pages of [address, address + bytes). Returns 0 or an errno value. A hugepage that is
@@ -94,16 +86,17 @@ int populate(std::byte* address, uint64_t bytes, unsigned thread_count,
 
 }  // namespace
 
+bool Segment::has_its_memfd() const noexcept {
+  struct stat identity = {};
+  return !is_private() && fstat(memfd, &identity) == 0 && identity.st_dev == device &&
+         identity.st_ino == inode;
+}
+
 Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                             unsigned thread_count, int node, Progress* progress) {
   const ThreadOwner::Hold hold(maker_);
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(!is_sealed());
-  BP_ASSERT(bytes > 0 && bytes % page_bytes(page) == 0);
-  BP_ASSERT(has_room_for(bytes));
-  auto* wanted = reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
-  const TakeAttempt attempt = {owner, bytes, page, node, wanted};
-
+  const TakeAttempt attempt = {owner, bytes, page, node, next_address()};
   hold_standard_streams();
   Fd memfd = open_memfd(owner, page);
   if (!memfd.is_open()) return take_error(attempt, TakeStep::kMakeFile, errno);
@@ -111,45 +104,62 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   if (ftruncate(memfd.number(), static_cast<off_t>(bytes)) != 0) {
     return take_error(attempt, TakeStep::kSizeFile, errno);
   }
-  void* mapped = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
-                      memfd.number(), 0);
-  if (mapped == MAP_FAILED) return take_error(attempt, TakeStep::kMap, errno);
-  if (const int outcome = bind_to_node(wanted, bytes, node); outcome != 0) {
-    munmap(mapped, bytes);
-    return take_error(attempt, TakeStep::kBind, outcome);
+  return take(attempt, std::move(memfd), thread_count, progress);
+}
+
+Result<Segment*> PinnedPool::create_private_segment(const OwnerName& owner, uint64_t bytes,
+                                                    unsigned thread_count) {
+  const ThreadOwner::Hold hold(maker_);
+  BP_KEEPS_VALID(*this);
+  hold_standard_streams();
+  const TakeAttempt attempt = {owner, bytes, PageSize::k4KiB, kAnyNode, next_address(), true};
+  return take(attempt, Fd(), thread_count, nullptr);
+}
+
+Result<Segment*> PinnedPool::take(const TakeAttempt& attempt, Fd memfd, unsigned thread_count,
+                                  Progress* progress) {
+  BP_ASSERT(!is_sealed());
+  const uint64_t bytes = attempt.bytes;
+  BP_ASSERT(bytes > 0 && bytes % page_bytes(attempt.page) == 0);
+  BP_ASSERT(has_room_for(bytes));
+  Segment made;
+  made.owner = attempt.owner;
+  made.number = segment_count();
+  made.address = next_address();
+  made.bytes = bytes;
+  made.page = attempt.page;
+  made.node = attempt.node;
+  made.memfd = memfd.number();
+  const auto failed = [&](TakeStep step, int error_number) {
+    const Error error = take_error(attempt, step, error_number);
+    if (step != TakeStep::kMap) munmap(made.address, made.bytes);
+    return error;
+  };
+  if (!map_pages(made, made.memory())) return failed(TakeStep::kMap, errno);
+  if (const int outcome = bind_to_node(made.address, made.bytes, made.node); outcome != 0) {
+    return failed(TakeStep::kBind, outcome);
   }
-  if (const int outcome = populate(wanted, bytes, thread_count, progress); outcome != 0) {
-    munmap(mapped, bytes);
-    return take_error(attempt, TakeStep::kPopulate, outcome);
+  if (const int outcome = populate(made.address, made.bytes, thread_count, progress);
+      outcome != 0) {
+    return failed(TakeStep::kPopulate, outcome);
   }
   // The first may grow until others are there.
   if (segment_count() == 1) end_growth();
-  const int seals = F_SEAL_SHRINK | (segment_count() == 0 ? 0 : F_SEAL_GROW);
-  if (fcntl(memfd.number(), F_ADD_SEALS, seals) != 0) {
-    const Error error = take_error(attempt, TakeStep::kSealFile, errno);
-    munmap(mapped, bytes);
-    return error;
+  if (!made.is_private()) {
+    const int seals = F_SEAL_SHRINK | (segment_count() == 0 ? 0 : F_SEAL_GROW);
+    if (fcntl(made.memfd, F_ADD_SEALS, seals) != 0) return failed(TakeStep::kSealFile, errno);
+    struct stat identity = {};
+    if (fstat(made.memfd, &identity) != 0) return failed(TakeStep::kLookAtFile, errno);
+    made.device = identity.st_dev;
+    made.inode = identity.st_ino;
+    memfd.release();
   }
-  struct stat identity = {};
-  if (fstat(memfd.number(), &identity) != 0) {
-    const Error error = take_error(attempt, TakeStep::kLookAtFile, errno);
-    munmap(mapped, bytes);
-    return error;
-  }
-  Segment& segment = segments_[segment_count()];
-  segment.number = segment_count();
-  segment.owner = owner;
-  segment.address = wanted;
-  segment.bytes = bytes;
-  segment.page = page;
-  segment.device = identity.st_dev;
-  segment.inode = identity.st_ino;
-  segment.node = node;
-  segment.memfd = memfd.release();
   // Hugepages are never swapped nor migrated away: mlock would add nothing but a limit.
-  if (!is_huge(page)) segment.lock_errno = lock_pages(mapped, bytes);
-  next_region_ += regions_of(bytes);
-  segment_count_.store(segment.number + 1, std::memory_order_release);  // pairs with segment_count
+  if (!is_huge(made.page)) made.lock_errno = lock_pages(made.address, made.bytes);
+  next_region_ += regions_of(made.bytes);
+  Segment& segment = segments_[made.number];
+  segment = made;
+  segment_count_.store(made.number + 1, std::memory_order_release);  // pairs with segment_count
   return &segment;
 }
 
@@ -160,18 +170,19 @@ bool PinnedPool::grow_first_segment(uint64_t bytes) noexcept {
   BP_ASSERT(first.is_own && bytes > 0 && bytes % page_bytes(first.page) == 0);
   const uint64_t whole_bytes = first.bytes + bytes;
   errno = ENOMEM;
-  if (regions_of(whole_bytes) > kRegionCountMax / 2 || !has_its_memfd(first)) return false;
-  errno = EFBIG;
-  if (!may_make_file_of(whole_bytes)) return false;
+  if (regions_of(whole_bytes) > kRegionCountMax / 2) return false;
+  if (!first.is_private()) {
+    if (!first.has_its_memfd()) return false;
+    errno = EFBIG;
+    if (!may_make_file_of(whole_bytes)) return false;
+    if (ftruncate(first.memfd, static_cast<off_t>(whole_bytes)) != 0) return false;
+  }
   std::byte* const more = first.address + first.bytes;
-  if (ftruncate(first.memfd, static_cast<off_t>(whole_bytes)) != 0) return false;
-  void* mapped = mmap(more, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
-                      first.memfd, static_cast<off_t>(first.bytes));
-  if (mapped == MAP_FAILED) return false;
+  if (!map_pages(first, {more, bytes})) return false;
   int outcome = bind_to_node(more, bytes, first.node);
   if (outcome == 0) outcome = populate(more, bytes, 1, nullptr);
   if (outcome != 0) {
-    munmap(mapped, bytes);
+    munmap(more, bytes);
     errno = outcome;
     return false;
   }
@@ -183,7 +194,7 @@ bool PinnedPool::grow_first_segment(uint64_t bytes) noexcept {
 }
 
 void PinnedPool::end_growth() noexcept {
-  if (has_its_memfd(segments_[0])) fcntl(segments_[0].memfd, F_ADD_SEALS, F_SEAL_GROW);
+  if (segments_[0].has_its_memfd()) fcntl(segments_[0].memfd, F_ADD_SEALS, F_SEAL_GROW);
 }
 
 Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
@@ -216,6 +227,9 @@ bool PinnedPool::is_valid(const Segment& segment) const noexcept {
   if (segment.is_own && (&segment - &segments_[0] != static_cast<ptrdiff_t>(segment.number) ||
                          !segment.is_writable)) {
     return false;
+  }
+  if (segment.is_private()) {
+    return segment.is_own && segment.inode == 0 && !is_huge(segment.page) && !is_sealed();
   }
   if (segment.memfd <= STDERR_FILENO || segment.inode == 0) return false;
   return !segment.has_write_seal || (segment.is_own && segment.takes_write_seal && is_sealed());
@@ -272,30 +286,11 @@ Result<void> PinnedPool::give_files(uid_t user, gid_t group) noexcept {
   BP_ASSERT(!is_sealed());
   for (uint32_t i = 0; i < segment_count(); ++i) {
     const Segment& segment = segments_[i];
-    if (!has_its_memfd(segment) || fchown(segment.memfd, user, group) == 0) continue;
+    if (!segment.has_its_memfd() || fchown(segment.memfd, user, group) == 0) continue;
     return error_from_errno("giving %s to user %u", segment.owner.text, user)
         .set_cure("start it in a container with CAP_CHOWN");
   }
   return {};
-}
-
-void PinnedPool::seal() noexcept {
-  const ThreadOwner::Hold hold(maker_);
-  BP_KEEPS_VALID(*this);
-  BP_ASSERT(!is_sealed());
-  uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
-  if (segment_count() > 0 && segments_[0].is_own) end_growth();
-  for (uint32_t i = 0; i < segment_count(); ++i) {
-    Segment& segment = segments_[i];
-    segment.has_write_seal = take_file_seals(segment);
-    if (!segment.has_write_seal) stoppers &= ~uint32_t{kWriteSealStops};
-    if (seal_mapping(segment.address, segment.bytes) != 0) {
-      stoppers &= ~uint32_t{kMappingSealStops};
-    }
-  }
-  if (memory_calls_are_intercepted()) stoppers |= kLibcCallStops;
-  add_stoppers(stoppers);
-  is_sealed_.store(true, std::memory_order_release);
 }
 
 Segment* PinnedPool::find_segment(const OwnerName& owner) noexcept {

@@ -1,10 +1,11 @@
 // PinnedPool: all memory of the process that devices and peers may touch.
 //
 // Each segment is a memfd, sealed against shrinking and growing, mapped at a fixed address, its
-// pages taken and locked before anything uses them. Between reserve and seal services carve their
-// parts; after the seal the layout never changes, and what could take memory away is stopped
-// (no_way_back.h says by what). Nothing is ever given back before the process ends: there is no
-// function for it.
+// pages taken and locked before anything uses them. (But for the heap of a program that shares it
+// with nobody: that is private memory, which a fork copies; fork_rule.h.) Between reserve and seal
+// services carve their parts; after the seal the layout never changes, and what could take memory
+// away is stopped (no_way_back.h says by what). Nothing is ever given back before the process ends:
+// there is no function for it.
 //
 // The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
 //
@@ -45,7 +46,7 @@ struct Segment {
   std::byte* address = nullptr;
   uint64_t bytes = 0;
   PageSize page = PageSize::k4KiB;
-  int memfd = -1;
+  int memfd = -1;       // -1: it is private
   uint64_t device = 0;  // which file the memfd is: its number could come to be another's
   uint64_t inode = 0;
   uint64_t carved_bytes = 0;  // from the front
@@ -60,6 +61,11 @@ struct Segment {
   bool has_write_seal = false;  // set by the pool's seal
 
   std::span<std::byte> memory() const noexcept { return {address, bytes}; }
+  // Whether it is memory of this process alone, of which a forked child gets a copy.
+  bool is_private() const noexcept { return memfd < 0; }
+  // Whether its descriptor still stands for its file: a program can close it, and another file get
+  // its number.
+  bool has_its_memfd() const noexcept;
 };
 
 // A segment that the owner of a pool hands to a process that joins.
@@ -72,6 +78,8 @@ struct OfferedSegment {
   bool is_writable = false;
   bool is_for_devices = true;
 };
+
+struct TakeAttempt;
 
 class PinnedPool {
  public:
@@ -93,6 +101,12 @@ class PinnedPool {
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                   unsigned thread_count, int node = kAnyNode,
                                   Progress* progress = nullptr);
+
+  // The same for private memory: it has no file, its pages are of 4 KiB, of any node, and the
+  // kernel is asked to make hugepages of them where it can. It cannot be sealed, offered to others
+  // or registered: for the heap of a program that does none of these (fork_rule.h).
+  Result<Segment*> create_private_segment(const OwnerName& owner, uint64_t bytes,
+                                          unsigned thread_count);
 
   // Makes segment 0 larger by `bytes`, in place: its owner is older than any plan. Nothing of it
   // moves. The new pages are taken and locked as create_segment() does with one thread: nothing is
@@ -129,7 +143,7 @@ class PinnedPool {
   Result<void> give_files(uid_t user, gid_t group) noexcept;
 
   // From here on the layout is fixed, and the kernel is asked to refuse whatever could take memory
-  // away. stoppers() says what it granted. Requires: not sealed.
+  // away. stoppers() says what it granted. Requires: not sealed; no segment is private.
   void seal() noexcept;
 
   uintptr_t base() const noexcept { return base_; }
@@ -183,6 +197,12 @@ class PinnedPool {
 
  private:
   bool is_valid(const Segment& segment) const noexcept;
+  std::byte* next_address() const noexcept {
+    return reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
+  }
+  // Of a private segment `memfd` is not open.
+  Result<Segment*> take(const TakeAttempt& attempt, Fd memfd, unsigned thread_count,
+                        Progress* progress);
   void end_growth() noexcept;
 
   uintptr_t base_;

@@ -20,11 +20,11 @@ namespace bedplate {
 
 struct PoolMapSegment {
   OwnerName owner;
-  uint64_t address = 0;     // where it is mapped; a multiple of 1 GiB
-  uint64_t bytes = 0;       // mapped; a multiple of the page
-  uint64_t page_bytes = 0;  // 4 KiB, 2 MiB or 1 GiB
-  uint64_t device = 0;      // with the inode, which file it is: st_dev and st_ino of its memfd
-  uint64_t inode = 0;
+  uint64_t address = 0;         // where it is mapped; a multiple of 1 GiB
+  uint64_t bytes = 0;           // mapped; a multiple of the page
+  uint64_t page_bytes = 0;      // 4 KiB, 2 MiB or 1 GiB
+  uint64_t device = 0;          // with the inode, which file it is: st_dev and st_ino of its memfd
+  uint64_t inode = 0;           // 0: it has none, and is private
   uint64_t is_locked = 0;       // by mlock; hugepages need none
   int64_t node = kAnyNode;      // that its pages were asked for on
   uint64_t is_writable = 1;     // mapped so in this process

@@ -98,6 +98,10 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
   if (step == TakeStep::kMap && error_number == ENOMEM && limit_of(RLIMIT_AS) != RLIM_INFINITY) {
     return error.set_cure("raise the limit on address space: ulimit -v unlimited");
   }
+  if (step == TakeStep::kMap && error_number == ENOMEM && attempt.is_private &&
+      limit_of(RLIMIT_DATA) != RLIM_INFINITY) {
+    return error.set_cure("raise the limit on data: ulimit -d unlimited");
+  }
   if (step == TakeStep::kSizeFile && error_number == EFBIG) {
     error.set_answer("a file may have %" PRIu64 " KiB, and a segment is one",
                      limit_of(RLIMIT_FSIZE) / kKiB);

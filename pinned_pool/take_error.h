@@ -16,6 +16,7 @@ struct TakeAttempt {
   PageSize page;
   int node;
   const void* address;
+  bool is_private = false;
 };
 
 enum class TakeStep { kMakeFile, kSizeFile, kMap, kBind, kPopulate, kSealFile, kLookAtFile };

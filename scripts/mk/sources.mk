@@ -5,7 +5,7 @@ PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_t
             memfd numa parallel process_pulse progress random_bytes recent_lines result sanitizer \
             secret_file serial_line standard_error standard_streams supervisor surplus_hugepages \
             terminal_bar thread_calls thread_stack units user
-PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
+PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan seal \
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \
                  join_socket join_strangers joined_pool membership owner_life process_terms)

@@ -119,6 +119,38 @@ TEST(Auditor, SegmentInSeveralMappingsIsOk) {
   check_finding("ok");
 }
 
+// A heap that a fork copies is private memory, and of no file. Two such segments that touch are one
+// mapping to the kernel.
+TEST(Auditor, PrivateSegmentsAreOk) {
+  map.segments[0] = {"boot", kFirst, 16 * kMiB, 4096, 0, 0, 1};
+  add(kFirst, kFirst + 16 * kMiB, "rw-p", 0, 4, "", "00:00 0");
+  add_volume();
+  check_finding("ok");
+  map.segments[0].bytes = kRegionBytes;
+  map.segments[1] = {"heap:added", kSecond, 64 * kMiB, 4096, 0, 0, 1};
+  text.clear();
+  add(kFirst, kSecond + 64 * kMiB, "rw-p", 0, 4, "", "00:00 0");
+  check_finding("ok");
+  text.clear();
+  add(kFirst, kSecond + 65 * kMiB, "rw-p", 0, 4, "", "00:00 0");
+  check_finding("heap:added: a mapping runs 1048576 bytes over its end");
+  text.clear();
+  add(kFirst, kSecond + 63 * kMiB, "rw-p", 0, 4, "", "00:00 0");
+  check_finding("heap:added: 1048576 of 67108864 bytes are not mapped");
+}
+
+TEST(Auditor, WhatIsNotPrivateInAPrivateSegmentIsFound) {
+  map.segments[0] = {"boot", kFirst, 16 * kMiB, 4096, 0, 0, 1};
+  add(kFirst, kFirst + 4 * kMiB, "rw-p", 0, 4, "", "00:00 0");
+  add(kFirst + 4 * kMiB, kFirst + 8 * kMiB, "rw-s", 0, 4, "", "00:00 0");
+  add(kFirst + 8 * kMiB, kFirst + 16 * kMiB, "rw-p", 0, 4, "/tmp/x", "fe:00 12");
+  add_volume();
+  check_findings(2, "boot: " + range(kFirst + 4 * kMiB, kFirst + 8 * kMiB) +
+                        " has the rights rw-s, not rw-p; boot: " +
+                        range(kFirst + 8 * kMiB, kFirst + 16 * kMiB) +
+                        " maps another file: inode 12, /tmp/x");
+}
+
 TEST(Auditor, PoolThatIsNotMappedIsFound) {
   add_program();
   add_libraries();

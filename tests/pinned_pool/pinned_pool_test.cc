@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -126,6 +127,32 @@ TEST(PinnedPool, SegmentIsTakenZeroedWritableAndLocked) {
   std::byte last{};
   LONGS_EQUAL(1, pread(segment.memfd, &last, 1, 4 * kMiB - 1));  // shared: the file has it too
   CHECK(last == std::byte{0x5a});
+}
+
+TEST(PinnedPool, PrivateSegmentIsTakenZeroedWritableAndCopiedByAFork) {
+  Segment& segment = *pool->create_private_segment("first", 4 * kMiB, 1).take();
+  CHECK(segment.is_private() && !create("second", 4 * kMiB).is_private());
+  CHECK(is_all_zero(segment.address, segment.bytes));
+  LONGS_EQUAL(0, segment.lock_errno);
+  unsigned char is_there[4 * kMiB / 4096] = {};
+  LONGS_EQUAL(0, mincore(segment.address, segment.bytes, is_there));
+  CHECK(std::all_of(std::begin(is_there), std::end(is_there), [](unsigned char c) { return c; }));
+  segment.address[0] = std::byte{1};
+  const test::Ended ended = test::run_forked([&] {
+    const bool was_there = segment.address[0] == std::byte{1};
+    segment.address[0] = std::byte{2};
+    _exit(was_there ? 0 : 1);
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+  CHECK(segment.address[0] == std::byte{1});
+}
+
+TEST(PinnedPool, PrivateSegmentGrowsInPlace) {
+  Segment& segment = *pool->create_private_segment("first", 4 * kMiB, 1).take();
+  std::memset(segment.address, 0x5a, segment.bytes);
+  CHECK(pool->grow_first_segment(8 * kMiB));
+  CHECK(segment.bytes == 12 * kMiB && segment.address[4 * kMiB - 1] == std::byte{0x5a});
+  CHECK(is_all_zero(segment.address + 4 * kMiB, 8 * kMiB));
 }
 
 TEST(PinnedPool, SeveralThreadsTakeEveryPage) {

@@ -33,7 +33,7 @@ class TestPool {
   ~TestPool() {
     for (uint32_t i = 0; i < pool_.segment_count(); ++i) {
       munmap(pool_.segment(i).address, pool_.segment(i).bytes);
-      close(pool_.segment(i).memfd);
+      if (!pool_.segment(i).is_private()) close(pool_.segment(i).memfd);
     }
   }
 
