@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <mutex>
 
+#include <pthread.h>
+
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/interception_decision.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
 #include "platform/cpu.h"
 
 namespace bedplate {
@@ -15,8 +18,16 @@ namespace {
 
 std::mutex adding;
 
+// A child that has a copy of the heap may add to it as well.
+void keep_lock_of_copies() noexcept {
+  const int outcome =
+      pthread_atfork([] { adding.lock(); }, [] { adding.unlock(); }, [] { adding.unlock(); });
+  BP_ASSERT(outcome == 0);
+}
+
 // What stands against `bytes` more; empty: nothing.
-Result<void> check_allowed(const PinnedPool& pool, uint64_t bytes, Error error) noexcept {
+Result<void> check_allowed(const PinnedPool& pool, uint64_t bytes, PageSize page,
+                           Error error) noexcept {
   if (is_appliance_expected()) {
     return error.set_answer("the pool is an appliance's, and all of it is planned")
         .set_cure("raise [pool] bytes instead");
@@ -33,6 +44,15 @@ Result<void> check_allowed(const PinnedPool& pool, uint64_t bytes, Error error) 
   if (bytes == 0 || bytes > kPoolSpanBytes) {
     error.kind = ErrorKind::kConfiguration;
     return error.set_answer("that is no size of a heap").set_cure("give it 4 MiB or more");
+  }
+  if (pool.segment(0).is_private() && is_huge(page)) {
+    error.kind = ErrorKind::kConfiguration;
+    return error
+        .set_answer("a fork copies this program's heap, and the copy of a page of %s needs another "
+                    "one that is free",
+                    format_bytes(page_bytes(page)).text)
+        .set_cure("ask for pages of 4 KiB, or share the heap with forked children: "
+                  "BEDPLATE_FORK=share, or bedplate_fork at link time");
   }
   if (!pool.has_room_for(bytes)) {
     return error.set_answer("the pool has no more addresses, or too many segments")
@@ -51,10 +71,13 @@ Result<void> add_heap(uint64_t bytes, PageSize page) {
   Error error;
   error.set_doing("adding %s to the heap", format_bytes(bytes).text);
   const std::lock_guard lock(adding);
+  [[maybe_unused]] static const bool keeps_lock = (keep_lock_of_copies(), true);
   boot_segment();  // the first one, also where nobody has allocated yet
-  BP_TRY(check_allowed(pool, whole_bytes, error));
-  auto created = pool.create_segment(kAddedHeapOwner, whole_bytes, page,
-                                     static_cast<unsigned>(usable_cpu_count()));
+  BP_TRY(check_allowed(pool, whole_bytes, page, error));
+  const auto threads = static_cast<unsigned>(usable_cpu_count());
+  auto created = pool.segment(0).is_private()
+                     ? pool.create_private_segment(kAddedHeapOwner, whole_bytes, threads)
+                     : pool.create_segment(kAddedHeapOwner, whole_bytes, page, threads);
   if (!created.ok()) return created.error();
   Segment& segment = *created.value();
   if (add_heap_memory(pool.carve(segment, kAddedHeapOwner, segment.bytes))) return {};

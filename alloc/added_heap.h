@@ -22,7 +22,8 @@ inline constexpr char kAddedHeapOwner[] = "heap:added";
 // use for them.
 // Threads: any, also beside others that allocate.
 // Errors: the pool is sealed, an appliance's, or full; malloc hands out ordinary memory; the
-// system's, with what cures it (kSystem); nothing is taken then. 0 bytes (kConfiguration).
+// system's, with what cures it (kSystem); nothing is taken then. 0 bytes, or hugepages where a fork
+// copies the heap (kConfiguration).
 Result<void> add_heap(uint64_t bytes, PageSize page);
 
 // Whether there is no such segment yet, beside which an appliance cannot boot, nor a process join a

@@ -60,6 +60,10 @@ bool heap_arena_is_open(uint32_t index) noexcept;
 // Whether the arena's `unit`-th kHeapGranularityBytes are in use.
 bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept;
 
+// In a forked child with a copy of the heap: nobody else reads mimalloc's list of segments that
+// ended threads left.
+void forget_segment_readers() noexcept;
+
 // The largest block that an empty heap could serve. Not exact by less than 64 KiB.
 uint64_t heap_block_bytes_max() noexcept;
 

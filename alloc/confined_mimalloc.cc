@@ -25,6 +25,7 @@
 #include "alloc/boot_growth.h"
 #include "alloc/child_libc.h"
 #include "alloc/confined_heap.h"
+#include "alloc/copied_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/fork_mark.h"
 #include "alloc/heap_calls.h"
@@ -36,6 +37,7 @@
 #include "alloc/pool_heap.h"
 #include "alloc/thread_heaps.h"
 #include "pinned_pool/boot_segment.h"
+#include "pinned_pool/fork_rule.h"
 #include "platform/cache_line.h"
 #include "platform/log.h"
 
@@ -462,6 +464,8 @@ bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept {
   return ((field >> (unit % MI_BITMAP_FIELD_BITS)) & 1) != 0;
 }
 
+void forget_segment_readers() noexcept { mi_atomic_store_release(&abandoned_readers, 0); }
+
 uint64_t heap_block_bytes_max() noexcept {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < heap_arena_count(); ++i) {
@@ -534,11 +538,12 @@ void _mi_os_init(void) {
   using namespace bedplate;
   bp_unconfined_os_init();
   confine_options();
-  if (is_in_pool()) {
+  if (is_in_pool() && fork_rule() != ForkRule::kCopy) {
     if (auto marked = mark_heap_owner(); !marked.ok()) stop_with(marked.error());
     guard_libc_from_children();
   } else {
     mark_heap_private();
+    keep_copies_whole();
   }
   const FirstMemory first = is_in_pool() ? first_memory_in_pool() : first_ordinary_memory();
   metadata_zone_create(first.zone);

@@ -65,9 +65,15 @@ bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept {
   return false;
 }
 
-Result<HeapOwner> heap_owner(const OwnerName& name) noexcept {
+void hold_owner_names() noexcept {
   while (is_naming.test_and_set(std::memory_order_acquire)) {
   }
+}
+
+void release_owner_names() noexcept { is_naming.clear(std::memory_order_release); }
+
+Result<HeapOwner> heap_owner(const OwnerName& name) noexcept {
+  hold_owner_names();
   HeapOwner owner;
   const bool is_known = find_heap_owner(name, &owner);
   const uint32_t count = heap_owner_count();
@@ -76,7 +82,7 @@ Result<HeapOwner> heap_owner(const OwnerName& name) noexcept {
     accounts[count].name = name;
     named_count.fetch_add(1, std::memory_order_release);
   }
-  is_naming.clear(std::memory_order_release);
+  release_owner_names();
   if (is_known || count < kHeapOwnerCountMax) return owner;
   Error error;
   error.set_doing("naming %s as an owner of heap memory", name.text);

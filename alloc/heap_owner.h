@@ -37,6 +37,9 @@ inline constexpr HeapOwner kRuntimeOwner{2};
 // The owner of this name ("heap:cache"), which is new if nobody asked for it before; it has no
 // limit yet. Errors (kSystem): there are kHeapOwnerCountMax already. Threads: any.
 Result<HeapOwner> heap_owner(const OwnerName& name) noexcept;
+// Around a fork(): nobody is in the midst of it.
+void hold_owner_names() noexcept;
+void release_owner_names() noexcept;
 
 // From now on `owner` is refused what would make it hold more than `bytes`: its malloc is NULL with
 // ENOMEM, others have what they had. It may hold more already. kNoLimit: no limit any more.

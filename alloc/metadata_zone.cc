@@ -28,10 +28,8 @@ constinit std::atomic_flag zone_locked = ATOMIC_FLAG_INIT;
 // A spin lock: taken at thread start and end only, for a few instructions, and usable before main.
 class ZoneLock {
  public:
-  ZoneLock() noexcept {
-    while (zone_locked.test_and_set(std::memory_order_acquire)) cpu_relax();
-  }
-  ~ZoneLock() { zone_locked.clear(std::memory_order_release); }
+  ZoneLock() noexcept { hold_metadata_zone(); }
+  ~ZoneLock() { release_metadata_zone(); }
   ZoneLock(const ZoneLock&) = delete;
   ZoneLock& operator=(const ZoneLock&) = delete;
 };
@@ -98,6 +96,12 @@ int metadata_zone_unmap(void* address, size_t bytes) noexcept {
   BP_DCHECK_SLOW(is_valid());
   return 0;
 }
+
+void hold_metadata_zone() noexcept {
+  while (zone_locked.test_and_set(std::memory_order_acquire)) cpu_relax();
+}
+
+void release_metadata_zone() noexcept { zone_locked.clear(std::memory_order_release); }
 
 uint64_t metadata_zone_used_bytes() noexcept {
   const ZoneLock lock;

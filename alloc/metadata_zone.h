@@ -26,6 +26,10 @@ void* metadata_zone_map(size_t bytes) noexcept;
 // Gives back what metadata_zone_map gave. Returns 0. Threads: any.
 int metadata_zone_unmap(void* address, size_t bytes) noexcept;
 
+// Around a fork(): nobody is in the midst of the others.
+void hold_metadata_zone() noexcept;
+void release_metadata_zone() noexcept;
+
 // How much of the zone was ever handed out.
 uint64_t metadata_zone_used_bytes() noexcept;
 

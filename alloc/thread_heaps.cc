@@ -55,18 +55,22 @@ constexpr int kPassesMax = 3;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 ThreadHeaps* threads = nullptr;
 
+void lock_threads(sigset_t* signals_before) noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, signals_before);
+  pthread_mutex_lock(&mutex);
+}
+
+void unlock_threads(const sigset_t& signals_before) noexcept {
+  pthread_mutex_unlock(&mutex);
+  pthread_sigmask(SIG_SETMASK, &signals_before, nullptr);
+}
+
 class Lock {
  public:
-  Lock() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &signals_before_);
-    pthread_mutex_lock(&mutex);
-  }
-  ~Lock() {
-    pthread_mutex_unlock(&mutex);
-    pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
-  }
+  Lock() noexcept { lock_threads(&signals_before_); }
+  ~Lock() { unlock_threads(signals_before_); }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
@@ -224,7 +228,43 @@ bool empty_those_asleep(uint32_t owner) noexcept {
   return is_complete;
 }
 
+// Another thread was telling the owner of `page` that it frees a block of it. The block is lost.
+void end_delayed_free(mi_page_t* page) noexcept {
+  const mi_thread_free_t word = mi_atomic_load_relaxed(&page->xthread_free);
+  if (mi_tf_delayed(word) != MI_DELAYED_FREEING) return;
+  mi_atomic_store_release(&page->xthread_free, mi_tf_set_delayed(word, MI_USE_DELAYED_FREE));
+}
+
+sigset_t signals_before_fork;
+
 }  // namespace
+
+void hold_thread_heaps() noexcept {
+  sigset_t before;
+  lock_threads(&before);
+  signals_before_fork = before;
+}
+
+void release_thread_heaps() noexcept {
+  const sigset_t before = signals_before_fork;
+  unlock_threads(before);
+}
+
+void forget_other_threads() noexcept {
+  threads = nullptr;
+  if (!this_thread.is_in_use()) return;
+  threads = &this_thread;
+  this_thread.next = this_thread.previous = nullptr;
+  this_thread.tid = static_cast<pid_t>(syscall(SYS_gettid));
+  for (mi_heap_t* heap : this_thread.heaps) {
+    if (heap == nullptr) continue;
+    for (const mi_page_queue_t& queue : heap->pages) {
+      for (mi_page_t* page = queue.first; page != nullptr; page = page->next) {
+        end_delayed_free(page);
+      }
+    }
+  }
+}
 
 InsideHeap::InsideHeap() noexcept { ++this_thread.inside_count; }
 InsideHeap::~InsideHeap() { --this_thread.inside_count; }

@@ -83,4 +83,11 @@ void return_empty_pages() noexcept;
 inline constexpr uint32_t kEveryOwner = ~uint32_t{0};
 void empty_idle_heaps(uint32_t owner) noexcept;
 
+// Around a fork() (copied_heap.h): nobody is in the midst of the others, nor in a handler of a
+// signal.
+void hold_thread_heaps() noexcept;
+void release_thread_heaps() noexcept;
+// In the child, between the two: of all threads only the calling one is there.
+void forget_other_threads() noexcept;
+
 }  // namespace bedplate

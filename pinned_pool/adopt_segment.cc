@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 
 #include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/shared_segments.h"
 #include "pinned_pool/take_error.h"
 
 namespace bedplate {
@@ -58,6 +59,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   const ThreadOwner::Hold hold(maker_);
   BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
+  require_shared_segments(*this);
   Error error;
   error.set_doing("mapping %s of the pool, %" PRIu64 " bytes at 0x%" PRIx64 ", %s",
                   offered.owner.text, offered.bytes, offered.address,

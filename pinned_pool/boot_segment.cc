@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "pinned_pool/fork_rule.h"
 #include "pinned_pool/take_error.h"
 #include "platform/environment.h"
 #include "platform/log.h"
@@ -108,7 +109,9 @@ Segment& boot_segment() noexcept {
   PinnedPool& pool = process_pool();
   if (pool.segment_count() == 0) {
     refuse_unfit_sanitizer();
-    auto created = pool.create_segment("boot", boot_segment_bytes(), boot_page(), 1);
+    auto created = fork_rule() == ForkRule::kCopy
+                       ? pool.create_private_segment("boot", boot_segment_bytes(), 1)
+                       : pool.create_segment("boot", boot_segment_bytes(), boot_page(), 1);
     if (!created.ok()) stop_with(created.error());
     tell_not_locked(*created.value());
   }

@@ -3,6 +3,7 @@
 // Tested by tests/transport/no_way_back_test.cc.
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/shared_segments.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -29,6 +30,7 @@ void PinnedPool::seal() noexcept {
   const ThreadOwner::Hold hold(maker_);
   BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
+  require_shared_segments(*this);
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
   if (segment_count() > 0 && segments_[0].is_own) end_growth();
   for (uint32_t i = 0; i < segment_count(); ++i) {

@@ -39,6 +39,8 @@ check=(
   strace procps spin iproute2 iputils-ping
   # a device that logs what is written to it, a file system on it, the kernel's client
   dmsetup e2fsprogs nbd-client
+  # a program that forks and goes on
+  libpython3-dev
   # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # what others build programs with, and what looks through packages

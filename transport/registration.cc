@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "pinned_pool/no_way_back.h"
+#include "pinned_pool/shared_segments.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -142,6 +143,7 @@ bool KeyTable::is_valid() const noexcept {
 }
 
 Result<void> KeyTable::create(PinnedPool& pool, Device& device) {
+  require_shared_segments(pool);
   BP_ASSERT(device_ == nullptr);
   const DeviceKind& kind = device.kind();
   std::vector<SegmentSize> sizes;

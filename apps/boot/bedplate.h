@@ -36,8 +36,9 @@ size_t bp_usable_bytes(const void* block);
 
 /* Gives the heap `bytes` more (rounded up to 4 MiB and to whole pages), for good, in pages of
  * `page_bytes`: 4096, 2 MiB or 1 GiB. For programs without an appliance that have joined no pool;
- * such a program does neither afterwards. Before main the environment says how much there is:
- * BEDPLATE_BOOT_BYTES, BEDPLATE_BOOT_PAGE_BYTES (docs/allocator.md).
+ * such a program does neither afterwards. Hugepages only where forked children share the heap
+ * (BEDPLATE_FORK=share). Before main the environment says how much there is: BEDPLATE_BOOT_BYTES,
+ * BEDPLATE_BOOT_PAGE_BYTES (docs/allocator.md).
  * Returns 0. Errors: -1; bp_error_text says why: no such pages are free, say. */
 int bp_add_heap(size_t bytes, size_t page_bytes);
 

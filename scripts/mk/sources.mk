@@ -5,14 +5,14 @@ PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_t
             memfd numa parallel process_pulse progress random_bytes recent_lines result sanitizer \
             secret_file serial_line standard_error standard_streams supervisor surplus_hugepages \
             terminal_bar thread_calls thread_stack units user
-PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan seal \
-               seccomp_filter take_error taken_pages \
+PINNED_POOL := adopt_segment audit boot_segment fork_rule memory_error no_way_back pinned_pool \
+               plan seal seccomp_filter shared_segments take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \
                  join_socket join_strangers joined_pool membership owner_life process_terms)
 ALLOC := added_heap block_ledger boot_growth buffer_pool_datapath exhaustion fork_mark heap_owner \
          heap_report interception_check interception_decision keyed_cache_datapath metadata_zone pool_resource \
          support_level \
-         $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
+         $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc copied_heap \
            heap_walk ordinary_memory thread_heaps)
 VERBS := peer_state verbs_wire \
          $(addprefix device/,device_quirks queue_pair verbs_device verbs_ports window_probe) \

@@ -28,7 +28,7 @@ KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
 DYNAMIC_KINDS = ("pie", "no-pie")
 OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new",
            "c_program", "explicit_program", "streams_program", "small_boot", "huge_boot",
-           "odd_pages", "heap_program")
+           "odd_pages", "heap_program", "fork_program", "sharing", "fork_share", "python_program")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 NOBODY = 65534
@@ -187,7 +187,7 @@ def setuid_copy(program):
 STRANGERS = [{"BEDPLATE_BOOT_BYTES": "1 byte"}, {"BEDPLATE_BOOT_BYTES": BOOT_BYTES},
              {"BEDPLATE_BOOT_PAGE_BYTES": "odd"}, {"BEDPLATE_LEAVE_PINNED": "maybe"},
              {"BEDPLATE_LEAVE_PINNED": "no"}, {"BEDPLATE_LEAVE_PINNED_PIPELINE": "maybe"},
-             {"BEDPLATE_ALLOC_DISABLE": "1"}, {"FAKEROOTKEY": "1"}]
+             {"BEDPLATE_ALLOC_DISABLE": "1"}, {"FAKEROOTKEY": "1"}, {"BEDPLATE_FORK": "maybe"}]
 
 
 def check_setuid(workshop, kind):
@@ -256,6 +256,122 @@ def check_hugepage_heap(workshop, whose, kind):
     compare(heap_facts(program, part), huge)
     compare(heap_facts(program, BEDPLATE_BOOT_PAGE_BYTES="4 KiB"),
             {"at first": "some", "audit": "ok", "segment 0": "24 MiB in pages of 4 KiB"})
+
+
+COPIED = {"heap": "private", "audit": "ok", "parent": "as it left it", "child": "as it was"}
+SHARED = {"heap": "shared", "audit": "ok", "child sees": "what is", "parent sees": "its child's"}
+FORK_HEAP = {"BEDPLATE_BOOT_BYTES": "32 MiB"}
+
+
+def fork_facts(program, what, code=0, **environment):
+    """What fork_program prints, and what it says on standard error, without numbers of processes."""
+    done = subprocess.run([program, what], capture_output=True, text=True, timeout=120, check=False,
+                          env={**os.environ, **FORK_HEAP, **environment})
+    if done.returncode != code:
+        raise AssertionError(f"{program} {what}\nexit code {done.returncode}\n{done.stdout}"
+                             f"{done.stderr}")
+    said = re.sub(r"process \d+", "process {pid}", done.stderr)
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines()), said
+
+
+def check_copied_heap(workshop, whose, kind):
+    """Without an appliance a child has the heap as it was, whatever its parent does, and the other
+    way round; also what the program added."""
+    program = workshop.link("fork_program", whose, kind)
+    compare(fork_facts(program, "snapshot")[0], COPIED)
+    compare(fork_facts(program, "add", BEDPLATE_BOOT_BYTES="16 MiB")[0],
+            {**COPIED, "small": "added",
+             "huge": "adding 4 MiB to the heap: a fork copies this program's heap, and the copy of "
+                     "a page of 2 MiB needs another one that is free; ask for pages of 4 KiB, or "
+                     "share the heap with forked children: BEDPLATE_FORK=share, or bedplate_fork "
+                     "at link time"})
+
+
+def check_fork_of_threads(workshop, whose, kind):
+    """A child's copy is whole, and of use, also where it cuts off threads of its parent's
+    (alloc/copied_heap)."""
+    told, said = fork_facts(workshop.link("fork_program", whose, kind), "threads")
+    compare(told, {"heap": "private", "audit": "ok", "children": "0", "parent": "as it left it"})
+    # Children that take all that there is are told so.
+    if any("is exhausted" not in line for line in said.splitlines()):
+        raise AssertionError(said)
+
+
+def check_fork_of_ordinary_memory(workshop, kind):
+    told, _ = fork_facts(workshop.link("fork_program", "pool", kind), "snapshot",
+                         BEDPLATE_LEAVE_PINNED="no")
+    compare(told, {**COPIED, "heap": "ordinary"})
+
+
+def expect_no_fork_rule(program, answer, **environment):
+    told, said = fork_facts(program, "sight", 2, **environment)
+    compare({**told, "said": said}, {"said": f"bedplate: {answer}\n"})
+
+
+def check_shared_heap(workshop, whose, kind):
+    """What is linked (pinned_pool/shared_segments), or a word of the program's or the user's
+    (pinned_pool/fork_rule), has children share the heap."""
+    making = "making a heap that a fork copies: "
+    program = workshop.link("fork_program", whose, kind, "sharing")
+    compare(fork_facts(program, "sight")[0], SHARED)
+    expect_no_fork_rule(program, making + "this program has code for devices or processes that use "
+                        "its heap; have malloc hand out ordinary memory: BEDPLATE_LEAVE_PINNED=no",
+                        BEDPLATE_FORK="copy")
+    program = workshop.link("fork_program", whose, kind, "fork_share")
+    compare(fork_facts(program, "sight")[0], SHARED)
+    compare(fork_facts(program, "snapshot", BEDPLATE_FORK="copy")[0], COPIED)
+    expect_no_fork_rule(program, making + "the copy of a hugepage needs another one that is free; "
+                        "have pages of 4 KiB: unset BEDPLATE_BOOT_PAGE_BYTES",
+                        BEDPLATE_FORK="copy", BEDPLATE_BOOT_PAGE_BYTES="2 MiB")
+    expect_no_fork_rule(program, "deciding what a fork means for the heap: BEDPLATE_FORK is "
+                        '"maybe"; write copy, share or refuse, or leave it out',
+                        BEDPLATE_FORK="maybe")
+
+
+def check_hugepages_are_shared(workshop, whose, kind):
+    HUGEPAGES.ensure_free(2 * MIB, 16)
+    program = workshop.link("fork_program", whose, kind)
+    compare(fork_facts(program, "sight", BEDPLATE_BOOT_PAGE_BYTES="2 MiB")[0], SHARED)
+
+
+PYTHON = """
+import multiprocessing
+forks = multiprocessing.get_context("fork")
+data = {i: [i] * 10 for i in range(20000)}
+def look(end):
+    end.recv()
+    is_whole = all(found == [i] * 10 for i, found in data.items()) and len(data) == 20000
+    data.clear()
+    end.send(is_whole)
+ours, theirs = forks.Pipe()
+child = forks.Process(target=look, args=(theirs,))
+child.start()
+for i in list(data):
+    data[i] = data[i][:5] + [str(i)] * 7
+ours.send(None)
+print("child:", "as it was" if ours.recv() else "torn")
+child.join()
+print("exit:", child.exitcode)
+print("parent:", all(len(found) == 12 for found in data.values()))
+with forks.Pool(3) as pool:
+    print("pool:", sum(pool.map(len, [[0] * i for i in range(500)])))
+"""
+
+
+def check_multiprocessing(workshop, kind):
+    """Python's multiprocessing forks children that go on for good."""
+    libraries = glob.glob("/usr/lib/*/libpython3.*[0-9].so")
+    if not libraries:
+        raise Skip("libpython3-dev is not installed")
+    program = workshop.link("python_program", "pool", kind, after=(libraries[0],))
+    for allocator in ("malloc", "pymalloc"):
+        done = subprocess.run([program, "-E", "-c", PYTHON], capture_output=True, text=True,
+                              timeout=120, check=False,
+                              env={**os.environ, "BEDPLATE_BOOT_BYTES": "64 MiB",
+                                   "PYTHONMALLOC": allocator})
+        compare({"code": done.returncode, "out": done.stdout, "said": done.stderr},
+                {"code": 0, "said": "",
+                 "out": "child: as it was\nexit: 0\nparent: True\npool: 124750\n"})
 
 
 SANITIZERS = {"address": "AddressSanitizer", "thread": "ThreadSanitizer"}
@@ -414,9 +530,22 @@ def tests(workshop):
                 check_added_heap, workshop, whose, kind)
             yield f"heap of hugepages, {whose} malloc, {kind}", functools.partial(
                 check_hugepage_heap, workshop, whose, kind)
+            yield f"heap that a fork copies, {whose} malloc, {kind}", functools.partial(
+                check_copied_heap, workshop, whose, kind)
+            yield f"heap that a fork shares, {whose} malloc, {kind}", functools.partial(
+                check_shared_heap, workshop, whose, kind)
+        yield f"fork of ordinary memory, {kind}", functools.partial(
+            check_fork_of_ordinary_memory, workshop, kind)
         yield f"setuid, {kind}", functools.partial(check_setuid, workshop, kind)
         yield f"small segment 0, {kind}", functools.partial(check_small_boot, workshop, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
+    for whose in ("own", "pool"):
+        yield f"fork beside threads, {whose} malloc", functools.partial(
+            check_fork_of_threads, workshop, whose, "pie" if whose == "own" else "static")
+        yield f"fork of a heap of hugepages, {whose} malloc", functools.partial(
+            check_hugepages_are_shared, workshop, whose, "pie")
+    for kind in DYNAMIC_KINDS:
+        yield f"multiprocessing, {kind}", functools.partial(check_multiprocessing, workshop, kind)
     for sanitizer in SANITIZERS:
         yield f"pool malloc and -fsanitize={sanitizer}", functools.partial(
             check_sanitized_malloc, workshop, sanitizer)

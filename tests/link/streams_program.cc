@@ -20,13 +20,14 @@ int main() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) < 0) return 20 + stream;
   }
-  if (boot.memfd <= STDERR_FILENO || segment.memfd <= STDERR_FILENO) return 30;
+  // Segment 0 is private memory: it has none.
+  if (!boot.is_private() || segment.memfd <= STDERR_FILENO) return 30;
   for (int line = 0; line < 100; ++line) {
     std::fprintf(stderr, "a line that must not land in the pool\n");
     std::printf("nor may this one\n");
   }
   std::fflush(stdout);
-  // Nobody has written through the descriptor of segment 0.
-  if (lseek(boot.memfd, 0, SEEK_CUR) != 0) return 40;
+  // Nobody has written through the segment's descriptor.
+  if (lseek(segment.memfd, 0, SEEK_CUR) != 0) return 40;
   return segment.address[0] == std::byte{0} ? 0 : 50;
 }

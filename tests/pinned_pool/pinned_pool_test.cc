@@ -155,6 +155,14 @@ TEST(PinnedPool, PrivateSegmentGrowsInPlace) {
   CHECK(is_all_zero(segment.address + 4 * kMiB, 8 * kMiB));
 }
 
+TEST(PinnedPool, PoolWithPrivateMemoryIsNotSealed) {
+  const test::Ended ended = test::run_forked([&] {
+    pool->create_private_segment("first", 4 * kMiB, 1).take();
+    pool->seal();
+  });
+  LONGS_EQUAL(SIGABRT, ended.signal);
+}
+
 TEST(PinnedPool, SeveralThreadsTakeEveryPage) {
   // More than one chunk of what a thread takes at a time, and not a multiple of it.
   Segment& segment = create("large", 144 * kMiB, 3);

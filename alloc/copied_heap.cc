@@ -1,0 +1,41 @@
+// Tested by tests/link/run.py.
+#include "alloc/copied_heap.h"
+
+#include <pthread.h>
+
+#include "alloc/confined_heap.h"
+#include "alloc/heap_owner.h"
+#include "alloc/metadata_zone.h"
+#include "alloc/thread_heaps.h"
+#include "platform/assert.h"
+
+namespace bedplate {
+namespace {
+
+// In the order in which a thread that needs several takes them.
+void prepare() noexcept {
+  hold_owner_names();
+  hold_thread_heaps();
+  hold_metadata_zone();
+}
+
+void go_on() noexcept {
+  release_metadata_zone();
+  release_thread_heaps();
+  release_owner_names();
+}
+
+void begin_as_child() noexcept {
+  forget_other_threads();
+  forget_segment_readers();
+  go_on();
+}
+
+}  // namespace
+
+void keep_copies_whole() noexcept {
+  const int outcome = pthread_atfork(&prepare, &go_on, &begin_as_child);
+  BP_ASSERT(outcome == 0);
+}
+
+}  // namespace bedplate

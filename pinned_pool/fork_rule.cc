@@ -1,0 +1,83 @@
+// Tested by tests/link/run.py.
+#include "pinned_pool/fork_rule.h"
+
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+
+#include "pinned_pool/boot_segment.h"
+#include "platform/environment.h"
+#include "platform/log.h"
+
+extern "C" __attribute__((weak)) const char* const bedplate_fork = nullptr;
+// Defined by shared_segments.cc, where that is linked.
+extern "C" __attribute__((weak)) const char bedplate_shares_segments;
+
+namespace bedplate {
+namespace {
+
+constexpr const char* kVariable = "BEDPLATE_FORK";
+constexpr const char* kWords[] = {"copy", "share", "refuse"};  // in the order of ForkRule
+
+bool shares_segments() noexcept { return &bedplate_shares_segments != nullptr; }
+
+// Why the heap cannot be private; nullptr: it can.
+const char* obstacle() noexcept {
+  if (shares_segments()) return "this program has code for devices or processes that use its heap";
+  if (is_huge(boot_page())) return "the copy of a hugepage needs another one that is free";
+  return nullptr;
+}
+
+[[noreturn]] void refuse_setting(const char* where, const char* text) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("deciding what a fork means for the heap");
+  error.set_answer("%s is \"%.64s\"", where, text);
+  stop_with(error.set_cure("write copy, share or refuse, or leave it out"));
+}
+
+[[noreturn]] void refuse_copy(const char* why) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("making a heap that a fork copies");
+  error.set_answer("%s", why);
+  stop_with(error.set_cure("%s", way_to_copied_heap()));
+}
+
+ForkRule decide() noexcept {
+  const char* text = environment_text(kVariable);
+  const char* where = text != nullptr ? kVariable : "bedplate_fork";
+  // Volatile: the linker may replace a weak constant, so the compiler must not fold its value.
+  const char* const volatile& linked = bedplate_fork;
+  if (text == nullptr) text = linked;
+  const char* why_not = obstacle();
+  if (text == nullptr) return why_not == nullptr ? ForkRule::kCopy : ForkRule::kShare;
+  for (size_t i = 0; i < std::size(kWords); ++i) {
+    if (std::strcmp(text, kWords[i]) != 0) continue;
+    const auto rule = static_cast<ForkRule>(i);
+    if (rule == ForkRule::kCopy && why_not != nullptr) refuse_copy(why_not);
+    return rule;
+  }
+  refuse_setting(where, text);
+}
+
+constinit bool is_decided = false;
+constinit ForkRule the_rule = ForkRule::kShare;
+
+}  // namespace
+
+ForkRule fork_rule() noexcept {
+  if (!is_decided) {
+    the_rule = decide();
+    is_decided = true;
+  }
+  return the_rule;
+}
+
+const char* way_to_copied_heap() noexcept {
+  if (shares_segments()) return "have malloc hand out ordinary memory: BEDPLATE_LEAVE_PINNED=no";
+  if (is_huge(boot_page())) return "have pages of 4 KiB: unset BEDPLATE_BOOT_PAGE_BYTES";
+  return "have the heap copied: BEDPLATE_FORK=copy";
+}
+
+}  // namespace bedplate
