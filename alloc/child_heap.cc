@@ -9,10 +9,15 @@
 #include <cstring>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "alloc/fork_mark.h"
+#include "pinned_pool/fork_rule.h"
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"
 #include "platform/free_list.h"
+#include "platform/known_child.h"
+#include "platform/log.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -72,9 +77,24 @@ std::byte* take_piece(unsigned log2) noexcept {
 
 Header* header_of(void* block) noexcept { return static_cast<Header*>(block) - 1; }
 
+constinit std::atomic<bool> has_allocated{false};  // the child
+
+// A child that allocates goes on, rather than to call exec.
+void tell_that_it_goes_on() noexcept {
+  if (is_known_child || !claim_child_notice()) return;
+  Error error;
+  error.set_doing("going on in a forked child (process %d)", static_cast<int>(getpid()));
+  error.set_answer(
+      "the heap is its parent's and shared, not a copy: what one of them changes there "
+      "changes for both, at any time");
+  log_error(error.set_cure("call exec or _exit, start it by posix_spawn(), or %s; BEDPLATE_FORK="
+                           "refuse makes fork() fail",
+                           way_to_copied_heap()));
+}
+
 }  // namespace
 
-void* child_allocate(size_t bytes, size_t alignment) noexcept {
+void* child_allocate_in_fork(size_t bytes, size_t alignment) noexcept {
   const uint64_t slack = alignment > alignof(Header) ? alignment : 0;
   uint64_t needed = 0;
   if (__builtin_add_overflow(bytes, sizeof(Header) + slack, &needed) || needed > PTRDIFF_MAX) {
@@ -96,6 +116,14 @@ void* child_allocate(size_t bytes, size_t alignment) noexcept {
   std::byte* block = base + offset;
   *header_of(block) = {total, offset};
   return block;
+}
+
+void* child_allocate(size_t bytes, size_t alignment) noexcept {
+  if (!has_allocated.load(std::memory_order_relaxed)) {
+    has_allocated.store(true, std::memory_order_relaxed);
+    tell_that_it_goes_on();
+  }
+  return child_allocate_in_fork(bytes, alignment);
 }
 
 void child_free(void* block) noexcept {

@@ -4,6 +4,11 @@
 // Simple on purpose: blocks of powers of two from chunks that are mapped as needed and never given
 // back, one lock, larger blocks mapped one by one. What a child frees of its parent's is left
 // alone; what it reallocates is copied.
+//
+// A child that allocates is one that stays. Of the first of them the process says so, once, with
+// what to do instead, unless the child knows it (platform/known_child.h). One that only writes what
+// its parent allocated goes unnoticed: it may be on its way to exec, and to take the right to write
+// away from it is what a sealed pool refuses.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +18,9 @@ namespace bedplate {
 // `bytes` aligned to `alignment`, a power of two. nullptr with ENOMEM when the system has no more.
 // Threads: any of the child's.
 void* child_allocate(size_t bytes, size_t alignment) noexcept;
+
+// The same for what libc needs while fork() is under way: it says nothing of the child.
+void* child_allocate_in_fork(size_t bytes, size_t alignment) noexcept;
 
 // Frees a block of child_allocate. A block of the parent's, in the pool, stays as it is.
 void child_free(void* block) noexcept;

@@ -66,7 +66,7 @@ void move_buffer_out_of_pool(FILE* stream) noexcept {
   char* const shared = stream->_IO_buf_base;
   if (!in_pool_range(shared)) return;
   const auto bytes = static_cast<size_t>(stream->_IO_buf_end - shared);
-  auto* own = static_cast<char*>(child_allocate(bytes, alignof(max_align_t)));
+  auto* own = static_cast<char*>(child_allocate_in_fork(bytes, alignof(max_align_t)));
   if (own != nullptr) std::memcpy(own, shared, bytes);
   for (char** place : {&stream->_IO_read_ptr, &stream->_IO_read_end, &stream->_IO_read_base,
                        &stream->_IO_write_base, &stream->_IO_write_ptr, &stream->_IO_write_end,

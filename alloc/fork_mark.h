@@ -1,9 +1,10 @@
 // Whether this process owns the heap, or is a fork of the one that does.
 //
-// The pool is shared memory: a forked child has it before its eyes, not a copy. It may read what
-// its parent allocated, and must not touch the heap's own records. The mark lies on a page that the
-// kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14), so every kind of fork is noticed, also one
-// that calls no pthread_atfork handlers. It is no use for vfork, whose child is not to allocate.
+// Where the heap is shared memory (pinned_pool/fork_rule.h) a forked child has it before its eyes,
+// not a copy. It may read what its parent allocated, and must not touch the heap's own records. The
+// mark lies on a page that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14), so every kind
+// of fork is noticed, also one that calls no pthread_atfork handlers. It is no use for vfork, whose
+// child is not to allocate.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,18 @@ struct alignas(4096) ForkMark {
 };
 [[gnu::visibility("hidden")]] extern ForkMark fork_mark;
 
-// Makes this process the owner of a heap in the pool. Called once, when the heap is made. Errors:
-// the kernel would not wipe the mark in a child. Allocates nothing.
+// Makes this process the owner of a heap of shared memory. Called once, when the heap is made.
+// Errors: the kernel would not wipe the mark in a child. Allocates nothing.
 Result<void> mark_heap_owner() noexcept;
-// The same for a heap in ordinary memory: a fork copies it, and every child owns its copy.
+// The same for a heap of private memory: a fork copies it, and every child owns its copy.
 void mark_heap_private() noexcept;
 
 // Cost: one load.
 inline bool owns_heap() noexcept { return __builtin_expect(fork_mark.is_owner, true); }
+
+// What a child of a shared heap goes on to do is told once, for the owner and all its children.
+// Returns whether it is yet to be told. Called in a child.
+bool claim_child_notice() noexcept;
 
 // Whether this is a child of the owner. Not owns_heap() only says the same or "not yet".
 bool is_forked_child() noexcept;

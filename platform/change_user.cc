@@ -13,6 +13,7 @@
 
 #include "platform/capabilities.h"
 #include "platform/file.h"
+#include "platform/known_child.h"
 
 namespace bedplate {
 namespace {
@@ -128,6 +129,7 @@ Result<void> look_as_user(const User& user, uint64_t kept, const Look& look,
   const pid_t child = fork();
   if (child < 0) return becoming(user);
   if (child == 0) {
+    is_known_child = true;
     std::vector<Error> found;
     auto became = become_user(user, kept);
     if (became.ok()) look(&found);

@@ -261,6 +261,9 @@ def check_hugepage_heap(workshop, whose, kind):
 COPIED = {"heap": "private", "audit": "ok", "parent": "as it left it", "child": "as it was"}
 SHARED = {"heap": "shared", "audit": "ok", "child sees": "what is", "parent sees": "its child's"}
 FORK_HEAP = {"BEDPLATE_BOOT_BYTES": "32 MiB"}
+STAYS = ("bedplate: going on in a forked child (process {pid}): the heap is its parent's and shared, "
+         "not a copy: what one of them changes there changes for both, at any time; call exec or "
+         "_exit, start it by posix_spawn(), or {cure}; BEDPLATE_FORK=refuse makes fork() fail")
 
 
 def fork_facts(program, what, code=0, **environment):
@@ -332,6 +335,25 @@ def check_hugepages_are_shared(workshop, whose, kind):
     HUGEPAGES.ensure_free(2 * MIB, 16)
     program = workshop.link("fork_program", whose, kind)
     compare(fork_facts(program, "sight", BEDPLATE_BOOT_PAGE_BYTES="2 MiB")[0], SHARED)
+
+
+def check_staying_child(workshop, whose, kind):
+    """The first child that goes on says so, once; one that calls exec says nothing."""
+    program = workshop.link("fork_program", whose, kind, "sharing")
+    children = {f"child {i}": "0" for i in range(3)}
+    told, said = fork_facts(program, "stays")
+    compare({**told, "said": said},
+            {**children, "heap": "shared", "audit": "ok",
+             "said": STAYS.format(pid="{pid}", cure="have malloc hand out ordinary memory: "
+                                                    "BEDPLATE_LEAVE_PINNED=no") + "\n"})
+    told, said = fork_facts(workshop.link("fork_program", whose, kind), "stays",
+                            BEDPLATE_FORK="share")
+    compare({**told, "said": said},
+            {**children, "heap": "shared", "audit": "ok",
+             "said": STAYS.format(pid="{pid}", cure="have the heap copied: BEDPLATE_FORK=copy") +
+                     "\n"})
+    told, said = fork_facts(workshop.link("fork_program", whose, kind), "stays")
+    compare({**told, "said": said}, {**children, "heap": "private", "audit": "ok", "said": ""})
 
 
 PYTHON = """
@@ -534,6 +556,8 @@ def tests(workshop):
                 check_copied_heap, workshop, whose, kind)
             yield f"heap that a fork shares, {whose} malloc, {kind}", functools.partial(
                 check_shared_heap, workshop, whose, kind)
+            yield f"child that stays, {whose} malloc, {kind}", functools.partial(
+                check_staying_child, workshop, whose, kind)
         yield f"fork of ordinary memory, {kind}", functools.partial(
             check_fork_of_ordinary_memory, workshop, kind)
         yield f"setuid, {kind}", functools.partial(check_setuid, workshop, kind)

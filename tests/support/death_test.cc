@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "platform/known_child.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 
@@ -78,6 +79,7 @@ Ended run_forked(void (*function)(void*), void* context) {
   fcntl(pipe_in.number(), F_SETPIPE_SZ, kPipeBytes);
   const pid_t child = fork();
   if (child == 0) {
+    is_known_child = true;
     dup2(pipe_in.number(), STDERR_FILENO);
     ::close(pipe_in.number());
     ::close(pipe_out.number());

@@ -20,6 +20,7 @@
 
 #include "platform/capabilities.h"
 #include "platform/clock.h"
+#include "platform/known_child.h"
 #include "platform/log.h"
 #include "platform/progress.h"
 
@@ -109,6 +110,7 @@ Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
 
 // `told` is on the stack, which is the child's own: the heap it shares with its parent.
 [[noreturn]] void live_as_child(RbdBus& bus, char* told, bool is_shared, int own_end) {
+  is_known_child = true;
   // A stop of the whole group, or of all that a service manager has started, is its parent's.
   sigset_t all;
   sigfillset(&all);

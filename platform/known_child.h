@@ -1,0 +1,12 @@
+// A forked child that knows what it may do with its parent's memory.
+//
+// The runtime's own children look at something, or call exec, and write nothing of their parent's:
+// they are not told how a child should go on (alloc/child_heap.h).
+#pragma once
+
+namespace bedplate {
+
+// Set by the child itself; its parent's stays false.
+inline constinit bool is_known_child = false;
+
+}  // namespace bedplate
