@@ -27,9 +27,11 @@ using namespace bedplate;
 // Tells the decision (interception_decision.cc) that this archive is linked.
 extern "C" const char bedplate_malloc_is_linked = 1;
 
-// Takes memory_calls.cc out of the archive with this file.
+// Takes memory_calls.cc and fork_calls.cc out of the archive with this file.
 extern "C" const char bedplate_memory_calls;
-[[gnu::used]] static const char* const the_memory_calls = &bedplate_memory_calls;
+extern "C" const char bedplate_fork_calls;
+[[gnu::used]] static const char* const the_other_calls[] = {&bedplate_memory_calls,
+                                                            &bedplate_fork_calls};
 
 static constexpr size_t kPage = 4 * kKiB;
 

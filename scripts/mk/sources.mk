@@ -104,7 +104,8 @@ LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc)
                    $(BOOT:%=apps/boot/%.cc) $(PERF:%=apps/perf/%.cc) \
                    $(COMMANDS:%=apps/program/%.cc) $(HTTP:%=apps/http/%.cc) \
                    $(CONTROL:%=apps/control/%.cc)
-MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
+MALLOC_SOURCES := alloc/fork_calls.cc alloc/intercepting_heap.cc alloc/memory_calls.cc \
+                  alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                       $(patsubst %,alloc/%.cc,$(filter-out confined_mimalloc,$(ALLOC))) \

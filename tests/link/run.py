@@ -356,6 +356,21 @@ def check_staying_child(workshop, whose, kind):
     compare({**told, "said": said}, {**children, "heap": "private", "audit": "ok", "said": ""})
 
 
+def check_refused_fork(workshop, kind):
+    """alloc/fork_calls: fork() fails, and all that calls exec at once goes on working."""
+    program = workshop.link("fork_program", "pool", kind)
+    others = {"audit": "ok", "spawned": "0", "system": "0"}
+    told, said = fork_facts(program, "refused", BEDPLATE_FORK="refuse")
+    compare({**told, "said": said},
+            {**others, "heap": "shared", "fork 0": "ENOSYS", "fork 1": "ENOSYS",
+             "said": "bedplate: forking: BEDPLATE_FORK, or bedplate_fork at link time, is refuse; "
+                     "start programs by posix_spawn() or vfork(), or have the heap copied: "
+                     "BEDPLATE_FORK=copy\n"})
+    told, said = fork_facts(program, "refused")
+    compare({**told, "said": said},
+            {**others, "heap": "private", "fork 0": "forked", "fork 1": "forked", "said": ""})
+
+
 PYTHON = """
 import multiprocessing
 forks = multiprocessing.get_context("fork")
@@ -560,6 +575,7 @@ def tests(workshop):
                 check_staying_child, workshop, whose, kind)
         yield f"fork of ordinary memory, {kind}", functools.partial(
             check_fork_of_ordinary_memory, workshop, kind)
+        yield f"fork refused, {kind}", functools.partial(check_refused_fork, workshop, kind)
         yield f"setuid, {kind}", functools.partial(check_setuid, workshop, kind)
         yield f"small segment 0, {kind}", functools.partial(check_small_boot, workshop, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)

@@ -1,0 +1,50 @@
+// fork() as libbedplate-malloc.a puts it before libc's: it is refused where BEDPLATE_FORK, or the
+// program's bedplate_fork, says so (pinned_pool/fork_rule.h).
+//
+// An atfork handler cannot refuse. vfork, posix_spawn, system and popen are none of this: their
+// children call exec at once. libc's own calls (daemon, forkpty) and raw system calls do not come
+// here.
+//
+// Tested by tests/link/run.py.
+#include <atomic>
+#include <cerrno>
+
+#include <unistd.h>
+
+#include "alloc/interception_decision.h"
+#include "pinned_pool/fork_rule.h"
+#include "platform/log.h"
+
+extern "C" pid_t __fork();  // libc's, by the name that it keeps for itself
+
+// interception.cc refers to this, so that a program that gets our malloc gets this as well.
+extern "C" const char bedplate_fork_calls = 1;
+
+namespace {
+
+using namespace bedplate;
+
+constinit std::atomic_flag has_told = ATOMIC_FLAG_INIT;
+
+bool is_refused() noexcept {
+  return interception_decision().backing == HeapBacking::kPool && fork_rule() == ForkRule::kRefuse;
+}
+
+void tell_refusal() noexcept {
+  if (has_told.test_and_set()) return;
+  Error error;
+  error.set_doing("forking");
+  error.set_answer("BEDPLATE_FORK, or bedplate_fork at link time, is refuse");
+  log_error(
+      error.set_cure("start programs by posix_spawn() or vfork(), or %s", way_to_copied_heap()));
+}
+
+}  // namespace
+
+// ENOSYS: fork(2) has it for machines that cannot fork. Programs try again after EAGAIN.
+extern "C" pid_t fork() noexcept {
+  if (!is_refused()) return __fork();
+  tell_refusal();
+  errno = ENOSYS;
+  return -1;
+}
