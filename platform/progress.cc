@@ -24,9 +24,10 @@ struct Amount {
 
 // "7.5 GiB": one digit behind the point, which people can read while it grows.
 Amount amount_of(double bytes) noexcept {
+  constexpr double kNextUnit = 1023.95;  // from there on it would be written as 1024.0
   constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;
-  for (; unit + 1 < std::size(kUnits) && bytes >= 1024; ++unit) bytes /= 1024;
+  for (; unit + 1 < std::size(kUnits) && bytes >= kNextUnit; ++unit) bytes /= 1024;
   Amount amount;
   const bool is_whole = unit == 0 || bytes == static_cast<double>(static_cast<uint64_t>(bytes));
   std::snprintf(amount.text, sizeof amount.text, is_whole ? "%.0f %s" : "%.1f %s", bytes,

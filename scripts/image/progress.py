@@ -19,7 +19,7 @@ WIPE = "\r\x1b[K"
 def amount_text(count):
     """7.5 GiB."""
     units = ["bytes", "KiB", "MiB", "GiB", "TiB"]
-    while count >= 1024 and len(units) > 1:
+    while count >= 1023.95 and len(units) > 1:
         count /= 1024
         units.pop(0)
     return f"{count:.0f} {units[0]}" if count == int(count) else f"{count:.1f} {units[0]}"

@@ -35,16 +35,19 @@ ProgressOptions of(uint64_t total_bytes, uint64_t wait_max_ns = 0) {
 
 }  // namespace
 
-TEST_GROUP(Progress){void setup() override{time_ns = kBeginNs;
-}
+TEST_GROUP(Progress) {
+  const std::string wipe = kWipeLine;
 
-static std::string text_of(const Progress& progress) {
-  char text[256];
-  progress.write_text(text, sizeof text);
-  return text;
-}
-}
-;
+  void setup() override { time_ns = kBeginNs; }
+  // A test that has failed leaves its own.
+  void teardown() override { set_progress_listener(nullptr); }
+
+  static std::string text_of(const Progress& progress) {
+    char text[256];
+    progress.write_text(text, sizeof text);
+    return text;
+  }
+};
 
 TEST(Progress, SaysHowMuchHowFastAndForHowLongYet) {
   const StderrCapture capture;
@@ -61,6 +64,16 @@ TEST(Progress, SaysHowMuchHowFastAndForHowLongYet) {
   progress.add(kTiB);  // never more than all
   STRCMP_EQUAL("taking memory: 16 GiB of 16 GiB (100 %), 4 GiB/s, 0 s left",
                text_of(progress).c_str());
+}
+
+TEST(Progress, AnAmountIsInTheUnitThatItIsNearest) {
+  const StderrCapture capture;
+  Progress progress("taking", of(kGiB));
+  pass_ms(1000);
+  progress.add(1023 * kKiB);
+  STRCMP_CONTAINS("taking: 1023 KiB of 1 GiB (0 %), 1023 KiB/s", text_of(progress).c_str());
+  progress.add(1020);
+  STRCMP_CONTAINS("taking: 1.0 MiB of 1 GiB (0 %), 1.0 MiB/s", text_of(progress).c_str());
 }
 
 TEST(Progress, LongTimesAreSaidInMinutesAndHours) {
@@ -104,7 +117,6 @@ TEST(Progress, WithoutATerminalThereIsALineEveryFiveSeconds) {
 
 TEST(Progress, ATerminalHasABarAfterASecond) {
   StderrTerminal terminal(80);
-  const std::string wipe = kWipeLine;
   {
     Progress progress("taking", of(4 * kMiB));
     for (int i = 0; i < 9; ++i) {

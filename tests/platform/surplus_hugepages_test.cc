@@ -1,6 +1,8 @@
 // Hugepages that are promised, and those that no machine has. Made ones: tests/system.
 #include "platform/surplus_hugepages.h"
 
+#include "tests/support/hugepages.h"
+#include "tests/support/progress_news.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -8,6 +10,14 @@
 using namespace bedplate;
 
 TEST_GROUP(SurplusHugepages){};
+
+TEST(SurplusHugepages, HavingThemMadeSaysHowFarItIs) {
+  const test::LentHugepages lent(2);
+  if (!lent.are_there()) BP_SKIP("2 MiB hugepages cannot be reserved on this machine");
+  const test::ProgressNews news;
+  CHECK(try_hugepages(PageSize::k2MiB, 2).ok());
+  LONGS_EQUAL(1, news.count_of("having hugepages made: 4 MiB of 4 MiB (100 %)"));
+}
 
 TEST(SurplusHugepages, APromiseThatNobodyCanKeepIsRefused) {
   if (!hugepage_counts(PageSize::k2MiB).supported) BP_SKIP("this kernel has no hugepages");

@@ -57,10 +57,10 @@ class Supervisor:
         except queue.Empty:
             raise Failure(f"nothing was said for {BOUND_SECONDS} s") from None
 
-    def hear_until(self, name, value=None):
+    def hear_until(self, name, begin=""):
         """All that is said, up to the first that has this."""
         heard = [self.hear()]
-        while name not in heard[-1] or value not in (None, heard[-1][name]):
+        while name not in heard[-1] or not heard[-1][name].startswith(begin):
             heard.append(self.hear())
         return heard
 
@@ -95,12 +95,13 @@ def is_told_each_step_from_the_boot_to_the_end(box, kind):
                     if each.get("STATUS", "").startswith("booting: ")), "each has its time")
     expect(booting[-1], {"READY": "1"}, "what says that it is ready")
     expect(supervisor.hear(), {"STATUS": "ready"}, "its status")
-    for _ in range(3):
-        expect(supervisor.hear(), {"WATCHDOG": "1"}, "that all goes on")
+    serving = [each for _ in range(3) for each in supervisor.hear_until("WATCHDOG")]
     appliance.stop()
-    ending = supervisor.hear_until("STOPPING")
-    expect([each for each in ending[:-1] if each != {"WATCHDOG": "1"}], [], "what comes before the end")
-    expect(ending[-1], {"STOPPING": "1", "STATUS": "draining", "EXTEND_TIMEOUT_USEC": "44000000"},
+    *more, ending = supervisor.hear_until("STOPPING")
+    # A machine that is busy may need a look.
+    expect([each for each in serving + more if each != {"WATCHDOG": "1"} and
+            not each.get("STATUS", "").startswith("ready")], [], "what else comes before the end")
+    expect(ending, {"STOPPING": "1", "STATUS": "draining", "EXTEND_TIMEOUT_USEC": "44000000"},
            "the end: clients and files have 7 s each, the rest 30 s")
     expect_true(not any("READY" in each for each in supervisor.heard()), "nothing is ready any more")
 
@@ -125,7 +126,8 @@ def a_stuck_shard_is_not_answered_for(box):
         make_turns(2)  # it may have gone on until just now
         supervisor.heard()
         make_turns(10)
-        expect(supervisor.heard(), [], "what is said of a shard that is stuck")
+        expect([each for each in supervisor.heard() if "WATCHDOG" in each], [],
+               "what the watchdog is told while a shard is stuck")
     supervisor.hear_until("WATCHDOG")
     appliance.stop()
 
@@ -150,7 +152,9 @@ def what_needs_a_look_is_counted(box):
     configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"]}
     supervisor = Supervisor(box)
     appliance = box.appliance(configuration, env=supervisor.environment())
-    heard = supervisor.hear_until("STATUS", "ready; 1 needs a look: bedplate top")
+    heard = supervisor.hear_until("STATUS", "ready; ")
+    expect_true(re.fullmatch(r"ready; (1 needs|\d+ need) a look: bedplate top", heard[-1]["STATUS"]),
+                f"how many: {heard[-1]}")
     expect(sum("WATCHDOG" in each for each in heard), 0, "what a watchdog that is not there is told")
     appliance.stop()
 
@@ -233,20 +237,22 @@ def a_terminal_shows_a_bar(box):
     """Of a drain that waits for a client; the log's lines go on above it."""
     with on_terminal(box, of_ordinary_pages(box, drain_timeout_ms=600_000), "xterm") as (appliance, text):
         client = begin_long_drain(box, appliance, text)
-        wait_for(lambda: "\r\x1b[Kdraining: for 2 s now, 10 min at most" in text(), "the bar")
+        wait_for(lambda: re.search(r"\r\x1b\[Kdraining: for \d+ s now, 10 min at most", text()),
+                 "the bar")
         client.close()
         expect(appliance.wait_exit(), 0, "the exit code")
         lines = lines_of(text())
         expect([line for line in lines if line and not line.startswith("bedplate: ")], [],
                "lines that are none of the log")
-        expect([line for line in lines if "for 2 s now" in line], [], "what is left of the bar")
+        expect([line for line in lines if " s now" in line], [], "what is left of the bar")
 
 
 @test()
 def a_dumb_terminal_has_lines(box):
     with on_terminal(box, of_ordinary_pages(box, drain_timeout_ms=600_000), "dumb") as (appliance, text):
         client = begin_long_drain(box, appliance, text)
-        wait_for(lambda: "bedplate: draining: for 5 s now, 10 min at most" in text(), "the line")
+        wait_for(lambda: re.search(r"\nbedplate: draining: for \d+ s now, 10 min at most\r?\n",
+                                   text()), "the line")
         client.close()
         expect(appliance.wait_exit(), 0, "the exit code")
         expect_true("\x1b" not in text(), f"no escape codes: {text()!r}")
