@@ -36,9 +36,9 @@ class Running:
         self.process = box.spawn([STORE, "run", path], "store.log")
         wait_for(lambda: "bedplate: ready" in read_text(box.path("store.log")), "it is ready")
 
-    def stats(self):
+    def stats(self, *options):
         return json.loads(self.box.run(STORE, "stats", "--directory", self.box.path("runtime"),
-                                       "--json").stdout)
+                                       "--json", *options).stdout)
 
     def stop(self):
         self.process.terminate()

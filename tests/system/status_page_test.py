@@ -4,6 +4,7 @@ import os
 import re
 
 import raw_nbd
+import service_c_test
 from harness import (BOUND_SECONDS, MIB, expect, expect_in, expect_true, free_port, need_tools, test,
                      wait_for)
 from browser import Browser
@@ -97,6 +98,24 @@ def what_services_do_is_seen_first(box):
     wait_for(lambda: browser.value(cell("blockd volumes", "ram0", "queue")) == "0", "nothing waits")
 
 
+@test()
+def a_service_of_somebody_else_is_there_by_itself(box):
+    """One in C, which marks what it does (apps/examples/store.c)."""
+    path, port = service_c_test.configure(box)
+    http_port = free_port()
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f'\n[http]\nlisten = ["tcp:127.0.0.1:{http_port}"]\n')
+    store = service_c_test.Running(box, path)
+    browser = show(box, http_port, 1280)
+    expect(browser.value(cell("", "store", "requests/s")), "0", "what it does at first")
+    with service_c_test.connect(port) as client:
+        def is_seen():
+            service_c_test.ask(client, "get pear\n" * 100, 100)
+            return float(browser.value(cell("", "store", "requests/s"))) > 0
+        wait_for(is_seen, "what it does")
+    store.stop()
+
+
 def bedplate_ctl(box, appliance, *words):
     box.bedplate("ctl", "--directory", appliance.runtime_directory, *words)
 
@@ -152,6 +171,13 @@ def it_can_be_read_on_a_narrow_screen(box):
     browser.value("document.getElementById('filter').value = 'volumes';"
                   "document.getElementById('filter').dispatchEvent(new Event('input'))")
     expect(browser.value(CUT_OFF), [], "tables of which something is cut off, filtered")
+    # Narrower than any table: they become lists.
+    browser.ask("Emulation.setDeviceMetricsOverride", width=240, height=900, deviceScaleFactor=1,
+                mobile=False)
+    browser.wait("innerWidth === 240 && !!document.querySelector('#now .cards')", "lists")
+    expect(browser.value(CUT_OFF), [], "lists of which something is cut off")
+    expect_true(browser.value("document.scrollingElement.scrollWidth <= innerWidth"),
+                "the page is no wider than that")
 
 
 @test()
