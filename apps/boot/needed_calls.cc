@@ -2,7 +2,6 @@
 #include "apps/boot/needed_calls.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include <linux/futex.h>
 #include <sys/epoll.h>
@@ -18,6 +17,8 @@ namespace {
 
 constexpr unsigned long kBad = ~0UL;  // as a descriptor, a process, flags, an operation
 
+// An appliance that serves all the same without a call, as it does without lseek, does not need it.
+
 // Of memory, threads, files, signals and time. The kernel refuses each for its first bad argument.
 constexpr CallTrial kOfAll[] = {
     {"read", SYS_read, {kBad}},
@@ -25,14 +26,11 @@ constexpr CallTrial kOfAll[] = {
     {"openat", SYS_openat, {kBad}},
     {"close", SYS_close, {kBad}},
     {"newfstatat", SYS_newfstatat, {kBad}},
-    {"lseek", SYS_lseek, {kBad}},
     {"fcntl", SYS_fcntl, {kBad}},
     {"ftruncate", SYS_ftruncate, {kBad}},
     {"fallocate", SYS_fallocate, {kBad}},
     {"fchmod", SYS_fchmod, {kBad}},
-    {"getdents64", SYS_getdents64, {kBad}},
     {"access", SYS_access, {0, kBad}},
-    {"readlink", SYS_readlink, {}},
     {"unlink", SYS_unlink, {}},
     {"mmap", SYS_mmap, {0, 0, 0, MAP_PRIVATE | MAP_ANONYMOUS, kBad}},
     {"munmap", SYS_munmap, {1}},
@@ -50,9 +48,6 @@ constexpr CallTrial kOfAll[] = {
     {"rt_sigaction", SYS_rt_sigaction, {}},
     {"rt_sigprocmask", SYS_rt_sigprocmask, {0, 0, 0, 8}},
     {"rt_sigtimedwait", SYS_rt_sigtimedwait, {}},
-    {"sigaltstack", SYS_sigaltstack, {}},
-    {"clock_nanosleep", SYS_clock_nanosleep, {CLOCK_REALTIME}},
-    {"getpid", SYS_getpid, {}},
     {"gettid", SYS_gettid, {}},
     {"geteuid", SYS_geteuid, {}},
     {"eventfd2", SYS_eventfd2, {0, kBad}},
@@ -62,17 +57,17 @@ constexpr CallTrial kOfAll[] = {
 
 // Of sockets, whatever they are for.
 constexpr CallTrial kOfSockets[] = {
-    {"socket", SYS_socket, {kBad, kBad, kBad}}, {"bind", SYS_bind, {kBad}},
-    {"getsockname", SYS_getsockname, {kBad}},   {"getsockopt", SYS_getsockopt, {kBad}},
-    {"setsockopt", SYS_setsockopt, {kBad}},     {"sendto", SYS_sendto, {kBad}},
-    {"recvfrom", SYS_recvfrom, {kBad}},         {"sendmsg", SYS_sendmsg, {kBad}},
-    {"recvmsg", SYS_recvmsg, {kBad}},
+    {"socket", SYS_socket, {kBad, kBad, kBad}},
+    {"bind", SYS_bind, {kBad}},
+    {"getsockopt", SYS_getsockopt, {kBad}},
+    {"setsockopt", SYS_setsockopt, {kBad}},
+    {"sendto", SYS_sendto, {kBad}},
+    {"recvfrom", SYS_recvfrom, {kBad}},
 };
 
 constexpr CallTrial kOfStreams[] = {
     {"listen", SYS_listen, {kBad}},
     {"accept4", SYS_accept4, {kBad}},
-    {"shutdown", SYS_shutdown, {kBad}},
 };
 
 constexpr CallTrial kOfDatagrams[] = {
@@ -80,10 +75,13 @@ constexpr CallTrial kOfDatagrams[] = {
     {"sendmmsg", SYS_sendmmsg, {kBad}},
 };
 
+// Of sockets without io_uring, and of those of processes that join.
 constexpr CallTrial kOfEpoll[] = {
     {"epoll_create1", SYS_epoll_create1, {kBad}},
     {"epoll_ctl", SYS_epoll_ctl, {kBad, EPOLL_CTL_DEL}},
     {"epoll_wait", SYS_epoll_wait, {kBad}},
+    {"sendmsg", SYS_sendmsg, {kBad}},
+    {"recvmsg", SYS_recvmsg, {kBad}},
 };
 
 // Of members that live and die.

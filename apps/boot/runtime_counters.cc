@@ -214,10 +214,10 @@ void describe(CounterTable& table, ShardCounters& c) {
       .counter("core_moves", c.core_moves, "times",
                "How often its thread was moved off its core, by a cpuset or taskset; it was pinned "
                "again where that is possible.")
-      .sign_as_it_grows("something moves its thread off core {cpu}, {core_moves} times by now: see "
+      .sign_as_it_grows("something moves its thread off its core, {core_moves} times by now: see "
                         "who changes its cpuset, or runs taskset on it");
   table.boolean("off_core", c.is_off_core, "Whether its thread may not run on its core.")
-      .sign_from(1, "its thread may not run on core {cpu}: give it back to the cpuset of its "
+      .sign_from(1, "its thread may not run on its core: give that back to the cpuset of its "
                     "control group, or choose another `cpu`");
   table.histogram("round_ns", c.loop.round, "ns", "A round with work, of every 16th such round.");
   table.counter("system_calls", c.sockets.system_calls, "calls",
