@@ -12,17 +12,17 @@
 namespace bedplate {
 namespace {
 
-// In the order in which a thread that needs several takes them.
+// The first keeps the thread's handlers of signals away, which may fork themselves.
 void prepare() noexcept {
-  hold_owner_names();
   hold_thread_heaps();
+  hold_owner_names();
   hold_metadata_zone();
 }
 
 void go_on() noexcept {
   release_metadata_zone();
-  release_thread_heaps();
   release_owner_names();
+  release_thread_heaps();
 }
 
 void begin_as_child() noexcept {

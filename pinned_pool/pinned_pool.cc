@@ -96,6 +96,7 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
                                             unsigned thread_count, int node, Progress* progress) {
   const ThreadOwner::Hold hold(maker_);
   BP_KEEPS_VALID(*this);
+  BP_ASSERT(bytes > 0 && bytes % page_bytes(page) == 0);
   const TakeAttempt attempt = {owner, bytes, page, node, next_address()};
   hold_standard_streams();
   Fd memfd = open_memfd(owner, page);
@@ -111,6 +112,7 @@ Result<Segment*> PinnedPool::create_private_segment(const OwnerName& owner, uint
                                                     unsigned thread_count) {
   const ThreadOwner::Hold hold(maker_);
   BP_KEEPS_VALID(*this);
+  BP_ASSERT(bytes > 0 && bytes % page_bytes(PageSize::k4KiB) == 0);
   hold_standard_streams();
   const TakeAttempt attempt = {owner, bytes, PageSize::k4KiB, kAnyNode, next_address(), true};
   return take(attempt, Fd(), thread_count, nullptr);
@@ -119,14 +121,12 @@ Result<Segment*> PinnedPool::create_private_segment(const OwnerName& owner, uint
 Result<Segment*> PinnedPool::take(const TakeAttempt& attempt, Fd memfd, unsigned thread_count,
                                   Progress* progress) {
   BP_ASSERT(!is_sealed());
-  const uint64_t bytes = attempt.bytes;
-  BP_ASSERT(bytes > 0 && bytes % page_bytes(attempt.page) == 0);
-  BP_ASSERT(has_room_for(bytes));
+  BP_ASSERT(has_room_for(attempt.bytes));
   Segment made;
   made.owner = attempt.owner;
   made.number = segment_count();
   made.address = next_address();
-  made.bytes = bytes;
+  made.bytes = attempt.bytes;
   made.page = attempt.page;
   made.node = attempt.node;
   made.memfd = memfd.number();

@@ -77,8 +77,9 @@ beside hostile make --no-print-directory MODE=asan COUNTED=1 \
   HOSTILE_SECONDS="${HOSTILE_SECONDS:-10}" hostile-peer
 beside install tests/install/run.py
 beside link tests/link/run.py
-# A package of 20 MB, and a minute.
-[ -z "${GLIBC_TESTS:-}" ] || beside glibc tests/link/glibc.py
+# Packages of 20 and 3 MB, and a minute each.
+[ -z "${FOREIGN_TESTS:-}" ] || beside glibc tests/link/glibc.py
+[ -z "${FOREIGN_TESTS:-}" ] || beside redis tests/link/redis.py
 beside soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
 beside soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-10}" soak-demand
 beside steps make --no-print-directory STEP_SECONDS="${STEP_SECONDS:-15}" step-senders

@@ -187,6 +187,7 @@ void tell_staying() {
       _exit(bp_alloc(10) != nullptr ? 0 : 1);
     }
     std::printf("child %d: %d\n", i, code_of(child));
+    std::fprintf(stderr, "child %d ended\n", i);
   }
 }
 
