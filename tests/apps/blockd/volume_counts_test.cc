@@ -60,6 +60,7 @@ class VolumeCountsTest : public BlockServerFixture {
 
  private:
   struct Teller {
+    Teller(BlockServer& its_server, bool its_is_on) : server(its_server), is_on(its_is_on) {}
     BlockServer& server;
     const bool is_on;
     LoopCall call = {.function = &Teller::run, .context = this};
