@@ -452,7 +452,7 @@ TEST(Preflight, TheProbeOfIoUringNamesACallThatIsForbidden) {
   if (!probe_io_uring().ok()) BP_SKIP("io_uring is not available here");
   for (const auto& [number, name] : {std::pair{SYS_io_uring_enter, "io_uring_enter"},
                                      std::pair{SYS_io_uring_register, "io_uring_register"}}) {
-    const test::Ended ended = test::run_forked([&] {
+    const test::Ended ended = test::run_forked([&, number = number, name = name] {
       BP_PROBE_CHECK(test::forbid_call(static_cast<uint32_t>(number), EPERM));
       const auto probed = probe_io_uring();
       BP_PROBE_CHECK(!probed.ok() && std::strstr(probed.error().cure, name) != nullptr);

@@ -171,7 +171,7 @@ TEST(OwnerLife, OnlyItsHolderReleasesIt) {
 TEST(OwnerLife, IsRefusedWhereTheKernelTakesNoList) {
   for (const auto& [number, name] : {std::pair{SYS_get_robust_list, "get_robust_list"},
                                      std::pair{SYS_set_robust_list, "set_robust_list"}}) {
-    const test::Ended ended = test::run_forked([&] {
+    const test::Ended ended = test::run_forked([&, number = number, name = name] {
       BP_PROBE_CHECK(test::forbid_call(static_cast<uint32_t>(number), EPERM));
       const auto held = shared->lives[0].hold();
       BP_PROBE_CHECK(!held.ok());
