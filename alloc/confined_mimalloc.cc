@@ -538,7 +538,8 @@ void _mi_os_init(void) {
   using namespace bedplate;
   bp_unconfined_os_init();
   confine_options();
-  if (is_in_pool() && fork_rule() != ForkRule::kCopy) {
+  const bool is_shared = is_in_pool() && fork_rule() != ForkRule::kCopy;
+  if (is_shared) {
     if (auto marked = mark_heap_owner(); !marked.ok()) stop_with(marked.error());
     guard_libc_from_children();
   } else {
@@ -547,6 +548,7 @@ void _mi_os_init(void) {
   }
   const FirstMemory first = is_in_pool() ? first_memory_in_pool() : first_ordinary_memory();
   metadata_zone_create(first.zone);
+  if (is_shared) share_child_notice(metadata_zone_map(sizeof(bool)));
   const bool added = add_arena(first.arena, false, nullptr);
   BP_ASSERT(added);
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <new>
 
 #include <sys/mman.h>
 
@@ -17,17 +18,8 @@ namespace {
 
 constinit bool heap_exists = false;  // a child has its parent's value
 
-// A page of the process and its children together.
-struct alignas(4096) ChildNotice {
-  std::atomic<bool> is_claimed{false};
-};
-constinit ChildNotice child_notice;
-
-// Where that fails each child has one of its own.
-void share_child_notice() noexcept {
-  mmap(&child_notice, sizeof child_notice, PROT_READ | PROT_WRITE,
-       MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-}
+// In the shared heap: of the process and its children together.
+constinit std::atomic<bool>* child_notice = nullptr;
 
 }  // namespace
 
@@ -38,7 +30,6 @@ Result<void> mark_heap_owner() noexcept {
     if (says_forbidden(errno)) return set_cure_of_forbidden(&error, "madvise");
     return error.set_cure("it takes Linux 4.14 (MADV_WIPEONFORK)");
   }
-  share_child_notice();
   fork_mark.is_owner = true;
   heap_exists = true;
   return {};
@@ -50,8 +41,10 @@ void mark_heap_private() noexcept {
   heap_exists = true;
 }
 
+void share_child_notice(void* memory) noexcept { child_notice = new (memory) std::atomic<bool>; }
+
 bool claim_child_notice() noexcept {
-  return !child_notice.is_claimed.exchange(true, std::memory_order_relaxed);
+  return !child_notice->exchange(true, std::memory_order_relaxed);
 }
 
 bool is_forked_child() noexcept { return heap_exists && !fork_mark.is_owner; }
