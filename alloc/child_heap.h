@@ -5,7 +5,7 @@
 // back, one lock, larger blocks mapped one by one. What a child frees of its parent's is left
 // alone; what it reallocates is copied.
 //
-// A child that allocates is one that stays. Of the first of them the process says so, once, with
+// A child that allocates is one that stays. The first of them says so, once for the process, with
 // what to do instead, unless the child knows it (platform/known_child.h). One that only writes what
 // its parent allocated goes unnoticed: it may be on its way to exec, and to take the right to write
 // away from it is what a sealed pool refuses.

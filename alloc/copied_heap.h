@@ -10,9 +10,9 @@
 //   ended threads left                       back waits for that
 //   the list of threads with heaps           theirs are no more: only the one that forked is
 //
-// What those threads had in use stays in use; what they had free, in pages with blocks in use, is
-// lost to the child. Nothing is done for children that call no handlers (a raw clone, _Fork): as
-// with libc's malloc, these must not allocate where the parent has several threads.
+// Blocks that those threads had in use stay in use; their free blocks, in pages with blocks in use,
+// are lost to the child. Nothing is done for children that call no handlers (a raw clone, _Fork):
+// as with libc's malloc, these must not allocate where the parent has several threads.
 #pragma once
 
 namespace bedplate {

@@ -30,8 +30,8 @@ inline bool owns_heap() noexcept { return __builtin_expect(fork_mark.is_owner, t
 // Keeps in `memory`, which children share, whether one of them was told of. Requires: room for a
 // bool, in the heap. Called once, before there are children.
 void share_child_notice(void* memory) noexcept;
-// What a child of a shared heap goes on to do is told once, for the owner and all its children.
-// Returns whether it is yet to be told. Called in a child.
+// A child that goes on beside a shared heap is told of once, for the owner and all its children.
+// Returns whether that is yet to be done. Called in a child.
 bool claim_child_notice() noexcept;
 
 // Whether this is a child of the owner. Not owns_heap() only says the same or "not yet".

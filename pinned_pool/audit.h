@@ -3,7 +3,7 @@
 // It reads /proc/<pid>/smaps, so it proves rather than assumes, can be asked at any time, and works
 // from another process (`bedplate stats`). It finds each hole, each mapping that is not the pool's
 // (in a gap, or in place of a segment's own memfd), wrong rights, a wrong page size and a lost
-// lock, and names the owner. What it does not do: look at the physical pages, or tell one piece of
+// lock, and names the owner. It does not look at the physical pages, nor tell one piece of
 // private memory from another.
 #pragma once
 

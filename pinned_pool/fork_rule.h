@@ -1,4 +1,4 @@
-// What a fork means for the heap: decided once, when the heap is made, so before main.
+// The meaning of a fork for the heap: decided once, when the heap is made, so before main.
 //
 //   copy    The heap is private memory: a child gets a copy, as with any other malloc.
 //   share   The heap is shared memory, as every segment of the pool: a child sees what its parent

@@ -55,8 +55,8 @@ bool map_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
            segment.memfd, offset) == MAP_FAILED) {
     return false;
   }
-  // Of a file the configuration says which pages it has. Where the kernel has no such pages, the
-  // small ones do.
+  // The configuration says which pages a file has. Private memory gets large ones where the kernel
+  // has them.
   if (segment.is_private()) madvise(memory.data(), memory.size(), MADV_HUGEPAGE);
   return true;
 }

@@ -200,7 +200,7 @@ class PinnedPool {
   std::byte* next_address() const noexcept {
     return reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
   }
-  // Of a private segment `memfd` is not open.
+  // A private segment has no open `memfd`.
   Result<Segment*> take(const TakeAttempt& attempt, Fd memfd, unsigned thread_count,
                         Progress* progress);
   void end_growth() noexcept;

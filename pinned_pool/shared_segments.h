@@ -1,8 +1,8 @@
-// What a program must have where others are to use its heap's pages: a heap of shared memory.
+// A program whose heap others use must have a heap of shared memory.
 //
-// A heap is made before main, and what it is made of stays. So it is decided by what is linked:
-// whoever seals a pool, registers it with a device or maps what another process made calls this
-// function, and where a program has it the heap is shared (fork_rule.h).
+// A heap is made before main, of one kind of memory, and stays so. So linking decides: code that
+// seals a pool, registers it with a device or maps another process's segment calls this function,
+// and a program that has this function has a shared heap (fork_rule.h).
 #pragma once
 
 namespace bedplate {

@@ -48,7 +48,7 @@ class Progress {
   static constexpr uint64_t kBarFirstNs = kNsPerSecond;
   static constexpr uint64_t kBarPeriodNs = kNsPerSecond / 5;
   static constexpr uint64_t kLinePeriodNs = 5 * kNsPerSecond;
-  // Whoever waits looks so often, at least.
+  // A thread that waits looks so often, at least.
   static constexpr uint64_t kLookPeriodNs = kBarPeriodNs;
   // Between two pieces of work, at most; beyond the end of a wait, too.
   static constexpr uint64_t kPieceNsMax = 60 * kNsPerSecond;

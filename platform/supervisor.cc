@@ -31,7 +31,7 @@ uint64_t number_in(const char* name) noexcept {
   return number;
 }
 
-// Of the watchdog of this process: one that inherited the variables is not watched.
+// The watchdog's period, if it is this process's: one that inherited the variables is not watched.
 uint64_t watchdog_time_ns() noexcept {
   const uint64_t process = number_in(kWatchdogProcess);
   if (process != 0 && process != static_cast<uint64_t>(getpid())) return 0;

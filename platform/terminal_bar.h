@@ -17,14 +17,14 @@ namespace bedplate {
 // set, and not to dumb).
 bool may_have_bar() noexcept;
 
-// Of several that are announced at the same time the last one that is drawn is seen.
+// Where several are announced at the same time, the last one that is drawn is seen.
 // Threads: any, here and below.
 void announce_bar() noexcept;
 void withdraw_bar(bool is_drawn) noexcept;
 bool is_bar_announced() noexcept;
 
 // Shows `text`, headed by `done` of `total` in cells as far as there is room for them; total 0: by
-// none. What the terminal has no columns for is left out. Requires: it is announced.
+// none. Text beyond the terminal's columns is left out. Requires: it is announced.
 void draw_bar(const char* text, double done, double total) noexcept;
 
 // To the beginning of the line, and nothing behind it.

@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// Of the requests of all connections, or of those for one volume.
+// Counts the requests of all connections, or those for one volume.
 struct RequestCounters {
   Counter requests_read;
   Counter requests_write;
@@ -77,13 +77,13 @@ inline void count_time(ConnectionCounters& counters, nbd::Command command, uint6
   }
 }
 
-// Of one volume, as its clients see it; written by the shard of the connections.
+// One volume as its clients see it; written by the shard of the connections.
 struct alignas(kCacheLineBytes) VolumeRequestCounters : RequestCounters {
   Counter requests_in_flight;
   Histogram request_ns;  // as those of ConnectionCounters, of any kind
 };
 
-// Of one volume; written by its shard, but for `requests`.
+// One volume; written by its shard, but for `requests`.
 struct alignas(kCacheLineBytes) VolumeCounters {
   Counter grants;   // destinations given to writes that are received in place
   Counter commits;  // writes whose payload arrived whole

@@ -91,7 +91,7 @@ struct CounterRecord {
   uint32_t bytes = 0;      // of its value: 8, or a histogram's buckets
   uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps
   uint32_t reserved = 0;
-  // Of what is seen at a glance: what stands above it. Records of older builds end before it.
+  // The heading of a counter that is seen at a glance. Records of older builds end before it.
   char column[16] = {};
 };
 inline constexpr size_t kCounterRecordBytesMin = offsetof(CounterRecord, column);

@@ -19,7 +19,8 @@ constexpr unsigned long kBad = ~0UL;  // as a descriptor, a process, flags, an o
 
 // An appliance that serves all the same without a call, as it does without lseek, does not need it.
 
-// Of memory, threads, files, signals and time. The kernel refuses each for its first bad argument.
+// Memory, threads, files, signals and time need these. The kernel refuses each for its first bad
+// argument.
 constexpr CallTrial kOfAll[] = {
     {"read", SYS_read, {kBad}},
     {"pread64", SYS_pread64, {kBad}},
@@ -55,7 +56,7 @@ constexpr CallTrial kOfAll[] = {
     {"poll", SYS_poll, {}},
 };
 
-// Of sockets, whatever they are for.
+// All sockets use these.
 constexpr CallTrial kOfSockets[] = {
     {"socket", SYS_socket, {kBad, kBad, kBad}},
     {"bind", SYS_bind, {kBad}},
@@ -75,7 +76,7 @@ constexpr CallTrial kOfDatagrams[] = {
     {"sendmmsg", SYS_sendmmsg, {kBad}},
 };
 
-// Of sockets without io_uring, and of those of processes that join.
+// Sockets without io_uring use these, and so do those of processes that join.
 constexpr CallTrial kOfEpoll[] = {
     {"epoll_create1", SYS_epoll_create1, {kBad}},
     {"epoll_ctl", SYS_epoll_ctl, {kBad, EPOLL_CTL_DEL}},
@@ -84,13 +85,13 @@ constexpr CallTrial kOfEpoll[] = {
     {"recvmsg", SYS_recvmsg, {kBad}},
 };
 
-// Of members that live and die.
+// Members that live and die need these.
 constexpr CallTrial kOfGroups[] = {
     {"get_robust_list", SYS_get_robust_list, {kBad}},
     {"set_robust_list", SYS_set_robust_list, {}},
 };
 
-// Of memory that is to lie on a node.
+// Memory that is to lie on a node needs these.
 constexpr CallTrial kOfNodes[] = {{"mbind", SYS_mbind, {1}}};
 
 // Where nothing may be locked the kernel's own answer is EPERM.

@@ -2,7 +2,8 @@
 // seccomp profile forbids would otherwise end a boot half way, or leave an appliance that is ready
 // and deaf.
 //
-// What has another way is not here: io_uring (uring_device.h), and all that the log tells of.
+// Calls that can be done without are not here: io_uring's (uring_device.h), and those whose absence
+// the log tells.
 #pragma once
 
 #include "apps/boot/appliance_plan.h"

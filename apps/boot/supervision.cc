@@ -60,7 +60,7 @@ uint64_t Supervision::turn_ns_max() const noexcept {
 
 void Supervision::turn(uint32_t alert_count, uint64_t now_ns) noexcept {
   if (!is_there()) return;
-  // What the supervisor has not taken is said again.
+  // A word that the supervisor has not taken is said again.
   if (!is_ready_told_) is_ready_told_ = supervisor_.ready();
   if (alert_count != told_alerts_ && !is_draining_) tell_alerts(alert_count);
   if (supervisor_.watchdog_ns() > 0) answer_watchdog(now_ns);

@@ -1,4 +1,4 @@
-// What the supervisor of the process (systemd: platform/supervisor.h) is told of an appliance: each
+// Tells the supervisor of the process (systemd: platform/supervisor.h) how the appliance is: each
 // step of its boot, that it serves, how many alerts there are, that all of its shards go on, and
 // that it ends.
 //

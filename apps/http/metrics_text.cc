@@ -186,7 +186,7 @@ void MetricsText::write_head(const Place& place, Piece* piece) const noexcept {
   if (counter != nullptr) write_column(place, piece);
 }
 
-// Of whose set, and in which column, it is seen at a glance. Requires: place is at a counter.
+// Says in whose set, and in which column, it is seen at a glance. Requires: place is at a counter.
 void MetricsText::write_column(const Place& place, Piece* piece) const noexcept {
   const CounterSetRecord& set = counters_.set(place.set);
   const CounterRecord& counter = counters_.counter(set, place.counter);

@@ -6,10 +6,10 @@
 // and so is each word of a state or of flags, with 1 where it holds. A histogram has a bucket for
 // each power of two; its sum is made of the largest value of each finer bucket, so it is at most a
 // sixteenth too large. What has no value now has no line.
-// What needs a look (counter_signs.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
+// A sign (counter_signs.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
 // bedplate_appliance_info, and its age bedplate_appliance_uptime_seconds: of two such texts that is
-// the time in between, however long each was on its way. What is seen at a glance (counter_table.h)
-// is said in comments, for the status page; OpenMetrics has no room for them.
+// the time in between, however long each was on its way. Comments say which counters are
+// seen at a glance (counter_table.h), for the status page; OpenMetrics has no room for them.
 // Sources: prometheus.io/docs/instrumenting/exposition_formats; OpenMetrics 1.0.0.
 //
 // The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one

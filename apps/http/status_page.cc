@@ -504,7 +504,7 @@ begin();
 )html";
 constexpr size_t kStateBytesMax = 256;
 
-// What is to be said of its state, beside that it is ready; nothing: nothing is.
+// Writes what there is to say of its state, beside that it is ready; often nothing.
 void write_words(const StatusPage::Told& told, const CountersView& counters,
                  Piece* piece) noexcept {
   const uint32_t sign_count = raised_sign_count(counters);

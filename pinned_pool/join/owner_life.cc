@@ -13,7 +13,7 @@ namespace {
 constinit thread_local robust_list_head* our_head = nullptr;
 constinit thread_local robust_list_head* head_before = nullptr;
 
-// Of a thread: the list that the kernel knows. Returns whether it says so.
+// Finds the robust list that the kernel knows for this thread. Returns whether the kernel tells it.
 bool find_registered_head(robust_list_head** head) noexcept {
   size_t bytes = 0;
   return syscall(SYS_get_robust_list, 0, head, &bytes) == 0;

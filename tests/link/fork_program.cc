@@ -45,7 +45,7 @@ bool are_all(const std::vector<Block>& blocks, unsigned char byte) {
                      [byte](const Block& block) { return is_all(block, byte); });
 }
 
-// Of every size, up to 8 MiB; every third is another block than before.
+// Blocks have every size, up to 8 MiB; every third is another block than before.
 void fill(std::vector<Block>& blocks, unsigned char byte) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const size_t bytes = i == 0 ? 8 * kMiB : 16 + i * i % 60'000;
@@ -144,7 +144,7 @@ void tell_threads() {
           if (block.memory != nullptr && !is_all(block, byte)) is_good = false;
           random = random * 1664525 + 1013904223;
           take(block, 1 + (random >> 12) % 3000, byte);
-          // What one thread takes another frees.
+          // One thread frees what another takes.
           auto* other = static_cast<unsigned char*>(bp_alloc(64));
           bp_free(passed[(random >> 8) % passed.size()].exchange(other));
         }

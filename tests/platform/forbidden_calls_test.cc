@@ -21,7 +21,7 @@ constexpr CallTrial kTrials[] = {{"accept4", SYS_accept4, {kBad}},
                                  {"clone3", SYS_clone3, {}, true},
                                  {"recvmmsg", SYS_recvmmsg, {kBad}}};
 
-// What is said where these calls are forbidden.
+// The message where these calls are forbidden.
 Error said_without(std::initializer_list<long> forbidden, int error_number) {
   Error said;
   int ends[2];

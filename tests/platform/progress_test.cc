@@ -1,4 +1,4 @@
-// What long work says, by a clock that the test moves: when, in which words, and to whom.
+// Reports of long work, by a clock that the test moves: when, in which words, and to whom.
 #include "platform/progress.h"
 
 #include <algorithm>

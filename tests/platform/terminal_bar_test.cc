@@ -16,7 +16,7 @@ namespace {
 
 const std::string kWipe = kWipeLine;
 
-// What the terminal shows of the bar: all that follows its wiping.
+// The bar as the terminal shows it: all that follows its wiping.
 std::string shown(StderrTerminal& terminal) {
   const std::string text = terminal.take();
   return text.starts_with(kWipe) ? text.substr(kWipe.size()) : "no wipe: " + text;

@@ -1,4 +1,4 @@
-// What long work says of itself, each piece of it, however little time it takes.
+// Hears all reports of long work, each piece of it, however little time it takes.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// Of no operation at all the kernel says EINVAL.
+// The kernel answers EINVAL to an operation that does not exist.
 Result<void> try_ring(const io_uring& ring) noexcept {
   constexpr unsigned long kNoOperation = 0x7fffffff;
   const auto fd = static_cast<unsigned long>(ring.ring_fd);

@@ -133,7 +133,7 @@ Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
 
 // ---- The parent ---------------------------------------------------------------------------------
 
-// What the child, which is `doing` it, says within `timeout_ns`. `error`: ETIMEDOUT: nothing;
+// Returns the child's word on `doing`, if it comes within `timeout_ns`. `error`: ETIMEDOUT: none;
 // ECHILD: it has ended.
 Report hear(int fd, const std::string& doing, uint64_t timeout_ns) noexcept {
   Report report;

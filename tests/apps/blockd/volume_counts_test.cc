@@ -1,4 +1,4 @@
-// What is counted of a volume as its clients see it, on the data path.
+// The counts of a volume as its clients see it, on the data path.
 #include <deque>
 #include <string>
 
@@ -26,7 +26,7 @@ class VolumeCountsTest : public BlockServerFixture {
     LONGS_EQUAL(0, peer.do_one(kFlush, 0, 0));
     LONGS_EQUAL(0, peer.do_one(kTrim, 0, 512));
     LONGS_EQUAL(0, peer.do_one(kWriteZeroes, 512, 512));
-    // What is refused takes its time, and is none of them.
+    // A refused request takes its time, and is none of them.
     CHECK(peer.do_one(kTrim, kVolumeBytes, 512) != 0);
     CHECK(nothing_is_in_flight());
     CHECK_EQUAL(2, counts().requests_write.read());
@@ -41,7 +41,7 @@ class VolumeCountsTest : public BlockServerFixture {
     CHECK_EQUAL(counted().written_bytes.read(), counts().written_bytes.read());
   }
 
-  // What waits is in its queue, and is no more once it was answered or its client has gone.
+  // A request is in its queue until it was answered or its client has gone.
   void in_flight() {
     NbdPeer peer = negotiated(), leaver = negotiated();
     hold(true);

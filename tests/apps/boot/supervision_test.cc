@@ -1,4 +1,4 @@
-// What the supervisor is told of an appliance, by shards that the test turns by hand.
+// The words to the supervisor of an appliance, with shards that the test turns by hand.
 #include "apps/boot/supervision.h"
 
 #include <array>

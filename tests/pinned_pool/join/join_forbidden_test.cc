@@ -13,7 +13,7 @@ using bedplate::test::JoinRig;
 
 TEST_GROUP(JoinForbidden){};
 
-// What a seccomp profile forbids its thread is told at its start; it ends as any other.
+// Calls that a seccomp profile forbids its thread are told at its start; it ends as any other.
 BP_PROBE(JoinServerWithoutRobustLists) {
   JoinRig own;
   own.create_server();

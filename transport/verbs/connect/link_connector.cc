@@ -118,7 +118,7 @@ Result<void> LinkConnector::start(const LinkConnectorOptions& options,
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   BP_TRY(listen());
-  // What its thread does later is done once here, where it can be told that a profile forbids it.
+  // The calls of its thread are made once here, where an error can say that a profile forbids them.
   epoll_event event = {};
   const bool is_watched =
       epoll_.is_open() && epoll_wait(epoll_.number(), &event, 1, 0) == 0 && wake_.is_open() &&
