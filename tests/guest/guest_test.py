@@ -173,7 +173,7 @@ def unit_tests_on_this_kernel():
     users = ("mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\\nnobody:x:65534:65534::/:/bin/sh\\n' "
              "> /etc/passwd")
     guest = Guest("/bin/sh", "-c", f"{users} && /bedplate-tests {chosen}",
-                  append="hugepages=0:64,1:64", nodes=2, memory_mib=2048, seconds=600)
+                  append="hugepages=0:64,1:64", nodes=2, memory_mib=2048, seconds=1200)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
     if passed < 500 or re.search(r"^    NoWayBack\.", guest.output, re.MULTILINE):
@@ -275,7 +275,7 @@ def single_copy_over_modules_that_are_given():
     if not modules:
         raise Skip("EXTRA_MODULES names no xpmem.ko or knem.ko")
     guest = Guest("/bedplate-tests", "-g", "SingleCopy", "-g", "GuardedCopy", modules=modules,
-                  seconds=240)
+                  seconds=600)
     guest.expect_exit(0)
     for name in ("xpmem", "knem"):
         if f"{name}.ko" in modules and f"skipped: the module {name} is not loaded" in guest.output:
@@ -291,7 +291,7 @@ def verbs_over_soft_roce():
                   "/bedplate-tests -g Verbs -g ConnectionManager -g ProviderConformance "
                   "-sg MessagesLaw && "
                   "/bedplate doctor",
-                  modules=VERBS_MODULES, seconds=400)
+                  modules=VERBS_MODULES, seconds=600)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
     if passed < 40 or "no RDMA device" in guest.output or "    MessagesLaw." in guest.output:
@@ -310,7 +310,7 @@ def verbs_by_rdma_cm():
     guest = Guest("/bin/sh", "-c",
                   f"export BEDPLATE_VERBS_CONNECT=rdma_cm; /bedplate-tests {groups} && "
                   "/bedplate-tests -sg VerbsLinks -sn BothMayDialAtOnce",
-                  modules=VERBS_MODULES, seconds=240)
+                  modules=VERBS_MODULES, seconds=600)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, 1 skipped$").group(1))
     if passed < 30 or "at a local socket" in guest.output:
@@ -354,7 +354,7 @@ echo == register; /bedplate perf register -n 20 --json
 
 def perf_over_soft_roce():
     guest = Guest("/bin/sh", "-c", PERF, append="hugepages=16", modules=VERBS_MODULES,
-                  files=shutil.which("rdma"), seconds=180)
+                  files=shutil.which("rdma"), seconds=600)
     for text in (r"^bedplate: looking for RDMA devices: .+; .+\n== no device 1$",
                  r"^bedplate: connecting to tcp:127\.0\.0\.1:7471: nobody answers within 5 s; "
                  r"start there: bedplate perf serve tcp:127\.0\.0\.1:7471\n== no server 1$",
