@@ -31,10 +31,21 @@ const HttpSite& site() {
   return only;
 }
 
+// The age of the appliance goes on between two answers. It has as many digits then.
+void hide_age(std::string* answers) {
+  constexpr std::string_view kAge = "bedplate_appliance_uptime_seconds{} ";
+  for (size_t at = 0; (at = answers->find(kAge, at)) != std::string::npos;) {
+    for (at += kAge.size(); at < answers->size() && (*answers)[at] != '\n'; ++at) {
+      (*answers)[at] = '0';
+    }
+  }
+}
+
 std::string answers_to(std::string_view input, size_t step) {
   static HttpSession session(site());
   session.open(-1);
-  const std::string answers = test::said_to(session, input, step);
+  std::string answers = test::said_to(session, input, step);
+  hide_age(&answers);
   require((session.is_over() || session.is_waiting()) == session.room().empty(),
           "what is not over can be heard");
   return answers;
