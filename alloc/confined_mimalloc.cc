@@ -553,9 +553,8 @@ void _mi_os_init(void) {
   BP_ASSERT(added);
 }
 
-// Takes a page for the owner of `heap`, within its limit; from its reserve if need be, where it has
-// one. Returns nullptr when there is none, and when mimalloc found one for `heap` in an abandoned
-// segment (it then looks there).
+// Takes a page for the owner of `heap`, within its limit; from its reserve if need be. nullptr:
+// there is none, or mimalloc found one for `heap` in an abandoned segment, and looks there.
 mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t alignment,
                                   mi_segments_tld_t* tld, mi_os_tld_t* os_tld) {
   using namespace bedplate;
@@ -590,8 +589,7 @@ static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cau
   using namespace bedplate;
   const InsideHeap inside;
   errno = ENOMEM;
-  HeapRefusal refusal{bytes, alignment};
-  if (bp_asked.alignment != 0) refusal = bp_asked;
+  HeapRefusal refusal = bp_asked.alignment != 0 ? bp_asked : HeapRefusal{bytes, alignment};
   refusal.cause = cause;
   if (const auto handler = exhaustion_handler.load(std::memory_order_relaxed)) handler(refusal);
 }

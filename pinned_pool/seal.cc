@@ -1,6 +1,4 @@
 // PinnedPool::seal: the end of its making.
-//
-// Tested by tests/transport/no_way_back_test.cc.
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/shared_segments.h"

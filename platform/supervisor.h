@@ -16,8 +16,8 @@
 
 namespace bedplate {
 
-// Threads: any, but for open(). Nothing is allocated. What returns a bool returns whether it was
-// taken.
+// Threads: any, but for open(). Nothing is allocated. A function with a bool returns whether the
+// supervisor took the message.
 class Supervisor {
  public:
   // Reads the environment, and takes what it read out of it: programs that this one starts do not

@@ -13,7 +13,7 @@ namespace bedplate {
 // tests/system/http_test.py says what they must be.
 const std::string_view kStatusPageHeaders =
     "Content-Security-Policy: default-src 'none'; "
-    "script-src 'sha256-7s/tGlZPFWo1I4AXkM6K9tZG3KYfuXATHtmz6Zq5OnY='; "
+    "script-src 'sha256-g6ANnaLIfbzCqmxJBF0Okxc3gzO4Yy4pikFlj+lrJK8='; "
     "style-src 'sha256-6mS84GSeLxo1GSf0vwgX1qIKrnfzAp/wqMywkAVQ7bA='; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
     "Referrer-Policy: no-referrer\r\n";
@@ -216,7 +216,7 @@ function table(caption, heads, rows) {
   made.append(top, body);
   return made;
 }
-// What does not fit side by side stands below each other; and goes on so, for numbers change.
+// Columns that do not fit stand below each other, and stay so, since numbers change.
 const tooNarrow = new Map();
 function put(box, made) {
   const width = box.clientWidth, isNarrow = width > 0 && width <= (tooNarrow.get(box) || 0);
@@ -290,8 +290,8 @@ function percentile(buckets, share) {
 }
 const most = (name, limit) => limit === null ? "" : "≤ " + value(name, limit);
 
-// What services do: of each the counters that its description marks, a row for each instance; those
-// without instances are rows of one table.
+// The tables of services have the counters that their descriptions mark, a row for each instance;
+// sets without instances are rows of one table.
 function cellOf(found) {
   const {name, buckets, paces, level, word} = found;
   if (buckets) return most(name, percentile(buckets, 0.99)) || "–";
