@@ -22,6 +22,10 @@ class ThreadOwner {
     return holder == 0 || holder == this_thread();
   }
   bool is_held() const noexcept { return holder_.load(std::memory_order_relaxed) != 0; }
+  // The calling thread has it. One load: another thread may give it back at any time.
+  bool is_held_by_caller() const noexcept {
+    return holder_.load(std::memory_order_relaxed) == this_thread();
+  }
 
   // The calling thread has the object as long as this is there. They nest.
   class Hold {
@@ -33,7 +37,7 @@ class ThreadOwner {
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
     ~Hold() {
-      BP_DCHECK(owner_.is_held() && owner_.is_caller());  // as it was begun
+      BP_DCHECK(owner_.is_held_by_caller());  // as it was begun
       owner_.holder_.store(before_, std::memory_order_relaxed);
     }
 

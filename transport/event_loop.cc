@@ -49,7 +49,7 @@ void EventLoop::stop() noexcept {
 }
 
 uint32_t EventLoop::poll_once() noexcept {
-  BP_DCHECK(owner_.is_held() && is_own_thread());
+  BP_DCHECK(owner_.is_held_by_caller());
   const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
   if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]]
     return poll_timed(is_sample);

@@ -96,7 +96,7 @@ void ConnectionThread::run() noexcept {
 
 // One round: waits for whatever comes first, and does all that came.
 void ConnectionThread::wait() noexcept {
-  BP_DCHECK(owner_.is_held() && owner_.is_caller());
+  BP_DCHECK(owner_.is_held_by_caller());
   BP_DCHECK_SLOW(is_valid());
   const bool is_begun = is_begun_.load(std::memory_order_acquire);
   const bool may_accept = is_begun && now_ns_ >= accept_again_ns_;

@@ -129,7 +129,7 @@ bool JoinServer::watch_listener() noexcept {
 }
 
 void JoinServer::stop() noexcept {
-  BP_ASSERT(!control_.is_held() || !is_own_thread());  // it would wait for itself
+  BP_ASSERT(!control_.is_held_by_caller());  // it would wait for itself
   if (listener_.is_open()) unlink(options_.socket_path.c_str());
   if (!is_running_) return listener_.close();
   const uint64_t one = 1;

@@ -1,6 +1,7 @@
 // An object belongs to nobody, then to one thread, and to nobody again.
 #include "platform/thread_owner.h"
 
+#include <atomic>
 #include <thread>
 
 #include "tests/support/death_test.h"
@@ -37,6 +38,28 @@ TEST(ThreadOwner, IsTheHoldersUntilTheOutermostHoldEnds) {
     CHECK(owner.is_caller() && owner.is_held() && is_anothers(owner));
   }
   CHECK_FALSE(owner.is_held() || is_anothers(owner));
+}
+
+TEST(ThreadOwner, IsHeldByItsHolderAlone) {
+  CHECK_FALSE(owner.is_held_by_caller());
+  const ThreadOwner::Hold hold(owner);
+  CHECK(owner.is_held_by_caller());
+  bool is_held_by_other = true;
+  std::thread([&] { is_held_by_other = owner.is_held_by_caller(); }).join();
+  CHECK_FALSE(is_held_by_other);
+}
+
+// A thread that asks while the holder gives it back gets no third answer.
+TEST(ThreadOwner, IsNeverTheCallersWhileOthersTakeItAndGiveItBack) {
+  std::atomic<bool> is_over{false};
+  std::thread holder([&] {
+    while (!is_over.load(std::memory_order_relaxed)) const ThreadOwner::Hold hold(owner);
+  });
+  int held_count = 0;
+  for (int i = 0; i < 200'000; ++i) held_count += owner.is_held_by_caller() ? 1 : 0;
+  is_over.store(true, std::memory_order_relaxed);
+  holder.join();
+  CHECK_EQUAL(0, held_count);
 }
 
 TEST(ThreadOwner, IsHeldForWhatIsHotInDebugBuildsAlone) {

@@ -514,7 +514,7 @@ TEST(Join, JoinerGivesUpOnWhatIsNoOwner) {
 TEST(Join, StopByTheControlThreadIsAProgrammingError) {
   JoinServer* server = nullptr;
   rig.options.on_event = [&](const JoinEvent&) { server->stop(); };
-  BP_CHECK_DIES("!control_.is_held() || !is_own_thread()", {
+  BP_CHECK_DIES("!control_.is_held_by_caller()", {
     server = JoinServer::create(rig.options).take().release();
     CHECK(server->start().ok() && server->serve().ok());
     const Fd socket = connect_raw(rig.path);
