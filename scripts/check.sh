@@ -22,7 +22,8 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # This one counts the lines that run.
   counted=
   [ "$mode" = asan ] && counted=1
-  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" COUNTED=$counted "${goals[@]}"
+  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" COUNTED=$counted DOZENS=1 \
+    "${goals[@]}"
   # Of a hardened build all but alloc/ is the release's.
   groups=()
   [ "$mode" = hardened ] &&

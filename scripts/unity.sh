@@ -8,15 +8,20 @@
 set -euo pipefail
 
 tests=()
+others=()
 for source; do
   if [[ $source == *_test.cc ]] && ! grep -q '^namespace bedplate' "$source"; then
     tests+=("$source")
   else
-    printf '#include "%s"\n' "$source"
+    others+=("$source")
   fi
 done
-[ ${#tests[@]} -gt 0 ] || exit 0
-cat "${tests[@]}" | grep '^#include ' | sort -u
+if [ ${#tests[@]} -gt 0 ]; then
+  # CppUTest's last: it makes a macro of new.
+  cat "${tests[@]}" | sed -n 's/^#include </1 &/p; s/^#include "[a-su-z]/2 &/p; s/^#include "t[^e]/2 &/p
+                     s/^#include "tests/3 &/p; s/^#include "CppUTest/4 &/p' | sort -u | cut -c3-
+fi
+[ ${#others[@]} -eq 0 ] || printf '#include "%s"\n' "${others[@]}"
 for i in "${!tests[@]}"; do
   printf 'namespace test_%d {\n#include "%s"\n}\n' "$i" "${tests[i]}"
 done

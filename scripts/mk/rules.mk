@@ -72,19 +72,20 @@ build/release/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
 	$(compile)
 endif
 
-# A sanitizer's build is for its tests alone, so its sources are compiled a dozen at a time, which
-# takes half of the time. Not so a release: of its archives a program gets the objects that it needs
-# and no others, and one source that was changed is compiled anew in a second.
+# Compiled a dozen at a time, sources take half of the time. So are those of a sanitizer's build,
+# which is for its tests alone, and the tests of any build with DOZENS=1. Not so the sources of a
+# release: of its archives a program gets the objects that it needs and no others, and one source
+# that was changed is compiled anew in a second.
 #
-# $(call compiled,NAME,SOURCES): the objects of SOURCES; those of a dozen have a name with NAME.
+# $(call compiled,NAME,SOURCES) and $(call compiled_tests,NAME,SOURCES): the objects of SOURCES;
+# those of a dozen have a name with NAME.
 UNITY_SIZE := 12
-ifdef CLANG
-ALONE := $(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS)) \
+ALONE := $(patsubst build/release/%.o,%.cc,$(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS))) \
          alloc/bad_pointer.cc transport/slow_sends.cc tests/transport/slow_sends_test.cc \
          transport/verbs/device/verbs_drivers.cc \
          $(addsuffix /%,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)
-compiled = $(call unity,$(BUILD)/$(1),$(filter-out $(ALONE),$(2))) \
-           $(call objects,$(filter $(ALONE),$(2)))
+in_dozens = $(call unity,$(call build_of,$(firstword $(2)))/$(1),$(filter-out $(ALONE),$(2))) \
+            $(call objects,$(filter $(ALONE),$(2)))
 unity = $(foreach first,$(shell seq 1 $(UNITY_SIZE) $(words $(2))),$(call unity_object,$\
           $(1)_$(first),$(wordlist $(first),$(shell expr $(first) + $(UNITY_SIZE) - 1),$(2))))
 unity_object = $(eval $(call unity_rule,$(1),$(2)))$(1).o
@@ -98,12 +99,20 @@ endef
 # Each time: which dozen a source is in depends on the others. It is written where it changed.
 .PHONY: FORCE
 FORCE:
-# Tests of the same name in two sources are no mistake.
+# Tests of the same name in two sources are no mistake, nor is an unnamed namespace in one that is
+# included.
+in_a_dozen = $(subst -Wshadow,-Wno-shadow $(if $(CLANG),,-Wno-subobject-linkage),$(compile))
 $(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
-	$(subst -Wshadow,-Wno-shadow,$(compile))
-else
-compiled = $(call objects,$(2))
+	$(in_a_dozen)
+ifeq ($(MODE),hardened)
+build/release/%.o: build/release/%.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
+	$(in_a_dozen)
 endif
+compiled = $(if $(CLANG),$(in_dozens),$(call objects,$(2)))
+# The heap's tests apart: of a hardened build they alone are its own.
+compiled_tests = $(if $(CLANG)$(DOZENS),\
+  $(call in_dozens,$(1)_of_alloc,$(filter tests/alloc/%,$(2))) \
+  $(call in_dozens,$(1),$(filter-out tests/alloc/%,$(2))),$(call objects,$(2)))
 
 $(BUILD)/%.a:
 	$(if $(V),,@echo "  AR   $@")
@@ -215,7 +224,7 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
               $(shell sed -n 's/^BP_TRAP(\(.*\))$$/\1/p' $(LAW_NAMES))))
 
 $(TESTS): $(LAW_NAMES)
-$(TESTS): $(call compiled,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
+$(TESTS): $(call compiled_tests,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
           $(TLS_LEFT_OUT) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_TLS) \
