@@ -18,8 +18,8 @@ for source; do
 done
 if [ ${#tests[@]} -gt 0 ]; then
   # CppUTest's last: it makes a macro of new.
-  cat "${tests[@]}" | sed -n 's/^#include </1 &/p; s/^#include "[a-su-z]/2 &/p; s/^#include "t[^e]/2 &/p
-                     s/^#include "tests/3 &/p; s/^#include "CppUTest/4 &/p' | sort -u | cut -c3-
+  cat "${tests[@]}" | awk '/^#include </ {print 1, $0; next} /^#include "CppUTest/ {print 4, $0; next}
+    /^#include "tests/ {print 3, $0; next} /^#include / {print 2, $0}' | sort -u | cut -c3-
 fi
 [ ${#others[@]} -eq 0 ] || printf '#include "%s"\n' "${others[@]}"
 for i in "${!tests[@]}"; do
