@@ -180,17 +180,8 @@ def check_refused_bgsave():
 
 def main():
     build()
-    passed, failed = 0, 0
-    for check in (check_bgsave, check_shared_bgsave, check_refused_bgsave):
-        try:
-            check()
-            passed += 1
-            print(f"passed  {check.__name__}", flush=True)
-        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
-            failed += 1
-            print(f"failed  {check.__name__}\n{error}", flush=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    checks = (check_bgsave, check_shared_bgsave, check_refused_bgsave)
+    return link.run_all((check.__name__, check) for check in checks)
 
 
 if __name__ == "__main__":

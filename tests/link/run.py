@@ -630,32 +630,40 @@ def tests(workshop):
                   {"BEDPLATE_LEAVE_PINNED": "yes"}), expected_facts("pool"))
 
 
-def main():
+def run_all(pairs):
+    """Runs the tests, each a name and a function; with names in ONLY_TESTS, just these. Prints a line
+    for each and the sums. Returns the exit code: 1 when anything failed."""
     only = os.environ.get("ONLY_TESTS", "").splitlines()
     failed, passed_count, skips = [], 0, []
-    with tempfile.TemporaryDirectory() as directory:
-        workshop = Workshop(directory)
-        for name in OBJECTS:
-            workshop.compile(name)
-        for name, test in tests(workshop):
-            if only and name not in only:
-                continue
-            try:
-                test()
-                passed_count += 1
-                print(f"passed  {name}", flush=True)
-            except Skip as reason:
-                skips.append(str(reason))
-            except (AssertionError, subprocess.TimeoutExpired) as error:
-                failed.append(name)
-                print(f"failed  {name}\n{error}", flush=True)
-    HUGEPAGES.give_back()
+    for name, test in pairs:
+        if only and name not in only:
+            continue
+        try:
+            test()
+            passed_count += 1
+            print(f"passed  {name}", flush=True)
+        except Skip as reason:
+            skips.append(str(reason))
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+            failed.append(name)
+            print(f"failed  {name}\n{error}", flush=True)
     for reason in skips:
         print(f"skipped: {reason}")
     for name in failed:
         print(f"failed: {name}")
     print(f"{passed_count} passed, {len(failed)} failed, {len(skips)} skipped")
     return 1 if failed else 0
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        workshop = Workshop(directory)
+        for name in OBJECTS:
+            workshop.compile(name)
+        try:
+            return run_all(tests(workshop))
+        finally:
+            HUGEPAGES.give_back()
 
 
 if __name__ == "__main__":
