@@ -23,6 +23,8 @@ BUILD = os.path.join(ROOT, "build", "bench")
 BEDPLATE = os.path.abspath(os.environ.get("BEDPLATE", f"{ROOT}/build/release/bedplate"))
 # Another tree, built in build/release as well, that this one is compared with.
 OTHER_TREE = os.environ.get("BEDPLATE_OTHER")
+OTHER_BEDPLATE = f"{OTHER_TREE}/build/release/bedplate"
+OTHERS = ("other", "other-again")  # twice: what the same build differs from itself
 MIB = 1 << 20
 HUGEPAGE_BYTES = 2 * MIB
 HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB"
@@ -213,12 +215,13 @@ def median_interval(values):
     return ordered[rank - 1], ordered[-rank]
 
 
-def print_builds(figures, name, others):
+def print_builds(figures, name):
     """Says how this build compares with another, where that was measured (twice)."""
-    if not set(others) <= set(figures):
+    if not set(OTHERS) <= set(figures):
         return
-    for what, of in ((f"{name} / {others[0]}", name), (f"{others[0]} / itself", others[1])):
-        values = [mine / other for mine, other in zip(figures[of], figures[others[0]])]
+    other, again = OTHERS
+    for what, of in ((f"{name} / {other}", name), (f"{other} / itself", again)):
+        values = [mine / theirs for mine, theirs in zip(figures[of], figures[other])]
         low, high = median_interval(values)
         print(f"  {what}: {statistics.median(values):.3f}, 95 % interval {low:.3f}..{high:.3f}")
 

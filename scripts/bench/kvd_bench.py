@@ -18,18 +18,22 @@ appliance takes to which nobody speaks.
 
 By messages (kvd_messages.cc): a joined process asks for values at random, one at a time, and asks
 a service on the same shard that sends as many bytes and looks nothing up.
+
+With BEDPLATE_OTHER, kvd runs beside that tree's alone: operations a second and processor time.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import statistics
 import subprocess
 import time
 
-from common import (compared, row, BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
-                    reserved_hugepages, run_main, spread, start, stop, verdict,
-                    wait_for_hugepages, warn_if_busy, work_directory, write_json)
+from common import (compared, row, BEDPLATE, BUILD, MIB, OTHER_BEDPLATE, OTHER_TREE, OTHERS,
+                    BenchError, print_builds, ratio_text, ratios, require, reserved_hugepages,
+                    run_main, spread, start, stop, verdict, wait_for_hugepages, warn_if_busy,
+                    work_directory, write_json)
 from kvd_server import KVD_MESSAGES, asker_tables, kvd_config, wait_for
 from nbd_server import free_port
 
@@ -46,9 +50,9 @@ MESSAGE_SLICES = 5  # in a round, each of bare messages and of gets
 MESSAGE_RATIO_MAX = 1.5
 
 
-def kvd(directory, port, sockets):
-    return [BEDPLATE, "run", kvd_config(directory, "kvd-" + sockets.replace("_", "-"), 0, port,
-                                        POOL_BYTES, sockets, "64 MiB")]
+def kvd(directory, port, sockets, program=BEDPLATE):
+    return [program, "run", kvd_config(directory, "kvd-" + sockets.replace("_", "-"), 0, port,
+                                       POOL_BYTES, sockets, "64 MiB")]
 
 
 def memcached(_directory, port):
@@ -62,6 +66,8 @@ SERVERS = {
     "memcached": memcached,
     "bare": lambda _directory, port: ["taskset", "-c", "0", f"{BUILD}/bare_kv_server", str(port)],
 }
+BUILDS = {"kvd": SERVERS["kvd"], **{name: lambda directory, port: kvd(
+    directory, port, "io_uring", OTHER_BEDPLATE) for name in OTHERS}}
 
 
 def run_lines(*argv):
@@ -103,30 +109,54 @@ def run_idle(port, pid, busy_us):
     return {"median_us": median_us - busy_us, "p99_us": p99_us - busy_us, "share": share}
 
 
-def run_one(directory, name, options, results, latencies, idlings):
+@contextlib.contextmanager
+def running(directory, command):
+    """Yields the port and the process of a server that has all keys."""
     port = free_port()
     wait_for_hugepages(POOL_BYTES)
     with open(f"{directory}/log", "ab") as log:
-        process = start(SERVERS[name](directory, port), stdout=log, stderr=log)
+        process = start(command(directory, port), stdout=log, stderr=log)
     try:
         wait_for(port, f"{directory}/log")
         client(port, "fill", 1, 1, 0)
-        for workload in WORKLOADS:
-            before = processor_seconds(process.pid)
-            speed, idle = client(port, *workload, options.seconds)
-            spent = processor_seconds(process.pid) - before
-            result = results[workload].setdefault(name, {"speed": [], "idle": [], "ns": []})
-            result["speed"].append(speed)
-            result["idle"].append(idle)
-            result["ns"].append(spent * 1e9 / (speed * options.seconds))
+        yield port, process
+    finally:
+        stop(process)
+
+
+def measure(port, process, name, seconds, results):
+    for workload in WORKLOADS:
+        before = processor_seconds(process.pid)
+        speed, idle = client(port, *workload, seconds)
+        spent = processor_seconds(process.pid) - before
+        result = results[workload].setdefault(name, {"speed": [], "idle": [], "ns": []})
+        result["speed"].append(speed)
+        result["idle"].append(idle)
+        result["ns"].append(spent * 1e9 / (speed * seconds))
+
+
+def run_one(directory, name, options, results, latencies, idlings):
+    with running(directory, SERVERS[name]) as (port, process):
+        measure(port, process, name, options.seconds, results)
         if results[PACED].get("memcached"):
             rate = results[PACED]["memcached"]["speed"][-1] / 2
             latencies.setdefault(name, []).append(
                 client(port, *PACED, options.seconds, rate=rate)[2])
         busy_us = 1e6 / results["get", 1, 1][name]["speed"][-1]
         idlings.setdefault(name, []).append(run_idle(port, process.pid, busy_us))
-    finally:
-        stop(process)
+
+
+def compare_builds(options):
+    results = {workload: {} for workload in WORKLOADS}
+    with work_directory() as directory, reserved_hugepages(POOL_BYTES):
+        for _ in range(options.rounds):
+            for name in random.sample(sorted(BUILDS), len(BUILDS)):
+                with running(directory, BUILDS[name]) as (port, process):
+                    measure(port, process, name, options.seconds, results)
+    for (operation, connections, depth), builds in results.items():
+        for what, word in (("speed", "operations a second"), ("ns", "processor time each")):
+            print(f"{operation} x{connections} depth {depth}, {word}")
+            print_builds({name: result[what] for name, result in builds.items()}, "kvd")
 
 
 def ask_by_messages(directory):
@@ -223,6 +253,9 @@ def main():
              f"{BUILD}/bare_kv_server": "scripts/bench/run.sh",
              KVD_MESSAGES: "scripts/bench/run.sh"})
     load = warn_if_busy()
+    if OTHER_TREE:
+        compare_builds(options)
+        return
     results, latencies, idlings = {workload: {} for workload in WORKLOADS}, {}, {}
     slices = []
     with work_directory() as directory, reserved_hugepages(POOL_BYTES):

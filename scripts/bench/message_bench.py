@@ -167,11 +167,10 @@ CONTENDERS = {  # in the order of the table
     "rte_ring": Contender("rte_ring", ["lane"], forked("rte_ring"), {}, BUILT,
                           "DPDK, one producer and one consumer"),
 }
-OTHERS = ("other", "other-again")  # twice: what the same build differs from itself
 if common.OTHER_TREE:
     CONTENDERS |= {name: Contender("other", KINDS, forked("other"), {}, BUILT,
-                                   f"Bedplate, built in {common.OTHER_TREE}") for name in OTHERS}
-JUDGED, NOT_PEERS = "bedplate", ("bedplate", "one line", *OTHERS)
+                                   f"Bedplate, built in {common.OTHER_TREE}") for name in common.OTHERS}
+JUDGED, NOT_PEERS = "bedplate", ("bedplate", "one line", *common.OTHERS)
 PACKAGES = ("libucx0", "openmpi-bin", "libfabric1", "libboost-dev", "libdpdk-dev")
 
 
@@ -282,7 +281,7 @@ def print_row(row, result):
         line = f"  {name:12}{common.spread(figures):29}{common.spread(ratios_of(result, name)):29}"
         print((line + (judgement(row, result) if name == JUDGED else "")).rstrip())
     print_by_distance(row, result)
-    common.print_builds({name: ratios_of(result, name) for name in result["rounds"]}, JUDGED, OTHERS)
+    common.print_builds({name: ratios_of(result, name) for name in result["rounds"]}, JUDGED)
 
 
 def print_by_distance(row, result):

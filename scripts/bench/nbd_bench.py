@@ -70,7 +70,7 @@ def bedplate_untraced(place):
 
 
 def bedplate_other(place):
-    return [OTHER_BEDPLATE, *bedplate_io_uring(place)[1:]]
+    return [common.OTHER_BEDPLATE, *bedplate_io_uring(place)[1:]]
 
 
 def nbdkit(place):
@@ -128,11 +128,9 @@ SERVERS = {  # in the order of the table, Bedplate's configurations first
     "bare": Kind(bare, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
     "bare-spin": Kind(bare_spinning, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
 }
-OTHERS = ("other", "other-again")  # twice: what the same build differs from itself
-OTHER_BEDPLATE = f"{common.OTHER_TREE}/build/release/bedplate"
 if common.OTHER_TREE:
-    SERVERS |= {name: Kind(bedplate_other, 1, OTHER_BEDPLATE, "make, in the other tree")
-                for name in OTHERS}
+    SERVERS |= {name: Kind(bedplate_other, 1, common.OTHER_BEDPLATE, "make, in the other tree")
+                for name in common.OTHERS}
 CONFIGURATIONS = ("bedplate", "bedplate-epoll", "bedplate-seccomp", "epoll-seccomp",
                   "bedplate-2core", "bedplate-untraced")
 PEERS = ("nbdkit", "qemu-nbd")
@@ -192,7 +190,7 @@ def unit(workload):
 
 def hugepages_bytes(options, names):
     """Returns what the servers take in hugepages."""
-    return (len(set(names) & {*CONFIGURATIONS, *OTHERS}) * (options.volume_bytes + POOL_EXTRA_BYTES)
+    return (len(set(names) & {*CONFIGURATIONS, *common.OTHERS}) * (options.volume_bytes + POOL_EXTRA_BYTES)
             + len(set(names) & set(BARE)) * (options.volume_bytes + common.HUGEPAGE_BYTES))
 
 
@@ -318,7 +316,7 @@ def print_table(options, results):
                 if name in idle:
                     line = f"{line:90}client idle {statistics.median(idle[name]):.0%}"
                 print(line.rstrip())
-            common.print_builds(rounds, "bedplate", OTHERS)
+            common.print_builds(rounds, "bedplate")
 
 
 def report_rows(options, results):

@@ -21,6 +21,8 @@ One to 100: the relay's processor time for each packet that it sends, at a rate 
 they go to an address that is nobody's in the namespace, which counts and drops them. multicat sends
 to one output, so 100 of them listen to one group, as its document advises. `a core` is what one
 core so could send.
+
+With BEDPLATE_OTHER, tsrelay runs beside that tree's alone: its processor time, one to 100.
 """
 import argparse
 import contextlib
@@ -30,9 +32,10 @@ import statistics
 import subprocess
 import time
 
-from common import (BEDPLATE, BUILD, MIB, BenchError, compared, ratio_text, ratios, require,
-                    reserved_hugepages, row, run_main, service_config, spread, start, stop, verdict,
-                    wait_for_hugepages, warn_if_busy, work_directory, write_json)
+from common import (BEDPLATE, BUILD, MIB, OTHER_BEDPLATE, OTHER_TREE, OTHERS, BenchError, compared,
+                    print_builds, ratio_text, ratios, require, reserved_hugepages, row, run_main,
+                    service_config, spread, start, stop, verdict, wait_for_hugepages, warn_if_busy,
+                    work_directory, write_json)
 
 POOL_BYTES = 128 * MIB
 # BEYOND is nobody's: what is sent there is counted at the other end of the pair, and dropped.
@@ -96,7 +99,7 @@ def destination(group):
 
 # ---- relays: each makes its commands, one process each -------------------------------------------
 
-def tsrelay(directory, outputs, group):
+def tsrelay(directory, outputs, group, program=BEDPLATE):
     listed = "".join(f'''[[tsrelay.stream.output]]
 name = "out{i}"
 to = "{destination(group)}:{OUT_PORT + i}"
@@ -111,7 +114,7 @@ name = "one"
 receive_queue_bytes = "8 MiB"
 [[tsrelay.stream.leg]]
 {leg}{listed}""")
-    return [[BEDPLATE, "run", path]]
+    return [[program, "run", path]]
 
 
 def multicat(_directory, outputs, group):
@@ -126,16 +129,18 @@ def bare(_directory, outputs, group):
 
 
 RELAYS = {"tsrelay": tsrelay, "multicat": multicat, "bare": bare}
+BUILDS = {"tsrelay": tsrelay, **{name: lambda directory, outputs, group: tsrelay(
+    directory, outputs, group, OTHER_BEDPLATE) for name in OTHERS}}
 
 
 @contextlib.contextmanager
-def running(name, directory, outputs=1, group=None):
+def running(relay, directory, outputs=1, group=None):
     """Yields the processes once they receive."""
     processes = []
     wait_for_hugepages(POOL_BYTES)
     with open(f"{directory}/log", "ab") as log:
         try:
-            for command in RELAYS[name](directory, outputs, group):
+            for command in relay(directory, outputs, group):
                 processes.append(start(command, stdout=log, stderr=log))
             wait_until_relayed(processes, directory, group)
             yield processes
@@ -218,22 +223,32 @@ def run_round(directory, options, results):
     names = random.sample(sorted(RELAYS), len(RELAYS))
     rates = {}
     for name in names:
-        with running(name, directory):
+        with running(RELAYS[name], directory):
             rates[name], idle = loss_free(options.seconds)
         results["rate"].setdefault(name, []).append(rates[name])
         results["idle"].setdefault(name, []).append(idle)
     results["alone"].append(loss_free(options.seconds, THERE)[0])
     for name in names:
-        with running(name, directory):
+        with running(RELAYS[name], directory):
             late = probe(min(rates.values()) // 2 or RATE_MIN, options.seconds)
         results["late"].setdefault(name, []).append(
             [late["p50_us"], late["p99_us"], late["p999_us"]])
     for name in names:
         if name == "bare":
             continue  # it joins no group
-        with running(name, directory, OUTPUTS, GROUP) as processes:
+        with running(RELAYS[name], directory, OUTPUTS, GROUP) as processes:
             results["wide_ns"].setdefault(name, []).append(
                 measure_wide(name, processes, options.seconds))
+
+
+def compare_builds(directory, options):
+    spent = {name: [] for name in BUILDS}
+    for _ in range(options.rounds):
+        for name in random.sample(sorted(BUILDS), len(BUILDS)):
+            with running(BUILDS[name], directory, OUTPUTS, GROUP) as processes:
+                spent[name].append(measure_wide(name, processes, options.seconds))
+    print(f"one to {OUTPUTS}, processor time for each packet")
+    print_builds(spent, "tsrelay")
 
 
 def print_table(results):
@@ -291,6 +306,9 @@ def main():
     load = warn_if_busy()
     results = {"rate": {}, "alone": [], "idle": {}, "late": {}, "wide_ns": {}}
     with work_directory() as directory, reserved_hugepages(POOL_BYTES), veth_pair():
+        if OTHER_TREE:
+            compare_builds(directory, options)
+            return
         for _ in range(options.rounds):
             run_round(directory, options, results)
     print_table(results)

@@ -7,7 +7,8 @@
 # of each, for five minutes; `base` what compares with another tree. Options (see `run.sh nbd
 # --help`) need a name. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
-# BEDPLATE_OTHER names another tree, built as this one is: nbd and message then compare the two.
+# BEDPLATE_OTHER names another tree, built as this one is: nbd, message, kvd and relay then compare
+# the two.
 # Tables go to stdout, every round goes to build/bench/NAME.json.
 set -euo pipefail
 
@@ -32,7 +33,7 @@ ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-buil
   -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
 # A program as anybody writes one, but with kvd's own objects.
 release=$here/../../build/release
-if [[ ${1-kvd} =~ ^(kvd|watch|quick)$ ]]; then
+if [[ ${1-kvd} =~ ^(kvd|watch|quick|base)$ ]]; then
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/kvd_messages" "$here/kvd_messages.cc" "$release"/apps/kvd/*.o \
     -Wl,-u,malloc -Wl,-u,_Znwm "$release"/libbedplate{-malloc,}.a -luring -lpthread
@@ -78,7 +79,9 @@ case ${1-} in
   base)
     same='bedplate,other,other-again'
     bench message --rounds 15 --only latency,am_send,loan,rate16,lane --contenders "$same"
-    bench nbd --rounds 9 --seconds 1 --servers "$same" --only 'unix.*depth' ;;
+    bench nbd --rounds 9 --seconds 1 --servers "$same" --only 'unix.*depth'
+    bench kvd --rounds 9 --seconds 1
+    bench relay --rounds 9 ;;
   quick)
     bench pool --rounds 1
     bench trace --rounds 3
