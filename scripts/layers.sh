@@ -83,5 +83,7 @@ complain "what .clang-format says is written otherwise (make format)" "$(
   scripts/format.sh --dry-run 2>&1 | grep -vE '^ ' || true)"
 complain "what a document or a comment names is not there" "$(
   /usr/bin/python3 scripts/documents.py || echo "scripts/documents.py ended with an error")"
+complain "sentences are hard to read (CONTRIBUTING.md)" "$(
+  /usr/bin/python3 scripts/sentences.py || echo "scripts/sentences.py ended with an error")"
 complain "a picture is not what its text says" "$(/usr/bin/python3 scripts/pictures.py --check 2>&1)"
 exit "$bad"
