@@ -88,7 +88,7 @@ Result<AppliancePlan> Appliance::plan_all() {
   return plan_appliance(configuration_);
 }
 
-// Told to stop, it ends behind the step that it is at; the longest one, reserve(), looks by itself.
+// If told to stop, it ends after the current step; the longest one, reserve(), checks by itself.
 Result<void> Appliance::take_all() {
   constexpr struct {
     const char* name;
@@ -184,8 +184,8 @@ Result<void> Appliance::call_services(const char* doing, Result<void> (Service::
   return {};
 }
 
-// Everything that can be found out before anything is taken, in one report. What another appliance
-// of the name could have is not even looked at before the name is ours.
+// Everything that can be found out before anything is taken, in one report. Sockets and files that
+// another appliance of the name may have are looked at only once the name is ours.
 std::vector<Error> Appliance::check() {
   BP_ASSERT(step_ == Step::kPlan);
   if (auto may = check_calls(configuration_, plan_); !may.ok()) return {may.error()};
@@ -296,8 +296,8 @@ void Appliance::hold_pages() {
   if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
 }
 
-// Each allocates in its own name; where messages are exchanged, nothing that no other process could
-// read: it may be lent.
+// Each allocates in its own name. If messages are exchanged, all of that is memory that another
+// process can read: it may be lent.
 Result<void> Appliance::create_services() {
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
@@ -355,8 +355,8 @@ Result<void> Appliance::seal() {
   BP_ASSERT(step_ == Step::kServices && contexts_.size() == configuration_.services.size());
   hold_pages();
   // Program text, static data and the main stack: they may not fault either, although they are not
-  // the pool's. An ordinary heap is mostly untouched address space: of that, the touched pages
-  // alone.
+  // the pool's. An ordinary heap is mostly untouched address space: only its touched pages are
+  // locked.
   const bool is_ordinary = interception_decision().backing == HeapBacking::kOrdinary;
   if (mlockall(MCL_CURRENT | (is_ordinary ? MCL_ONFAULT : 0)) != 0) {
     return error_from_errno("locking the program in memory")
@@ -391,7 +391,7 @@ Result<void> Appliance::seal() {
   return {};
 }
 
-// What this kernel cannot stop is no secret.
+// Logs the ways to take memory from the pool that this kernel cannot stop.
 void Appliance::report_ways_back() noexcept {
   const uint32_t stoppers = process_pool().stoppers();
   const char* name = configuration_.appliance.name.c_str();

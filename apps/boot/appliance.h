@@ -5,11 +5,11 @@
 //     -> run
 //
 // Invariants: 1. Steps are done in the order of Step, each once. (reached) After each step, by
-// is_valid(): 2. Nothing is taken under a name that is not ours. 3. What is made before the seal is
-// made once, and by what was planned: the pool's segments, a shard for each [[shard]], a messenger
-// or none for each shard, a context for each service. 4. The runtime has carved all that it planned
-// for itself, once its groups are there. 5. The pool is sealed before a shard runs. 6. No loop runs
-// once it has stopped; so none does when peers are closed.
+// is_valid(): 2. Nothing is taken under a name that is not ours. 3. Boot makes these once, before
+// the seal, as planned: the pool's segments, a shard for each [[shard]], a messenger or none for
+// each shard, a context for each service. 4. The runtime has carved all that it planned for itself,
+// once its groups are there. 5. The pool is sealed before a shard runs. 6. No loop runs once it has
+// stopped; so none does when peers are closed.
 #pragma once
 
 #include <csignal>
@@ -50,9 +50,9 @@ class Appliance {
   Appliance& operator=(const Appliance&) = delete;
   ~Appliance();
 
-  // Boots up to the seal and starts to serve: returns nothing. On failure prints every problem and
-  // returns the exit code, the largest kind of them; 0 when it was told to stop (SIGTERM, SIGINT)
-  // meanwhile, at any step. All that was opened is closed again when this object goes.
+  // Boots up to the seal and starts to serve; then returns nothing. On failure prints every problem
+  // and returns the exit code, the largest kind of them; 0 when it was told to stop (SIGTERM,
+  // SIGINT) meanwhile, at any step. All that was opened is closed again when this object goes.
   // Threads: the main thread, once per process (the pool is not given back).
   [[nodiscard]] std::optional<int> boot();
 
@@ -61,12 +61,12 @@ class Appliance {
   // that would end the process without a drain, and mean nothing here, are counted and logged.
   int serve_until_signal();
 
-  // Once it has stopped: the kernel has not ended what it does to files, as was logged, and reads
-  // or writes memory of services all the same. The process ends without destroying them.
+  // True once it has stopped, if the kernel still works on files: it reads or writes memory of
+  // services, as the log says. The process then ends without destroying them.
   bool has_left_operations() const noexcept;
 
  private:
-  // What was done last.
+  // The last step that was done.
   enum class Step : uint8_t {
     kNothing,
     kPlan,

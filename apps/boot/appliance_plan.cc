@@ -42,12 +42,12 @@ Result<void> check_limits(const Configuration& configuration) {
   return {};
 }
 
-// Boot and heap are segments, too; so many more the pool can have.
+// The pool can have so many more segments: boot and heap are segments, too.
 constexpr size_t kRequestCountMax = kSegmentCountMax - 2;
 
 Result<void> check_segment_count(const Configuration& configuration, size_t request_count) {
   if (request_count <= kRequestCountMax) return {};
-  // A service has few: what can be many is one or two for each process.
+  // A service has few segments; processes, with one or two each, can have many.
   const ProcessSettings* most = nullptr;
   uint64_t most_count = 0;
   for (const ProcessSettings& process : configuration.processes) {
@@ -69,7 +69,7 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
                         most->name.c_str(), most_count);
 }
 
-// What a dump is to keep must be there to be kept.
+// Checks that the segments that a dump is to keep are there.
 Result<void> check_dump_owners(const CrashSettings& crash,
                                const std::vector<SegmentRequest>& segments) {
   for (const std::string& text : crash.owners) {
@@ -88,8 +88,8 @@ Result<void> check_dump_owners(const CrashSettings& crash,
   return {};
 }
 
-// What each of the configuration's services says. The last first: those before it may have
-// networks, and are told by then what is wanted of them.
+// Plans each of the configuration's services, the last one first: an earlier one may have networks,
+// and knows by then what is wanted of them.
 Result<std::vector<ServiceNeeds>> plan_services(const Configuration& configuration) {
   std::vector<ServiceNeeds> all;
   for (auto next = configuration.services.rbegin(); next != configuration.services.rend(); ++next) {
@@ -150,7 +150,7 @@ Result<void> check_owners(const std::vector<SegmentRequest>& segments) {
   return {};
 }
 
-// What a process is passed at its start is taken over once.
+// Checks that one key alone takes over the sockets that the process is passed at its start.
 Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
   std::string keys;
   uint32_t count = 0;
@@ -171,8 +171,8 @@ Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
   return error.set_cure("leave \"activation:\" in one of them");
 }
 
-// Where sockets may go through epoll, files take a thread for each shard that has any; and always
-// where some tell their extents, which no ring looks for.
+// If sockets may go through epoll, each shard with files takes a thread for them. So does each
+// shard with a file that tells its extents: no ring looks for those.
 uint64_t file_thread_count(const Configuration& configuration,
                            const std::vector<ServiceNeeds>& services) {
   const bool has_rings = configuration.event_loop.sockets == SocketBackendChoice::kIoUring;
@@ -186,7 +186,7 @@ uint64_t file_thread_count(const Configuration& configuration,
   return static_cast<uint64_t>(std::count(has_thread.begin(), has_thread.end(), true));
 }
 
-// Of services, groups and processes. Errors: what these say that the plan cannot grant.
+// The requests of services, groups and processes. Errors: those that the plan cannot grant.
 Result<std::vector<SegmentRequest>> all_requests(const Configuration& configuration,
                                                  const std::vector<ServiceNeeds>& services,
                                                  const MessagesPlan& messages) {
@@ -214,7 +214,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   return requests;
 }
 
-// The runtime's reserve, what is everybody's, and what is kept for one owner each.
+// The runtime's reserve, everybody's part, and the parts that are kept for one owner each.
 std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint64_t bytes) {
   std::vector<CarvePlan> carves = {{"heap:reserve", kHeapReserveBytes}, {"heap", 0}};
   for (const ServiceNeeds& service : services) {

@@ -1,4 +1,4 @@
-// The plan of an appliance: what a configuration takes, to the byte, before anything is taken.
+// The plan of an appliance: all that a configuration takes, to the byte, before anything is taken.
 #pragma once
 
 #include "apps/boot/configuration.h"
@@ -27,8 +27,8 @@ struct StackPlan {
 struct AppliancePlan {
   PoolPlan pool;
   StackPlan stacks;                     // private locked memory beside the pool
-  std::vector<GroupPlan> groups;        // what the segments fifo: and exchange: hold
-  std::vector<VerbsContextPlan> verbs;  // what is registered with the device of [verbs]
+  std::vector<GroupPlan> groups;        // the contents of the segments fifo: and exchange:
+  std::vector<VerbsContextPlan> verbs;  // all registrations with the device of [verbs]
   std::vector<ServiceNeeds> services;   // of each of the configuration's, in its order
 
   MessageNames message_names;    // of all services
@@ -38,25 +38,26 @@ struct AppliancePlan {
 
   bool is_valid(const Configuration& configuration) const noexcept;
 
-  // Of all services together; counters: the runtime's first. Requires: there is such a shard.
+  // The needs of all services together. Requires: there is such a shard.
   ShardNeeds needs_on(uint32_t shard) const noexcept;
   // " (NAME, ...)" of the services that have sockets on `shard`, or nothing.
   std::string socket_users(uint32_t shard) const;
+  // The runtime's first, then those of services.
   std::vector<CounterSet> counters() const;
   uint64_t capabilities() const noexcept;
   std::vector<std::string> vfio_devices() const;
 };
 
-// Where there are groups: the control thread, the one that closes for it, and the one that waits on
-// the bells.
+// Threads if there are groups: the control thread, the one that closes for it, and the one that
+// waits on the bells.
 inline constexpr uint64_t kMessagingThreadCount = 3;
 
-// With [verbs]: the connector.
+// Threads with [verbs]: the connector.
 inline constexpr uint64_t kPeersThreadCount = 1;
 
-// Errors (kConfiguration): the pool is too small; the message names the owner and by how much. A
-// limit is nobody's; more segments than a pool can have; two of one name; what plan_messages,
-// check_grants and services say.
+// Errors (kConfiguration): the pool is too small (the message names the owner and by how much); a
+// [[limit]] names no owner; more segments than a pool can have; two of one name; those of
+// plan_messages, check_grants and services.
 Result<AppliancePlan> plan_appliance(const Configuration& configuration);
 
 }  // namespace bedplate

@@ -16,8 +16,8 @@
 namespace bedplate {
 namespace {
 
-// How often the counters that nobody pushes (heap use, registrations) are brought up to date: as
-// often as this, or as the supervisor's watchdog has it.
+// Counters that nobody pushes (heap use, registrations) are brought up to date this often, or as
+// often as the supervisor's watchdog needs.
 constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
 
 }  // namespace
@@ -35,14 +35,14 @@ void Appliance::hold_signals() noexcept {
     const bool is_own = action.sa_handler != SIG_DFL || sigismember(&blocked, number) != 0;
     if (is_own) continue;
     sigaddset(&held_signals_, number);
-    // To the first process of a machine it says nothing: no terminal is its own.
+    // SIGHUP means nothing to the first process of a machine: it has no terminal.
     if (number == SIGHUP && !configuration_.is_first_process) sigaddset(&stop_signals_, number);
   }
   pthread_sigmask(SIG_BLOCK, &held_signals_, nullptr);
 }
 
-// The pulse is this thread's: while it waits here, and only then, it has no reason to be late but
-// that it is not let run. Returns the number of a signal that came, or -1 after a while.
+// The pulse is this thread's: it is given only during this wait, when the thread is late only
+// because it is not let run. Returns the number of a signal that came, or -1 after a while.
 int Appliance::wait_with_pulse(siginfo_t* from) noexcept {
   const uint64_t refresh_ns = std::min(kRefreshNs, supervision_.turn_ns_max());
   const uint64_t piece_ns =
@@ -60,7 +60,7 @@ int Appliance::wait_with_pulse(siginfo_t* from) noexcept {
   return number;
 }
 
-// Returns the number of one that stops it, or -1 after a while.
+// Returns the number of a signal that stops it, or -1 after a while.
 int Appliance::wait_for_signal() noexcept {
   siginfo_t from = {};
   const int number = wait_with_pulse(&from);

@@ -35,8 +35,9 @@ Result<void> check_capabilities_asked(const std::string& user, const AppliancePl
   return {};
 }
 
-// Root is not bound by the limit of locked memory, the user is. It is raised for it, which takes
-// CAP_SYS_RESOURCE; where root lacks that, the user keeps root's right to pass the limit.
+// Root is not bound by the limit of locked memory, the user is. So the limit is raised for the
+// user, which takes CAP_SYS_RESOURCE; if root lacks that, the user keeps root's right to pass the
+// limit.
 uint64_t kept_capabilities(const AppliancePlan& plan) noexcept {
   constexpr uint64_t kMayLock = uint64_t{1} << CAP_IPC_LOCK;
   const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
@@ -44,7 +45,7 @@ uint64_t kept_capabilities(const AppliancePlan& plan) noexcept {
   return plan.capabilities() | (is_raised ? 0 : own_capabilities() & kMayLock);
 }
 
-// Where files lie that the runtime removes at its end, or a service renames.
+// The directories of files that the runtime removes at its end, or a service renames.
 std::vector<std::string> directories_of(const Configuration& configuration,
                                         const AppliancePlan& plan) {
   std::vector<std::string> directories = {configuration.appliance.runtime_directory};
@@ -73,7 +74,7 @@ std::vector<std::string> directories_of(const Configuration& configuration,
 void check_directory(const std::string& directory, const User& user, std::vector<Error>* problems) {
   struct stat status {};
   if (stat(directory.c_str(), &status) != 0) return;
-  // In a sticky one only its owner may remove what root has made.
+  // In a sticky directory only its owner may remove files that root has made.
   const bool is_stuck = (status.st_mode & S_ISVTX) != 0 && status.st_uid != user.id;
   if (!is_stuck && access(directory.c_str(), W_OK | X_OK) == 0) return;
   Error error;

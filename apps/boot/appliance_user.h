@@ -1,7 +1,7 @@
 // The user that the runtime becomes once all memory is taken: [appliance] user.
 //
-// Before any thread is started and any device is opened to be used: so all threads have one and the
-// same credentials, without which Linux takes no requests to an RDMA device that were written.
+// The change comes before any thread is started and any device is opened for use. So all threads
+// have the same credentials; otherwise Linux takes no requests to an RDMA device by write().
 #pragma once
 
 #include <optional>
@@ -15,12 +15,13 @@
 
 namespace bedplate {
 
-// Nothing: the configuration names none, or this process is that user already and no more.
-// Errors: no such user, root, another than this process can become; or what does not go with it.
+// Returns nothing if the configuration names none, or this process is that user already. Errors: no
+// such user; root; one that this process cannot become; this is an image's first process.
 Result<std::optional<User>> find_appliance_user(const Configuration& configuration);
 
-// Calls `look` with the rights that the appliance has once root is given up: in a child process,
-// where it will be. Where it cannot, nothing is looked at: check_appliance_user says why.
+// Calls `look` with the rights that the appliance has once root is given up; in a child process if
+// root will be given up. Does not call it if root cannot be given up: check_appliance_user says
+// why.
 void look_as_appliance(const Configuration& configuration, const AppliancePlan& plan,
                        const Look& look, std::vector<Error>* problems);
 
@@ -29,11 +30,12 @@ void look_as_appliance(const Configuration& configuration, const AppliancePlan& 
 void check_appliance_user(const Configuration& configuration, const AppliancePlan& plan,
                           std::vector<Error>* problems);
 
-// Where the runtime directory is not there: makes it, and gives it to the user.
+// With [appliance] user: makes the runtime directory if it is missing, and gives it to the user.
 Result<void> give_runtime_directory(const Configuration& configuration);
 
-// Gives up root, but for what services planned, and gives the user the files of `pool`: it hands
-// them out. Requires: what check_appliance_user looked for; this is the only thread.
+// Gives up root, but for capabilities that services planned, and gives the user the files of
+// `pool`, which it hands out. Requires: check_appliance_user found no problem; this is the only
+// thread.
 Result<void> give_up_root(const Configuration& configuration, const AppliancePlan& plan,
                           PinnedPool& pool);
 

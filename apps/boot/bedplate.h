@@ -4,8 +4,8 @@
  * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
  * has the same heap behind malloc, and may free a block through either. C99. The functions of the
  * heap, all but bp_support_level and bp_on_low_memory, may be called from any thread, but not from
- * a signal handler. Pointers are not NULL where it is not said that they may be; a requirement that
- * does not hold stops the process, or the outcome is undefined. */
+ * a signal handler. Pointers are not NULL unless it is said that they may be; a broken requirement
+ * stops the process, or the outcome is undefined. */
 #ifndef BEDPLATE_H
 #define BEDPLATE_H
 
@@ -36,20 +36,20 @@ size_t bp_usable_bytes(const void* block);
 
 /* Gives the heap `bytes` more (rounded up to 4 MiB and to whole pages), for good, in pages of
  * `page_bytes`: 4096, 2 MiB or 1 GiB. For programs without an appliance that have joined no pool;
- * such a program does neither afterwards. Hugepages only where forked children share the heap
+ * such a program does neither afterwards. Hugepages only if forked children share the heap
  * (BEDPLATE_FORK=share). Before main the environment says how much there is: BEDPLATE_BOOT_BYTES,
  * BEDPLATE_BOOT_PAGE_BYTES (docs/allocator.md).
  * Returns 0. Errors: -1; bp_error_text says why: no such pages are free, say. */
 int bp_add_heap(size_t bytes, size_t page_bytes);
 
-/* What holds for this process's malloc, as a set of these bits; 0: malloc is not the pool's, only
- * blocks of bp_alloc and its kin are. docs/allocator.md says how each is proved. */
+/* The support level of this process's malloc, as a set of these bits; 0: malloc is not the pool's,
+ * only blocks of bp_alloc and its kin are. docs/allocator.md says how each is proved. */
 #define BP_SUPPORT_FREE 1u   /* every way to allocate hands out pool memory, every free arrives */
 #define BP_SUPPORT_CHUNK 2u  /* the pages of what is freed whole stay where they are */
 #define BP_SUPPORT_MUNMAP 4u /* munmap of pool memory is refused */
 
 /* The level, proved by trying: takes and frees 4 MB through each way to allocate, and tries munmap
- * where the pool is sealed. Creates the heap if there is none.
+ * if the pool is sealed. Creates the heap if there is none.
  * Threads: the exception to the rule above: no other may allocate meanwhile. */
 unsigned bp_support_level(void);
 
@@ -57,7 +57,7 @@ unsigned bp_support_level(void);
 const char* bp_support_level_text(unsigned level);
 
 /* 1 when [pointer, pointer + bytes) lies wholly inside one segment of the pool, else 0. The pool
- * has more than the heap: also what services and groups have of it, and what was joined. */
+ * has more than the heap: also the memory of services and groups, and that of a joined pool. */
 int bp_contains(const void* pointer, size_t bytes);
 
 /* Compares what the kernel has mapped in the pool's range with the pool: 1 when all is as it was
@@ -66,8 +66,8 @@ int bp_contains(const void* pointer, size_t bytes);
  * Needs no memory of the heap. Cost: a read of /proc/self/smaps, milliseconds. */
 int bp_audit(char* text, size_t text_bytes);
 
-/* An owner of heap memory: a thread allocates in its name. 0: the one of memory that is allocated
- * in nobody's name. An owner never goes. */
+/* An owner of heap memory: a thread allocates in its name. 0: the owner of memory that is allocated
+ * in nobody's name. Owners stay for ever. */
 typedef unsigned bp_owner;
 
 /* The owner called `name` ("heap:cache"), which is new if nobody asked for it before. At most
@@ -75,8 +75,8 @@ typedef unsigned bp_owner;
  * at a time); 0: no limit. Errors: 0 and errno ENOSPC when there are too many owners. */
 bp_owner bp_owner_create(const char* name, size_t limit_bytes);
 
-/* From now on the calling thread allocates for `owner`. Returns the owner of before. Where there is
- * no memory for that, the log says so and it stays as it was.
+/* From now on the calling thread allocates for `owner`. Returns the previous owner. If there is no
+ * memory for the change, the log says so and the owner stays.
  * Requires: `owner` is 0, or of bp_owner_create or bp_owner_enter. */
 bp_owner bp_owner_enter(bp_owner owner);
 
@@ -92,10 +92,10 @@ void bp_on_low_memory(size_t free_bytes, void (*function)(void* context), void* 
 /* ---- Messages ----
  *
  * A process joins a pool once in its life, with one member for each of its threads that exchange
- * messages. What belongs to a member (its endpoints, handlers, loans, completions) is used by one
- * thread at a time. Nothing blocks but bp_join and bp_wait. Nothing allocates but bp_join,
- * bp_connect, bp_connect_by_name and bp_member_fd; bp_poll does once for each peer that is heard
- * from first. docs/join.md, docs/messages.md and transport/endpoint.h say more. */
+ * messages. One thread at a time uses a member, with its endpoints, handlers, loans and
+ * completions. Nothing blocks but bp_join and bp_wait. Nothing allocates but bp_join, bp_connect,
+ * bp_connect_by_name and bp_member_fd; bp_poll does once for each peer that is heard from first.
+ * docs/join.md, docs/messages.md and transport/endpoint.h say more. */
 
 typedef struct bp_member bp_member;     /* of this process */
 typedef struct bp_endpoint bp_endpoint; /* a way to a member of another process */
@@ -113,16 +113,16 @@ typedef enum bp_status {
 /* "done", "again", ... Static text. */
 const char* bp_status_text(bp_status status);
 
-/* How an operation ended that was BP_PENDING. */
+/* How an operation ended after BP_PENDING. */
 typedef enum bp_outcome {
   BP_OUTCOME_DONE,
   BP_OUTCOME_NOT_DONE, /* nothing of it happened */
   BP_OUTCOME_UNKNOWN   /* the peer is gone: it may have happened */
 } bp_outcome;
 
-/* What is called at an operation's end: once, from bp_poll, bp_wait or bp_member_arm of the member
- * that started it; a service's from the loop of its shard. The caller's; it stays where it is until
- * then. */
+/* A completion: `call` runs once, at an operation's end, from bp_poll, bp_wait or bp_member_arm of
+ * the member that started it; a service's from the loop of its shard. It is the caller's, and stays
+ * where it is until then. */
 typedef struct bp_completion {
   void* reserved; /* Bedplate's */
   void (*call)(struct bp_completion* self, bp_outcome outcome);
@@ -138,7 +138,7 @@ typedef struct bp_remote {
 } bp_remote;
 
 /* Memory that a sender lends. The receiver gives it back by bp_release, whenever it likes, but
- * exactly once: also where it has no use for it. This struct may be copied. */
+ * exactly once: also if it has no use for it. This struct may be copied. */
 typedef struct bp_loan {
   const void* memory; /* where the bytes lie, readable here; NULL: bp_get them from `remote` */
   size_t bytes;
@@ -147,8 +147,8 @@ typedef struct bp_loan {
   uint64_t token;
 } bp_loan;
 
-/* What a handler is given. The payload is gone when the handler returns; the loan is not: it is the
- * handler's to give back. */
+/* A message, as a handler gets it. The payload is gone when the handler returns; the loan is not:
+ * the handler has to give it back, then or later. */
 typedef struct bp_message {
   bp_endpoint* from; /* back to the sender; stays valid as long as the member */
   unsigned id;
@@ -161,7 +161,7 @@ typedef struct bp_message {
  * release loans; it neither polls nor blocks. */
 typedef void (*bp_handler)(void* context, const bp_message* message);
 
-/* What happens to others, as bp_poll tells it. */
+/* An event of another member, or of the pool, as bp_poll tells it. */
 typedef enum bp_peer_event {
   BP_PEER_JOINED, /* it can be sent to */
   BP_PEER_LEFT,   /* it has left or died; all that it had sent was delivered before */
@@ -179,23 +179,24 @@ void bp_on_peer(bp_peer_handler function, void* context);
 
 /* Joins the pool whose owner listens at `socket`, as the [[process]] called `process` in its
  * configuration, with `member_count` members (1 to 64). Waits at most `timeout_ms` for the owner to
- * be there, and for a place where all that are planned are taken, by living processes or by dead
- * ones that are not forgotten yet; what time cannot cure is told at once.
+ * be there, and for a place if all that are planned are taken, by living processes or by dead ones
+ * that are not forgotten yet; errors that time cannot cure are told at once.
  * From then on the others see the members; what they send arrives in bp_poll, so handlers may be
  * set after this. The pool is sealed then: nobody can unmap memory of it any more.
  * Threads: before there are others.
- * Errors: -1; bp_error_text says why. A process that the owner was not there for, or refused, can
- * try again; one that could not use what it was given cannot. */
+ * Errors: -1; bp_error_text says why. The process can try again if the owner was not there or
+ * refused it, but not if it could not use what the owner gave it. */
 int bp_join(const char* socket, const char* process, unsigned member_count, unsigned timeout_ms);
 
-/* Says goodbye; nothing that came from bp_join is used any more, but its memory stays mapped. To
- * end without it is a death: the others notice it as well, and the owner logs it.
+/* Says goodbye; nothing that came from bp_join is used any more, but its memory stays mapped. A
+ * process that ends without it counts as dead: the others notice that as well, and the owner logs
+ * it.
  * Requires: bp_join, and no other thread uses a member. Once. */
 void bp_leave(void);
 
-/* Why the last function that failed in this thread did: what was being done, what the answer was,
- * and what to do about it; "" where none has. Of functions that say so; others set errno, or return
- * an errno value. Ownership: Bedplate's, until the thread's next failure or end. */
+/* Why the last function failed in this thread: what was being done, what the answer was, and what
+ * to do about it; "" if none has failed. For functions that say so; others set errno, or return an
+ * errno value. Ownership: Bedplate's, until the thread's next failure or end. */
 const char* bp_error_text(void);
 
 /* Member `index` of this process, for the rest of its life. Requires: bp_join; index < its
@@ -209,13 +210,14 @@ unsigned bp_member_number(const bp_member* member);
  * is number 0, called as its appliance. Requires: bp_join. Threads: any. */
 int bp_find_member(const char* process);
 
-/* A way from `self` to the member `number`, always the same for the same, as long as `self`. It
- * does not wait for the peer. Ownership: Bedplate's. Errors: NULL; bp_error_text says why. */
+/* A way from `self` to the member `number`, always the same for one number; it lives as long as
+ * `self`. Does not wait for the peer. Ownership: Bedplate's. Errors: NULL; bp_error_text says
+ * why. */
 bp_endpoint* bp_connect(bp_member* self, unsigned number);
 
-/* Which function runs for messages of `id` to `self`; up to 127 programs agree on them among
- * themselves, the others belong to names (bp_ask_number). Without one (NULL) they are dropped, with
- * their loans. */
+/* Sets the function that runs for messages of `id` to `self`. Programs agree among themselves on
+ * ids up to 127; the others belong to names (bp_ask_number). Without a function (NULL) the messages
+ * are dropped, with their loans. */
 void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void* context);
 
 /* Runs handlers and completions for what has arrived, about `budget` at most. Returns how many. */
@@ -239,23 +241,25 @@ void bp_wait(bp_member* self, unsigned timeout_ms);
 int bp_member_fd(bp_member* self);
 
 /* Before each wait: looks once more, and runs handlers and completions as bp_poll does. Returns 0
- * where there was something: poll on, and try again. 1: the descriptor becomes readable when
- * something comes, or the owner of the pool is gone; bp_poll makes it quiet, so call that after
- * each wait, whatever ended it. Requires: bp_member_fd. */
+ * if there was something: poll on, and try again. 1: the descriptor becomes readable when something
+ * comes, or the owner of the pool is gone; bp_poll makes it quiet, so call that after each wait,
+ * whatever ended it. Requires: bp_member_fd. */
 int bp_member_arm(bp_member* self);
 
-/* What is called once, from a later bp_poll or bp_wait, when the queue of a peer that said BP_AGAIN
- * takes messages again, or the peer is gone: then try again; where it says BP_AGAIN all the same (a
- * loan, a long message), ask again, also from within the call. The caller's until then. */
+/* A call for room: `call` runs once, from a later bp_poll or bp_wait, when the queue of a peer that
+ * said BP_AGAIN takes messages again, or the peer is gone. Then try again; if that says BP_AGAIN
+ * all the same (a loan, a long message), ask again, also from within the call. The caller leaves
+ * the struct alone until then. */
 typedef struct bp_room_call {
   uint64_t reserved[4];
   void (*call)(struct bp_room_call* self);
   void* context; /* for `call` */
 } bp_room_call;
-/* Asks for it. The peer rings nobody for this: bp_wait returns, and bp_member_fd becomes readable,
- * now and then meanwhile, every 200 us at first. Requires: `room` does not wait already. */
+/* Asks for that call. The peer rings nobody for this: bp_wait returns, and bp_member_fd becomes
+ * readable, now and then meanwhile, every 200 us at first. Requires: `room` does not wait
+ * already. */
 void bp_notify_room(bp_member* self, bp_endpoint* to, bp_room_call* room);
-/* It is not called any more. Nothing happens where it does not wait. */
+/* Takes the request back: `call` does not run any more. Does nothing if `room` does not wait. */
 void bp_take_back_room(bp_member* self, bp_room_call* room);
 
 /* Sends a copy of `payload` (may be NULL with 0 bytes). All that is sent through one endpoint, by
@@ -265,26 +269,27 @@ bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, siz
 
 /* Lends `block` of the pool to the receiver, with a small header beside it (may be NULL with 0
  * bytes). With BP_PENDING it must not be changed or freed until it is given back; then `returned`
- * is called, or, where that is NULL, the block is freed by bp_free. With BP_DONE its bytes have
- * been copied. Else BP_AGAIN, BP_GONE, BP_TOO_LONG (the header) or BP_REFUSED. With all but
- * BP_PENDING the block stays the caller's, and `returned` is not called. */
+ * is called, or, if that is NULL, the block is freed by bp_free. With BP_DONE its bytes have been
+ * copied. Else BP_AGAIN, BP_GONE, BP_TOO_LONG (the header) or BP_REFUSED. With all but BP_PENDING
+ * the block stays the caller's, and `returned` is not called. */
 bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
                           size_t header_bytes, void* block, size_t bytes, bp_completion* returned);
 
-/* Gives a loan back, whether its lender still lives or not; nothing happens where loan->provider is
- * NULL. Requires: it was not given back before. Threads: that of the member it came to. */
+/* Gives a loan back, whether its lender still lives or not; does nothing if loan->provider is NULL.
+ * Requires: it was not given back before. Threads: that of the member it came to. */
 void bp_release(const bp_loan* loan);
 
 /* Describes memory of this process to the peer, which may read and write it until bp_withdraw;
- * operations that are under way then have ended when a bp_flush that is started afterwards ends, or
- * says BP_GONE. The memory stays until then. Returns 0. Errors: -1; bp_error_text says why. */
+ * operations that are under way then have ended once a bp_flush that is started afterwards has
+ * ended, or says BP_GONE. The memory stays until then. Returns 0. Errors: -1; bp_error_text says
+ * why. */
 int bp_expose(bp_endpoint* to, void* memory, size_t bytes, bp_remote* described);
 void bp_withdraw(bp_endpoint* to, const bp_remote* described);
 
 /* Copies `bytes` to the peer's memory, or from it; unordered until bp_flush. `done` is called,
- * once, if and only if BP_PENDING is returned; so with all that follows. Until then the memory must
- * stay. Returns BP_DONE, BP_PENDING, BP_AGAIN, BP_GONE, BP_REFUSED or BP_TOO_LONG (more than
- * `remote` has). */
+ * once, if and only if BP_PENDING is returned, here and in all functions that follow. Until then
+ * the memory must stay. Returns BP_DONE, BP_PENDING, BP_AGAIN, BP_GONE, BP_REFUSED or BP_TOO_LONG
+ * (more than `remote` has). */
 bp_status bp_put(bp_endpoint* to, const void* from, size_t bytes, const bp_remote* remote,
                  bp_completion* done);
 bp_status bp_get(bp_endpoint* from, void* into, size_t bytes, const bp_remote* remote,
@@ -300,13 +305,14 @@ bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t exp
 /* Ends when all puts, gets and atomics that were started before are done, and visible there. */
 bp_status bp_flush(bp_endpoint* to, bp_completion* done);
 
-/* A way to the peer called `name`: from a service's member (bp_shard_member) what the configuration
- * calls so, a shard, a process, another appliance; from that of a process that joined the first
- * living member of that name. Else as bp_connect. Errors: NULL; bp_error_text says why not. */
+/* A way to the peer called `name`. From a service's member (bp_shard_member): the shard, process or
+ * other appliance that the configuration calls so. From a member of a process that joined: the
+ * first living member of that name. Else as bp_connect. Errors: NULL; bp_error_text says why
+ * not. */
 bp_endpoint* bp_connect_by_name(bp_member* self, const char* name);
 
-/* The caller's until `answered` was called, once, with the peer's number of the message, or -1: it
- * has none of this name. */
+/* A question for a number. The caller leaves it alone until `answered` was called, once, with the
+ * peer's number of the message, or -1: it has none of this name. */
 typedef struct bp_number_query {
   uint64_t reserved[4];
   void (*answered)(struct bp_number_query* self, int number);
@@ -316,17 +322,17 @@ typedef struct bp_number_query {
  * with BP_DONE there will be an answer. */
 bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
                         bp_number_query* query);
-/* It is not answered any more: `query` is the caller's again. For a peer that died before it
- * answered. Nothing happens where it was not asked, or was answered. */
+/* Takes the question back: it is not answered any more, and `query` is the caller's again. For a
+ * peer that died before it answered. Does nothing if it was not asked, or was answered. */
 void bp_take_back_query(bp_member* self, bp_number_query* query);
 
 /* ---- RDMA ----
  *
  * A process whose [[process]] has verbs = true may use the RDMA device of the appliance itself. All
- * of the pool that it may write is registered once, before it is ready; its queue pairs it makes
+ * of the pool that it may write is registered once, before it is ready; it makes its queue pairs
  * with libibverbs. docs/verbs.md says more. */
 
-/* Lets bp_join open that device, too, and register with it. bp_join then fails where the process is
+/* Lets bp_join open that device, too, and register with it. bp_join then fails if the process is
  * not planned to use verbs, or there is no device. Call it before bp_join. */
 void bp_use_verbs(void);
 
@@ -335,8 +341,8 @@ void bp_use_verbs(void);
 struct ibv_pd* bp_verbs_domain(void);
 unsigned bp_verbs_port(void);
 
-/* The local key (lkey) of `memory` goes to *key. Returns how many of `bytes` it covers, where the
- * rest has a key of its own; 0: there is none, since the memory is not the pool's, or mapped
+/* The local key (lkey) of `memory` goes to *key. Returns how many of `bytes` it covers; the rest,
+ * if any, has a key of its own. 0: there is no key, since the memory is not the pool's, or mapped
  * read-only. Threads: any. Requires: as above. */
 size_t bp_verbs_key(const void* memory, size_t bytes, uint32_t* key);
 

@@ -20,8 +20,8 @@ static_assert(static_cast<unsigned>(SupportLevel::kFree) == BP_SUPPORT_FREE);
 static_assert(static_cast<unsigned>(SupportLevel::kChunk) == BP_SUPPORT_CHUNK);
 static_assert(static_cast<unsigned>(SupportLevel::kMunmap) == BP_SUPPORT_MUNMAP);
 
-// mimalloc sets errno only where it looked for memory in vain, not where it saw at once that a
-// request cannot be met.
+// mimalloc sets errno only if it looked for memory in vain, not if it saw at once that a request
+// cannot be met.
 static void* served(void* block) noexcept {
   if (block == nullptr) errno = ENOMEM;
   return block;

@@ -7,13 +7,13 @@
  *       return bp_main(count, words, &service, 1);
  *     }
  *
- * A service runs where the configuration has its table, [NAME]. Those of its functions that return
- * int return 0, or -1 after bp_fail or a function of Bedplate that failed: that ends the boot, with
- * the error in the log.
+ * A service runs if the configuration has its table, [NAME]. Those of its functions that return int
+ * return 0, or -1 after bp_fail or a function of Bedplate that failed: that ends the boot, with the
+ * error in the log.
  *
- * Where "Errors: -1" or "NULL" is said of a function here, bp_error_text has the reason. Texts and
- * names that are passed are copied, but for those of bp_service. Pointers are not NULL where it is
- * not said that they may be. Callbacks on a shard do not block: they would stop all of it. C99. */
+ * If a function here says "Errors: -1" or "NULL", bp_error_text has the reason. Texts and names
+ * that are passed are copied, but for those of bp_service. Pointers are not NULL unless it is said
+ * that they may be. Callbacks on a shard do not block: they would stop all of it. C99. */
 #ifndef BEDPLATE_SERVICE_H
 #define BEDPLATE_SERVICE_H
 
@@ -32,19 +32,20 @@ extern "C" {
 #define BP_VERSION (BP_VERSION_MAJOR * 0x10000u + BP_VERSION_MINOR * 0x100u + BP_VERSION_PATCH)
 
 typedef struct bp_table bp_table;     /* a table of the configuration, while it is described */
-typedef struct bp_plan bp_plan;       /* what a service says that it needs */
-typedef struct bp_context bp_context; /* what it gets; lives as long as the appliance */
+typedef struct bp_plan bp_plan;       /* the plan of a service: all that it needs */
+typedef struct bp_context bp_context; /* the context of a service; lives as long as the appliance */
 typedef struct bp_loop bp_loop;       /* the event loop of a shard */
 typedef struct bp_counter bp_counter;
 typedef struct bp_histogram bp_histogram;
 typedef struct bp_stream bp_stream; /* a connected socket */
 typedef struct bp_datagram_socket bp_datagram_socket;
-typedef struct bp_methods bp_methods;           /* what can be asked of it, while it is told */
+typedef struct bp_methods bp_methods;           /* the table that a service adds its methods to */
 typedef struct bp_control_call bp_control_call; /* one request of the control socket */
-typedef struct bp_json bp_json;                 /* where its answer is written */
+typedef struct bp_json bp_json;                 /* the place for its answer */
 
-/* Any function may be NULL: then there is nothing to do. In the order in which they are called; on
- * the main thread, where nothing else is said. What it points at outlives bp_main. */
+/* A service: its functions, in the order in which they are called, on the main thread unless
+ * something else is said. Each may be NULL: then there is nothing to do. All that it points at
+ * outlives bp_main. */
 typedef struct bp_service {
   const char* name; /* 1 to 32 of a-z, 0-9 and -: its table, its counters, "heap:NAME" */
   void* self;       /* for all functions */
@@ -58,9 +59,9 @@ typedef struct bp_service {
   void (*methods)(void* self, bp_methods* methods); /* after create; also where nothing runs */
 } bp_service;
 
-/* Runs what the command line says (run, plan, check, keys, counters, doctor, stats, perf; as the
- * first process of an image, the machine), with these services. Returns the exit code: 0 good, 1
- * boot or run failure, 2 usage or configuration. Once in a process. */
+/* Runs the command of the command line (run, plan, check, keys, counters, doctor, stats, perf; as
+ * the first process of an image, the machine), with these services. Returns the exit code: 0 good,
+ * 1 boot or run failure, 2 usage or configuration. Once in a process. */
 #define bp_main(count, words, services, service_count) \
   bp_main_of(BP_VERSION, sizeof(bp_service), count, words, services, service_count)
 int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
@@ -70,8 +71,8 @@ int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
  * what to do about it. Returns -1. */
 int bp_fail(const char* doing, const char* answer, const char* cure);
 
-/* ---- Its table: in describe. What `value` points at is the service's, outlives bp_main, holds the
- * default, and has what the file says from plan on; `min` and `max` are the least and the most that
+/* ---- Its table: in describe. `*value` is the service's variable: it outlives bp_main, holds the
+ * default, and has the file's value from plan on; `min` and `max` are the least and the most that
  * it may be; `help` is a sentence, in Markdown. ---- */
 
 void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
@@ -86,14 +87,14 @@ void bp_table_text(bp_table* table, const char* key, const char** value, size_t 
                    const char* help);
 /* A shard by its name; *value becomes its number. Without the key: the first. */
 void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help);
-/* `key`, which is described, was called `before`: a file that still says so is refused, with the
- * key's name of now. */
+/* `key`, which is described, was called `before`: a file that still has that name is refused, with
+ * the name of now. */
 void bp_table_renamed(bp_table* table, const char* key, const char* before);
 /* 1 to 8 addresses, which bp_listen listens at; the file must have the key. The table has a key
  * plain_text, too: docs/configuration.md. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
 
-/* ---- What can be asked of it while it runs, over the control socket and by `bedplate ctl`
+/* ---- The methods that it answers while it runs, over the control socket and by `bedplate ctl`
  * (docs/control.md; apps/boot/control_methods.h, whose rules hold here): in methods ---- */
 
 enum { BP_TEXT, BP_NUMBER, BP_BOOLEAN };
@@ -109,16 +110,17 @@ typedef struct bp_method {
   size_t parameter_count;
   const char* result; /* what it answers, for people: "{\"held\": true}" */
   const char* help;   /* what it does: a sentence */
-  const char* needs;  /* where it is refused otherwise: "a volume on a store"; or NULL */
-  /* Called on the thread of the control socket, beside the shards: what belongs to a shard it does
-   * there, by bp_control_go_on. It does not block, and answers by one JSON value
+  const char* needs;  /* its precondition, else it is refused: "a volume on a store"; or NULL */
+  /* Called on the thread of the control socket, beside the shards: it does a shard's work on that
+   * shard, by bp_control_go_on. It does not block, and answers by one JSON value
    * (bp_control_result) or by bp_control_refuse. */
   void (*function)(void* self, bp_control_call* call);
 } bp_method;
 /* Requires: it has no method of that name yet. */
 void bp_method_add(bp_methods* methods, const bp_method* method);
 
-/* What was given, checked: it is there where it is required, and of its type. Without it: "", 0. */
+/* The parameters that were given, checked: a required one is there, and each has its type. For one
+ * that was not given: "", 0. */
 int bp_control_has(const bp_control_call* call, const char* parameter);
 /* As much of it as `text` has room for, terminated. Returns its length, which may be more. */
 size_t bp_control_text(const bp_control_call* call, const char* parameter, char* text,
@@ -126,17 +128,18 @@ size_t bp_control_text(const bp_control_call* call, const char* parameter, char*
 uint64_t bp_control_number(const bp_control_call* call, const char* parameter);
 int bp_control_boolean(const bp_control_call* call, const char* parameter);
 
-/* Once this returns, calls `function` on the loop's thread, where it ends the answer. */
+/* Calls `function` on the loop's thread, once the method has returned; it ends the answer there. */
 void bp_control_go_on(bp_control_call* call, bp_loop* loop,
                       void (*function)(void* context, bp_control_call* call), void* context);
-/* The answer is no: what was being done, what stands against it, what to do. */
+/* Refuses the request: what was being done, what stands against it, what to do. */
 void bp_control_refuse(bp_control_call* call, const char* doing, const char* answer,
                        const char* cure);
 /* An answer over 16 KiB comes in pieces: after bp_control_more(call, page) the method is called
  * again, with that page, to go on; the first is 0. */
 uint64_t bp_control_page(const bp_control_call* call);
 void bp_control_more(bp_control_call* call, uint64_t page);
-/* In an object each value comes behind its key; commas come by themselves. */
+/* The answer, to be written. In an object each value comes behind its key; commas come by
+ * themselves. */
 bp_json* bp_control_result(bp_control_call* call);
 void bp_json_begin_object(bp_json* json);
 void bp_json_end_object(bp_json* json);
@@ -147,18 +150,18 @@ void bp_json_text(bp_json* json, const char* text);
 void bp_json_number(bp_json* json, uint64_t number);
 void bp_json_boolean(bp_json* json, int value);
 
-/* ---- Its plan: in plan. Where it makes no sense the boot is refused, with the service's name.
+/* ---- Its plan: in plan. If it makes no sense the boot is refused, with the service's name.
  * Shards are numbered from 0, in the order of [[shard]]; numbers for one shard add up ---- */
 
 /* How many shards there are. */
 unsigned bp_plan_shard_count(const bp_plan* plan);
 /* A segment called `owner`, "NAME" or "WHAT:NAME", on the node of `shard`; a multiple of 64 bytes.
- * For bp_carve. */
+ * bp_carve hands it out. */
 void bp_plan_memory(bp_plan* plan, const char* owner, size_t bytes, unsigned shard);
-/* How much heap memory it will want beside that of others: what it takes before it serves. */
+/* Heap memory that it takes before it serves, beside that of others. */
 void bp_plan_heap(bp_plan* plan, size_t bytes);
-/* How much it takes while it serves, on so many threads: kept for it alone, however full the heap
- * is. Each thread costs 4 MiB at least. */
+/* Heap memory that it takes while it serves, on so many threads: kept for it alone, however full
+ * the heap is. Each thread costs 4 MiB at least. */
 void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count);
 /* Connections at once; the key of its table that says so, or NULL. */
 void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key);
@@ -188,7 +191,7 @@ void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const 
  * histogram with its p99. Those of one column are put together. */
 void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading);
 
-/* ---- What it gets: in create. Ownership: Bedplate's, as long as the appliance ---- */
+/* ---- Its context: in create. Ownership: Bedplate's, as long as the appliance ---- */
 
 /* The memory that was planned as `owner`, once, zeroed; its size goes to *bytes (may be NULL).
  * Errors: NULL: it is not planned, or was handed out before. */
@@ -225,7 +228,7 @@ bp_member* bp_shard_member(bp_context* context, unsigned shard);
 /* The number of its own message `name`, for bp_set_handler. Errors: -1: it is not planned. */
 int bp_message_number(bp_context* context, const char* name);
 
-/* The drain is complete. Threads: any. */
+/* Says that the drain is complete. Threads: any. */
 void bp_drained(bp_context* context);
 
 /* ---- On the shard's thread, or in create ---- */
@@ -235,28 +238,29 @@ bp_loop* bp_loop_of(bp_context* context, unsigned shard);
 /* The time of this turn of the loop, of CLOCK_MONOTONIC. */
 uint64_t bp_loop_now_ns(const bp_loop* loop);
 
-/* The caller's, zeroed but for what follows `reserved`. */
+/* A timer. It is the caller's, zeroed but for what follows `reserved`. */
 typedef struct bp_timer {
   uint64_t reserved[4];
   void (*expired)(void* context);
   void* context;
 } bp_timer;
-/* Calls `expired` once, `after_ns` from bp_loop_now_ns; moves it where it is armed. It may be armed
+/* Calls `expired` once, `after_ns` from bp_loop_now_ns; moves it if it is armed. It may be armed
  * again from within. Requires: it is planned. Ownership: `timer` stays where it is while it is
  * armed. */
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns);
-/* It is not called any more. Nothing happens where it is not armed. */
+/* Disarms the timer: `expired` is not called any more. Does nothing if it is not armed. */
 void bp_timer_cancel(bp_loop* loop, bp_timer* timer);
 
-/* The caller's; it stays where it is, with the same function and context, until it was called. */
+/* A call. It is the caller's, and stays where it is, with the same function and context, until it
+ * was made. */
 typedef struct bp_call {
   void (*function)(void* context);
   void* context;
   uint64_t reserved[2]; /* zeroed */
 } bp_call;
-/* Has `function` called on the loop's thread, soon; once, where it is pending already: then it sees
- * what either caller has written before. After the loop has stopped it is not called any more.
- * Neither allocates nor locks. Threads: any. */
+/* Has `function` called on the loop's thread, soon. If the call is pending already, it is made
+ * once, and sees what either caller has written before. After the loop has stopped it is not called
+ * any more. Neither allocates nor locks. Threads: any. */
 void bp_post(bp_loop* loop, bp_call* call);
 
 /* Takes over the connection `fd`, and closes it in bp_stream_close. Requires: it is not open.
@@ -264,11 +268,11 @@ void bp_post(bp_loop* loop, bp_call* call);
 int bp_stream_open(bp_stream* stream, int fd);
 /* Closes it; it may be opened again. Requires: it is open, and nothing of it is in flight. */
 void bp_stream_close(bp_stream* stream);
-/* All that is in flight ends soon, by its callback. Requires: it is open, or connecting. */
+/* Has all that is in flight end soon, by its callback. Requires: it is open, or connecting. */
 void bp_stream_abort(bp_stream* stream);
-/* One receive and one send may be in flight. `done` is called, once, with how many bytes moved: of
- * a receive `min` (at least 1) or more, 0 where the peer has closed, of a send all; or with -errno.
- * Never from within the call. Until then the memory stays. Requires: it is open. */
+/* One receive and one send may be in flight. `done` is called, once, never from within the call,
+ * with the number of bytes that moved: for a receive `min` (at least 1) or more, 0 if the peer has
+ * closed; for a send all. Or with -errno. Until then the memory stays. Requires: it is open. */
 void bp_stream_receive(bp_stream* stream, void* into, size_t bytes, size_t min,
                        void (*done)(void* context, int64_t result), void* context);
 void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
@@ -282,7 +286,8 @@ void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
 int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_max,
                       void (*connected)(void* context, int result), void* context);
 
-/* The caller's, zeroed but for what follows `reserved`; stays where it is while it is watched. */
+/* A watch. It is the caller's, zeroed but for what follows `reserved`; stays where it is while it
+ * is watched. */
 typedef struct bp_watch {
   uint64_t reserved[5];
   int fd;          /* of any kind that poll(2) knows; open until bp_watch_stop */
@@ -295,7 +300,7 @@ typedef struct bp_watch {
 /* Returns 0 or an errno value: EBADF, EINVAL, EPERM (a file), EEXIST, ENOSPC (more than planned).
  * Requires: it is not watched. */
 int bp_watch_start(bp_loop* loop, bp_watch* watch);
-/* No call comes any more. Nothing happens if it is not watched. */
+/* Ends the watch: no call comes any more. Does nothing if it is not watched. */
 void bp_watch_stop(bp_loop* loop, bp_watch* watch);
 
 /* ---- Datagrams (docs/services.md; transport/datagram_socket.h, whose rules hold here). On the
@@ -310,11 +315,11 @@ typedef struct bp_datagram_address {
   uint16_t port; /* as a number, not in network order */
   uint32_t interface_index;
 } bp_datagram_address;
-/* Of "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0: the system chooses. Numeric addresses only.
- * Returns 0. Errors: -1: it is none. Threads: any. */
+/* Reads "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0: the system chooses. Numeric addresses
+ * only. Returns 0. Errors: -1: it is none. Threads: any. */
 int bp_datagram_address_of(const char* text, bp_datagram_address* address);
 
-/* Lent to `received` until it returns, or, where it is kept, until bp_datagram_release. */
+/* Lent to `received` until it returns, or, if it is kept, until bp_datagram_release. */
 typedef struct bp_received {
   void* bytes;
   uint32_t byte_count;
@@ -360,24 +365,24 @@ int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* opti
 /* Receives from now on, also what has come since it was opened. Returns 0 or an errno value.
  * Requires: it is open, and was not started. */
 int bp_datagram_start(bp_datagram_socket* socket);
-/* No callback comes any more; it may be opened again. Datagrams that were kept stay until then.
- * Nothing happens if it is not open. */
+/* Closes it: no callback comes any more. It may be opened again; datagrams that were kept stay
+ * until then. Does nothing if it is not open. */
 void bp_datagram_close(bp_datagram_socket* socket);
-/* Where it is bound, with the port that the system chose; none where it is not open. */
+/* The address that it is bound to, with the port that the system chose; none if it is not open. */
 bp_datagram_address bp_datagram_local(const bp_datagram_socket* socket);
-/* Receives what is sent to the multicast group, with `source` only from there, over `interface`;
- * both may be NULL. Leaving ends just what joining with the same three began. Returns 0.
+/* Receives datagrams to the multicast group over `interface`, with `source` only from there; both
+ * may be NULL. A leave ends only the join with the same three. Returns 0.
  * Errors: -1. Requires: it is open. */
 int bp_datagram_join(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
                      const char* interface);
 int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
                       const char* interface);
 /* Sends in order; *sent_count becomes how many were taken wholly (may be NULL). Returns 0: all;
- * EAGAIN: no room, has_room will be called; or an errno value: the next cannot be sent as it is.
- * The part of a cut one that was taken is taken off its front. */
+ * EAGAIN: no room, has_room will be called; or an errno value: the next cannot be sent as it is. If
+ * a part of one that is cut was taken, it is taken off its front. */
 int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
                      size_t* sent_count);
-/* Gives back what was kept: any address within it. */
+/* Gives back a datagram that was kept, by any address within it. */
 void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
 
 /* ---- Files: planned, open before create, operated on from the shard's thread ---- */
@@ -386,23 +391,23 @@ typedef struct bp_file bp_file;
 
 enum {
   BP_FILE_WRITABLE = 1, /* and locked: it has one writer; without it, it is read only */
-  BP_FILE_CREATE = 2,   /* where it is not there; with BP_FILE_WRITABLE; for its owner alone */
+  BP_FILE_CREATE = 2,   /* if it is missing; with BP_FILE_WRITABLE; for its owner alone */
   BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
 };
 /* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`:
- * 1 to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: what in its table
- * says the path, or NULL. At most `operations_max` (1 to 1024) are in flight at once; more wait, in
- * order. */
+ * 1 to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: the key of its
+ * table that says the path, or NULL. At most `operations_max` (1 to 1024) are in flight at once;
+ * more wait, in order. */
 void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
                   const char* key, unsigned flags, unsigned operations_max);
 /* In create: it is open, and lives as long as the appliance. Errors: NULL: it is not planned. */
 bp_file* bp_file_of(bp_context* context, const char* name);
 /* How long it was when it was opened. */
 uint64_t bp_file_bytes(const bp_file* file);
-/* What memory, offset and bytes are multiples of: 1, but for BP_FILE_DIRECT. */
+/* The number that memory, offset and bytes are multiples of: 1, but for BP_FILE_DIRECT. */
 uint32_t bp_file_alignment(const bp_file* file);
 
-/* The caller's, zeroed; it stays where it is until `done` was called. */
+/* An operation. It is the caller's, zeroed; it stays where it is until `done` was called. */
 typedef struct bp_file_operation {
   uint64_t reserved[12];
   void (*done)(void* context, int64_t result);
@@ -410,20 +415,21 @@ typedef struct bp_file_operation {
 } bp_file_operation;
 
 /* Each calls `done` once, on the shard, never from within the call; until then the memory stays.
- * `result`: of a read how many bytes there were up to the end of the file, of a write all of them,
- * of the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard stops.
- * Operations that are in flight together take place in any order; a sync is about what had
- * completed before it began. Where the kernel has not ended an operation when the shard stops,
+ * `result`: for a read the bytes that there were up to the end of the file, for a write all of
+ * them, for the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard
+ * stops. Operations that are in flight together take place in any order; a sync covers those that
+ * had completed before it began. If the kernel has not ended an operation when the shard stops,
  * `done` is not called.
  * Requires: `operation` is not in flight. Threads: the shard's. */
 void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_t bytes,
                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
 void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,
                    uint64_t offset, void (*done)(void* context, int64_t result), void* context);
-/* All that was written is on the medium; `data_only`: but for the file's times (fdatasync). */
+/* Puts all that was written on the medium; `data_only`: but for the file's times (fdatasync). */
 void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
                   void (*done)(void* context, int64_t result), void* context);
-/* Takes room for a range of the file, which grows; makes it zeros; gives its room back: zeros. */
+/* For a range of the file: takes room, and the file grows; makes it zeros; gives its room back, and
+ * it reads as zeros. */
 void bp_file_allocate(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
                       void (*done)(void* context, int64_t result), void* context);
 void bp_file_write_zeroes(bp_file* file, bp_file_operation* operation, uint64_t bytes,

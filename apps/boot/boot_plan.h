@@ -1,10 +1,10 @@
-// How large segment 0 of an appliance is: what reading its configuration, planning it and looking
-// at the machine take, before there is a heap.
+// The size of segment 0 of an appliance: it holds the memory for reading its configuration,
+// planning it and looking at the machine, before there is a heap.
 //
 // It follows from the configuration alone, and so is the same for `plan` and for `run`: the larger
 // the file, and the more there is of what it describes, the larger segment 0. The figures are above
-// what was measured; tests/system/boot_budget_test.py boots the largest that there is of each kind,
-// and the boot says so, with the cure, where they are not enough.
+// measured ones; tests/system/boot_budget_test.py boots the largest that there is of each kind. If
+// they are not enough, the boot says so, with the cure.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // is an error with file, line and column; nothing is guessed and nothing is ignored. Parsing
 // starts nothing and touches no device: the same function serves `run`, `plan` and `check`.
 // docs/configuration.md describes every key, with its range; a test compares its list with the
-// parser's. The structs here are what the keys of its tables say, read once and not changed then:
-// any thread may read them. Units are in the names.
+// parser's. The structs here hold the values of the keys. They are read once and not changed
+// afterwards: any thread may read them. Units are in the names.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct ApplianceSettings {
   std::string user;                // that root is given up for once memory is taken; empty: none
 };
 
-// What refuses to take memory of the sealed pool away, beside libc's calls.
+// The guard that refuses to take memory of the sealed pool away, beside libc's calls.
 enum class Enforcement { kKernel, kSeccomp };
 
 struct PoolSettings {
@@ -79,17 +79,17 @@ struct ShardSettings {
 struct GroupSettings {
   std::string name;
   GroupShape shape;          // its member_count is with the spare places
-  uint32_t spare_count = 0;  // of its members: for those that stand in for processes that died
+  uint32_t spare_count = 0;  // of its members: they stand in for those of dead processes
 };
 
-// A kind of process that may join, and what each of it gets.
+// A kind of process that may join, and the share of each such process.
 struct ProcessSettings {
   std::string name;
   std::string user;  // a name, or a number in digits
   bool trusted = true;
   uint32_t group = 0;        // of a trusted one: index into Configuration::groups
   uint32_t max_count = 1;    // how many may be joined at once
-  uint32_t spare_count = 0;  // trusted: places more, for when those of the dead are not free yet
+  uint32_t spare_count = 0;  // trusted: more places, used while those of the dead are not free yet
   uint32_t members = 1;      // of each
   uint64_t heap_bytes = 0;   // of each; 0: it has none
   std::vector<std::string> read = {};   // owners of segments
@@ -118,7 +118,7 @@ inline constexpr uint32_t kVerbsPeerCountMax = 256;
 // How queue pairs of two appliances find one another.
 enum class VerbsConnect { kSocket, kRdmaCm };
 
-// What of the heap peers may do without being asked.
+// The access that peers have to the heap without being asked.
 enum class RemoteHeap { kNone, kRead };
 
 struct VerbsPeerSettings {
@@ -157,12 +157,13 @@ struct VerbsSettings {
   RemoteHeap remote = RemoteHeap::kNone;
   std::vector<VerbsPeerSettings> peers;
   std::vector<VerbsExportSettings> exports;
-  // Of an image: the kernel module of the device, and where soft RoCE ("rdma_rxe") is put on.
+  // In an image: the kernel module of the device, and the interface that soft RoCE ("rdma_rxe")
+  // uses.
   std::string driver;
   std::string interface;
 };
 
-// ---- What only the first process of an image looks at (docs/image.md) ----
+// ---- Settings for the first process of an image alone (docs/image.md) ----
 
 // How the machine ends.
 enum class MachineEnd { kReboot, kPowerOff, kHalt };
@@ -221,7 +222,7 @@ struct Configuration {
   WatchdogSettings watchdog;
   CrashSettings crash;
   std::vector<Service*> services;  // those whose table is there, in the order of the program's list
-  // By the name of the service, for each whose table says where it listens.
+  // By the name of the service, for each service with addresses in its table.
   std::map<std::string, PlainText, std::less<>> plain_text;
   bool is_first_process = false;  // of an image; not the file's to say
   uint64_t text_bytes = 0;        // of the file
@@ -231,10 +232,11 @@ struct Configuration {
 class ConfigurationTable;
 void describe(ConfigurationTable& file, Configuration& all);
 
-// Reads and checks the file at `path`, which may have a table for each of `services`. Their
-// settings go to them: a service is read for once. Appends every problem to `problems`, in the
-// file's order: "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind kConfiguration.
-// A file that cannot be read is one: "reading the configuration PATH: ...".
+// Reads and checks the file at `path`, which may have a table for each of `services`. Stores the
+// settings of each service in it: a service is read for once. Appends every problem to `problems`,
+// in the file's order: "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind
+// kConfiguration. A file that cannot be read is a problem, too: "reading the configuration PATH:
+// ...".
 // Returns nothing if there is a problem. Threads: any, before the seal (it allocates).
 std::optional<Configuration> load_configuration(const char* path,
                                                 std::span<Service* const> services,

@@ -74,14 +74,14 @@ void check_process(ReadTable& table, ProcessSettings& process) {
 
 namespace {
 
-// Of one [[network]], at `node`; `all` up to it are read.
+// Checks the last of `all`, the [[network]] at `node`, against those before it.
 void check_network(ReadTable& file, const TomlNode& node, std::span<const NetworkSettings> all) {
   const TomlNode* gateway = find_child(node, "gateway");
   if (gateway == nullptr) return;
   const NetworkSettings& network = all.back();
   const auto address = parse_ip_prefix(network.address);
   const auto way = parse_ip_address(network.gateway);
-  // A link-local one is reached from any address.
+  // A link-local gateway is reached from any address.
   const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
   const bool is_of_family = address && way->family == address->family;
   if (!is_of_family || !(address->contains(*way) || link_local.contains(*way))) {
@@ -196,8 +196,8 @@ void check_verbs(ReadTable& table, VerbsSettings& verbs) {
 
 namespace {
 
-// A peer with the appliance's own name, or with that of a process, which would be meant once the
-// process has joined; and two peers whose names rdma_cm could not tell apart.
+// Refuses a peer with the appliance's own name, or with a process's: once that has joined, the name
+// would mean the process. Also refuses two peers whose names rdma_cm cannot tell apart.
 void check_peer_names(ReadTable& file, const Configuration& all) {
   const std::vector<VerbsPeerSettings>& peers = all.verbs.peers;
   const TomlNode* verbs = find_child(file.node(), "verbs");
@@ -226,7 +226,7 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
   }
 }
 
-// Processes that are to use the device where there is none.
+// Refuses processes that are to use the device if there is no [verbs].
 void check_processes_with_verbs(ReadTable& file, const Configuration& all) {
   const TomlNode* processes = find_child(file.node(), "process");
   if (all.verbs.enabled || file.was_refused("verbs") || processes == nullptr) return;
@@ -238,7 +238,7 @@ void check_processes_with_verbs(ReadTable& file, const Configuration& all) {
   }
 }
 
-// Towards its peers the appliance has its own name.
+// The appliance gives its peers its own name, so that must fit.
 void check_verbs_names(ReadTable& file, const Configuration& all) {
   check_processes_with_verbs(file, all);
   if (!all.verbs.enabled) return;

@@ -8,15 +8,15 @@
 
 namespace bedplate {
 
-// Each is called once its table is read; those of groups and processes complete what has a default
-// that depends on other keys.
+// Each is called once its table is read. The checks of groups and processes fill in defaults that
+// depend on other keys.
 void check_group(ReadTable& table, GroupSettings& group);
 void check_process(ReadTable& table, ProcessSettings& process);
 void check_crash(ReadTable& table, const CrashSettings& crash);
 void check_verbs(ReadTable& table, VerbsSettings& verbs);
 
-// Called once the whole file is read, with the names of shards and groups looked up; completes what
-// has a default that depends on other tables.
+// Called once the whole file is read, with the names of shards and groups looked up. Fills in
+// defaults that depend on other tables.
 void check_across_tables(ReadTable& file, Configuration& all);
 
 }  // namespace bedplate

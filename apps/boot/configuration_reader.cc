@@ -114,7 +114,7 @@ void ConfigurationReader::read_table(ConfigurationTable& table, const std::strin
 void ConfigurationReader::check_missing(const ConfigurationTable& table, const std::string& label,
                                         const TomlNode& node) {
   // An unknown key that resembles the missing one, or was its name, is reported instead: it is the
-  // cause, of what checks across keys would find as well.
+  // cause, also of errors that checks across keys would find.
   const auto is_misspelt = [&](std::string_view wanted) {
     const bool is_so =
         std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {
@@ -303,7 +303,7 @@ void ConfigurationReader::resolve_groups() {
 std::vector<Error> ConfigurationReader::problems(const char* path) const {
   std::vector<const Problem*> sorted;
   for (const Problem& problem : problems_) sorted.push_back(&problem);
-  // Of several at one place the one that was found first stays so.
+  // Problems at one place stay in the order in which they were found.
   std::stable_sort(sorted.begin(), sorted.end(), [](const Problem* left, const Problem* right) {
     return left->position < right->position;
   });

@@ -1,8 +1,8 @@
 // The reader of a configuration: one walk over the file by its description (configuration_table.h),
-// then what keys must be to one another (configuration_checks.h).
+// then the rules between keys (configuration_checks.h).
 //
-// The walk goes on after a problem: all of them are told. A check across keys is left out where one
-// of its sides was refused already: it would only blame the wrong line.
+// The walk goes on after a problem: all of them are told. A check across keys is left out if one of
+// its sides was refused already: it would only blame the wrong line.
 #pragma once
 
 #include <initializer_list>
@@ -30,14 +30,17 @@ class ConfigurationReader {
     bool is_one_of_several = false;  // [[table]]
   };
 
-  // Fills in what `file` describes, and `configuration`, whose shards and groups references name.
+  // Fills in the variables that `file` describes, and `configuration`: references name its shards
+  // and groups.
   ConfigurationReader(ConfigurationTable& file, Configuration& configuration)
       : file_(file), configuration_(configuration) {}
 
   void read(const TomlNode& root);
-  // Those that were read, but the file itself; `root` is as before. Requires: read() was called.
+  // The tables that were read, without the file itself; they point into `root`. Requires: read()
+  // was called.
   std::vector<Kept> take_tables() { return std::move(kept_); }
-  // Only what keys must be to one another, of variables that were changed since read().
+  // Checks the rules between keys alone, on variables that were changed since read(); `root` is the
+  // same.
   void check(const TomlNode& root, const std::vector<Kept>& tables);
   // Every problem, in the file's order; each is of kind kConfiguration.
   std::vector<Error> problems(const char* path) const;
@@ -94,7 +97,7 @@ class ReadTable {
   ReadTable(ConfigurationReader& reader, const ConfigurationTable& table, const TomlNode& node)
       : reader_(reader), table_(table), node_(node) {}
 
-  // What the file says.
+  // The table as the file has it.
   const TomlNode& node() const noexcept { return node_; }
   bool has(std::string_view key) const noexcept { return find_child(node_, key) != nullptr; }
   // Whether a value of `key`, or the table of that name, was refused, is misspelt, or is missing
@@ -111,12 +114,12 @@ class ReadTable {
   void refuse(std::string answer, std::string cure) {
     refuse_at(node_.position, std::move(answer), std::move(cure));
   }
-  // At the value of `key`; at the table, where it is not there.
+  // At the value of `key`; at the table if it is not there.
   void refuse_value(std::string_view key, std::string answer, std::string cure) {
     const TomlNode* value = find_child(node_, key);
     refuse_at((value != nullptr ? *value : node_).position, std::move(answer), std::move(cure));
   }
-  // Those of `keys` that are there make no sense in this table: `"KEY" answer`.
+  // Refuses those of `keys` that are there, as they make no sense in this table: `"KEY" answer`.
   void refuse_keys(std::initializer_list<const char*> keys, const std::string& answer,
                    const std::string& cure);
 

@@ -1,4 +1,5 @@
-// What a description keeps, and the words in which messages and documents speak of it.
+// The keys and tables of a description, and the words in which messages and documents speak of
+// them.
 #include "apps/boot/configuration_table.h"
 
 #include <algorithm>

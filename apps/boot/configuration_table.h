@@ -11,10 +11,10 @@
 //
 // The description is all there is to say of a key: the reader of a file (configuration_reader.h),
 // its messages, `bedplate keys` and the table in docs/configuration.md come of it. The default of a
-// key is what its variable holds when it is described. Only the order of calls counts; describing
+// key is the value of its variable when it is described. Only the order of calls counts; describing
 // reads nothing and starts nothing. Texts are copied, but for the words of choices, which outlive
-// it. What a file has that is against the description is told with its line and column, all of it
-// in one report. Threads: any, before the seal (it allocates).
+// it. One report lists all that a file has against the description, with line and column. Threads:
+// any, before the seal (it allocates).
 #pragma once
 
 #include <concepts>
@@ -62,8 +62,8 @@ inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN of the kernel
 
 class ConfigurationKey {
  public:
-  // kGrants: owners, but not boot, of which each process has its own. kAddress: of one socket, that
-  // can be dialed. kChoices and what follows it: lists.
+  // kGrants: owners, but not boot, since each process has its own. kAddress: one socket's address,
+  // to dial. kChoices and the types after it: lists.
   enum class Type {
     kName,
     kText,
@@ -86,9 +86,9 @@ class ConfigurationKey {
     kIpAddresses,
     kIpPrefixes
   };
-  // kMultipleOfPages: of the pool's; checked when all is read. kRoundedToPowerOfTwo: any value, of
-  // which its reader makes the next power of two. kOwnHeap: of a process that joins; a multiple of
-  // 4 KiB, none (0) or what a heap needs.
+  // kMultipleOfPages: of the pool's pages; checked when all is read. kRoundedToPowerOfTwo: any
+  // value; its reader rounds it up to a power of two. kOwnHeap: the heap of a process that joins: a
+  // multiple of 4 KiB, 0 (none) or enough for a heap.
   enum class Rule {
     kNone,
     kMultipleOf4KiB,
@@ -106,7 +106,7 @@ class ConfigurationKey {
     SocketAddress address;
   };
 
-  // ---- What is said of it beyond its type, by its table's description ----
+  // ---- Its properties beyond its type, set by its table's description ----
 
   ConfigurationKey& required() {
     is_required_ = true;
@@ -117,7 +117,7 @@ class ConfigurationKey {
     default_text_ = std::move(words);
     return *this;
   }
-  // Of [[tables]]: no two have the same. Of a list: no two elements are the same.
+  // In [[tables]]: no two tables have the same value. In a list: no two elements are the same.
   ConfigurationKey& unique() {
     is_unique_ = true;
     return *this;
@@ -141,7 +141,7 @@ class ConfigurationKey {
 
   // Whether it says a number: an integer or a size.
   bool is_number() const noexcept { return type_ == Type::kInteger || type_ == Type::kSize; }
-  // What its variable holds now; nothing: its default is none. Requires: is_number(), as below.
+  // The value of its variable now; nothing: its default is none. Requires: is_number(), as below.
   std::optional<uint64_t> number() const { return load_(); }
   void set_number(std::optional<uint64_t> number) const { set_(number); }
 
@@ -154,7 +154,8 @@ class ConfigurationKey {
   bool is_required() const noexcept { return is_required_; }
   bool is_unique() const noexcept { return is_unique_; }
   bool is_list() const noexcept { return type_ >= Type::kChoices; }
-  // The words of which a value, or each element of a list, is one; empty: it may be others.
+  // The words that a value, or each element of a list, is one of; empty: it is not limited to
+  // words.
   std::span<const char* const> words() const noexcept { return words_; }
   const std::string& help_text() const noexcept { return help_; }
   // As docs/configuration.md writes it: "required", what a file would say, or words.
@@ -192,12 +193,12 @@ class ConfigurationTable {
   using Key = ConfigurationKey;
   using Type = ConfigurationKey::Type;
 
-  // `name`: with those that it lies in, "cache.tenant"; "": the file. `is_sample`: what it
-  // describes is only looked at.
+  // `name`: with the tables that it lies in, "cache.tenant"; "": the file. `is_sample`: its
+  // description is only looked at.
   explicit ConfigurationTable(std::string name, bool is_sample = false)
       : name_(std::move(name)), is_sample_(is_sample) {}
 
-  // ---- Keys. What `to` points at outlives this; its value is the default ----
+  // ---- Keys. The variable `*to` outlives this; its value is the default ----
 
   template <std::integral T>
   Key& integer(const char* name, T* to, uint64_t min, uint64_t max) {
@@ -227,15 +228,15 @@ class ConfigurationTable {
     return add(name, Type::kBoolean, 0, 0, *to != 0 ? "true" : "false",
                [to](Key::Value& value) { *to = value.number != 0; });
   }
-  // Of `min` to `max` bytes, without control characters.
+  // A text of `min` to `max` bytes, without control characters.
   Key& text(const char* name, std::string* to, uint64_t min, uint64_t max) {
     return add_text(name, Type::kText, to, min, max);
   }
-  // Of a-z, 0-9 and -.
+  // A name of a-z, 0-9 and -.
   Key& name(const char* name, std::string* to, uint64_t min, uint64_t max) {
     return add_text(name, Type::kName, to, min, max);
   }
-  // One that begins with /.
+  // A path that begins with /.
   Key& path(const char* name, std::string* to, uint64_t min, uint64_t max) {
     return add_text(name, Type::kPath, to, min, max);
   }
@@ -245,19 +246,19 @@ class ConfigurationTable {
   Key& ip_prefix(const char* name, std::string* to) {
     return add_text(name, Type::kIpPrefix, to, 0, 0);
   }
-  // Of one socket, that can be dialed.
+  // One socket's address, to dial.
   Key& address(const char* name, std::optional<SocketAddress>* to) {
     return add(name, Type::kAddress, 0, 0, "",
                [to](Key::Value& value) { *to = std::move(value.address); });
   }
-  // Where sockets listen; no two may be what the kernel refuses together.
+  // Addresses to listen at; the kernel must not refuse any two together.
   Key& addresses(const char* name, std::vector<SocketAddress>* to, uint64_t min, uint64_t max) {
     Key& key = add(name, Type::kAddresses, min, max, "[]",
                    [to](Key::Value& value) { to->push_back(std::move(value.address)); });
     key.clear_ = [to] { to->clear(); };
     return key;
   }
-  // The name of a shard, as its index among [[shard]]; 0 unless it is said.
+  // The name of a shard, stored as its index among [[shard]]; 0 without the key.
   Key& shard(const char* name, uint32_t* to) {
     return add(name, Type::kShard, 0, 0, "the first shard", refer(&shard_references_, to));
   }
@@ -266,7 +267,7 @@ class ConfigurationTable {
       shard_references_.push_back({&to->emplace(0), std::move(value)});
     });
   }
-  // Some of them, each once.
+  // Some shards, each once.
   Key& shards(const char* name, std::vector<uint32_t>* to, uint64_t max) {
     Key& key = add(name, Type::kShards, 1, max, "", [this, to, max](Key::Value& value) {
       to->reserve(max);  // elements do not move
@@ -306,7 +307,7 @@ class ConfigurationTable {
     key.clear_ = [to] { to->clear(); };
     return key.unique();
   }
-  // The same where each word has a variable of its own.
+  // The same, with a variable for each word.
   Key& flags(const char* name, std::vector<Choice<bool*>> flags, uint64_t min) {
     std::vector<const char*> words;
     for (const Choice<bool*>& flag : flags) words.push_back(flag.word);
@@ -328,12 +329,12 @@ class ConfigurationTable {
 
   // ---- Tables within this one, whose settings have a function describe() ----
 
-  // That of a service: [name], at most once, or [[name]], `max` times at most. Described for each
+  // A service's table: [name], at most once, or [[name]], `max` times at most. Described for each
   // that is there.
   void service(const char* name, uint64_t max, std::function<void(ConfigurationTable&)> describe) {
     add_table(name, false, max, std::move(describe));
   }
-  // [name], at most once. `is_there`, where it is not nullptr, becomes true with it.
+  // [name], at most once. `is_there`, if not nullptr, becomes true if the table is there.
   template <typename Settings>
   void table(const char* name, Settings* settings, bool is_required = false,
              bool* is_there = nullptr) {
@@ -342,11 +343,11 @@ class ConfigurationTable {
       describe(one, *settings);
     });
   }
-  // [[name]], `max` times at most; 0 as `min`, or at least one. Elements do not move while the file
-  // is read.
+  // [[name]], `max` times at most, and at least once unless `min` is 0. Elements do not move while
+  // the file is read.
   template <typename Settings>
   void tables(const char* name, std::vector<Settings>* all, uint64_t min, uint64_t max) {
-    // What a sample describes lives as long as the description.
+    // The variables of a sample live as long as the description.
     auto sample = std::make_shared<Settings>();
     add_table(name, min != 0, max, [all, max, sample](ConfigurationTable& one) {
       if (!one.is_sample_) all->reserve(max);
@@ -354,7 +355,7 @@ class ConfigurationTable {
     });
   }
 
-  // Called once the table has been read: what its keys must be to one another.
+  // `check` is called once the table has been read; it checks the rules between its keys.
   void check(std::function<void(ReadTable&)> check) { check_ = std::move(check); }
 
   // ---- For its readers ----

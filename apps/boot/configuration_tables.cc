@@ -1,5 +1,5 @@
-// The tables that every program's configuration may have: what each key is called, what it takes,
-// where its value goes and what it does. The order is that of docs/configuration.md.
+// The tables that every program's configuration may have: the name of each key, its values, the
+// variable that gets them, and its meaning. The order is that of docs/configuration.md.
 //
 // Tested by tests/apps/boot/configuration_test.cc.
 #include "apps/boot/configuration.h"
@@ -18,7 +18,7 @@ using Rule = ConfigurationKey::Rule;
 using Type = ConfigurationKey::Type;
 
 constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
-// What one process of [[process]] may be; a join names each of its members.
+// The most members of one process of [[process]]; a join names each of them.
 constexpr uint64_t kProcessMembersMax = 64;
 // Readers take the rings of any appliance, and what lies beside them.
 constexpr uint64_t kTraceRequestsMax = 65536;
@@ -28,7 +28,7 @@ static_assert(2 * kShardCountMax * kTraceRequestsMax * sizeof(TraceRecord) <=
 constexpr uint64_t kInterfaceNameMax = 15;
 // IB_DEVICE_NAME_MAX, without its NUL.
 constexpr uint64_t kDeviceNameMax = 63;
-// What a name has room for in the record of a handshake.
+// The room for a name in the record of a handshake, without its NUL.
 constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
 constexpr uint64_t kBackOffMaxMs = 600'000;
 // The kernel's core_pattern has 127 bytes, and more words than this one (apps/init/core_dump.cc).

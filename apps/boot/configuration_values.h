@@ -9,8 +9,8 @@
 
 namespace bedplate {
 
-// Reads `node` into `value`, whose position stays. Of a key that takes a list `node` is an element;
-// addresses are read as texts.
+// Reads `node` into `value`, whose position stays. For a key that takes a list, `node` is one
+// element; addresses are read as texts.
 // Returns what is wrong, to follow the key's name ("is 7"), or nothing.
 std::string read_value(const ConfigurationKey& key, const TomlNode& node,
                        ConfigurationKey::Value* value);

@@ -1,5 +1,5 @@
-// The user's own words in a configuration's messages: quoted, and guessed at where they are
-// misspelt. Threads: any.
+// The user's own words in a configuration's messages: quoted, and guessed at if they are misspelt.
+// Threads: any.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace bedplate {
 
-// A value of the file in quotes, cut off where a message would become unreadable.
+// A value of the file in quotes, cut off before a message becomes unreadable.
 std::string quoted(std::string_view text);
 
 // Whether `unknown` is most likely `known` with a typing error or two.

@@ -1,5 +1,5 @@
-// What is said in one connection, without its socket: bytes that came go in, bytes to be sent come
-// out. A ConnectionThread calls it, and knows no protocol.
+// The session of one connection, without its socket: received bytes go in, bytes to send come out.
+// A ConnectionThread calls it, and knows no protocol.
 //
 // Threads: that of the connections. It neither blocks nor allocates.
 //
@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// Of all connections of one thread.
+// The counters of all connections of one thread.
 struct ServedCounters {
   Counter timeouts;
   Counter connections;
@@ -23,8 +23,8 @@ struct ServedCounters {
   Counter turned_away;
   Counter sent_bytes;
 };
-// `key`: of the service's table, what it has planned them by (`bedplate plan --explain`); nullptr:
-// none.
+// `key`: the key of the service's table that they are planned by (`bedplate plan --explain`);
+// nullptr: none.
 inline void describe(CounterTable& table, ServedCounters& counters, const char* key = nullptr) {
   table
       .counter("timeouts", counters.timeouts, "connections",
@@ -47,36 +47,38 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.").at_a_glance("sent");
 }
 
-// One connection after the other has it.
+// A session serves one connection after the other.
 class ConnectionSession {
  public:
   virtual ~ConnectionSession() = default;
 
-  // A new connection, which is not this one's to read, write or close. Nothing else is called
-  // before.
+  // Begins a new connection, which the session does not read, write or close. Nothing else is
+  // called before.
   virtual void open(int fd) noexcept = 0;
   // That connection is no more: nothing else is called before the next open().
   virtual void closed() noexcept {}
   // The client has proved by a certificate that it may ask. At most once in a connection.
   virtual void peer_is_certified() noexcept {}
-  // The connection is a line that is always there (standing_line.h), and not new to those that use
-  // it: whatever comes, or does not, the session goes on. At most once in a connection.
+  // The connection is a line that is always there (standing_line.h), and its users do not see a new
+  // one: the session goes on, with or without input. At most once in a connection.
   virtual void begin_line() noexcept {}
-  // Where bytes that come are put, and how many were. Empty: nothing is taken before output is.
+  // The room for bytes that come; received() says how many came. Empty: none are taken before
+  // output is sent.
   virtual std::span<char> room() noexcept = 0;
   virtual void received(size_t bytes) noexcept = 0;
-  // What is to be sent next, and how much of it was.
+  // The bytes to send next; sent() says how many were sent.
   virtual std::string_view output() const noexcept = 0;
   virtual void sent(size_t bytes) noexcept = 0;
-  // Nothing more is said, and nothing read: once output() is empty the connection ends.
+  // True once nothing more is said or read: when output() is empty, the connection ends.
   virtual bool is_over() const noexcept = 0;
   // A request has begun and is not complete.
   virtual bool is_in_request() const noexcept = 0;
-  // It was not complete in time. Requires: is_in_request().
+  // The request was not complete in time. Requires: is_in_request().
   virtual void time_out() noexcept = 0;
 
-  // An answer is made on another thread, which wakes this one (ConnectionThread::wake) when there
-  // is something to look() for. That is called then, and now and then: `now_ns` is monotonic_ns().
+  // True while another thread makes an answer; it wakes this one (ConnectionThread::wake) when
+  // there is something to look() for. look() is called then, and now and then; `now_ns` is
+  // monotonic_ns().
   virtual bool is_waiting() const noexcept { return false; }
   virtual void look(uint64_t /*now_ns*/) noexcept {}
   // Another thread uses this still: no new connection gets it.

@@ -20,7 +20,7 @@ constexpr uint64_t kIdleNs = 120 * kNsPerSecond;  // between requests
 constexpr uint64_t kLingerNs = kNsPerSecond;
 constexpr uint64_t kNoDescriptorNs = kNsPerSecond;
 constexpr uint64_t kLineAgainNs = kNsPerSecond;
-constexpr int kLookMs = 500;         // how late what is slow is found
+constexpr int kLookMs = 500;         // the longest delay until a slow one is found
 constexpr size_t kSaidBytes = 1024;  // to one that gets no place
 
 bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
@@ -51,7 +51,7 @@ Result<void> ConnectionThread::create(const Options& options, std::span<const Fd
 void ConnectionThread::wake() noexcept {
   BP_DCHECK(wake_.is_open());
   const uint64_t one = 1;
-  // It is full only where the thread has been told before.
+  // It is full only if the thread has been told before.
   [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
 }
 
@@ -134,7 +134,8 @@ void ConnectionThread::wait() noexcept {
     if (one.fd.is_open()) end_slow(&one);
   }
   BP_DCHECK_SLOW(is_valid());
-  // After them: the places of those that ended are free, and no event is taken for a newcomer's.
+  // Accepts last: places of ended connections are free now, and none of these events is taken for a
+  // newcomer's.
   for (size_t i = 0; ready > 0 && i < listeners_.size(); ++i) {
     if (polled_[1 + i].revents != 0) accept_from(listeners_[i].number());
   }
@@ -175,7 +176,7 @@ void ConnectionThread::begin_connection(Connection* place, Fd fd) noexcept {
   ++open_count_;
 }
 
-// The line, where it has no place: at first, after it broke, and when its session had to end.
+// Gives the line a place if it has none: at first, after it broke, and when its session had to end.
 void ConnectionThread::take_line() noexcept {
   if (line_ != nullptr || now_ns_ < line_again_ns_) return;
   if (!line_fd_.is_open()) line_fd_ = options_.line->open();
@@ -245,7 +246,7 @@ void ConnectionThread::look(Connection* connection) noexcept {
   if (!session.output().empty() || session.is_over()) send(connection);
 }
 
-// A free one, or that of the connection that has been silent the longest.
+// Returns a free place, or that of the connection that has been silent the longest.
 ConnectionThread::Connection* ConnectionThread::place_for_one(bool is_for_line) noexcept {
   const size_t client_count_max = connections_.size() - (options_.line != nullptr ? 1 : 0);
   const bool may_take_free = is_for_line || client_count() < client_count_max;
@@ -266,7 +267,7 @@ ConnectionThread::Connection* ConnectionThread::place_for_one(bool is_for_line) 
 void ConnectionThread::serve(Connection* connection, short events) noexcept {
   BP_DCHECK(connection->fd.is_open());
   BP_DCHECK(!connection->session->is_waiting());  // such a one is polled for nothing
-  // A client that sends no more may still read; one that has reset may have said why before.
+  // A client that sends no more may still read; one that has reset may have sent a reason before.
   if ((events & (POLLIN | POLLHUP)) != 0 && !receive(connection)) return;
   if ((events & (POLLERR | POLLNVAL)) != 0) {
     lose(connection, EIO);
@@ -324,7 +325,7 @@ bool ConnectionThread::send(Connection* connection) noexcept {
     leave_line();
     return false;
   }
-  // What the client has sent meanwhile would make the kernel take the answer back.
+  // Not closed yet: with unread bytes of the client, a close makes the kernel take the answer back.
   shutdown(connection->fd.number(), SHUT_WR);
   connection->is_lingering = true;
   return true;

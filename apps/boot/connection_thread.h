@@ -2,7 +2,7 @@
 //
 // As many connections as were planned, with all their memory; when they are all taken, a new one
 // takes the place of one that says nothing, or is turned away. Slow connections are ended in time.
-// A client that was refused, or turned away with a word, is heard out for a moment, so that the
+// A client that was refused, or turned away with words, is read from for a moment more, so that the
 // answer reaches it. The session of a connection knows its protocol; the thread knows none.
 //
 // Invariants, by is_valid(): 1. So many connections are open as are counted. 2. A connection that
@@ -38,11 +38,11 @@ class ConnectionThread {
   struct Options {
     const char* name = "";  // of the thread: 15 bytes at most
     ServedCounters* counters = nullptr;
-    // What one is sent for which there is no place, before it is closed: `room` is for it.
-    // `context`, here and below: outlives this.
+    // Returns the words that a connection without a place is sent before it is closed; they may lie
+    // in `room`. `context`, here and below, outlives this.
     std::string_view (*too_many)(void* context, std::span<char> room) noexcept = nullptr;
-    // What one is sent that may not ask, as much of `room` as it takes; empty: it may. nullptr: all
-    // may. Then it is closed.
+    // Returns the words that a connection is sent that may not ask, before it is closed; they may
+    // lie in `room`. Empty: it may ask. nullptr: all may.
     std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
     void* context = nullptr;
     // Takes one of the sessions; those that connect have the others. Outlives this. nullptr: none.
@@ -54,12 +54,13 @@ class ConnectionThread {
   ConnectionThread& operator=(const ConnectionThread&) = delete;
   ~ConnectionThread() { stop(); }
 
-  // What each connection takes of the heap, beside its session.
+  // Heap memory that each connection takes, beside its session.
   static uint64_t bytes_each() noexcept { return sizeof(Connection) + sizeof(pollfd); }
-  // How many that were turned away are heard out at once; with one more the oldest is closed.
+  // So many clients that were turned away are heard out at once; with one more the oldest is
+  // closed.
   static constexpr uint32_t kLeavingMax = 8;
-  // The descriptors that it has, beside those of connections: what wakes it, those that were turned
-  // away, and one that is.
+  // Its descriptors beside those of connections: the one that wakes it, clients that were turned
+  // away, and one that is being turned away.
   static constexpr uint32_t kDescriptorCount = 2 + kLeavingMax;
 
   // Takes all memory, and starts the thread, which waits. `sessions`, one for each connection,
@@ -68,7 +69,7 @@ class ConnectionThread {
                       std::span<ConnectionSession* const> sessions);
   // From now on it answers.
   void begin() noexcept;
-  // Ends the thread and closes the connections. Nothing happens where there is none.
+  // Ends the thread and closes the connections. Does nothing if there is no thread.
   void stop() noexcept;
   // Has sessions that wait look at what there is. Threads: any, from create() until stop().
   void wake() noexcept;
@@ -80,7 +81,7 @@ class ConnectionThread {
     Fd fd;
     ConnectionSession* session = nullptr;
     uint64_t since_ns = 0;      // of the last sign of life; in a request: of its first byte
-    bool is_lingering = false;  // nothing is said any more: what still comes is thrown away
+    bool is_lingering = false;  // nothing is sent any more; bytes that still come are thrown away
 
     bool is_busy() const noexcept {
       return session->is_in_request() || !session->output().empty() || session->is_waiting();
@@ -109,7 +110,7 @@ class ConnectionThread {
   void end_slow(Connection* connection) noexcept;
   void close(Connection* connection) noexcept;
   void lose(Connection* connection, int error_number) noexcept;
-  // Of those that connected.
+  // The open connections without the line.
   uint32_t client_count() const noexcept { return open_count_ - (line_ != nullptr ? 1 : 0); }
   bool is_turned_away(Fd* fd) noexcept;
   void look(Connection* connection) noexcept;
@@ -129,7 +130,7 @@ class ConnectionThread {
   Fd line_fd_;                  // while it has none
   uint64_t line_again_ns_ = 0;
   ThreadOwner owner_;  // held while the thread runs
-  HeapOwner asker_;    // who allocated when it was created: the thread does, too
+  HeapOwner asker_;    // the owner of memory in create(): the thread allocates for it, too
   StackedThread thread_;
 };
 

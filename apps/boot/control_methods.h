@@ -1,6 +1,6 @@
-// What can be asked of an appliance while it runs, over its control socket (docs/control.md): one
-// table of methods, which the socket answers by, `bedplate ctl --list` prints, and a shell's
-// completion asks.
+// The methods that an appliance answers while it runs, over its control socket (docs/control.md):
+// one table, which the socket answers by, `bedplate ctl --list` prints, and a shell's completion
+// asks.
 //
 // The runtime has some. A service adds its own in Service::methods(), wherever it was written:
 //
@@ -14,8 +14,8 @@
 //                   }, this);
 //     }
 //
-// and is asked for "cache.flush". It may be added where nothing runs: a table is also made to be
-// printed. Threads: where a method is called, ControlCall says; the table is the main thread's.
+// and is asked for "cache.flush". It may be added while nothing runs: a table is also made to be
+// printed. Threads: the table is the main thread's; ControlCall says where a method is called.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class EventLoop;
 
 enum class ControlType : uint8_t { kText, kNumber, kBoolean };
 
-// As the table, and what is answered to one who mistakes it, has it: "text", "number", "boolean".
+// As the table, and the error for a wrong type, have it: "text", "number", "boolean".
 const char* text_of(ControlType type) noexcept;
 
 struct ControlParameter {
@@ -48,28 +48,28 @@ inline constexpr size_t kControlParametersMax = 8;
 // One request of a client, while it is answered. Everything that a method looks at was checked: it
 // has all that is required, of the types that were asked for, and nothing else.
 //
-// A method is called on the thread of the control socket, beside the shards, where it may look at
-// what any thread may. It does not block. What belongs to a shard it does there, by go_on(). It
+// A method is called on the thread of the control socket, beside the shards; there it may look at
+// what any thread may. It does not block. It does a shard's work on that shard, by go_on(). It
 // answers by writing one JSON value into result(), or by refuse().
 class ControlCall {
  public:
   using Function = void (*)(void* context, ControlCall& call) noexcept;
 
   bool has(std::string_view parameter) const noexcept { return find(parameter) != nullptr; }
-  // What was given, or `otherwise`. Requires: the parameter is of this type.
+  // The value that was given, or `otherwise`. Requires: the parameter is of this type.
   std::string_view text(std::string_view parameter, std::string_view otherwise = "") const noexcept;
   uint64_t number(std::string_view parameter, uint64_t otherwise = 0) const noexcept;
   bool boolean(std::string_view parameter, bool otherwise = false) const noexcept;
 
-  // Where the answer is written; there is room for 16 KiB.
+  // The place for the answer; it has room for 16 KiB.
   JsonText& result() noexcept { return result_; }
-  // The answer is no, and says why: what was being done, what stands against it, what to do.
+  // Refuses, and says why: what was being done, what stands against it, what to do.
   void refuse(const Error& error) noexcept;
   bool is_refused() const noexcept { return is_refused_; }
   const Error& error() const noexcept { return error_; }
 
-  // Once this returns, calls `function` on the thread of `loop`, where it ends the answer. A loop
-  // that does not come to it in two seconds is said to be stuck.
+  // Calls `function` on the thread of `loop`, once the method has returned; it ends the answer
+  // there. A loop that does not come to it in two seconds is said to be stuck.
   // Requires: not called there. Ownership: `context` outlives the loop's run.
   void go_on(EventLoop& loop, Function function, void* context) noexcept;
 
@@ -99,7 +99,7 @@ class ControlCall {
   ~ControlCall() = default;
   const Value* find(std::string_view parameter) const noexcept;
 
-  // Of the session that makes the calls.
+  // Set by the session that makes the calls.
   Value values_[kControlParametersMax];
   size_t value_count_ = 0;
   JsonText result_;
@@ -117,10 +117,10 @@ struct ControlMethod {
   std::vector<ControlParameter> parameters = {};  // kControlParametersMax at most
   std::string result = {};                        // what it answers: `{"held": true}`
   std::string help = {};                          // what it does: one sentence
-  std::string needs = {};  // where it is refused otherwise: "a volume on a store"
+  std::string needs = {};  // its precondition, else it is refused: "a volume on a store"
   ControlCall::Function function = nullptr;
   void* context = nullptr;
-  HeapOwner asker = {};  // the table's: who allocated when it was added, and does when it is called
+  HeapOwner asker = {};  // set by the table: the owner of allocations in add(), and in calls
 };
 
 class ControlMethods {

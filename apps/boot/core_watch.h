@@ -1,8 +1,8 @@
 // Keeps the shards' threads on their cores.
 //
-// The kernel moves a pinned thread without a word: where the cpuset of its control group shrinks,
-// where a core goes offline, where somebody runs taskset. So the main thread looks at each of them
-// every now and then, pins it again, and counts it; what cannot be pinned again is a sign, until it
+// The kernel moves a pinned thread without a word: if the cpuset of its control group shrinks, if a
+// core goes offline, if somebody runs taskset. So the main thread looks at each of them every now
+// and then, pins it again, and counts it; a thread that cannot be pinned again is a sign, until it
 // is back.
 #pragma once
 

@@ -64,7 +64,8 @@ Part take_part(std::string_view* says) noexcept {
   return part;
 }
 
-// Of one digit behind the point, in the largest unit that makes it 1 or more.
+// Writes `value` in the largest unit that makes it 1 or more; below 100, with one digit behind the
+// point.
 void write_scaled(uint64_t value, std::span<const uint64_t> units, const char* const* names,
                   Piece* piece) noexcept {
   size_t i = 0;
@@ -135,7 +136,7 @@ const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept {
   return nullptr;
 }
 
-// A gauge says by its name whether it is one of loss: its help tells what it is beside.
+// The name of a gauge alone counts: its help may speak of losses that other counters have.
 bool tells_of_trouble(const CounterDescription& counter) noexcept {
   const bool is_boolean = counter.kind == CounterKind::kGauge && counter.unit == "boolean";
   if (counter.kind == CounterKind::kCounter || is_boolean) {
@@ -218,7 +219,7 @@ void write_sign_subject(const CountersView& counters, uint32_t index, Piece* pie
   const std::string_view owner = CountersView::text(set.owner.text);
   const std::string_view instance = CountersView::text(set.instance.text);
   if (!owner.empty()) piece->text(owner);
-  // A service's own counters are one, however many sets it has made of them.
+  // All sets of a service without an instance have one subject: the service.
   if (owner.empty() || !instance.empty()) {
     piece->text(owner.empty() ? "" : " ").text(CountersView::text(set.name.text));
   }

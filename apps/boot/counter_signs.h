@@ -1,4 +1,4 @@
-// Signs that something needs a look: counters that say so by what was planned with them
+// Signs that something needs a look: counters that say so by rules that were planned with them
 // (CounterSign in counter_table.h).
 //
 // The appliance finds out which of them are there, on its control thread, and writes that into the
@@ -55,16 +55,16 @@ class CounterSigns {
   std::vector<Watched> watched_;
 };
 
-// What is written of one is no longer.
+// The text of a sign is no longer than this.
 inline constexpr size_t kSignTextBytesMax = 2048;
 
 // Whether sign number `index` is there now.
 bool is_raised(const CountersView& counters, uint32_t index) noexcept;
-// How many are.
+// How many signs are there now.
 uint32_t raised_sign_count(const CountersView& counters) noexcept;
-// Of what it is: "shard main", "cache tenants ann".
+// Writes the subject of the sign: "shard main", "cache tenants ann".
 void write_sign_subject(const CountersView& counters, uint32_t index, Piece* piece) noexcept;
-// What it says, with the values of now. Texts of a foreign file may have any bytes.
+// Writes its text, with the current values. Texts of a foreign file may have any bytes.
 void write_sign_text(const CountersView& counters, uint32_t index, Piece* piece) noexcept;
 
 }  // namespace bedplate

@@ -55,9 +55,9 @@
 
 namespace bedplate {
 
-// kCounter: only grows. kGauge: a level, which goes up and down; kNoValue where there is none.
+// kCounter: only grows. kGauge: a level, which goes up and down; kNoValue if there is none.
 // kHistogram: of latencies and the like (platform/histogram.h). kState: one of several words.
-// kFlags: any of several. kText: a short text, as of whose turn it is.
+// kFlags: any of several. kText: a short text, such as whose turn it is.
 enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram, kState, kFlags, kText };
 
 // As the counters file has it.
@@ -66,7 +66,7 @@ constexpr const char* text_of(CounterKind kind) noexcept {
   return kTexts[static_cast<size_t>(kind)];
 }
 
-// What a gauge has that has no value now, or none that is known.
+// The value of a gauge that has none now, or none that is known.
 inline constexpr uint64_t kNoValue = ~uint64_t{0};
 
 // How much of its struct a counter takes.
@@ -75,20 +75,20 @@ constexpr size_t bytes_of(CounterKind kind) noexcept {
   return kind == CounterKind::kHistogram ? sizeof(Histogram) : sizeof(Counter);
 }
 
-// What a counter says of a key. Of a service's table: "bytes", or "tenant.bytes" in the tables in
-// it; of the runtime's: "group.loans". Of tables that there may be several of, it is the one that
-// has the set's instance as its name (a text that the description calls unique()), or those that
-// CounterSet::measured has.
+// A counter's measure of a key. In a service's table: "bytes", or "tenant.bytes" in the tables in
+// it; in the runtime's: "group.loans". If there may be several of a table, it measures the one with
+// the set's instance as its name (a text that the description calls unique()), or those that
+// CounterSet::measured names.
 struct KeyMeasure {
   enum class Kind { kNone, kPeak, kRefusals };
   Kind kind = Kind::kNone;
   std::string key;
-  std::string risk;      // of a peak: what may happen where the key is smaller; a sentence
-  std::string capacity;  // of a peak: the gauge beside it that says what it is a part of
+  std::string risk;      // of a peak: the risk if the key is smaller; a sentence
+  std::string capacity;  // of a peak: the gauge beside it that it is a part of
 };
 
-// When a counter says that something needs a look, and what is said then: a sentence without its
-// end, in which {NAME} stands for the counter or label of that name beside it.
+// The rule by which a counter needs a look, and the text that says so: a sentence without its end,
+// in which {NAME} stands for the counter or label of that name beside it.
 struct CounterSign {
   enum class Rule {
     kNone,
@@ -124,8 +124,8 @@ struct CounterDescription {
     return *this;
   }
 
-  // It is the most that was used of what `key` says at once. With `capacity`, a gauge of the same
-  // set: of that, of which the key says a part, or the default when it says nothing.
+  // It is the most of `key` that was used at once. With `capacity`, a gauge of the same set: the
+  // most of that; `key`, or its default, is a part of it.
   void peak_of(const char* key, const char* risk, const char* capacity = "") {
     measure = {KeyMeasure::Kind::kPeak, key, risk, capacity};
   }
@@ -149,12 +149,13 @@ struct CounterDescription {
   void sign_as_it_stands(const char* unless, const char* says) {
     sign = {CounterSign::Rule::kStands, 0, unless, says};
   }
-  // It tells of trouble, and is no sign: `why`.
+  // It tells of trouble, and is no sign; `why` has the reason.
   void no_sign(const char* why) { sign = {CounterSign::Rule::kNone, 0, "", "", why}; }
 };
 
-// Each function adds one, whose texts it copies; what they may be CounterDescription says, and
-// ServicePlan::counters checks. What is returned is for the same line: the next call may move it.
+// Each function adds one counter, and copies its texts; CounterDescription says their limits, and
+// ServicePlan::counters checks them. Use the returned reference in the same line: the next call may
+// move it.
 class CounterTable {
  public:
   // `base`: the struct that is described.
@@ -225,7 +226,7 @@ class CounterDescriptions {
   size_t size() const noexcept { return all_ == nullptr ? 0 : all_->size(); }
   bool empty() const noexcept { return size() == 0; }
   const CounterDescription& operator[](size_t index) const noexcept { return (*all_)[index]; }
-  // Whether they are not only alike, but one.
+  // Whether both are one list, and not only alike.
   bool is_shared_with(const CounterDescriptions& other) const noexcept {
     return all_ == other.all_;
   }
@@ -251,13 +252,13 @@ struct CounterLabel {
 struct CounterSet {
   std::string owner;     // the service; empty: the runtime
   std::string name;      // unique in it; 63 bytes at most, as the next
-  std::string instance;  // what it is the counters of, where there are several: a volume, a stream
+  std::string instance;  // the counted thing, if there are several: a volume, a stream
   uint32_t bytes = 0;    // of the struct
   CounterDescriptions counters;
   std::vector<CounterLabel> labels = {};
   bool is_spare = false;  // for an instance that is not known yet (CountersFile::take_spare)
-  // The names of the tables whose keys it measures, where its instance is none of them: a queue of
-  // a drive measures what all volumes on it say. It is not in the file.
+  // The names of the tables whose keys it measures, if its instance is none of them: a queue of a
+  // drive measures the keys of all volumes on it. Not in the file.
   std::vector<std::string> measured = {};
 };
 

@@ -48,7 +48,7 @@ bool is_sign(const CounterDescription& counter) noexcept {
   return counter.sign.rule != CounterSign::Rule::kNone;
 }
 
-// Where the parts of a file for `sets` lie.
+// The offsets of all parts of a file.
 struct Layout {
   CounterRecords sets;
   CounterRecords labels;
@@ -117,7 +117,7 @@ void write_description(const CounterDescription& counter, CounterRecord* record)
   record->step_bits = counter.kind == CounterKind::kHistogram ? Histogram::kStepBits : 0;
 }
 
-// Whether the file at `path` has what a counters file takes.
+// Whether the file at `path` has all the blocks that a counters file takes.
 bool has_blocks(const std::string& path, uint64_t bytes) {
   struct stat status {};
   return lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
@@ -133,7 +133,7 @@ Error not_made(const std::string& path) {
 // ends the process (SIGBUS).
 Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& directory,
                          const std::string& path) {
-  // tmpfs gives up where a signal is pending; what an io_uring has finished counts as one.
+  // tmpfs gives up if a signal is pending; a finished request of an io_uring counts as one.
   int outcome = 0;
   do {
     outcome = posix_fallocate(fd.number(), 0, static_cast<off_t>(bytes));
@@ -158,7 +158,7 @@ Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSe
   BP_ASSERT(lock.is_taken());
   const std::string path = counters_path(lock.directory(), lock.name());
   const uint64_t bytes = Layout(sets, traces).file_bytes;
-  // What a crashed appliance left gives its blocks back at the next start.
+  // The file of a crashed appliance gives its blocks back at the next start.
   if (has_blocks(path, bytes)) return {};
   std::string probe = path + ".XXXXXX";
   const Fd fd(mkostemp(probe.data(), O_CLOEXEC));
@@ -179,9 +179,9 @@ Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterS
   BP_ASSERT(lock.is_taken());
   BP_ASSERT(header_ == nullptr);
   path_ = counters_path(lock.directory(), lock.name());
-  // What a crashed one left must not be taken for ours, nor change under its readers; nor is
-  // another's file written to that somebody has put there. Nobody can hold a lock on a file that
-  // was private when it got ours.
+  // The file of a crashed appliance must not be taken for ours, nor change under its readers; and
+  // another's file that somebody has put there must not be written to. So ours is new. Nobody else
+  // can hold a lock on it: it was private when it got ours.
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) return not_made(path_);
   Fd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.is_open()) return not_made(path_);
@@ -331,7 +331,7 @@ CounterSetRecord* CountersFile::take_spare_set(std::string_view name,
     const bool is_spare = set.is_there.load(std::memory_order_relaxed) == 0;
     if (!is_spare || !(set.name == OwnerName(name))) continue;
     set.instance = OwnerName(instance);
-    set.is_there.store(1, std::memory_order_release);  // pairs with CountersReader::sets
+    set.is_there.store(1, std::memory_order_release);  // pairs with CountersView::is_there
     return &set;
   }
   return nullptr;

@@ -1,12 +1,12 @@
 // The counters file: NAME.stats in the runtime directory, a small file on tmpfs that the appliance
 // maps and writes and `bedplate stats` reads. It describes itself (counters_format.h). Readers do
-// not map it: whoever cuts it short ends a process that does (SIGBUS).
+// not map it: a process that does ends if the file is cut short (SIGBUS).
 //
 // Each counter is written by one thread with relaxed stores, so reading costs the appliance
 // nothing. The file is removed on a clean stop and kept after a crash. A lock on it (fcntl, for
 // the life of the process) tells its readers a running appliance from one that crashed; nothing
 // else depends on it, since any process that reads the file can lock it once the appliance is gone
-// (name_lock.h is what keeps a name from running twice). counters_reader.h is the reader's end.
+// (name_lock.h keeps a name from running twice). counters_reader.h is the reader's end.
 #pragma once
 
 #include <cstdint>
@@ -43,15 +43,15 @@ class CountersFile {
   // Removes the file. A process that crashes does not get here, so its file stays.
   ~CountersFile();
 
-  // Creates the file, with all its blocks, in place of what a crashed one left; `sets` are
-  // described in it, and `traces`. Errors: the directory cannot be written, or its file system is
-  // full. Requires: `lock` is taken, and stays so as long as this is there.
+  // Creates the file, with all its blocks, in place of a crashed appliance's; it describes `sets`
+  // and `traces`. Errors: the directory cannot be written, or its file system is full. Requires:
+  // `lock` is taken, and stays so as long as this is there.
   Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {},
                       const TraceShape& traces = {});
   // The counters are complete: readers may look.
   void publish() noexcept;
 
-  // Where the values of `set` lie, zeroed and on a cache line. Requires: it was given to create().
+  // The values of `set`, zeroed and on a cache line. Requires: it was given to create().
   void* values(const CounterSet& set) noexcept;
   // A set of the runtime's own, by its name. Requires: it was given to create().
   template <typename Counters>
@@ -67,8 +67,7 @@ class CountersFile {
     CounterSetRecord* set = take_spare_set(name, instance);
     return set == nullptr ? nullptr : new (begin() + set->values) Counters;
   }
-  // Says what a label of a set is, of the runtime's or a service's. Before publish(). Requires: it
-  // is planned.
+  // Sets a label of a set, the runtime's or a service's. Before publish(). Requires: it is planned.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value, std::string_view owner = "") noexcept;
 
@@ -76,14 +75,14 @@ class CountersFile {
   std::span<TraceRecord> trace_records(uint32_t shard) noexcept;
 
   CountersHeader& header() noexcept { return *header_; }
-  // Where it says whether the sign number `index` is there, in the order of `sets` and their
-  // counters. Requires: there are so many.
+  // The record of sign number `index`, in the order of `sets` and their counters; it says whether
+  // the sign is there. Requires: there are so many.
   CounterSignRecord& sign(uint32_t index) noexcept {
     BP_ASSERT(index < header_->sign_count);
     const CounterRecords signs = sign_records(*header_);
     return reinterpret_cast<CounterSignRecord*>(begin() + signs.offset)[index];
   }
-  // What a reader of the file would see, without opening it. Requires: it is created.
+  // The file as a reader would see it, without opening it. Requires: it is created.
   CountersView view() const noexcept { return CountersView(header_); }
 
  private:

@@ -1,10 +1,10 @@
-// What a counters file looks like: a header, four tables of records, and the values; behind them
-// the last requests of each shard, with two tables that say what they mean.
+// The format of a counters file: a header, four tables of records, and the values; behind them the
+// last requests of each shard, with two tables that say what they mean.
 //
 // The file describes itself: a reader knows what sets of counters there are, what each counter is
 // called, its kind, unit and help, and where its value lies, and no more. So a program reads what
 // another build has written. Records may grow at their ends: the header says how many bytes each
-// has. Only what changes the meaning of what is here changes the number of the format.
+// has. The number of the format changes only if the meaning of a field here does.
 //
 // Tested by tests/apps/boot/counter_signs_test.cc.
 #pragma once
@@ -39,8 +39,8 @@ struct CountersHeader {
   CounterRecords sets;      // CounterSetRecord
   CounterRecords labels;    // CounterLabelRecord
   CounterRecords counters;  // CounterRecord
-  // What is traced begins here, and goes to the end of the file. A file of a build that knew of
-  // none has zeros here: the counters' records begin where they did.
+  // The traces begin here, and go to the end of the file. A file of a build without traces has
+  // zeros here: the counters' records begin where they did.
   CounterRecords rings;     // TraceRingRecord
   CounterRecords sources;   // TraceSourceRecord
   CounterRecords subjects;  // OwnerName
@@ -64,7 +64,7 @@ inline CounterRecords sign_records(const CountersHeader& header) noexcept {
 struct CounterSetRecord {
   OwnerName owner;  // the service; empty: the runtime
   OwnerName name;
-  OwnerName instance;  // of what, where there are several
+  OwnerName instance;  // the counted thing, if there are several
   uint32_t first = 0;  // its counters are so many records from here
   uint32_t count = 0;
   uint32_t first_label = 0;
@@ -111,8 +111,8 @@ struct TraceSourceRecord {
   uint32_t subject_count = 0;
 };
 
-// A counter of one set that may say that something needs a look (CounterSign). Whether it does, the
-// appliance itself finds out, so all that read the file see the same.
+// A counter of one set that may say that something needs a look (CounterSign). The appliance itself
+// finds out if it does, so all that read the file see the same.
 struct CounterSignRecord {
   uint32_t set = 0;
   uint32_t counter = 0;  // of the set

@@ -26,7 +26,7 @@ class CountersReader {
   // The file at `path`, wherever it came from.
   static Result<CountersReader> open_file(const std::string& path);
 
-  // Of the file as it was when it was opened.
+  // As the file had them when it was opened.
   const std::string& appliance() const noexcept { return appliance_; }
   int pid() const noexcept { return pid_; }
   // Whether it ran when the file was opened; false: it crashed, and these are its last counters.
@@ -34,8 +34,8 @@ class CountersReader {
   // Whether it runs now: as long as it has the file's lock.
   bool still_runs() const noexcept;
 
-  // What the file says now. Errors (kSystem): it was cut or changed, and is none of counters any
-  // more.
+  // Copies what the file says now. Errors (kSystem): it was cut or changed, and is no counters file
+  // any more.
   Result<CountersSnapshot> snapshot() const { return CountersSnapshot::take(fd_.number(), path_); }
   // The last requests that it has, beyond those that were told. Errors: the same, and that there
   // are none.

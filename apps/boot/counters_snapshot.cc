@@ -17,7 +17,7 @@ bool lies_in(uint64_t offset, uint64_t bytes, uint64_t file_bytes) noexcept {
   return offset <= file_bytes && bytes <= file_bytes - offset;
 }
 
-// Of "a|b|c": the first word; the rest stays.
+// Takes the first word off "a|b|c"; the rest stays.
 std::string_view take_choice(std::string_view* words) noexcept {
   const size_t end = std::min(words->find('|'), words->size());
   const std::string_view word = words->substr(0, end);
@@ -34,7 +34,7 @@ Error unusable(const std::string& source) {
   return error.set_doing("reading counters from %s", source.c_str());
 }
 
-// Whether this build reads such a file.
+// Refuses a file that this build does not read.
 Result<void> check_format(const CountersHeader& header, const std::string& source) {
   if (header.magic.load(std::memory_order_relaxed) != kCountersMagic) {
     return unusable(source)

@@ -1,10 +1,10 @@
-// What a counters file said at one moment: a copy of it, judged as a whole, and its sets.
+// A snapshot of a counters file: a copy of it at one moment, judged as a whole, and its sets.
 //
-// A reader knows the format (counters_format.h) and nothing of what is counted. The file may be of
-// another build, of an appliance that crashed, or nonsense, and any program that may write it can
-// cut or change it at any time. So it is copied by read(2) first, and only the copy is looked at:
-// nothing is read beyond its end, and what was checked stays as it was. A kind, a unit or a label
-// that this build does not know is handed on as it is.
+// A reader knows the format (counters_format.h) and no counter. The file may be of another build,
+// of an appliance that crashed, or nonsense, and any program that may write it can cut or change it
+// at any time. So it is copied by read(2) first, and only the copy is looked at: nothing is read
+// beyond its end, and what was checked stays as it was. A kind, a unit or a label that this build
+// does not know is handed on as it is.
 //
 // Tested by tests/apps/boot/counters_reader_test.cc.
 #pragma once
@@ -28,8 +28,8 @@
 
 namespace bedplate {
 
-// As many bytes from `offset` of the file as there are, `bytes` at most. Returns how many; -1 and
-// errno.
+// Reads the bytes from `offset` of the file on, `bytes` at most. Returns how many there are; or -1
+// and errno.
 ssize_t read_at(int fd, void* to, size_t bytes, uint64_t offset) noexcept;
 
 // Whether records lie in a file of `file_bytes`, on their boundaries, with `known_bytes` of each at
@@ -38,7 +38,7 @@ bool lie_in_file(const CounterRecords& records, size_t known_bytes, uint64_t fil
 
 // One counter; texts and values lie in the file, or in the copy of it.
 struct SeenCounter {
-  // What write_words() writes fits into it.
+  // The room that write_words() needs.
   static constexpr size_t kWordsBytesMax = 256;
   // Number `index` of `set`.
   static SeenCounter of(const CountersView& counters, const CounterSetRecord& set,
@@ -58,8 +58,8 @@ struct SeenCounter {
   bool is_number() const noexcept;
   bool is_histogram() const noexcept;
   uint64_t read() const noexcept { return values[0].read(); }
-  // Of a state its word, of flags those that are set ("none": none is); of a value that has no word
-  // its number; of a text that. Nothing: the kind has no words.
+  // The word of a state; the words of those flags that are set ("none": none is); the number of a
+  // value that has no word; a text itself. Nothing: the kind has no words.
   std::optional<std::string> read_words() const;
   // The same; returns whether it has words.
   bool write_words(Piece* piece) const noexcept;
@@ -74,42 +74,42 @@ struct SeenSet {
   std::vector<SeenCounter> counters;
 
   const SeenCounter* find(std::string_view counter) const noexcept;
-  // What a gauge or counter says; nothing: there is none of this name.
+  // The value of a gauge or counter; nothing: there is none of this name.
   std::optional<uint64_t> read(std::string_view counter) const noexcept;
 };
 
 class CountersSnapshot {
  public:
-  // A file of counters is no longer than this, and has no more counters than that: what claims more
-  // is none.
+  // The longest counters file, and the most counters in one: a file that claims more is refused.
   static constexpr uint64_t kBytesMax = uint64_t{64} << 20;
   static constexpr uint32_t kCounterCountMax = 1 << 20;
 
   // Copies what `fd` has now; `path` is for messages. Errors (kSystem): it has an end too early, is
   // no file of counters, or of another format; its records lead out of it.
   static Result<CountersSnapshot> take(int fd, const std::string& path);
-  // Of `bytes` that were copied by other means, from the file's beginning to what is traced, when
-  // the appliance's clock said `taken_ns`; `source` is for messages. Errors: the same.
+  // Takes over `bytes` that were copied by other means, from the file's beginning to the traces,
+  // when the appliance's clock said `taken_ns`; `source` is for messages. Errors: the same.
   static Result<CountersSnapshot> of_copy(std::unique_ptr<uint64_t[]> copy, uint64_t bytes,
                                           uint64_t taken_ns, const std::string& source);
-  // How many bytes of a file with this header are counters: what is traced lies behind them.
+  // How many bytes of a file with this header are counters: the traces lie behind them.
   static uint64_t bytes_of(const CountersHeader& header, uint64_t file_bytes) noexcept;
 
   std::string_view appliance() const noexcept;
   int pid() const noexcept { return header().pid; }
-  // Whether one run of an appliance says both: what has grown in between can be told.
+  // Whether both are of one run of an appliance: then their difference is what has grown in
+  // between.
   bool is_of_run(const CountersSnapshot& other) const noexcept {
     return pid() == other.pid() && header().created_ns == other.header().created_ns;
   }
   // When it was taken: monotonic_ns() of the appliance's machine.
   uint64_t taken_ns() const noexcept { return taken_ns_; }
-  // Where the parts of the file lie. Those of what is traced are not judged here, but that they
-  // begin in the file, behind the counters.
+  // The header, which says where the parts of the file lie. The parts with traces are not judged
+  // here, but for one thing: they begin in the file, behind the counters.
   const CountersHeader& header() const noexcept {
     return *reinterpret_cast<const CountersHeader*>(copy_.get());
   }
-  // All sets that there were, in the file's order. What they point at lives as long as this, or
-  // what this was moved to.
+  // All sets that there were, in the file's order. They point into the copy, which lives as long as
+  // this, or as the object that this was moved to.
   const std::vector<SeenSet>& sets() const noexcept { return sets_; }
   // The records themselves, as long as this lives.
   CountersView view() const noexcept { return CountersView(&header()); }

@@ -1,5 +1,5 @@
-// The records of a counters file, where they lie: of the appliance's own, for readers in it that
-// may not allocate, or of a copy that was seen to be consistent (counters_snapshot.h).
+// The records of a counters file, in place: of the appliance's own file, for readers in it that may
+// not allocate, or of a copy that was found consistent (counters_snapshot.h).
 //
 // Threads: any; a view is a pointer. Nothing is allocated. It lives as long as the file's mapping.
 //
@@ -32,7 +32,7 @@ class CountersView {
   const CounterSetRecord& set(uint32_t index) const noexcept {
     return *reinterpret_cast<const CounterSetRecord*>(record(header_->sets, index));
   }
-  // Whether somebody has taken the set by now: until then it says nothing.
+  // Whether somebody has taken the set by now: before that its values mean nothing.
   bool is_there(uint32_t index) const noexcept {
     return set(index).is_there.load(std::memory_order_acquire) != 0;
   }

@@ -1,5 +1,5 @@
-// The last error of a thread, which bp_error_text says: a part of its own, so that a program takes
-// of the archive only what it uses.
+// The last error of a thread, which bp_error_text says. It has a file of its own, so that a program
+// links only the parts of the archive that it uses.
 #pragma once
 
 #include "platform/result.h"
@@ -8,7 +8,7 @@ namespace bedplate {
 
 // Keeps `error` as what bp_error_text says in this thread. Returns -1.
 int c_fail(const Error& error) noexcept;
-// What was kept last.
+// The error that was kept last.
 const Error& c_last_error() noexcept;
 
 }  // namespace bedplate

@@ -1,8 +1,8 @@
 // JSON that is written into a span of a known length, and says when it did not fit.
 //
-// Values follow one another, in an object each behind its key; what separates them this writes.
-// That brackets match is the caller's. A copy is what was written until then: it is how to take
-// back what did not fit. Threads: one. Nothing is allocated.
+// Values follow one another, in an object each behind its key; this writes what separates them. The
+// caller makes brackets match. A copy keeps the state of that moment: assign it to take back a
+// value that did not fit. Threads: one. Nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class JsonText {
   JsonText& null() noexcept { return raw("null"); }
   // A value, or a part of one, that is JSON already.
   JsonText& raw(std::string_view json) noexcept;
-  // Goes on in `to`, where what was written has been taken away.
+  // Goes on in `to`, once the caller has taken away what was written.
   void go_on(std::span<char> to) noexcept { piece_ = Piece(to); }
   // As raw(), in the middle of a value: nothing separates it from what was before.
   JsonText& more(std::string_view json) noexcept;

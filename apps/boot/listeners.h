@@ -17,8 +17,9 @@ namespace bedplate {
 
 class Listeners {
  public:
-  // `key`: what in the configuration says the addresses: "listen in [SERVICE]". With `local_only`
-  // what is passed must be, too: the addresses have been looked at (ServicePlan::listen).
+  // `key`: the key of the configuration that says the addresses: "listen in [SERVICE]". With
+  // `local_only`, sockets that are passed must be local, too; ServicePlan::listen has looked at the
+  // addresses.
   // Files of sockets on Unix paths are given to those of `access`.
   explicit Listeners(std::string key, LocalOnly local_only = {}, SocketAccess access = {})
       : key_(std::move(key)), local_only_(std::move(local_only)), access_(std::move(access)) {}
@@ -48,8 +49,9 @@ class Listeners {
   std::vector<std::string> paths_;
 };
 
-// Opens what each of `services` listens at: Listeners for each key, in their order. Without
-// `with_activation`, which is for a process that may have been passed none, those are left out.
+// Opens the addresses that each of `services` listens at: Listeners for each key, in their order.
+// Without `with_activation` (for a process that may have been passed no sockets), `activation:` is
+// left out.
 std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,
                                                    bool with_activation,
                                                    std::vector<Error>* problems);

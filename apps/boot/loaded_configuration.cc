@@ -16,8 +16,8 @@ static constexpr Choice<PlainText> kPlainTextChoices[] = {{"local", PlainText::k
                                                           {"allowed", PlainText::kAllowed},
                                                           {"refused", PlainText::kRefused}};
 
-// Each service whose table has addresses has it: whoever wrote the service, ServicePlan::listen
-// asks for it.
+// Each service with addresses in its table has this key, whoever wrote the service:
+// ServicePlan::listen asks for it.
 static void describe_plain_text(const char* service, ConfigurationTable& table,
                                 Configuration& all) {
   const auto is_addresses = [](const ConfigurationKey& key) {
@@ -106,7 +106,7 @@ bool LoadedConfiguration::load(const char* path, std::span<Service* const> servi
     problems->push_back(error.set_cure("name a readable file with the appliance's configuration"));
     return false;
   };
-  // Opening a FIFO waits for its other end, reading a pipe or a terminal for what comes.
+  // Opening a FIFO waits for its other end; reading a pipe or a terminal waits for bytes.
   struct stat status {};
   if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     return refuse(Error{}.set_answer("it is no regular file"));

@@ -1,8 +1,8 @@
-// A configuration that was read, with its keys at hand: what each says, and how to make it say
-// something else. `bedplate plan --explain` plans with other values, to tell what they would take.
+// A configuration that was read, with its keys at hand: their values can be read and changed.
+// `bedplate plan --explain` plans with other values, to tell what they would take.
 //
-// It is the variables that change, never the file. What is changed is judged by check() before it
-// is planned with: a plan relies on it.
+// Only the variables change, never the file. Call check() on changed values before they are planned
+// with: a plan relies on it.
 //
 // Threads: one, before the seal (it allocates). Lifetime: `services` outlive it; it stays where it
 // is, since the keys know where their variables lie.
@@ -27,7 +27,7 @@ struct NumberKey {
   std::string instance;            // the first text in it that must be unique: its name
   const ConfigurationKey* key = nullptr;
 
-  // "cache.bytes"; "cache.tenant[a].bytes" where there may be several.
+  // "cache.bytes"; "cache.tenant[a].bytes" if there may be several.
   std::string text() const {
     return table + (is_one_of_several ? "[" + instance + "]" : "") + "." + key->name();
   }
@@ -40,7 +40,7 @@ class LoadedConfiguration {
   LoadedConfiguration(const LoadedConfiguration&) = delete;
   LoadedConfiguration& operator=(const LoadedConfiguration&) = delete;
 
-  // As load_configuration() and parse_configuration(); false where these return nothing. Requires:
+  // As load_configuration() and parse_configuration(); false if these return nothing. Requires:
   // neither was called before.
   bool load(const char* path, std::span<Service* const> services, std::vector<Error>* problems);
   bool parse(std::string_view text, const char* path, std::span<Service* const> services,
@@ -49,12 +49,12 @@ class LoadedConfiguration {
   Configuration& configuration() noexcept { return configuration_; }
   const Configuration& configuration() const noexcept { return configuration_; }
 
-  // Of each table that the file has, in its order, also those that it leaves to their defaults.
-  // They live as long as this.
+  // The keys of each table that the file has, in its order, also those that it leaves to their
+  // defaults. They live as long as this.
   std::vector<NumberKey> number_keys() const;
 
-  // What stands against the values that the keys have now, by the checks across keys; each value by
-  // itself is the caller's to keep in its range and to its rule.
+  // The errors of the checks across keys, with the values that they have now. The caller keeps each
+  // value in its range and to its rule.
   std::vector<Error> check();
 
  private:
@@ -65,8 +65,8 @@ class LoadedConfiguration {
   std::vector<ConfigurationReader::Kept> tables_;
 };
 
-// Describes the tables of services, behind the runtime's; `thrown` gets what their descriptions
-// throw. Errors: one whose name is taken.
+// Describes the tables of services, behind the runtime's; `thrown` gets exceptions of their
+// descriptions, as errors. Errors: a service's name is taken.
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown);
 

@@ -1,5 +1,5 @@
 // Declarations between the parts of the C interface, which are several files so that a program
-// takes of the archive only what it uses.
+// links only the parts of the archive that it uses.
 #pragma once
 
 #include "apps/boot/bedplate.h"
@@ -20,7 +20,7 @@ struct bp_member {
 
 namespace bedplate {
 
-// What bp_join does before the process is ready; nullptr: nothing. bp_use_verbs sets it.
+// The function that bp_join calls before the process is ready; nullptr: none. bp_use_verbs sets it.
 extern Result<void> (*c_before_ready)(JoinedProcess& process);
 
 }  // namespace bedplate

@@ -38,8 +38,8 @@ Result<void> check_places(const Configuration& configuration, uint32_t group_ind
                         members);
 }
 
-// Which no [[process]] may write beside its owner: what malloc and the owner keep their records
-// in, and what comes with a group or is one process's own.
+// True if no [[process]] may write the segment beside its owner: malloc or the owner keeps records
+// in it, it comes with a group, or it is one process's own.
 bool is_owners_alone(const SegmentRequest& request) noexcept {
   const std::string_view owner = request.owner.view();
   for (const std::string_view prefix : {"heap:", "fifo:", "exchange:"}) {

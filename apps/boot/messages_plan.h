@@ -6,7 +6,7 @@
 //     heap:PROCESS.K       the heap of the K-th process of its kind
 //     exchange:PROCESS.K   what an untrusted process shares with the owner alone: a group of two
 //
-// Pages are those of the pool; outsiders.h changes them where it must.
+// Pages are those of the pool; outsiders.h changes them if it must.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace bedplate {
 
 struct GroupPlan {
-  OwnerName segment;  // which it fills but for the last page
+  OwnerName segment;  // the group fills it but for the last page
   GroupShape shape;
 };
 

@@ -112,7 +112,7 @@ Result<std::vector<ProcessGrant>> Messaging::make_grants(const Configuration& co
   return grants;
 }
 
-// Of each kind that is not taken one line says why.
+// Logs one line for each kind, up to the one that is taken; the others' lines say why not.
 void Messaging::choose_copying(const Configuration& configuration) {
   BP_ASSERT(single_copy_.taken == nullptr);  // one of a kind in a process
   const std::vector<SingleCopyKind>& order = configuration.messages.single_copy;
@@ -169,7 +169,7 @@ void Messaging::count_processes(const Configuration& configuration, CountersFile
   }
 }
 
-// The control thread of the join server, which alone writes them.
+// Called on the control thread of the join server, which alone writes these counters.
 void Messaging::count(const JoinEvent& event) noexcept {
   using Kind = JoinEvent::Kind;
   const bool has_joined = event.kind == Kind::kJoined;
@@ -183,7 +183,7 @@ void Messaging::count(const JoinEvent& event) noexcept {
                                           : ProcessState::kLeft;
     counters.state.set(static_cast<uint64_t>(state));
     counters.pid.set(static_cast<uint64_t>(event.pid));
-    // Each that joins stands in for one of the dead, one that leaves for nobody.
+    // A process that joins stands in for a dead one; one that leaves does not.
     if (has_joined && each.down > 0) --each.down;
     if (has_died) ++each.down;
     counters.is_down.set(each.down > 0 ? 1 : 0);
@@ -205,7 +205,7 @@ Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
     options.members = &group->table;
     options.member = 0;
     options.pool = &pool;
-    // A stranger may neither be copied from nor keep this process waiting.
+    // This process neither copies from a stranger nor waits for one.
     const bool may_copy = !group->terms.single_copy().empty();
     options.single_copy = may_copy ? single_copy_.taken.get() : nullptr;
     options.counters = &counters_[i]->shm;
@@ -243,7 +243,7 @@ void Messaging::refresh_counters() noexcept {
   }
 }
 
-// The control thread. The server has logged why, where there is a reason.
+// Called on the control thread. The server has logged the reason, if there is one.
 void Messaging::heard(const JoinEvent& event) noexcept {
   if (event.kind == JoinEvent::Kind::kRefused) return;  // it got nothing, and nobody else notices
   count(event);

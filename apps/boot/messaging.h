@@ -1,13 +1,13 @@
-// What an appliance does with the groups of its configuration: it makes their segments, lets
-// processes join, and is member 0 of each group itself, on its first shard.
+// The appliance's part in the groups of its configuration: it makes their segments, lets processes
+// join, and is member 0 of each group itself, on its first shard.
 //
 // It has two threads: the control thread of the join server, and one that waits on the bells of its
 // members for the shard (transport/shm/bell_watch.h). Processes that are not trusted have each a
 // group of two, with the appliance as the other member.
 //
-// Invariants, by is_valid() where nothing else is said: 1. Groups are there only with a server, and
-// with counters each. 2. A group's table has the places that its segment has, and the segment of
-// its FIFO is carved. 3. Each group is for [[group]] or for one untrusted process. (make_grants)
+// Invariants, by is_valid() unless something else is said: 1. Groups are there only with a server,
+// and with counters each. 2. A group's table has the places that its segment has, and the segment
+// of its FIFO is carved. 3. Each group is for [[group]] or for one untrusted process. (make_grants)
 // 4. Nobody is let in before the pool is sealed. (serve)
 #pragma once
 
@@ -44,9 +44,9 @@ class Messaging {
 
   // Carves and makes all groups, plans who may join, and adds the appliance's members to
   // `messenger`; a ring of one of them rings `doorbell`, that of its loop. Both outlast stop().
-  // Does nothing where the configuration has neither [[group]] nor [[process]]. `joiners` listens
-  // for those that join (openings.h), and is taken over. `counters`, made for `plan`, outlasts it.
-  // `verbs`: what processes with verbs = true are told to use.
+  // Does nothing if the configuration has neither [[group]] nor [[process]]. `joiners` listens for
+  // those that join (openings.h), and is taken over. `counters`, made for `plan`, outlasts it.
+  // `verbs`: the terms that processes with verbs = true are told.
   // Requires: `pool` is reserved by `plan`, which is the configuration's, and
   // not sealed; the loop does not run yet. Errors: the join server's, the bell watch's, or no such
   // user.
@@ -63,7 +63,8 @@ class Messaging {
   // Whether a process could not use its part and the configuration says to stop then. Threads: any.
   bool must_stop() const noexcept { return must_stop_.load(std::memory_order_acquire); }
 
-  // Brings up to date what nobody counts: how many members are in which state. Threads: one.
+  // Brings up to date the counters that nobody pushes: how many members are in which state.
+  // Threads: one.
   void refresh_counters() noexcept;
 
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(groups_.size()); }

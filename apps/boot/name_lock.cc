@@ -9,7 +9,7 @@
 namespace bedplate {
 namespace {
 
-// Each is lost only to another start or stop of the same name.
+// An attempt fails only because of another start or stop of the same name.
 constexpr int kAttempts = 100;
 constexpr unsigned kDirectoryMode = 0755;
 constexpr unsigned kPrivateMode = 0600;
@@ -48,7 +48,7 @@ Error not_opened(const std::string& name, const std::string& path) {
                 "name");
 }
 
-// A lock that others could take as well would be none.
+// Refuses a file that others could lock as well.
 Result<void> check_is_private(const std::string& name, const std::string& path, const Fd& fd) {
   struct stat status {};
   if (fstat(fd.number(), &status) != 0) return error_from_errno("looking at %s", path.c_str());
@@ -62,7 +62,7 @@ Result<void> check_is_private(const std::string& name, const std::string& path, 
                 "this user may write to");
 }
 
-// Where anybody may remove files, a name could run twice.
+// Refuses a directory in which anybody may remove files: a name could run twice.
 Result<void> check_directory(const std::string& name, const std::string& directory) {
   struct stat status {};
   if (stat(directory.c_str(), &status) != 0) return {};  // opening the file says why
@@ -92,7 +92,7 @@ bool NameLock::is_valid() const noexcept {
 NameLock::~NameLock() {
   BP_ASSERT(is_valid());
   if (!is_taken()) return;
-  // While it is held: an appliance that opens the file from now on makes a new one.
+  // Removed while it is locked: an appliance that opens the file from now on makes a new one.
   if (is_file_at(path_, fd_)) unlink(path_.c_str());
   fd_.close();
   remove_if_empty(directory_);
@@ -120,7 +120,7 @@ Result<void> NameLock::take(const std::string& directory, const std::string& nam
     BP_TRY(check_is_private(name, path, fd));
     struct flock lock = whole_file();
     const bool is_locked = fcntl(fd.number(), F_OFD_SETLK, &lock) == 0;
-    // An appliance that ends removes the file: then this one says nothing about the name.
+    // An appliance that ends removes the file: then a lock on it means nothing for the name.
     if (!is_file_at(path, fd)) continue;
     if (!is_locked) return is_running(name, path);
     path_ = path;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned long kBad = ~0UL;  // as a descriptor, a process, flags, an operation
 
-// An appliance that serves all the same without a call, as it does without lseek, does not need it.
+// A call that an appliance serves without, such as lseek, is not listed.
 
 // Memory, threads, files, signals and time need these. The kernel refuses each for its first bad
 // argument.
@@ -94,7 +94,7 @@ constexpr CallTrial kOfGroups[] = {
 // Memory that is to lie on a node needs these.
 constexpr CallTrial kOfNodes[] = {{"mbind", SYS_mbind, {1}}};
 
-// Where nothing may be locked the kernel's own answer is EPERM.
+// Not tried if nothing may be locked: then the kernel's own answer is EPERM.
 constexpr CallTrial kOfLocking[] = {{"mlock", SYS_mlock, {}}};
 
 bool may_lock_something() noexcept {

@@ -22,8 +22,8 @@ void open_joiners(const Configuration& configuration, const AppliancePlan& plan,
                                          configuration.messages.socket.c_str(), user.name.c_str())
                             .set_cure("run it in a container with CAP_CHOWN"));
   }
-  // Those that connect are told the user that listened last, from the first moment on the one that
-  // the appliance is going to be.
+  // A process that connects sees the user that listened last: from the first moment on, the one
+  // that the appliance will run as.
   const auto listen_again = [joiners](std::vector<Error>*) {
     (void)listen(joiners->number(), SOMAXCONN);
   };

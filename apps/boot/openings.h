@@ -1,6 +1,6 @@
-// All that boot opens before it takes anything: listening sockets, files, datagram sockets, the
-// socket of those that join. `check` opens the same, by the same function, and closes it again: so
-// what stands in the way of one is found by the other, and by both in one report.
+// The openings of boot, before it takes anything: listening sockets, files, datagram sockets, the
+// socket of those that join. `check` opens the same, by the same function, and closes it again. So
+// both find the same problems, and report all of them at once.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ struct Openings {
   std::vector<std::vector<Listeners>> listeners;  // of each service, and each of its keys
   std::vector<OpenedFile> files;
   std::vector<std::vector<Fd>> datagrams;  // of each service, and each of its datagram sockets
-  JoinListener joiners;                    // where there are groups
+  JoinListener joiners;                    // if there are groups
 };
 
 enum class OpeningPurpose {
@@ -26,7 +26,7 @@ enum class OpeningPurpose {
   kBoot,
 };
 
-// Appends an error to `problems` for each that cannot be had. Requires: the appliance's name is
+// Appends an error to `problems` for each that cannot be opened. Requires: the appliance's name is
 // nobody else's. Ownership: `plan` outlives what is returned.
 Openings open_all(const Configuration& configuration, const AppliancePlan& plan,
                   OpeningPurpose purpose, std::vector<Error>* problems);

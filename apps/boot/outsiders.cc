@@ -24,7 +24,7 @@ Error refusal(const ProcessSettings& process, const OwnerName& segment) noexcept
   return error.set_doing("granting %s to the process %s", segment.text, process.name.c_str());
 }
 
-// One that is not there is refused before anybody joins.
+// A user that does not exist is refused before anybody joins.
 uint32_t user_of(const Configuration& configuration) noexcept {
   const std::string& name = configuration.appliance.user;
   if (name.empty()) return own_user();

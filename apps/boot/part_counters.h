@@ -1,6 +1,6 @@
-// How the counters of those parts are described that services are made of: the describe() of a
-// service's own struct calls these for the parts in it, describe(table, counters.clients). Threads:
-// any; the parts' shards go on counting meanwhile.
+// Descriptions of the counters of parts that services are made of: the describe() of a service's
+// own struct calls these for the parts in it, describe(table, counters.clients). Threads: any; the
+// parts' shards go on counting meanwhile.
 //
 // Tested by tests/system/command_line_test.py.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-// `key`, here and below: of the service's table, what it has planned them by (`bedplate plan
+// `key`, here and below: the key of the service's table that they are planned by (`bedplate plan
 // --explain`); nullptr: none.
 inline void describe(CounterTable& table, const KeyedCacheCounters& counters,
                      const char* key = nullptr) {

@@ -31,7 +31,7 @@ VerbsContextPlan appliance_context(const Configuration& configuration, const Poo
   return context;
 }
 
-// Its segment 0, its heap, and what else of the pool it may write and devices may have.
+// Its segment 0, its heap, and all other segments that it may write and devices may have.
 VerbsContextPlan process_context(const Configuration& configuration, const ProcessSettings& process,
                                  const PoolPlan& pool) {
   VerbsContextPlan context;

@@ -19,8 +19,9 @@ namespace bedplate {
 struct VerbsDemand;
 struct VerbsShape;
 
-// What one kind of process registers with the device of [verbs]. Regions: one for each segment, if
-// the device takes it whole, and one for each opening to peers, which pins its bytes once more.
+// The registrations of one kind of process with the device of [verbs]. Regions: one for each
+// segment, if the device takes it whole, and one for each opening to peers, which pins its bytes
+// once more.
 struct VerbsContextPlan {
   std::string process;  // the appliance, or a [[process]]
   uint64_t count = 1;   // how many of them may run, each with a context of its own
@@ -41,8 +42,8 @@ std::vector<SegmentRequest> plan_peers(const Configuration& configuration);
 std::vector<VerbsContextPlan> plan_verbs_contexts(const Configuration& configuration,
                                                   const PoolPlan& pool);
 
-// What all of it takes of a device with `limits`, each held against its limit: the queues are the
-// appliance's, regions and protection domains those of all contexts, since they are one device's.
+// The demands of [verbs] on a device with `limits`, each beside its limit: the queues of the
+// appliance, the regions and protection domains of all contexts, since one device has them all.
 std::vector<VerbsDemand> plan_verbs_demands(const VerbsSettings& settings,
                                             const std::vector<VerbsContextPlan>& contexts,
                                             const ibv_device_attr& limits, bool uses_windows);

@@ -20,7 +20,7 @@ class Piece {
   Piece& text(std::string_view text) noexcept {
     if (text.size() > to_.size() - bytes_) {
       is_full_ = true;
-    } else if (!text.empty()) {  // of nothing there may be no place
+    } else if (!text.empty()) {  // an empty text may have no address
       std::memcpy(to_.data() + bytes_, text.data(), text.size());
       bytes_ += text.size();
     }

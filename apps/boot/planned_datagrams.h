@@ -1,6 +1,6 @@
-// Datagram sockets that are planned with what they open: those of the kernel are opened before
+// Datagram sockets that are planned with their openings. Sockets of the kernel are opened before
 // anything is taken, by `check` as by boot, and handed to the service in create(); those of a
-// network (a port) are opened then, when there is one.
+// network (a port) are opened in create(), when the network is there.
 // Services use DatagramOpening; the rest is the runtime's. Threads: the main thread, before the
 // seal (it allocates).
 #pragma once

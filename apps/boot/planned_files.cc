@@ -31,7 +31,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kFileOperationCountMax = 1024;
-// Where neither the file system nor the device says what direct access takes.
+// The alignment of direct access if neither the file system nor the device says it.
 constexpr uint32_t kUsualAlignmentBytes = 4096;
 constexpr uint32_t kSectorBytes = 512;
 constexpr int kLinksMax = 40;  // as many as the kernel follows
@@ -88,7 +88,7 @@ Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) 
   }
 }
 
-// How much there is; of what is neither a file nor a block device nothing.
+// Finds its size and kind. Returns no if it is neither a file nor a block device.
 bool look_at(int fd, uint64_t* bytes, bool* is_device) noexcept {
   struct stat status {};
   if (fstat(fd, &status) != 0) return false;
@@ -131,8 +131,9 @@ long holder_of(const struct stat& status) {
   return 0;
 }
 
-// The kernel keeps what a ring has registered until it has taken the ring down, a while after the
-// process has ended: its locks and claims, too. So much later they are somebody else's.
+// The kernel keeps the files of a ring, with their locks and claims, until it has taken the ring
+// down, a while after the process has ended. Those that are left after this time are somebody
+// else's.
 constexpr uint64_t kRingEndNs = 2 * kNsPerSecond;
 
 bool is_gone(long pid) noexcept {
@@ -148,7 +149,7 @@ bool try_again(uint64_t begin_ns) noexcept {
 
 bool is_locked(const FilePlan& plan) noexcept { return plan.is_writable || plan.excludes_writers; }
 
-// One writer, or any number of readers.
+// Locks the file for one writer, or for any number of readers.
 Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
   Error error = refused(service, plan);
   struct stat status {};
@@ -174,8 +175,8 @@ Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
                         plan.is_writable ? "it has one writer" : "one that is written to");
 }
 
-// Where a file lies, however it is called: one that is there by its device and number, one that is
-// not by its directory and name.
+// The place of a file, the same by any of its names: its device and number; of a missing file, its
+// directory and name.
 using FilePlace = std::string;
 
 FilePlace place_of(int fd) {
@@ -199,7 +200,7 @@ FilePlace place_of(const std::string& path) {
   return target + at.substr(at.rfind('/'));
 }
 
-// Which files of one configuration are spoken for: one that is written to is nobody else's.
+// The files of one configuration that are taken: a file that is written to has no other plan.
 class FileClaims {
  public:
   // `planned` outlives this; `plan` is the same with the path that it has now.
@@ -266,14 +267,14 @@ Result<void> check_limit(const ServiceNeeds& service, const FilePlan& plan, uint
   return error.set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit");
 }
 
-// Opens it, or, where it may not be created, looks whether it could be.
+// Opens the file; if it is missing and may not be created, looks whether it could be.
 // `plan`: that of `need`, with the path that it has now.
 Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
                              const FilePlan& plan, bool may_create, FileClaims* claims) {
   BP_ASSERT(defect_of(plan) == nullptr && need.shard < service.shards.size());
   const bool creates = plan.is_created && may_create;
   struct stat before {};
-  // Of a device it means that nobody else, no file system above all, has it so.
+  // For a device O_EXCL means that nobody else has it so, above all no file system.
   const bool is_taken =
       plan.is_writable && stat(plan.path.c_str(), &before) == 0 && S_ISBLK(before.st_mode);
   const int flags = (plan.is_writable ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) |

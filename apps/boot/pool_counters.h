@@ -1,5 +1,5 @@
-// Keeps those counters of the pool and the heap true that nobody counts on the way: how much each
-// owner has taken, and how much is free.
+// Brings up to date the counters of the pool and the heap that nobody pushes: how much each owner
+// has taken, and how much is free.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ class PoolCountersKeeper {
   // The memory of the first owners, which the heap fills: boot, the reserve, the heap,
   // and what is kept of it.
   void set_heap_parts(std::vector<std::span<const std::byte>> parts) noexcept;
-  // What does not change any more.
+  // Sets the counters that do not change any more.
   void pool_sealed(const PinnedPool& pool, const PoolMap& map, uint32_t support_level) noexcept;
 
   // Threads: one. Cost: that of a walk over the heap.
@@ -51,7 +51,7 @@ class PoolCountersKeeper {
   HeapClass classes_[kHeapClassCountMax] = {};
   size_t class_count_ = 0;
   std::vector<std::span<const std::byte>> heap_parts_;
-  bool has_accounts_ = false;  // what is allocated is charged to owners
+  bool has_accounts_ = false;  // allocations are charged to owners
 };
 
 }  // namespace bedplate

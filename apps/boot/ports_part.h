@@ -1,5 +1,5 @@
-// Ports through DPDK, where the program has them: libbedplate-dpdk.a. The runtime knows of them
-// only this; they are a service (apps/ports/).
+// Ports through DPDK, if the program has them: libbedplate-dpdk.a. They are a service
+// (apps/ports/); the runtime knows no more of them than this.
 #pragma once
 
 namespace bedplate {

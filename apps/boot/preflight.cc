@@ -37,7 +37,7 @@
 namespace bedplate {
 namespace {
 
-// Beside what is counted: listeners, rings, eventfds, the counters file, standard streams.
+// Descriptors not counted: listeners, rings, eventfds, the counters file, standard streams.
 constexpr uint64_t kOtherDescriptors = 64;
 
 constexpr uint64_t kLeftBytes = 64 * kMiB;  // the kernel's
@@ -101,7 +101,7 @@ void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
 }
 
 // Whether the kernel makes what is missing (vm.nr_overcommit_hugepages): tried, since its memory
-// may be in pieces. The setting is the machine's: of a node that has to have them nothing is known.
+// may be in pieces. The setting is the machine's, not a node's.
 bool may_be_made(const HugepageNeed& need, const HugepageCounts& counts) noexcept {
   if (need.node != kAnyNode) return false;
   const uint64_t missing = need.count - counts.available_count;
@@ -235,7 +235,7 @@ bool may_lock(uint64_t bytes) noexcept {
       mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return true;
   // MLOCK_ONFAULT checks the limit without taking the pages.
-  // Where it is not known (valgrind), the locking itself will tell: libc makes EINVAL of that.
+  // If the call is unknown (valgrind), libc makes EINVAL of that, and the locking itself will tell.
   const bool locked = mlock2(memory, bytes, MLOCK_ONFAULT) == 0 || errno == EINVAL;
   munmap(memory, bytes);
   return locked;
@@ -317,9 +317,9 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   }
   // A shard has a second ring for files that are polled.
   needed += plan.pool.bytes_for_devices() * polled_shard_count(configuration, plan);
-  // So is an RDMA device. Where none is required, no limit is, and those that join have their own.
+  // So is an RDMA device, which counts if required. Processes that join have limits of their own.
   if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
-  // And a container, which all services' PCI devices share.
+  // So is a container, which all services' PCI devices share.
   if (!plan.vfio_devices().empty()) needed += plan.pool.bytes_for_devices();
   // All of the program is locked at the seal; the kernel compares what it has mapped.
   needed = std::max(needed, address_bytes(configuration, plan));

@@ -36,17 +36,19 @@ Result<uint64_t> missing_hugepages(const HugepageNeed& need) noexcept;
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
                              const std::string& cgroup_root = "");
 
-// Whether a page that an outsider gave back (outsiders.h) can be had again: with strict accounting
-// of memory another process may have what it stood for, and the next touch ends this one. `file` is
-// the kernel's setting.
+// Checks that a page that an outsider gave back (outsiders.h) can be had again: with strict
+// accounting of memory another process may have taken its place, and the next touch ends this one.
+// `file` is the kernel's setting.
 Result<void> check_overcommit(const Configuration& configuration,
                               const char* file = "/proc/sys/vm/overcommit_memory") noexcept;
 
-// Whether malloc hands out what the configuration expects. Errors (kConfiguration): it does not.
+// Checks that malloc hands out what the configuration expects. Errors (kConfiguration): it does
+// not.
 Result<void> check_heap_expectation(HeapExpectation expected,
                                     const InterceptionDecision& decision) noexcept;
 
-// What a configuration with io_uring for its sockets would meet; no error: it works here.
+// Tries io_uring as a configuration with it for its sockets would use it. Errors: it does not work
+// here.
 Result<void> probe_io_uring() noexcept;
 
 }  // namespace bedplate

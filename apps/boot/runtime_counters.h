@@ -1,8 +1,8 @@
-// What the runtime's own parts count, described as services describe theirs (counter_table.h).
+// The counters of the runtime's own parts, described as services describe theirs (counter_table.h).
 //
-// The parts count into structs of their own, beside their code; here stands what each of these
-// counters is called, and which sets of them an appliance has. The owner of these sets is empty.
-// Names, kinds and units are an interface: docs/counters.md is made from them.
+// The parts count into structs of their own, beside their code; this file names each counter, and
+// says which sets an appliance has. The owner of these sets is empty. Names, kinds and units are an
+// interface: docs/counters.md is made from them.
 #pragma once
 
 #include <vector>
@@ -38,7 +38,7 @@ struct WayCounters {
   Counter state;  // WayState
 };
 
-// What the audit compares with the kernel's maps: PoolMapSegment.
+// A segment, as the audit compares it with the kernel's maps: PoolMapSegment.
 struct SegmentCounters {
   Counter bytes;
   Counter page_bytes;
@@ -53,7 +53,7 @@ struct SegmentCounters {
 
 struct OwnerCounters {
   Counter bytes;
-  Counter used_bytes;  // may be kNoValue: of another process's heap that process knows
+  Counter used_bytes;  // kNoValue for another process's heap: only that process knows
 };
 
 struct HeapCounters {
@@ -94,7 +94,7 @@ struct alignas(kCacheLineBytes) GroupCounters {
   alignas(kCacheLineBytes) ShmCounters shm;  // its shard writes
 };
 
-// Of a shard that exchanges messages with others of the process.
+// A shard that exchanges messages with others of the process.
 struct alignas(kCacheLineBytes) ShardGroupCounters {
   ShmCounters shm;
 };
@@ -109,9 +109,9 @@ struct PeerCounters {
   Counter state;  // PeerState
 };
 
-// Of the processes of one [[process]]; written by the thread of the join server.
+// The processes of one [[process]]; written by the thread of the join server.
 struct ProcessCounters {
-  Counter state;   // ProcessState, of the one of which something was heard last
+  Counter state;   // ProcessState, of the process that was heard of last
   Counter pid;     // of that one
   Counter joined;  // how often
   Counter died;
@@ -139,7 +139,7 @@ void describe(CounterTable& table, HeapCounters& counters);
 void describe(CounterTable& table, HeapOwnerCounters& counters);
 void describe(CounterTable& table, HeapClassCounters& counters);
 void describe(CounterTable& table, ShardCounters& counters);
-// Of what a shard polls: each service's sources together, and each part of the runtime's.
+// The sources that a shard polls: each service's together, and each part of the runtime's.
 void describe(CounterTable& table, SourceCounters& counters);
 void describe(CounterTable& table, GroupCounters& counters);
 void describe(CounterTable& table, ShardGroupCounters& counters);
@@ -148,11 +148,11 @@ void describe(CounterTable& table, PeerCounters& counters);
 void describe(CounterTable& table, SignalCounters& counters);
 void describe(CounterTable& table, VfioCounters& counters);
 
-// What "SHARD.PART" is called among the sets of sources; parts of the runtime's own are "sockets",
+// The name of "SHARD.PART" among the sets of sources; parts of the runtime's own are "sockets",
 // "messages" and "peers".
 std::string source_instance(const std::string& shard, const std::string& part);
 
-// What of an appliance's plan is counted.
+// The parts of an appliance's plan that have counters.
 struct RuntimeParts {
   const Configuration& configuration;
   const PoolPlan& pool;
@@ -163,7 +163,7 @@ struct RuntimeParts {
 // The sets of the runtime's counters, those of one name one after the other.
 std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts);
 
-// One of each that there can be, for the reference.
+// One set of each that there can be, for the reference.
 std::vector<CounterSet> all_runtime_counters();
 
 }  // namespace bedplate

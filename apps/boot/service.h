@@ -1,26 +1,26 @@
 // A service: code that is placed on the shards of an appliance.
 //
-// A program lists its services (apps/program/program.h). A service of the list runs where the
+// A program lists its services (apps/program/program.h). A service of the list runs if the
 // configuration has its table. The runtime calls it in this order, on the main thread unless it is
 // said otherwise:
 //
 //     describe   its table of the configuration, [NAME]
 //     plan       all that it will ever take: memory, connections, timers, sources, counters
-//     preflight  what else can be found out before anything is taken; also for `check`
-//     prepare    all memory is taken, and no thread runs but this one; as root, where it was
+//     preflight  looks for other problems before anything is taken; also for `check`
+//     prepare    all memory is taken, and no thread runs but this one; still as root, if it was
 //     create     gets what it has planned, and adds itself to the loops of its shards; from here on
-//                as [appliance] user, where it names one, with what ServicePlan::capability kept
+//                as [appliance] user, if it names one, with the rights of ServicePlan::capability
 //     sealed     from here on nothing of the pool moves, and nothing is registered
 //     start      on each shard, on its thread, before the loop runs
 //     tick       about every half second; more often while the appliance drains
 //     request_drain, is_drained   finish what was begun, take nothing new
 //
-// A service may stand on those that the program lists before it: they are created before it, and
-// planned after it, when they know what it wants of them (datagram_network()).
+// A service may use services that the program lists before it: they are created before it, and
+// planned after it, when they know its demands (datagram_network()).
 //
 // An error in any of them ends the boot, with its kind as exit code, and what was taken is closed.
-// A service is made for one appliance and outlives it. Of an exception that leaves one of its
-// functions the boot makes an error which names the service; on a shard it ends the process.
+// A service is made for one appliance and outlives it. During boot, an exception that leaves one of
+// its functions becomes an error which names the service; on a shard it ends the process.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class Service {
  public:
   virtual ~Service() = default;
 
-  // Of a-z, 0-9 and -, 1..32 bytes: the name of its table, of its counters, and, behind "heap:", of
-  // the owner of what it allocates from the heap in create().
+  // The name of its table, of its counters, and, behind "heap:", of the owner of its heap memory:
+  // 1..32 bytes of a-z, 0-9 and -.
   // The same text, static, at each call. Threads: any.
   virtual const char* name() const noexcept = 0;
 
@@ -58,7 +58,7 @@ class Service {
   // Errors: what stands against it (kConfiguration).
   virtual Result<void> plan(ServicePlan& /*plan*/) { return {}; }
 
-  // The network that the configuration calls `name`, where it is this service's: others open their
+  // The network that the configuration calls `name`, if it is this service's: others open their
   // datagram sockets on it, by transport/datagram_network.h. nullptr: it has none of this name.
   // Called once the configuration was read.
   virtual DatagramNetwork* datagram_network(std::string_view /*name*/) noexcept { return nullptr; }
@@ -66,8 +66,8 @@ class Service {
   // Appends what this machine lacks to `problems`. Takes nothing and leaves nothing behind.
   virtual void preflight(std::vector<Error>* /*problems*/) {}
 
-  // The last place with all of root's rights, and the only one where a thread's rights can still be
-  // changed for all: threads inherit them. So it starts none: [appliance] user refuses to boot
+  // The last step with all of root's rights, and the only one that can still change rights for all
+  // threads: they inherit them. So it starts no thread: with [appliance] user, boot is refused
   // beside one.
   virtual Result<void> prepare() { return {}; }
 
@@ -82,8 +82,8 @@ class Service {
   // From the control thread, beside the shards; it may block for a moment.
   virtual void tick() noexcept {}
 
-  // Adds what it can be asked while it runs, over the control socket. Called after create(), and
-  // where a program's table is printed: it does nothing else.
+  // Adds the methods that it answers while it runs, over the control socket. Called after create(),
+  // and to print a program's table: it does nothing else.
   virtual void methods(ControlMethods& /*methods*/) {}
 
   // Finish what was begun, and take nothing new; is_drained() says when. A service that is not
@@ -92,12 +92,12 @@ class Service {
   // Threads: the control thread, while the shards run: EventLoop::submit() reaches them.
   virtual void request_drain() noexcept {}
   virtual bool is_drained() const noexcept { return true; }
-  // Whether it may drain while the appliance goes on; one that is the machine's own says no.
-  // Threads: any.
+  // Whether it may drain while the appliance goes on; false for a service that the machine itself
+  // needs. Threads: any.
   virtual bool drains_alone() const noexcept { return true; }
 
-  // The shards have stopped, or boot has failed, wherever: threads of its own end here, since what
-  // the context handed out goes next. Called once or twice. Threads: the main thread's.
+  // The shards have stopped, or boot has failed at any step. The service ends its own threads here:
+  // all that the context handed out goes next. Called once or twice. Threads: the main thread's.
   virtual void stopped() noexcept {}
 };
 

@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// The owner of what `service` allocates; nobody's, where there are no more owners.
+// The owner of what `service` allocates; nobody's, if there are no more owners.
 // Threads: any. Cost: a look at each owner's name.
 HeapOwner heap_owner_of(const Service& service) noexcept;
 
@@ -28,7 +28,7 @@ decltype(auto) in_service(const Service& service, Call&& call) {
 
 // Makes `call`, in which `service` is `doing` something ("creating"). Errors: those of the call,
 // their `doing` headed by the service's name; or the exception that it threw. The call runs as the
-// service's owner only where the caller uses in_service(): before there is a heap, all memory is
+// service's owner only if the caller uses in_service(): before there is a heap, all memory is
 // boot's. Threads: the main thread's.
 Result<void> call_service(Service& service, const char* doing,
                           const std::function<Result<void>()>& call);

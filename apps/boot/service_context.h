@@ -1,14 +1,15 @@
-// What a service gets (Service::create): what it has planned, by the names of its plan, and its
-// shards.
+// The context of a service (Service::create): it hands out what the service has planned, by the
+// names of its plan, and its shards.
 //
 // It lives as long as the appliance's loops, and so does what it hands out by reference or pointer.
-// Threads: the main thread, in create(), where nothing else is said; what it handed out belongs to
-// its shard from then on. Errors are of kind kSystem and name the service: they are its defects.
+// Threads: the main thread, in create(), unless something else is said; a thing that it handed out
+// belongs to its shard from then on. Errors are of kind kSystem and name the service: they are its
+// defects.
 //
-// Invariants, around what hands something out: 1. A carve that was handed out was planned, and
-// handed out once. 2. No shard has more of its sources than were planned. 3. It has a datagram
-// socket of the kernel's for no more than were planned. (is_valid) 4. Memory, sources and sockets
-// are handed out before the seal. (carve, add_source, datagram_socket)
+// Invariants, around each function that hands something out: 1. A carve that was handed out was
+// planned, and handed out once. 2. No shard has more of its sources than were planned. 3. It has a
+// datagram socket of the kernel's for no more than were planned. (is_valid) 4. Memory, sources and
+// sockets are handed out before the seal. (carve, add_source, datagram_socket)
 #pragma once
 
 #include <memory>
@@ -40,7 +41,7 @@ class UdpSocket;
 class VerbsProvider;
 class VfioPool;
 
-// What the runtime lends to all services.
+// The parts of the runtime that are lent to all services.
 struct ServiceRuntime {
   const Configuration& configuration;
   const AppliancePlan& plan;
@@ -65,7 +66,7 @@ class ServiceContext {
   ~ServiceContext();
 
   const Configuration& configuration() const noexcept { return runtime_.configuration; }
-  // What all services together have planned, and the runtime (boot/appliance_plan.h).
+  // The plan of the runtime and all services together (boot/appliance_plan.h).
   const AppliancePlan& appliance_plan() const noexcept { return runtime_.plan; }
 
   // ---- Memory ----
@@ -74,8 +75,9 @@ class ServiceContext {
   // Ownership: the service's, for ever. Errors: it was not planned, or was handed out before.
   Result<std::span<std::byte>> carve(const OwnerName& owner);
 
-  // What the groups of its PCI devices are put into, in create() (ServicePlan::vfio_device): they
-  // then reach the whole pool, at its own addresses. One for all services.
+  // The container that it puts the groups of its PCI devices into, in create()
+  // (ServicePlan::vfio_device): they then reach the whole pool, at its own addresses. All services
+  // share it.
   VfioPool& vfio() noexcept { return runtime_.vfio; }
 
   // ---- Shards, by their index among [[shard]]. Before the seal ----
@@ -114,38 +116,38 @@ class ServiceContext {
     if (!place.ok()) return place.error();
     return new (place.value()) Counters;
   }
-  // Says what a label of one of its sets is (CounterSet::labels). Before the seal. Requires: it is
-  // planned.
+  // Sets a label of one of its sets (CounterSet::labels). Before the seal. Requires: it is planned.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value) noexcept;
   // All counters of the appliance, as a reader of its file sees them: of the runtime and of every
   // service. They may be read from the seal on, until Service::stopped().
   CountersView all_counters() const noexcept;
-  // What all services of the appliance are asked to finish, and how far each is.
+  // The drains of all services of the appliance, and how far each is.
   ServiceDrains& drains() noexcept { return runtime_.drains; }
-  // What writes its requests that end on `shard` into that shard's ring (docs/trace.md).
+  // A writer for its requests that end on `shard`, into that shard's ring (docs/trace.md).
   // Errors: it has planned no traces.
   Result<TraceWriter> trace(uint32_t shard) const;
-  // Where it lies.
+  // The memory of that struct.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 
   // ---- Messages: to this shard, another one, another process, another host ----
 
-  // That of `shard`; handlers are set in create(). Shards and peers are found there by their names,
-  // processes from start() on: none joins before. Errors: no messages are planned there.
+  // The messenger of `shard`; handlers are set in create(). Shards and peers are found there by
+  // their names, processes from start() on: none joins before. Errors: no messages are planned
+  // there.
   Result<Messenger*> messenger(uint32_t shard) noexcept;
   // The number of its own message `name`. Errors: it is not planned.
   Result<AmId> message(std::string_view name) const;
 
   // ---- Other appliances, over [verbs] (docs/verbs.md) ----
 
-  // Whether the messenger of the shard that [verbs] names reaches peers: there is a device. So with
-  // what follows: in create() and from then on, by any thread.
+  // Whether the messenger of the shard that [verbs] names reaches peers: there is a device. Call
+  // this, and the next two, in create() and from then on, on any thread.
   bool has_peers() const noexcept;
-  // What sends them datagrams, by VerbsProvider::send_datagram, on that shard; nullptr: there are
-  // none.
+  // The provider that sends them datagrams, by VerbsProvider::send_datagram, on that shard;
+  // nullptr: there is none.
   VerbsProvider* peer_datagrams() noexcept;
-  // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
+  // The memory of [[verbs.export]] `name`, also if nobody can reach it; empty: there is none.
   std::span<std::byte> exported(std::string_view name) const noexcept;
 
   bool is_valid() const noexcept;

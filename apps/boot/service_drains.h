@@ -1,8 +1,8 @@
-// Which services finish what was begun and take nothing new: one that somebody wishes for while the
-// appliance serves, or all of them when it ends.
+// The drains of services, in which they finish what was begun and take nothing new: of one service
+// on request while the appliance serves, or of all when it ends.
 //
-// A service is asked once, on the control thread, by whichever part wants it. What a drain is the
-// service says (Service::request_drain); nothing takes it back.
+// A service is asked once, on the control thread, by whichever part wants it. The service says what
+// its drain is (Service::request_drain); nothing takes a drain back.
 //
 // Threads: wish(), state_of() and drains_alone() any one, find() and name_of() as well; the rest is
 // the control thread's.
@@ -34,10 +34,12 @@ class ServiceDrains {
   const char* name_of(size_t index) const noexcept;
   State state_of(size_t index) const noexcept;
   bool drains_alone(size_t index) const noexcept;
-  // The service is asked at the next turn(), where it was not before. Requires: it drains alone.
+  // Has the service asked at the next turn(), unless it was asked before. Requires: it drains
+  // alone.
   void wish(size_t index) noexcept;
 
-  // To be called now and then: asks those that somebody wishes it of, and sees how far they are.
+  // To be called now and then: asks the services that wish() was called for, and sees how far they
+  // are.
   void turn() noexcept;
   // Asks all that were not asked yet.
   void begin_all() noexcept;

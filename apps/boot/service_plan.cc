@@ -26,7 +26,7 @@ bool is_counter_name(const std::string& name) noexcept {
          std::all_of(name.begin(), name.end(), is_good);
 }
 
-// Why it cannot be seen at a glance; nullptr: it can, or need not.
+// Why the counter cannot be seen at a glance; nullptr: it can, or need not.
 const char* defect_of_column(const CounterDescription& counter, const CounterSet& set) noexcept {
   const std::string& column = counter.column;
   const auto is_good = [](char c) { return c >= ' ' && c != '\x7f' && c != '"' && c != '\\'; };
@@ -48,7 +48,7 @@ const char* defect_of_column(const CounterDescription& counter, const CounterSet
   return nullptr;
 }
 
-// What is passed may be anything, and is looked at when it is there.
+// Whether others than this machine reach it. A passed socket is looked at when it is there.
 bool is_open_to_others(const SocketAddress& address) noexcept {
   return address.kind != SocketAddress::Kind::kActivation && !is_local_address(address);
 }
@@ -216,7 +216,7 @@ void ServicePlan::watches(uint32_t shard, uint32_t count) {
   if (needs != nullptr) needs->watches += std::min(count, kCountMax);
 }
 
-// `doing`: for the message where there is none.
+// `doing`: for the message if there is none.
 DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string_view name) {
   for (Service* service : configuration_.services) {
     if (service == needs_.service) continue;

@@ -1,9 +1,9 @@
-// What a service says it will ever need (Service::plan). The runtime adds up what all of them say:
-// `bedplate plan` prints it, preflight looks for it, boot takes exactly that, and
+// The plan of a service: all that it will ever need (Service::plan). The runtime adds up what all
+// of them say: `bedplate plan` prints it, preflight looks for it, boot takes exactly that, and
 // ServiceContext hands it out by the names that it was planned under.
 //
 // Threads: the main thread, in Service::plan(). Texts and structs are copied. Numbers that are said
-// of one shard several times add up. What makes no sense ends the boot, by an error of kind
+// of one shard several times add up. A plan that makes no sense ends the boot, by an error of kind
 // kConfiguration that names the service: nothing here returns one.
 //
 // Invariants, around each thing that is said: 1. There are needs for each shard of the
@@ -29,7 +29,7 @@
 
 namespace bedplate {
 
-// Of one service on one shard.
+// The needs of one service on one shard.
 struct ShardNeeds {
   uint32_t connections = 0;
   uint32_t timers = 0;
@@ -42,8 +42,8 @@ struct ShardNeeds {
 // listeners it must. kAlways: no client is served without.
 enum class Encryption { kNone, kOffered, kAlways };
 
-// Why a service listens only where nobody but this machine reaches it, and what lets it listen
-// elsewhere; both empty: it listens anywhere.
+// The reason why a service listens only to this machine, and the cure that lets it listen to
+// others; both empty: it listens anywhere.
 struct LocalOnly {
   std::string answer = {};
   std::string cure = {};
@@ -59,9 +59,9 @@ struct SocketAccess {
   std::string group = {};  // empty: no others
 };
 
-// The terms on which a service takes clients. `tls_cure`: the setting that gives it TLS, where
-// there is one: "set tls_certificate in [cache]". `local_only`: a reason of its own to serve this
-// machine alone; it is named before the lack of TLS.
+// The terms on which a service takes clients. `tls_cure`: the setting that gives it TLS, if there
+// is one: "set tls_certificate in [cache]". `local_only`: a reason of its own to serve this machine
+// alone; it is named before the lack of TLS.
 struct ListenTerms {
   Encryption encryption = Encryption::kNone;
   std::string tls_cure = {};
@@ -104,7 +104,7 @@ struct ServiceNeeds {
   std::vector<CarvePlan> kept_heaps;  // by the owner of heap memory that each is kept for
   uint64_t descriptors = 0;
   uint64_t threads = 0;
-  std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
+  std::string descriptor_keys;  // the keys that would lower them: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
   std::vector<std::string> vfio_devices;
   std::vector<std::string> modules;
@@ -115,10 +115,10 @@ class ServicePlan {
  public:
   ServicePlan(const Configuration& configuration, Service& service);
 
-  // What the whole file says; shards are known by their index in `shards`.
+  // The whole configuration; shards are known by their index in `shards`.
   const Configuration& configuration() const noexcept { return configuration_; }
 
-  // Where memory lies best that `shard` works on: the pool's pages, its core's node.
+  // The best placement for memory that `shard` works on: the pool's pages, its core's node.
   Placement placement(uint32_t shard);
 
   // A segment of the service's own, cut into `carves`, for ServiceContext::carve. Owners are named
@@ -126,16 +126,16 @@ class ServicePlan {
   // 0; carves lie in their order. Without `is_for_devices` its pointers have no key.
   void segment(const OwnerName& owner, std::vector<CarvePlan> carves, const Placement& placement,
                bool is_for_devices = true);
-  // How much heap memory it will want beside that of others: what it takes before it serves.
+  // Heap memory that it takes before it serves, beside that of others.
   void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
-  // How much it takes while it serves, on so many threads, for `owner` ("heap:NAME"): it is kept
-  // for that owner alone, however full the heap is. Each thread costs 4 MiB at least.
+  // Heap memory that it takes while it serves, on so many threads, for `owner` ("heap:NAME"): it is
+  // kept for that owner alone, however full the heap is. Each thread costs 4 MiB at least.
   void kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count);
 
-  // How many connections may be open on `shard` at once; `key` of its table, where it is not
-  // nullptr, says so. They count as descriptors.
+  // How many connections may be open on `shard` at once; `key` of its table, if not nullptr, says
+  // so. They count as descriptors.
   void connections(uint32_t shard, uint32_t count, const char* key);
-  // Other descriptors that it will have open at once; `key`, where it is not nullptr, lowers them.
+  // Other descriptors that it will have open at once; `key`, if not nullptr, lowers them.
   void descriptors(uint32_t count, const char* key);
   // Threads of its own (platform/thread_stack.h), beside the shards; their stacks are planned.
   void threads(uint32_t count) { needs_.threads += count; }
@@ -149,19 +149,19 @@ class ServicePlan {
   // A datagram socket on `shard` that it calls `name`; ServiceContext::datagram_socket. Its buffers
   // are a carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name. It
   // counts as a descriptor and as a watch.
-  // With `network`, the name of one that another service of this configuration has (a port): on
-  // that, and whatever it takes is that service's.
+  // With `network`, the name of a network that another service of this configuration has (a port),
+  // the socket is on that, and all that it takes is that service's.
   // With `opening` it is opened as that says: by the kernel before anything is taken, as listening
   // sockets are; ServiceContext::open_datagram_socket. Without, the service opens it in create(),
-  // when what stands in its way ends a boot that has taken all its memory.
+  // when an error ends a boot that has taken all its memory.
   void datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape,
                        std::string_view network = "",
                        std::optional<DatagramOpening> opening = std::nullopt);
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
-  // As first process of an image: at `in_image` instead, unless it is empty. An address that others
-  // than this machine reach, in either, is refused here, a socket that was passed by preflight,
-  // where `terms` have a reason: above all where it is in clear, and plain_text() is not kAllowed.
+  // As first process of an image: at `in_image` instead, unless it is empty. If `terms` have a
+  // reason to serve this machine alone, above all if clients are in clear and plain_text() is not
+  // kAllowed, an address in either that others reach is refused here, a passed socket by preflight.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
               const std::vector<SocketAddress>& in_image = {}, const ListenTerms& terms = {});
   // The key "plain_text" of its table. The runtime describes it in each table with addresses.
@@ -180,8 +180,8 @@ class ServicePlan {
   void message(const char* name) { needs_.messages.push_back(needs_.name + "." + name); }
 
   // A struct of counters with a function describe(CounterTable&, Counters&);
-  // ServiceContext::counters. `instance`: what it is the counters of, where there are several.
-  // `measured`: CounterSet::measured.
+  // ServiceContext::counters. `instance`: the counted thing, if there are several. `measured`:
+  // CounterSet::measured.
   template <typename Counters>
   void counters(const char* name, std::string_view instance = "",
                 std::vector<std::string> measured = {}) {
@@ -196,12 +196,11 @@ class ServicePlan {
   // The same, described by hand.
   void counters(CounterSet set) { add_counters(std::move(set)); }
 
-  // It tells which stations its requests pass, on whatever shards it is: ServiceContext::trace.
-  // Once.
+  // It traces the stations that its requests pass, on all its shards: ServiceContext::trace. Once.
   void trace(TraceDescription description);
 
-  // One that it needs from create() on: CAP_NET_ADMIN, ... Others are given up where the runtime
-  // gives up root. CAP_SETUID and CAP_SETGID are refused where [appliance] user names a user.
+  // A capability that it needs from create() on: CAP_NET_ADMIN, ... The others go if the runtime
+  // gives up root. CAP_SETUID and CAP_SETGID are refused if [appliance] user names a user.
   // Requires: 0..63.
   void capability(int number) {
     BP_ASSERT(number >= 0 && number < 64);
@@ -209,7 +208,7 @@ class ServicePlan {
   }
 
   // A PCI device that it drives itself, by VFIO: "0000:03:00.0". Preflight looks whether it can be
-  // had; in an image the first process gives it to vfio-pci. The pool is then mapped for it where
+  // had; in an image the first process gives it to vfio-pci. The pool is then mapped for it once
   // ServiceContext::vfio is given its group.
   void vfio_device(const std::string& address);
 
@@ -218,7 +217,8 @@ class ServicePlan {
   void module(const char* name) { needs_.modules.push_back(name); }
   void image_file(const std::string& path) { needs_.image_files.push_back(path); }
 
-  // The runtime's. Errors (kConfiguration): the first thing that was said that makes no sense.
+  // Called by the runtime. Errors (kConfiguration): the first thing in the plan that makes no
+  // sense.
   Result<ServiceNeeds> take();
 
   bool is_valid() const noexcept;
@@ -229,7 +229,7 @@ class ServicePlan {
   void add_datagram_segments();
   void add_counters(CounterSet set);
   enum NameKind { kCarveNames, kDatagramNames, kFileNames, kCounterNames, kNameKindCount };
-  // Whether nothing of the kind was called this before.
+  // Whether no other thing of this kind has the name already.
   bool is_new(NameKind kind, std::string name) {
     return names_[kind].insert(std::move(name)).second;
   }

@@ -142,7 +142,7 @@ void Shard::run(std::function<void()> on_start) {
   set_state(State::kRunning);
 }
 
-// The end of a thread waits for what the kernel's threads do for its ring: where that hangs, the
+// The end of a thread waits for the work of the kernel's threads for its ring: if that hangs, the
 // thread is left, too.
 void Shard::stop() noexcept {
   if (!is_started_) return;

@@ -1,7 +1,7 @@
 // A shard: one pinned thread with one event loop and one socket backend.
 //
-// What needs the thread itself (the ring belongs to the thread that makes it) happens when it
-// starts; then it waits until the appliance is sealed, and runs.
+// The thread sets itself up when it starts (the ring belongs to the thread that makes it); then it
+// waits until the appliance is sealed, and runs.
 //
 // Invariants: 1. States come in their order: starting, then failed; or ready, running or abandoned,
 // closed. (set_state) 2. Sockets and files are there while it is ready or runs, and are made and
@@ -34,7 +34,7 @@ struct ShardOptions {
   uint32_t source_count = 1;  // with the sockets
   uint32_t timer_count = 0;
   uint32_t watch_count = 0;
-  std::string sockets_name = "the sockets";  // what a stall of their callbacks is logged with
+  std::string sockets_name = "the sockets";  // their name when a stall of their callbacks is logged
   std::vector<FileOptions> files;
   uint64_t file_patience_ns = 0;        // stop() waits so long for what the kernel does for them
   const ProcessPulse* pulse = nullptr;  // EventLoopOptions

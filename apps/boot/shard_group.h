@@ -1,6 +1,6 @@
-// The shards of one appliance as members of a group: what one sends to another goes the way that
-// messages between processes go, a lane for each pair, and a sleeping shard is woken by its
-// doorbell. Nobody joins it or leaves.
+// The shards of one appliance as members of a group: their messages go the way that messages
+// between processes go, by a lane for each pair, and a doorbell wakes a sleeping shard. Nobody
+// joins it or leaves.
 //
 //     shards   the segment: its members table, `members:shards`, and the lanes, `lanes:shards`
 //
@@ -21,7 +21,7 @@
 
 namespace bedplate {
 
-// What it takes; there is one where services exchange messages on two shards or more.
+// The segment of the group; there is one if services exchange messages on two shards or more.
 SegmentRequest plan_shard_group(const Configuration& configuration);
 
 class ShardGroup {

@@ -1,10 +1,10 @@
-// What the services of one shard exchange messages with, near and far: one messenger, with all ways
-// that lead from here: the shard itself, the other shards of the process, then, in any order, the
-// groups of [[group]] and [[process]] (on the first shard) and the peers of [verbs] (on theirs).
+// The messenger of the services of one shard. It has all ways that lead from the shard: to itself,
+// to the other shards of the process, then, in any order, to the groups of [[group]] and
+// [[process]] (on the first shard) and to the peers of [verbs] (on theirs).
 //
-// A peer is named by what the configuration calls it: a shard, a process, a peer. Where another has
-// a shard's name, the shard is meant. No process has a peer's name: the configuration refuses that
-// (configuration_checks.cc).
+// A peer has the name that the configuration gives it, as a shard, a process or a peer. If another
+// has a shard's name, the name means the shard. No process has a peer's name: the configuration
+// refuses that (configuration_checks.cc).
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class ShardMessenger final : public PollSource {
     messenger_.add_provider(peers);
     peers_ = &peers;
   }
-  // What waits on the bells of groups whose members are other processes.
+  // Sets the watch that waits on the bells of groups with other processes as members.
   void set_watch(BellWatch& watch) noexcept {
     BP_DCHECK(watch_ == nullptr && !groups_.empty());
     watch_ = &watch;

@@ -12,11 +12,12 @@ class StandingLine {
  public:
   virtual ~StandingLine() = default;
 
-  // A descriptor that does not block; one that is not open: it is asked again a second later.
+  // Returns a descriptor that does not block; if it is not open, open() is called again a second
+  // later.
   virtual Fd open() noexcept = 0;
-  // It broke, by an errno value; 0: it was hung up. It is closed next.
+  // The line broke, by an errno value; 0: it was hung up. It is closed next.
   virtual void lost(int error_number) noexcept = 0;
-  // What was sent is taken by nobody: it is thrown away.
+  // Throws away what was sent, as nobody takes it.
   virtual void drop_output(int fd) noexcept = 0;
   virtual void close(Fd* fd) noexcept = 0;
 };

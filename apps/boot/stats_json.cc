@@ -30,7 +30,7 @@ struct Path {
   }
 };
 
-// A service's own counters are one, however many sets it has made of them.
+// All sets of a service without an instance have one path: the service's.
 Path path_of(const CountersView& counters, uint32_t index) noexcept {
   const CounterSetRecord& set = counters.set(index);
   const std::string_view owner = CountersView::text(set.owner.text);
@@ -54,8 +54,7 @@ std::optional<uint64_t> value_of(const CountersView& counters, const CounterSetR
   return {};
 }
 
-// The pool map as the counters have it, by their names; without segments, where they say too
-// little.
+// The pool map as the counters have it, by their names; without segments if they say too little.
 PoolMap map_of(const CountersView& counters) noexcept {
   PoolMap map;
   for (uint32_t i = 0; i < counters.set_count(); ++i) {
@@ -211,8 +210,8 @@ void StatsJson::write_sign(uint32_t index, JsonText* json) const noexcept {
   json->key("says").text({room, says.bytes()}).end_object();
 }
 
-// Those that come next, in their order, as many as there is room for. It writes no text, so it is
-// never done twice.
+// Finds the sets that come next, in their order, as many as there is room for. This writes no text,
+// so it is never done twice.
 void StatsJson::find_order(Place* place) const noexcept {
   const auto is_before = [this](uint32_t a, uint32_t b) {
     const auto order = path_of(counters_, a) <=> path_of(counters_, b);
@@ -238,8 +237,8 @@ void StatsJson::find_order(Place* place) const noexcept {
   place->stage = Stage::kNextSet;
 }
 
-// Goes to the set whose path is the next one, and opens and closes what lies between: those below
-// one object follow one another.
+// Goes to the set with the next path, and closes and opens the objects between: sets below one
+// object follow one another.
 void StatsJson::next_set(Place* place, JsonText* json) const noexcept {
   const bool has_next = place->order_at < place->order_count;
   if (!has_next && place->order_count == order_.size()) {

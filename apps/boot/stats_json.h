@@ -3,10 +3,9 @@
 // counter.
 //
 // Sets of the runtime stand by their names, those of services below "services" and the service's;
-// of what there are several, by instance. Before them: whose counters they are, what the audit of
-// its pool found, and what needs a look. The text is made in pieces, so it takes no memory but the
-// piece's, and some for the order of the sets. Threads: any, each object one at a time. Nothing is
-// allocated.
+// several of one name, by instance. Before them stand the appliance, the findings of its pool's
+// audit, and its signs. The text is made in pieces, so it takes no memory but the piece's, and some
+// for the order of the sets. Threads: any, each object one at a time. Nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +34,8 @@ std::span<const HistogramShare> histogram_shares() noexcept;
 // values mean.
 bool write_known_value(const SeenCounter& counter, JsonText* json) noexcept;
 
-// Compares the maps of the appliance whose counters these are with its pool, as far as they tell
-// of it: "ok", or what is wrong. `is_running`: false where it cannot be asked any more.
+// Compares the maps of the appliance with its pool, as far as its `counters` describe it: "ok", or
+// what is wrong. `is_running`: false if it cannot be asked any more.
 AuditReport audit_of(const CountersView& counters, bool is_running) noexcept;
 
 class StatsJson {
@@ -46,15 +45,15 @@ class StatsJson {
     bool is_described = false;  // each counter with its kind, unit and help
     JsonLayout layout = JsonLayout::kOneLine;
   };
-  // What belongs together takes no more: a sign of a foreign file, say, with its text and its
+  // Parts that belong together take no more: a sign of a foreign file, say, with its text and its
   // subject of control characters, each of which is six bytes in JSON.
   static constexpr size_t kPieceBytesMin = 16 * 1024;
   static_assert(kPieceBytesMin >= 6 * (kSignTextBytesMax + 3 * sizeof(OwnerName)) + kKiB);
 
   StatsJson() noexcept = default;  // of nothing: not to be written
   // `order`: room for the sets that come next, at least one. To fill it takes a look at all sets:
-  // one such look where it has room for all of them, one for each order.size() sets where not.
-  // Ownership: it outlives this, which alone writes it.
+  // once if it has room for all of them, else once for each order.size() sets. Ownership: it
+  // outlives this, which alone writes it.
   StatsJson(CountersView counters, const AuditReport& audit, const Options& options,
             std::span<uint32_t> order) noexcept;
 

@@ -7,8 +7,8 @@
 //     half of the time is over   note how many rounds each loop has made, and wake those that sleep
 //     at each turn from then on  have all made a round since? then WATCHDOG=1, else nothing
 //
-// So a shard that is stuck has the process ended, as does a control thread that is. One that the
-// supervisor itself, or a debugger, has stopped goes on as if nothing had been, if it is let.
+// So the process is ended if a shard is stuck, or the control thread. A process that the supervisor
+// itself, or a debugger, has stopped goes on as before, if it is let.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +41,13 @@ class Supervision final : private ProgressListener {
   void watch(const Counter& rounds, Doorbell& doorbell);
   // It serves: from here on turn() is called, turn_ns_max() after the last time at the latest.
   void serves(uint64_t now_ns) noexcept;
-  // It ends: what clients and files have begun may take so long, and the rest kEndNs.
+  // It ends: the work that clients and files have begun may take so long, and the rest kEndNs.
   void drains(uint64_t patience_ns) noexcept;
 
   void turn(uint32_t alert_count, uint64_t now_ns) noexcept;
   uint64_t turn_ns_max() const noexcept;
 
-  // Far longer than any step takes that does not say how far it is.
+  // Far longer than a step takes, unless it says how far it is.
   static constexpr uint64_t kStepNs = 120 * kNsPerSecond;
   static constexpr uint64_t kEndNs = 30 * kNsPerSecond;
 

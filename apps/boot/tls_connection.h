@@ -1,13 +1,13 @@
-// One connection with TLS without its socket: what came is decrypted and goes to another session,
-// which knows nothing of it, and what that says is encrypted.
+// One connection with TLS, without its socket: it decrypts received bytes for another session,
+// which knows nothing of TLS, and encrypts that session's output.
 //
-// Its memory is two buffers; what the library allocates besides is charged to the owner of the
+// Its memory is two buffers; the library's allocations besides are charged to the owner of the
 // credentials. A handshake is computed on the thread of the connections, for a millisecond or some,
 // and takes as long as a request may (ConnectionThread). A failure is counted and told, and ends
-// the connection, with an alert where TLS has one.
+// the connection, with an alert if TLS has one.
 //
-// Invariants: 1. `inner_` hears and says nothing before the handshake is over. 2. What is over says
-// nothing more but what is pending. (is_valid)
+// Invariants: 1. `inner_` hears and says nothing before the handshake is over. 2. A connection that
+// is over sends no more than what is pending. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace bedplate {
 
-// What all of a server's have in common.
+// State that all connections of a server share.
 struct TlsConnectionEnvironment {
   const char* where = "";
   TlsCredentials credentials;

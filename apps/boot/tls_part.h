@@ -1,6 +1,6 @@
-// TLS for services whose connections are served beside the shards (connection_thread.h), where the
-// program has it: libbedplate-tls.a, with OpenSSL behind it. And what all services with TLS have in
-// common in their configuration and their counters.
+// TLS for services whose connections are served beside the shards (connection_thread.h), if the
+// program has it: libbedplate-tls.a, with OpenSSL behind it. Also the parts of configuration and
+// counters that all services with TLS share.
 //
 // The runtime knows the archive weakly: a program without it links nothing of OpenSSL, and refuses
 // a configuration that asks for TLS here. One that is to have it asks for bedplate_tls_part
@@ -20,8 +20,8 @@
 
 namespace bedplate {
 
-// The end of a server that speaks TLS. Threads: load() and wrap() the main one's; what wrap() made
-// is for the thread of the connections.
+// The end of a server that speaks TLS. Threads: load() and wrap() the main one's; a session that
+// wrap() made is for the thread of the connections.
 class TlsServer {
  public:
   virtual ~TlsServer() = default;
@@ -29,13 +29,13 @@ class TlsServer {
   // As TlsCredentials::load().
   virtual bool load(const TlsFiles& files, std::vector<Error>* problems) = 0;
   // A connection with TLS, in which `inner` is spoken: both outlive it. A client that has shown a
-  // certificate is told to `inner` (ConnectionSession::peer_is_certified). Requires: load() said
-  // yes. What is made goes before this does.
+  // certificate is told to `inner` (ConnectionSession::peer_is_certified). Requires: load()
+  // returned true. The session goes before this does.
   virtual std::unique_ptr<ConnectionSession> wrap(ConnectionSession& inner,
                                                   TlsCounters& counters) = 0;
 };
 
-// What libbedplate-tls.a brings to the runtime.
+// The functions that libbedplate-tls.a brings to the runtime.
 struct TlsPart {
   // `where`, in the log: "[server]"; `heap_owner` is charged. Both are static.
   std::unique_ptr<TlsServer> (*make)(const char* where, const char* heap_owner);
@@ -45,7 +45,7 @@ struct TlsPart {
 // nullptr: the program was linked without it.
 const TlsPart* tls_part() noexcept;
 
-// A certificate and its key come together, and what goes with them does.
+// Checks that a certificate and its key come together, and tls_client_authorities only with them.
 void check_tls_certificate(ReadTable& read, const TlsFiles& files);
 
 inline void describe(CounterTable& table, TlsCounters& c) {

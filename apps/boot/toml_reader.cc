@@ -10,7 +10,7 @@
 #define TOML_MAX_NESTED_VALUES 8
 #define TOML_EXCEPTIONS 0
 // toml++ 3.3 asserts what a file can break ("[[=", upstream pull request 301) and refuses it
-// properly where the assertion is off; with NDEBUG and clang it would be assumed instead.
+// properly if the assertion is off; with NDEBUG and clang it would be assumed instead.
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
 #define TOML_HEADER_ONLY 1
@@ -60,7 +60,7 @@ size_t utf8_character_bytes(std::string_view text) noexcept {
   return 0;
 }
 
-// What the TOML library would misjudge or report without a useful position.
+// Refuses text that the TOML library would misjudge, or report without a useful position.
 Result<void> check_text(std::string_view text, const char* path) noexcept {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   TomlPosition position;

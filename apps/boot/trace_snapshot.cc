@@ -59,7 +59,7 @@ std::string word_of(std::string_view words, uint64_t index) {
 
 }  // namespace
 
-// A copy of what says where the rings lie, and what their records mean.
+// A copy of the tables that say where the rings lie, and what their records mean.
 class TraceTables {
  public:
   // false: they lead out of the file.
@@ -81,7 +81,8 @@ class TraceTables {
     copy_.resize(end - begin_);
     return read_at(fd, copy_.data(), copy_.size(), begin_) == static_cast<ssize_t>(copy_.size());
   }
-  // Rings lie one behind the other: what many of them share would be read again and again.
+  // Rings must lie one behind the other: bytes that many of them share would be read again and
+  // again.
   bool are_consistent() const noexcept {
     uint64_t end = begin_;
     for (uint32_t i = 0; i < rings_.count; ++i) {
@@ -149,7 +150,7 @@ class TraceTables {
     return true;
   }
 
-  // Nothing: of a service that the file does not name.
+  // false: the record is of a service that the file does not name.
   bool explain(const TraceRecord& record, SeenRequest* seen) const {
     if (record.source >= sources_.count) return false;
     const auto source = at<TraceSourceRecord>(sources_, record.source);

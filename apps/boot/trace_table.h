@@ -1,5 +1,5 @@
-// What a service says of the requests that it traces (ServicePlan::trace), and what the counters
-// file keeps of all that is traced: a ring for each shard, and what its records mean.
+// The description of the requests that a service traces (ServicePlan::trace), and of all traces in
+// the counters file: a ring for each shard, and the meaning of its records.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct TraceDescription {
   std::vector<std::string> subjects = {};  // of 0, 1, ...: volumes, streams; 63 bytes each
 };
 
-// Of a whole appliance.
+// The traces of a whole appliance.
 struct TraceShape {
   struct Source {
     std::string service;

@@ -25,7 +25,7 @@ RemoteRights rights_of(const VerbsExportSettings& settings) noexcept {
                                    (settings.may_atomic ? kAtomic : 0));
 }
 
-// Every number of the plan that the device limits, each that is over with both.
+// Checks every number of the plan that the device limits; an error has both numbers.
 void check_limits(const Configuration& configuration, const AppliancePlan& plan,
                   const VerbsDevice& device, std::vector<Error>* problems) {
   const VerbsSettings& settings = configuration.verbs;
@@ -98,8 +98,8 @@ void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& p
   };
   look_as_appliance(configuration, plan, look_at_nodes, &found);
   if (settings.required) problems->insert(problems->end(), found.begin(), found.end());
-  // An address that is taken is no lack of the machine; where there will be no peers it is free to
-  // be anybody's.
+  // An address that is taken is no lack of the machine; if there will be no peers, anybody may have
+  // it.
   if (settings.listen && !is_by_manager && (settings.required || found.empty())) {
     const auto look = [&](std::vector<Error>* seen) {
       Listeners("listen in [verbs]").open({*settings.listen}, seen);
@@ -154,7 +154,7 @@ Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedP
   // Anew: root may be given up since open(), or an image's first process have dropped capabilities,
   // and Linux takes no requests by write(), as soft RoCE's are, from a thread whose credentials are
   // not those that the device was opened with.
-  // It is the device that the plan was held against, also where there are others by now.
+  // It is the device that the plan was held against, even if there are others by now.
   BP_ASSERT(device_ != nullptr && !memory_.empty() && peers_.empty());
   const VerbsPort chosen = device_->port();
   device_.reset();

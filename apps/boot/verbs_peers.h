@@ -1,8 +1,8 @@
-// What an appliance does with [verbs]: it opens the device, registers the pool with it, opens
-// exports (and the heap, with remote = "read"), and exchanges messages with its peers on one shard.
+// The peers of an appliance ([verbs]): this opens the device, registers the pool with it, opens
+// exports (and the heap, with remote = "read"), and exchanges messages with peers on one shard.
 //
-// Where [verbs] is not required and there is no device that can be used, all of this is a line in
-// the log: the memory that was planned is there, and nobody reaches it.
+// If [verbs] is not required and no device can be used, all of this is a line in the log: the
+// memory that was planned is there, and nobody reaches it.
 //
 // Invariants, by is_valid(): 1. There is a provider only with a device, and with memory that was
 // carved for it. 2. Once the loop knows it, each peer has its counters. 3. It is drained only when
