@@ -1,5 +1,5 @@
-// A way to ask an appliance what [control] answers, whatever carries the lines: its socket
-// (control_client.h), or what a test has in its place.
+// A channel to an appliance's [control] methods: its socket or line (control_client.h), or a test's
+// substitute.
 //
 // Tested by tests/apps/control/control_client_test.cc.
 #pragma once
@@ -14,10 +14,9 @@ class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
 
-  // Asks for `method` with `params`, a JSON object in one line, and returns the line that is
-  // answered, with its newline. A refusal of the method is an answer, too. One request at a time; a
-  // channel that has failed once is not asked again. Errors (kSystem): there was none in time, or
-  // the channel broke.
+  // Calls `method` with `params`, a JSON object in one line, and returns the answer's line, with
+  // its newline. A refusal of the method is an answer, too. One request at a time; never ask a
+  // channel again that has failed once. Errors (kSystem): no answer in time, or the channel broke.
   virtual Result<std::string> ask(const std::string& method, const std::string& params = "{}") = 0;
 };
 

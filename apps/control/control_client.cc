@@ -22,7 +22,7 @@ namespace bedplate {
 namespace {
 
 constexpr size_t kAnswerLineBytesMax = 64 * kMiB;
-constexpr size_t kShownBytesMax = 60;  // of what is no answer
+constexpr size_t kShownBytesMax = 60;  // of a line that is no answer
 constexpr size_t kDepthMax = 64;
 constexpr size_t kMembersMax = 10'000;  // of an object
 
@@ -43,14 +43,14 @@ std::string random_id() {
   return text;
 }
 
-// What a terminal shows of it.
+// The line's beginning, printable.
 std::string readable(std::string_view line) {
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
   return printable(line.substr(0, kShownBytesMax));
 }
 
-// Whether it is worth reading: a value is printed by recursion, and each key of an object compared
-// with all before it. What is no JSON may pass.
+// Whether it is worth parsing: values print by recursion, and each key of an object is compared
+// with all before it. Text that is no JSON may pass.
 bool is_bearable(std::string_view json) noexcept {
   size_t members[kDepthMax] = {};  // of the objects that are open
   size_t depth = 0;
@@ -114,10 +114,10 @@ Result<std::string> ControlClient::ask(const std::string& method, const std::str
   Asked asked = {.method = method,
                  .id = id_ + std::to_string(++asked_count_),
                  .until_ns = monotonic_ns() + patience_.in_all_ns};
-  // What is no UTF-8 is no method's name: the appliance says so.
+  // A name that is not UTF-8 names no method: the appliance says so.
   const std::string name = nlohmann::ordered_json(method).dump(
       -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  // Where this fails, what was said before tells why.
+  // If this fails, the lines that the peer sent before tell why.
   send("\n"
        R"({"jsonrpc":"2.0","id":")" +
            asked.id + R"(","method":)" + name + R"(,"params":)" + params + "}\n",
@@ -170,8 +170,8 @@ bool ControlClient::send(std::string_view text, uint64_t until_ns) const noexcep
   return true;
 }
 
-// What came in time counts, though this thread had no core by then: once the time is over, what has
-// come is read one last time.
+// Bytes that came in time count even if this thread had no core then: once the time is over, it
+// reads one last time.
 Result<std::string> ControlClient::next_line(Asked& asked) {
   char piece[16 * 1024];
   size_t looked = 0;
@@ -202,11 +202,11 @@ Result<std::string> ControlClient::next_line(Asked& asked) {
   }
 }
 
-// "asking NAME for METHOD". What it has said says more than that it says nothing.
+// "asking NAME for METHOD". The peer's own words, if any, say more than a timeout.
 Error ControlClient::failure(const Asked& asked, const char* answer) const {
   Error error;
   error.set_doing("asking %s for %s", name_.c_str(), asked.method.c_str());
-  // On a line it is most often about what an earlier client has left.
+  // On a line the complaint is mostly about an earlier client's leftovers.
   if (!asked.complaint.empty() && kind_ == Kind::kControlSocket) {
     return error.set_answer("%s", asked.complaint.c_str());
   }

@@ -1,10 +1,10 @@
-// The client's end of [control] (docs/control.md): `bedplate ctl`, and whatever else asks an
-// appliance from outside, over its socket, a serial line, or a socket that leads to one. One
+// The client's end of [control] (docs/control.md), for `bedplate ctl` and others that ask an
+// appliance from outside: over its socket, a serial line, or a socket that leads to one. One
 // request goes, one line comes.
 //
-// On a line others have asked before, and may have left in the middle of it. So each request comes
-// behind an empty line, with an id that nobody else has, and what is answered to others is passed
-// over. Threads: any, each object one at a time. It blocks, up to the time limits.
+// An earlier client may have left in the middle of a request. So each request follows an empty line
+// and has a unique id, and answers to others are skipped. Threads: any, each object one at a time.
+// It blocks, up to the time limits.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@
 namespace bedplate {
 
 struct ControlPatience {
-  // Without a byte that comes, or that is taken of a request.
+  // Time without a byte received, or a byte of the request accepted.
   uint64_t silence_ns = 15 * kNsPerSecond;
-  // For the whole of an answer, with what is said to others before it.
+  // Time for a whole answer, with the answers to others that come before it.
   uint64_t in_all_ns = 300 * kNsPerSecond;
 };
 
@@ -47,13 +47,13 @@ class ControlClient final : public ControlChannel {
 
  private:
   enum class Kind : uint8_t { kControlSocket, kLineSocket, kSerialLine };
-  // Of one request, on the clock of monotonic_ns().
+  // The state of one request; times are monotonic_ns().
   struct Asked {
     const std::string& method;
     std::string id;
     uint64_t until_ns;
-    bool is_over = false;        // the time is, and what had come by then was looked at
-    std::string complaint = {};  // that was answered to no id
+    bool is_over = false;        // the time is over, and all that came by then was read
+    std::string complaint = {};  // an error answered without an id
     std::string other = {};      // the last line that is no answer to it
   };
 
@@ -67,11 +67,11 @@ class ControlClient final : public ControlChannel {
 
   Kind kind_;
   Fd fd_;
-  std::string name_;  // of what is asked, for messages
+  std::string name_;  // the peer's name, for messages
   ControlPatience patience_;
-  std::string id_;  // the beginning of all of its own
+  std::string id_;  // the prefix of all ids of this client
   uint64_t asked_count_ = 0;
-  std::string received_;  // and not returned
+  std::string received_;  // and not returned yet
 };
 
 }  // namespace bedplate

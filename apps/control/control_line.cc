@@ -27,7 +27,7 @@ Fd ControlLine::open() noexcept {
     }
     return Fd();
   }
-  // Without a limit of its own: it takes back what was told, which is limited.
+  // It needs no limit: it only follows a message about the loss, which is limited.
   if (is_lost_ || is_told_) {
     BP_LOG_INFO("control: the serial line %s is there again", path_.c_str());
   }

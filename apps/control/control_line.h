@@ -1,5 +1,5 @@
-// The serial line of [control]: opened at boot, while root's rights are there, and again each time
-// that it broke. The log is told once that it is gone, and once that it is back.
+// The serial line of [control]: opened at boot, with root's rights, and again after each break. It
+// logs once that the line is gone, and once that it is back.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class ControlLine final : public StandingLine {
 
   // Opens it for the first time. Errors: those of open_serial_line. Threads: the main thread.
   Result<void> begin(std::string path, uint32_t baud);
-  // Where losses are counted. Before the thread of the connections is made.
+  // Sets the counter of losses. Requires: the connections' thread is not made yet.
   void count_in(Counter* losses) noexcept { losses_ = losses; }
 
   Fd open() noexcept override;
@@ -30,7 +30,7 @@ class ControlLine final : public StandingLine {
   void close(Fd* fd) noexcept override { close_serial_line(fd); }
 
  private:
-  static constexpr uint32_t kLinesMax = 2;  // of the log, in a minute, that it is gone
+  static constexpr uint32_t kLinesMax = 2;  // in the log per minute, that it is gone
 
   std::string path_;
   uint32_t baud_ = kSerialBaud;

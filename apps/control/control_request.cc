@@ -17,7 +17,8 @@ namespace {
 
 using Request = ControlRequest;
 
-// What nlohmann's parser calls with each thing that it reads; false would end it.
+// The SAX handler that nlohmann's parser calls for each thing it reads; false would end the
+// parsing.
 class Reader {
  public:
   explicit Reader(Request* request) noexcept : request_(*request) {}
@@ -40,7 +41,7 @@ class Reader {
     return is_parameter() ? add({.name = name_, .type = ControlType::kNumber, .number = value})
                           : refuse_value();
   }
-  // Also of whole numbers of more than 64 bits, which are good as an id.
+  // Also called for whole numbers of more than 64 bits, which are good as an id.
   bool number_float(double /*value*/, const std::string& text) noexcept {
     if (depth_ == 1 && member_ == Member::kId && is_whole(text)) return take_long_id(text);
     return is_parameter() ? fault(ControlFault::kNoParameter, "a number is whole") : refuse_value();
@@ -76,7 +77,7 @@ class Reader {
                           : key == "id"     ? Member::kId
                                             : Member::kNone;
     const auto bit = 1U << static_cast<unsigned>(member);
-    member_ = Member::kNone;  // the value of one that is refused is nobody's
+    member_ = Member::kNone;  // the value of a refused member is ignored
     if (member == Member::kNone) {
       request_.is_answer = request_.is_answer || key == "result" || key == "error";
       return fault(ControlFault::kNoRequest,
@@ -106,7 +107,7 @@ class Reader {
   bool end_array() noexcept { return end_object(); }
   bool parse_error(size_t /*at*/, const std::string& token,
                    const nlohmann::detail::exception& error) noexcept {
-    constexpr int kOutOfRange = 406;  // of the parser: a number that no double holds, and it ends
+    constexpr int kOutOfRange = 406;  // the parser's: no double holds the number; it ends
     const bool is_number = error.id == kOutOfRange;
     if (is_number && depth_ == 1 && member_ == Member::kId && is_whole(token)) {
       take_long_id(token);
@@ -123,7 +124,7 @@ class Reader {
                                  1U << static_cast<unsigned>(Member::kMethod);
     return (seen_ & kNeeded) == kNeeded;
   }
-  // The first one counts. It goes on: what is answered has the request's id.
+  // Keeps the first fault. The parser reads on: the answer needs the request's id.
   bool fault(ControlFault fault, std::string_view complaint) noexcept {
     if (request_.fault != ControlFault::kNone) return true;
     request_.fault = fault;
@@ -138,8 +139,8 @@ class Reader {
   static constexpr std::string_view kLongId = "an id has 64 bytes at most";
 
   bool is_parameter() const noexcept { return depth_ == 2 && member_ == Member::kParams; }
-  // There is room for each text of a line: as it lies here it has no more bytes than there, but for
-  // the one id, which is written anew.
+  // All texts of a line fit: each has no more bytes here than in the line, except the id, which is
+  // written anew.
   std::string_view keep(std::string_view text) noexcept {
     BP_ASSERT(text.size() <= sizeof request_.texts - request_.used_bytes);
     char* at = request_.texts + request_.used_bytes;

@@ -1,7 +1,7 @@
 // One line of a client of the control socket, as JSON-RPC 2.0 has it: an object with "jsonrpc",
-// "method", "params" (an object of texts, numbers and booleans) and "id". Nothing else is taken, so
-// nothing in it lies deeper than two levels. nlohmann's parser reads it; it goes through the text
-// once, without recursion, and takes memory of the heap for the length of a line at most.
+// "method", "params" (an object of texts, numbers and booleans) and "id". Everything else is
+// refused, so a request has two levels at most. nlohmann's parser reads it; it goes through the
+// text once, without recursion, and takes memory of the heap for the length of a line at most.
 //
 // Threads: any, each object one at a time.
 #pragma once
@@ -37,16 +37,16 @@ struct ControlRequest {
   static constexpr size_t kBytesMax = 8 * 1024;  // of a line
 
   ControlFault fault = ControlFault::kNone;
-  std::string_view complaint;  // where there is one: what is wrong, for people
-  bool is_answer = false;      // it has "result" or "error": it is none, but an answer to one
-  bool has_id = false;         // without one nothing is answered, unless it could not be read
+  std::string_view complaint;  // of a fault: its text, for people
+  bool is_answer = false;      // it has "result" or "error": an answer, not a request
+  bool has_id = false;         // else it gets no answer, unless it could not be read
   std::string_view id;         // as JSON
   std::string_view method;
   size_t parameter_count = 0;
   Parameter parameters[kControlParametersMax];
 
   size_t used_bytes = 0;
-  char texts[kBytesMax + 1024] = {};  // what the views above show
+  char texts[kBytesMax + 1024] = {};  // the bytes of the views above
 };
 
 // Reads `line`, of kBytesMax at most, without its end.

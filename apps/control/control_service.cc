@@ -20,8 +20,8 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kAskersMax = 1024;
-// What the parser takes for a line, and the texts of the plan and of the methods; the heap gives
-// each size of a thread pages of its own.
+// The heap of the parser for a line, and of the texts of the plan and the methods; the heap gives
+// each size class of a thread pages of its own.
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
 constexpr uint64_t kTextHeapBytes = 2 * kMiB;
 constexpr std::string_view kTooManyAskers =
@@ -35,7 +35,7 @@ bool has_group(int fd, uint32_t group) noexcept {
          groups + bytes / sizeof groups[0];
 }
 
-// What one hears that is closed before it has asked.
+// The answer to a client that is closed before it has asked.
 std::string_view unasked(ControlFault fault, std::string_view text, std::span<char> room) noexcept {
   JsonText json(room);
   json.begin_object().key("jsonrpc").text("2.0").key("id").null().key("error");
@@ -107,8 +107,8 @@ void ControlService::preflight(std::vector<Error>* problems) {
   }
 }
 
-// The kernel asks the file first (SocketAccess), and it is asked who is there on top of that: a
-// descriptor can be handed on, and a file's mode be changed.
+// Finds the users that may ask. The kernel checks the socket's file first (SocketAccess), and
+// is_allowed() the peer as well: a descriptor can be handed on, and a file's mode changed.
 Result<void> ControlService::prepare() {
   own_ = own_user();
   if (own_ == 0 && !user_.empty()) {
@@ -192,7 +192,8 @@ std::string_view ControlService::refusal(void* self, int fd, std::span<char> roo
   return unasked(ControlFault::kNotAllowed, {text, message.bytes()}, room);
 }
 
-// More room does not help for long where a shard is stuck: each that asks it keeps a place.
+// Names a stuck shard if there is one: more connections help little then, as each that asks it
+// keeps its place.
 std::string_view ControlService::no_place(void* self, std::span<char> room) noexcept {
   const ControlSite& site = static_cast<ControlService*>(self)->site_;
   const EventLoop* stuck = nullptr;

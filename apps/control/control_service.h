@@ -1,9 +1,8 @@
-// [control]: what the appliance can be asked, and told, while it runs, over a Unix socket beside
-// its other files (docs/control.md), and over a serial line, as a service of the runtime. Each
-// program has it.
+// [control]: the service that answers requests while the appliance runs, over a Unix socket beside
+// its other files (docs/control.md), and over a serial line. Each program has it.
 //
-// It runs on a thread of its own, beside the shards, which notice what methods do there and nothing
-// else. It knows no service: services add their methods themselves (Service::methods).
+// It runs on a thread of its own, beside the shards; only the parts of methods that run there cost
+// them time. It knows no service: services add their methods themselves (Service::methods).
 #pragma once
 
 #include <memory>
@@ -44,7 +43,7 @@ class ControlService final : public Service {
 
  private:
   bool is_allowed(int fd, uint32_t* user) const noexcept;
-  // Of all sessions: the line has one, beside those that connect.
+  // The number of all sessions: those of connections, and one for the line.
   uint32_t session_count() const noexcept { return max_connections_ + (serial_.empty() ? 0 : 1); }
   static std::string_view refusal(void* self, int fd, std::span<char> room) noexcept;
   static std::string_view no_place(void* self, std::span<char> room) noexcept;
@@ -56,7 +55,7 @@ class ControlService final : public Service {
   uint32_t serial_baud_ = kSerialBaud;
 
   std::string (*plan_text_)(const AppliancePlan&, const Configuration&);
-  std::string user_;  // that root is given up for; empty: none
+  std::string user_;  // to become instead of root; empty: none
   uint32_t own_ = 0;
   std::optional<uint32_t> group_id_;
 
@@ -68,7 +67,7 @@ class ControlService final : public Service {
   ConnectionThread thread_;
 };
 
-// Where the socket of the appliance `name` is, in its runtime directory.
+// The path of the appliance `name`'s socket, in its runtime directory.
 std::string control_path(const std::string& directory, const std::string& name);
 
 }  // namespace bedplate

@@ -135,7 +135,7 @@ void ControlSession::time_out() noexcept {
   refuse_beginning("the line did not end in 10 s");
 }
 
-// Of a line that never becomes a whole one.
+// Refuses a line that never becomes complete.
 void ControlSession::refuse_beginning(std::string_view what) noexcept {
   BP_DCHECK(output_.empty() && !is_waiting_);
   site_->counters->requests.add(1);
@@ -216,7 +216,7 @@ bool ControlSession::take_parameters() noexcept {
   return true;
 }
 
-// A shell gives texts alone, so a number or a boolean may be one.
+// Takes a text for a number or a boolean, too: a shell gives only texts.
 bool ControlSession::take_parameter(const ControlParameter& known,
                                     const ControlRequest::Parameter& given) noexcept {
   Value& value = values_[value_count_];
@@ -243,7 +243,7 @@ bool ControlSession::take_parameter(const ControlParameter& known,
 
 // Has the method write the next piece of its answer.
 void ControlSession::call() noexcept {
-  // What it writes to and what it is asked with are nobody else's.
+  // Nobody else uses the output and the request.
   BP_DCHECK(output_.empty() && !is_waiting_);
   BP_ASSERT(at_loop_.load(std::memory_order_relaxed) == AtLoop::kNot);
   goes_on_ = has_more_ = is_refused_ = false;
@@ -264,7 +264,7 @@ void ControlSession::call() noexcept {
   BP_ASSERT(is_new);  // it is submitted once for each kThere
 }
 
-// On the loop's thread. Nothing of this is touched behind the store.
+// Threads: the loop's. After the store it touches nothing of the session.
 void ControlSession::at_loop(void* session) noexcept {
   auto& self = *static_cast<ControlSession*>(session);
   BP_DCHECK(self.is_held() && self.loop_->is_own_thread());
@@ -289,7 +289,7 @@ void ControlSession::look(uint64_t now_ns) noexcept {
   }
 }
 
-// What it asked for may yet be done, so the connection ends: nothing else is to be done before.
+// Ends the connection: the call may still run, and the client must ask nothing else before that.
 void ControlSession::give_up() noexcept {
   site_->counters->stuck.add(1);
   is_last_ = true;
@@ -301,7 +301,7 @@ void ControlSession::give_up() noexcept {
   complain(ControlFault::kStuck, {text, piece.bytes()});
 }
 
-// Each call that waits for such a shard would keep a place until it comes.
+// Each call that waits for a stuck shard would hold a session until the shard comes to it.
 void ControlSession::refuse_for_stuck() noexcept {
   site_->counters->stuck.add(1);
   if (must_break_off()) return break_off();
@@ -313,13 +313,13 @@ void ControlSession::refuse_for_stuck() noexcept {
   complain(ControlFault::kRefused, {text, piece.bytes()});
 }
 
-// Of an answer that has begun nothing can be taken back.
+// Ends an answer that has begun and cannot be taken back.
 void ControlSession::break_off() noexcept {
   is_last_ = true;
   site_->counters->refused.add(1);
 }
 
-// The method has come back: with a piece of the answer, or all of it.
+// The method has returned, with a piece of the answer or all of it.
 void ControlSession::called() noexcept {
   BP_DCHECK(!is_waiting_ && output_.empty() && method_ != nullptr);
   const bool is_full = result_.is_full() || result_.bytes() > sizeof out_ - kEndBytes;
@@ -361,8 +361,7 @@ void ControlSession::complain(ControlFault fault, std::string_view what,
   say_error(fault, nullptr, what, subject);
 }
 
-// The message has room for what a method says; of a subject, which a client has sent, the
-// beginning is enough.
+// The message has room for a method's text; a subject, which a client has sent, is cut short.
 void ControlSession::say_error(ControlFault fault, const Error* error, std::string_view what,
                                std::string_view subject) noexcept {
   constexpr size_t kSubjectMax = 64;

@@ -1,24 +1,24 @@
-// One connection of the control socket without its socket: lines that came go in, lines with the
-// answers come out, one after the other, in their order.
+// One connection of the control socket without its socket: request lines go in, answer lines come
+// out, one after the other, in order.
 //
-// A method that goes on at a shard is waited for, for two seconds; then the shard is said to be
-// stuck and the connection ends, since what it asked for may yet be done. Until it was done nothing
-// more is asked of that shard: what is late keeps its place. On a line that is always there no
-// connection ends: what cannot be read is answered and left out up to the next newline, an answer
-// that is broken off ends with its line, and one that came back (an echo) is not answered.
+// The session waits two seconds for a method that goes on at a shard; then it calls the shard stuck
+// and ends the connection, since the call may still run. Until the call is done nothing more is
+// asked of that shard, and the session keeps its place. A standing (serial) line never ends: the
+// session answers an unreadable line and skips to the next newline, a broken-off answer ends with
+// its line, and an answer that comes back (an echo) is not answered.
 //
 // A session's memory is a line and a piece of an answer: a line that is longer is refused, an
-// answer that is longer is made in pieces. Threads: that of the connections, but for what a loop
-// calls. Nothing is allocated but by the parser (control_request.h), for as long as it reads.
+// answer that is longer is made in pieces. Threads: that of the connections, except for at_loop().
+// Only the parser (control_request.h) allocates, while it reads.
 //
-// Invariants, which is_valid() looks at before and after each call that changes it: 1. What has
-// come lies within its buffer, and what is to be sent within one of the two for answers. 2. While
-// it waits for a loop there is nothing to be sent, and the call is with the loop or back. 3. A call
-// that it does not wait for any more is that of the last line. 4. A method that goes on has said
-// something, which is to be sent first, to one that asked to be answered. 5. Only on a standing
-// line anything is skipped. 6. Where there is neither something to be sent nor to wait for, no line
-// is complete, and there is room for the rest of it. And at_loop(): 7. A loop touches it while it
-// has the call.
+// Invariants, which is_valid() looks at before and after each call that changes it: 1. The received
+// bytes lie within their buffer, and the output lies within one of the answers' buffers or the
+// line's constant beginning. 2. While it waits for a loop the output is empty, and the call is with
+// the loop or back. 3. A call that it has given up belongs to the last line. 4. A method that goes
+// on has written a piece, which is sent first, and its client asked for an answer. 5. Only a
+// standing line skips bytes. 6. With no output and nothing to wait for, the buffer holds no
+// complete line and has room for the rest of one. And at_loop(): 7. A loop touches the session
+// while it has the call.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ void describe(CounterTable& table, ControlCounters& counters);
 
 class ControlSession;
 
-// What all connections answer with.
+// State that all control connections share.
 struct ControlSite {
   struct Shard {
     const EventLoop* loop;
@@ -59,16 +59,16 @@ struct ControlSite {
 
   const ControlMethods* methods = nullptr;
   ControlCounters* counters = nullptr;
-  HeapOwner owner = kRuntimeOwner;  // of what the parser takes
-  // Has look() called soon. Threads: any.
+  HeapOwner owner = kRuntimeOwner;  // of the parser's memory
+  // Makes the connections' thread call look() soon. Threads: any.
   void (*wake)(void* context) noexcept = nullptr;
   void* wake_context = nullptr;
   std::vector<Shard> shards;
   std::vector<const ControlSession*> sessions;  // all of them
 
-  // Whether a call is late that it was handed.
+  // Whether a session has given up a call that `loop` still holds.
   bool is_stuck(const EventLoop& loop) const noexcept;
-  // That of its shard.
+  // The name of the loop's shard.
   std::string_view name_of(const EventLoop& loop) const noexcept;
 };
 
@@ -80,7 +80,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   explicit ControlSession(const ControlSite& site) noexcept : site_(&site) {}
 
   void open(int fd) noexcept override;
-  // It begins with an empty line: what the line had before may not have ended.
+  // Begins with an empty line: the last text on the line may not have ended.
   void begin_line() noexcept override;
   std::span<char> room() noexcept override;
   void received(size_t bytes) noexcept override;
@@ -96,7 +96,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   bool is_held() const noexcept override {
     return at_loop_.load(std::memory_order_acquire) == AtLoop::kThere;
   }
-  // The loop that has not come to it, which it does not wait for any more; nullptr: there is none.
+  // The loop that still holds a call that the session has given up; nullptr: none.
   const EventLoop* late_loop() const noexcept {
     return !is_waiting_ && is_held() ? loop_ : nullptr;
   }
@@ -106,7 +106,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
  private:
   enum class AtLoop : uint8_t { kNot, kThere, kBack };
   static constexpr size_t kOutBytes = 20 * 1024;
-  // So much is left behind an answer for its end.
+  // Room kept behind an answer for its end.
   static constexpr size_t kEndBytes = 16;
 
   bool is_waiting_valid() const noexcept;
@@ -130,13 +130,13 @@ class ControlSession final : public ConnectionSession, private ControlCall {
                  std::string_view subject) noexcept;
 
   const ControlSite* site_;
-  const ControlMethod* method_ = nullptr;  // that is answered
-  bool is_line_ = false;                   // one that is always there
+  const ControlMethod* method_ = nullptr;  // whose answer is made
+  bool is_line_ = false;                   // a standing line
   bool is_skipping_ = false;               // up to the end of a line
   bool is_last_ = false;                   // no line is read any more
   bool is_waiting_ = false;                // for a loop
   bool has_begun_ = false;                 // a piece of the answer has been made
-  bool goes_on_ = false;                   // and the method is to make another one
+  bool goes_on_ = false;                   // the method is to make another piece
   uint64_t deadline_ns_ = 0;
   std::atomic<AtLoop> at_loop_{AtLoop::kNot};
   LoopCall loop_call_ = {.function = &ControlSession::at_loop, .context = this};

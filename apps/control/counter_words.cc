@@ -15,8 +15,8 @@ size_t zeros_at(std::span<const uint64_t> words) noexcept {
   return count;
 }
 
-// How many bytes of the word are printable, from the first one on; 0, too, if others follow that
-// are not zero: it could not be read back.
+// The number of printable bytes from the first one on; 0 if the bytes after them are not all zero:
+// the word could not be read back.
 size_t text_bytes_of(uint64_t word) noexcept {
   char bytes[kWordBytes];
   std::memcpy(bytes, &word, sizeof bytes);
@@ -28,8 +28,8 @@ size_t text_bytes_of(uint64_t word) noexcept {
   return count;
 }
 
-// The length of the text that begins here; 0: none does. What counts does not look like eight
-// printable characters; what is shorter is a number as well.
+// The length of the text that begins here; 0: none does. A count does not look like eight printable
+// characters; a shorter text is written as a number.
 size_t text_bytes_at(std::span<const uint64_t> words) noexcept {
   size_t bytes = 0;
   for (const uint64_t word : words) {

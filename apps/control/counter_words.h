@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// So many characters a word takes at most.
+// The most characters that a word takes.
 inline constexpr size_t kCounterWordRoom = 24;
 
 void write_counter_words(std::span<const uint64_t> words, JsonText* json) noexcept;

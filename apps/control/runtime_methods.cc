@@ -148,7 +148,7 @@ void RuntimeMethods::list(ControlCall& call) const noexcept {
   }
 }
 
-// As much as fits; a page's number is the set and, in it, the counter that comes first.
+// Writes as many counters as fit; a page's number is its first set and, in it, the first counter.
 void RuntimeMethods::say_counters(ControlCall& call) const noexcept {
   constexpr size_t kRoomBytes = 2 * 1024;  // a set's head, and a counter
   constexpr size_t kPieceBytes = 16 * 1024;

@@ -1,5 +1,5 @@
-// What every appliance can be asked, whatever its services are: itself, its methods, its counters,
-// its plan, which lines it logs, where its threads are, and that a service drains.
+// The control methods of every appliance, whatever its services are: they tell its name, methods,
+// counters, plan and its threads' places, read and set its log levels, and drain a service.
 //
 // Threads: that of the control socket. Nothing is allocated once they are added.
 #pragma once
@@ -16,10 +16,10 @@ class ServiceDrains;
 
 class RuntimeMethods {
  public:
-  // Adds them. `methods` and this outlive the appliance.
+  // Adds these methods. `methods` and this outlive the appliance.
   void add_to(ControlMethods* methods);
 
-  // What they answer with, before one is called.
+  // The methods' data; set before one is called.
   std::string appliance;
   std::string plan;  // as JSON, in one line
   CountersView counters;
