@@ -1,8 +1,8 @@
-// A service that drives a PCI device itself, by VFIO: `edu run CONFIG`, where [edu] says which. The
+// A service that drives a PCI device itself, by VFIO: `edu run CONFIG`, where [edu] names it. The
 // device is QEMU's `edu`, which copies between memory and 4 KiB of its own (its registers are in
-// QEMU's documents, specs/edu). A block of malloc goes into it, and from there into a carve: any
-// pointer of the pool is one that the device takes as it is. Then it serves; a driver of one's own
-// begins like this.
+// QEMU's documents, specs/edu). A block of malloc goes into it, and from there into a carve: the
+// device takes any pointer of the pool as it is. Then it serves; your own driver can begin like
+// this.
 //
 // Tested by tests/guest/vfio_test.py.
 #include <cstdlib>
@@ -25,7 +25,7 @@
 using namespace bedplate;
 namespace {
 
-// Of its registers.
+// The device's registers: size, offsets and commands.
 constexpr size_t kRegistersBytes = size_t{1} << 20;
 constexpr size_t kSource = 0x80, kTarget = 0x88, kCount = 0x90, kCommand = 0x98;
 constexpr uint64_t kStart = 1, kToMemory = 2;

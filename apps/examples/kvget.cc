@@ -35,8 +35,8 @@ void take_number(NumberQuery& query, std::optional<AmId> number) noexcept {
   static_cast<GetNumber&>(query).is_told = true;
 }
 
-// 4 bytes of the question, which tell nothing here: only one is under way; what was found; a short
-// value. A longer one is lent.
+// The message: the question's 4 bytes, not needed here, as only one is under way; the result; a
+// short value. A longer one is lent.
 void print_answer(void*, const Message& message) noexcept {
   std::string_view text(reinterpret_cast<const char*>(message.payload.data()),
                         message.payload.size());

@@ -1,4 +1,4 @@
-/* A relay for datagrams, in C: what comes in goes on to another address, cut or joined as it came.
+/* A datagram relay in C: it sends datagrams on to another address, cut or joined as they came.
  * Once a second it tells a collector, over TCP, how many there were. docs/services.md explains.
  *
  *     [relay]
@@ -33,8 +33,8 @@ static struct {
   char line[64];
 } relay = {.from_text = "0.0.0.0:5004", .to_text = "", .collector = ""};
 
-/* Sends them before it returns: so no buffer is kept. Live streams do not wait: what finds no room
- * is lost. */
+/* Sends them before it returns, so it keeps no buffer. Live streams do not wait: a datagram without
+ * room is lost. */
 static void on_received(void* self, bp_received* in, size_t count) {
   bp_outgoing out[kBatch];
   size_t sent = 0;

@@ -1,7 +1,7 @@
 // Two appliances over verbs: `remote_read run CONFIG` at each side, with an empty table
 // [remote-read]. The one whose configuration has an export "area" answers; the other reads that
 // export, and a block of the answerer's malloc that is lent to it, straight into its own heap, and
-// ends. As the first process of an image (docs/image.md) it reads them once a second instead. Where
+// ends. As the first process of an image (docs/image.md) it reads them once a second instead. If
 // [verbs] has datagrams, the answerer sends one, too, which may be lost.
 //
 // Tested by tests/guest/verbs_test.py.
@@ -29,7 +29,7 @@ constexpr uint64_t kLentBytes = 100'000;
 constexpr char kInArea[] = "what the area holds";
 constexpr char kInBlock[] = "what malloc gave";
 
-// One of what is read: where it goes, and what becomes of it.
+// One of the two reads: its expected text, its target and its state.
 struct Reading : Completion {
   const char* what = nullptr;
   std::string_view text = {};
@@ -39,7 +39,7 @@ struct Reading : Completion {
   class RemoteRead* self = nullptr;
 };
 
-// The text, and up to the end a byte that is another one at each place.
+// The text, a NUL, and then a byte that differs from place to place.
 char byte_of(std::string_view text, size_t place) {
   return place < text.size() ? text[place] : place == text.size() ? '\0' : static_cast<char>(place);
 }
@@ -56,7 +56,7 @@ bool is_written(std::string_view memory, std::string_view text) {
 // Polled by the shard like everything else; nothing here runs on another thread but the boot.
 class RemoteRead final : public Service, public PollSource {
  public:
-  // Whether it must not say otherwise: it was to read once, and could not.
+  // Whether it should have read once, and could not.
   bool has_failed() const { return has_begun_ && !reads_on_ && area_.empty() && good_count_ != 2; }
 
  private:
@@ -106,7 +106,8 @@ class RemoteRead final : public Service, public PollSource {
     return {};
   }
 
-  // What cannot be sent now (kAgain) is sent another time: the loop polls when something has come.
+  // A message that cannot be sent now (kAgain) is sent by a later poll: the loop polls when
+  // something has come.
   uint32_t poll(uint32_t) noexcept override { return area_.empty() ? ask() : answer(); }
 
   uint32_t ask() noexcept {
@@ -118,7 +119,7 @@ class RemoteRead final : public Service, public PollSource {
     return 1;
   }
 
-  // The answer may have been lost with the connection; so it is asked for again, whatever came.
+  // Asks again, whatever came: the answer may have been lost with the connection.
   void look_again() noexcept {
     has_asked_ = readings_[0].is_under_way || readings_[1].is_under_way;
     if (has_asked_) loop_->timers().arm(again_, monotonic_ns() + kNsPerSecond);

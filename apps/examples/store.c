@@ -58,7 +58,7 @@ static void on_received(void* context, int64_t result) {
   answer(c, result > 0 ? 0 : -1);
 }
 
-/* Answers the first whole line, if there is one; what follows it waits until that is sent. */
+/* Answers the first whole line, if there is one; the next waits until the answer is sent. */
 static void answer(void* context, int64_t result) {
   client* c = context;
   char* end = memchr(c->in, '\n', c->bytes);
@@ -166,7 +166,7 @@ static int create(void* self, bp_context* context) {
   return bp_listen(context, "listen", store.shard, on_accepted, self);
 }
 
-/* What clients have asked is answered; then each is closed. */
+/* Ends each client's transfers, which closes it; answers already sent still arrive. */
 static void drain(void* self, unsigned shard) {
   (void)self;
   if (shard != store.shard) return;
