@@ -19,8 +19,8 @@ size_t put(std::string_view text, std::span<char> to) noexcept {
   return text.copy(to.data(), to.size());
 }
 
-// Metrics as an event's data: they are written behind the room for what goes before each line, and
-// moved to the front line by line, which never comes to what was not moved yet.
+// Writes metrics as an event's data: makes the piece behind the room for prefixes, and moves it to
+// the front line by line. The front never reaches a line that is not moved yet.
 size_t write_metrics(MetricsText* metrics, std::span<char> to) noexcept {
   const std::span<char> from = to.subspan(EventText::kPrefixesBytes, MetricsText::kPieceBytesMin);
   std::string_view rest(from.data(), metrics->write(from));

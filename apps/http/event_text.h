@@ -1,13 +1,13 @@
-// What a client of /events hears (server-sent events): each round has what the page shows. An
-// event's data is what is answered at the path of its name: `signs`, `log` (in later rounds the
-// lines that are new, if there are any), `metrics`.
+// The answer to /events (server-sent events): each round has all that the page shows. An event's
+// data is the answer at the path of its name: `signs`, `log` (in later rounds the new lines, if
+// any), `metrics`.
 //
-// A round is made in pieces, as the client takes them, of the values of then: one that is slow has
-// fewer rounds, and nothing waits for it. Threads: any, each object one at a time. Nothing is
+// A round is made in pieces, as the client takes them, from the values at that time: a slow client
+// gets fewer rounds, and nothing waits for it. Threads: any, each object one at a time. Nothing is
 // allocated.
 //
-// Invariants: 1. A round begins where the last one is over. (begin_round) 2. No event is open where
-// it is over. (begin_round, write) 3. A piece is no longer than its room. (write)
+// Invariants: 1. A round begins after the last one is over. (begin_round) 2. No event is open after
+// a round. (begin_round, write) 3. A piece is no longer than its room. (write)
 //
 // Source: html.spec.whatwg.org, "Server-sent events".
 #pragma once
@@ -24,7 +24,7 @@ namespace bedplate {
 
 class EventText {
  public:
-  // Beside a piece of metrics: what each of its lines has before it.
+  // Room beside a piece of metrics: for the prefix of each of its lines.
   static constexpr size_t kPrefixesBytes = 6 * 1024;
   static constexpr size_t kPieceBytesMin = MetricsText::kPieceBytesMin + kPrefixesBytes;
 
@@ -35,7 +35,7 @@ class EventText {
         log_(LineFormat::kEvent),
         metrics_(counters, MetricsFormat::kPrometheus) {}
 
-  // Begins another one. Requires: write() has returned 0.
+  // Begins another round. Requires: write() has returned 0.
   void begin_round() noexcept;
   // Writes the next piece of the round into `to` and returns how many bytes that are; 0: it is
   // over.

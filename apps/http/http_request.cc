@@ -37,7 +37,7 @@ std::string_view trimmed(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// The part before `separator`, which is taken off.
+// Takes the part before `separator` off `text`, with the separator, and returns the part.
 std::string_view take_until(std::string_view* text, char separator) noexcept {
   const size_t end = std::min(text->find(separator), text->size());
   const std::string_view part = text->substr(0, end);
@@ -45,14 +45,15 @@ std::string_view take_until(std::string_view* text, char separator) noexcept {
   return part;
 }
 
-// Whether `text` begins with `word`, in any case, which is taken off then.
+// Whether `text` begins with `word`, in any case; then takes the word off.
 bool take_word_of(std::string_view* text, std::string_view word) noexcept {
   if (!is_same(text->substr(0, word.size()), word)) return false;
   text->remove_prefix(word.size());
   return true;
 }
 
-// A line ends with both, which stand nowhere else; and no line has a NUL.
+// Whether CR and LF stand only together, at a line's end (the last CR may lack its LF), and no NUL
+// is there.
 bool has_good_lines(std::string_view text) noexcept {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\0') return false;
@@ -62,7 +63,7 @@ bool has_good_lines(std::string_view text) noexcept {
   return true;
 }
 
-// [RFC 9110, 12.4.2] In thousandths; 1000: none is said.
+// [RFC 9110, 12.4.2] The weight in thousandths; 1000 if none is given.
 unsigned weight_of(std::string_view parameters) noexcept {
   while (!parameters.empty()) {
     std::string_view one = trimmed(take_until(&parameters, ';'));
@@ -80,7 +81,7 @@ unsigned weight_of(std::string_view parameters) noexcept {
   return 1000;
 }
 
-// What a value of Accept says of `type`; 0: it does not name it.
+// The weight that the value `accept` gives `type`; 0: it does not name it.
 unsigned weight_in(std::string_view accept, std::string_view type) noexcept {
   unsigned best = 0;
   while (!accept.empty()) {
@@ -91,7 +92,7 @@ unsigned weight_in(std::string_view accept, std::string_view type) noexcept {
   return best;
 }
 
-// What the headers say, of which some may be there once only.
+// The headers read so far, with counts of those that may come only once.
 struct Headers {
   HttpRequest* request;
   int host_count = 0;
@@ -101,7 +102,7 @@ struct Headers {
   unsigned plain = 0;
 };
 
-// Returns the status that it is refused with, or 0.
+// Returns the status to refuse the request with, or 0.
 int take_header(std::string_view name, std::string_view value, Headers* headers) noexcept {
   if (is_same(name, "host")) {
     if (!headers->request->has_absolute_target) headers->request->host = value;
@@ -150,9 +151,8 @@ int read_headers(std::string_view lines, HttpRequest* request) noexcept {
   return 200;
 }
 
-// [RFC 9112, 3.2.2] A target in absolute form, as proxies send it, names the host itself, whatever
-// the field says. Leaves what the other form has of it. Returns the status that it is refused with,
-// or 0.
+// [RFC 9112, 3.2.2] Takes scheme and host off a target in absolute form, as proxies send it; its
+// host overrides the field. Returns the status to refuse the request with, or 0.
 int take_host(std::string_view* target, HttpRequest* request) noexcept {
   if (target->starts_with('/')) return 0;
   if (!take_word_of(target, "http://") && !take_word_of(target, "https://")) return 400;
@@ -160,7 +160,7 @@ int take_host(std::string_view* target, HttpRequest* request) noexcept {
   request->host = target->substr(0, end);
   request->has_absolute_target = true;
   target->remove_prefix(end);
-  // [RFC 9110, 4.2.4] A user in it is there to deceive.
+  // [RFC 9110, 4.2.4] A user part is only there to deceive.
   return request->host.empty() || request->host.find('@') != std::string_view::npos ? 400 : 0;
 }
 
@@ -197,7 +197,7 @@ HttpReading read_http_request(std::string_view text) noexcept {
   }
   const size_t line_end = text.find(kLineEnd);
   const std::string_view line = text.substr(0, line_end);
-  // A client that speaks something else, as TLS, is not waited for.
+  // Refuses a client of another protocol, such as TLS, at once.
   if (!has_good_lines(line) || (!line.empty() && line[0] != '\r' && !is_letter(line[0]))) {
     reading.status = 400;
     return reading;
@@ -206,7 +206,7 @@ HttpReading read_http_request(std::string_view text) noexcept {
   reading.status = read_request_line(line, &reading.request);
   if (reading.status != 0) return reading;
   const size_t end = text.find("\r\n\r\n", line_end);
-  // What follows the request is none of its business.
+  // Bytes behind the request belong to the next one.
   const bool is_whole = end != std::string_view::npos;
   if (!has_good_lines(text.substr(0, is_whole ? end + 2 * kLineEnd.size() : end))) {
     reading.status = 400;

@@ -1,9 +1,9 @@
-// One request of HTTP/1.1 (RFC 9112), as strictly as a server can read it that takes GET and HEAD
-// and no bodies: whatever two readers could understand in two ways is refused.
+// One request of HTTP/1.1 (RFC 9112), read strictly, for a server that takes GET and HEAD and no
+// bodies: anything that two readers could understand in two ways is refused.
 //
-// No parser of others is taken: Debian's http-parser is kept by nobody any more, libh2o's takes
-// line feeds alone, folded lines and more than one Host, and all of what such a parser is good for,
-// bodies and chunks, is refused here.
+// It uses no library: Debian's http-parser is unmaintained, libh2o's accepts bare line feeds,
+// folded lines and more than one Host, and the main use of such a parser, bodies and chunks, is
+// refused here.
 //
 // Threads: any. Nothing is allocated, nothing is kept.
 #pragma once
@@ -16,7 +16,7 @@ namespace bedplate {
 
 struct HttpRequest {
   std::string_view path;  // without what follows a question mark
-  // As the target in absolute form, or the field, has it; empty: there is none (HTTP/1.0).
+  // From the target in absolute form, or the Host field; empty: there is none (HTTP/1.0).
   std::string_view host;
   std::string_view authorization;
   bool has_absolute_target = false;
@@ -27,8 +27,8 @@ struct HttpRequest {
 };
 
 struct HttpReading {
-  // 0: more must come. 200: `request` is there, whose texts point into what was read. Else what is
-  // answered before the connection closes: what follows cannot be told apart.
+  // 0: it is incomplete. 200: `request` is valid; its texts point into the text read. Else the
+  // status to answer before the connection closes: the next request's start is unknown.
   int status = 0;
   size_t bytes = 0;  // of the request, with its empty line
   HttpRequest request;
@@ -43,8 +43,8 @@ HttpReading read_http_request(std::string_view text) noexcept;
 // The token behind `Bearer`; empty: there is none.
 std::string_view bearer_token(const HttpRequest& request) noexcept;
 
-// Whether a page of another site, whose name was made to lead here (DNS rebinding), cannot have
-// asked for `host`: it is an address, "localhost", `own_name` in any case, or empty.
+// Whether `host` is safe from DNS rebinding (a page of another site whose name leads here): it is
+// an address, "localhost", `own_name` in any case, or empty.
 bool is_own_host(std::string_view host, std::string_view own_name = "") noexcept;
 
 }  // namespace bedplate

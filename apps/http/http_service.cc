@@ -87,7 +87,7 @@ void HttpService::describe(ConfigurationTable& table) {
   table.check([this](ReadTable& read) { check_tls(read, tls_files_); });
 }
 
-// A client that shows no certificate may have the token.
+// A client without a certificate may use the token instead.
 TlsFiles HttpService::tls_files() const {
   TlsFiles files = tls_files_;
   files.takes_clients_without = !token_file_.empty();
@@ -128,7 +128,7 @@ void HttpService::preflight(std::vector<Error>* problems) {
   if (!tls_files_.is_empty()) tls_part()->make(kWhere, kHeapOwner)->load(tls_files(), problems);
 }
 
-// While it may read what others may not.
+// Reads the secrets while the process still has the right to.
 Result<void> HttpService::prepare() {
   auto token = read_token();
   BP_TRY(token);
@@ -140,7 +140,7 @@ Result<void> HttpService::prepare() {
   return {};
 }
 
-// Empty: none is asked for.
+// Returns the token; empty: clients need none.
 Result<std::string> HttpService::read_token() const {
   if (token_file_.empty()) return std::string();
   Error error;
@@ -185,13 +185,13 @@ Result<void> HttpService::create(ServiceContext& context) {
                         listening.value(), sessions);
 }
 
-// In clear nothing is said to a client that waits for TLS.
+// A client that waits for TLS gets no clear text.
 std::string_view HttpService::too_many(void* self, std::span<char> /*room*/) noexcept {
   return static_cast<HttpService*>(self)->tls_ == nullptr ? kTooMany : std::string_view();
 }
 
-// Each of them within TLS. What the library may have besides what there is by now is limited, so
-// that clients cannot use up the heap of others.
+// Wraps each session in TLS. Limits the memory that the TLS library takes beyond its present use,
+// so that clients cannot use up the heap of others.
 Result<void> HttpService::secure(ServiceContext& context,
                                  std::vector<ConnectionSession*>* sessions) {
   auto counters = context.counters<TlsCounters>("tls");

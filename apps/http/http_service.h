@@ -1,8 +1,8 @@
-// [http]: what the appliance counts, for Prometheus and for those that ask whether it lives
-// (docs/http.md), as a service of the runtime. Each program has it.
+// [http]: the service that gives the counters to Prometheus and browsers, and answers health checks
+// (docs/http.md). Each program has it.
 //
-// It runs on a thread of its own, beside the shards, which notice nothing of it but cache lines
-// that are read. It knows no service: it shows what the counters file says of itself.
+// It runs on a thread of its own, beside the shards, and costs them only the cache lines that it
+// reads. It knows no service: it shows the sets that the counters file describes.
 #pragma once
 
 #include <memory>
@@ -47,7 +47,7 @@ class HttpService final : public Service {
   uint32_t max_connections_ = 8;
 
   HttpSite site_;
-  std::unique_ptr<LineSlot[]> log_;  // where lines of the log lie, as long as this lives
+  std::unique_ptr<LineSlot[]> log_;  // the log's last lines, for as long as this lives
   std::unique_ptr<TlsServer> tls_;   // nullptr: HTTP is in clear
   std::vector<std::unique_ptr<HttpSession>> sessions_;
   std::vector<std::unique_ptr<ConnectionSession>> secure_sessions_;  // around them

@@ -24,9 +24,9 @@ constexpr std::string_view kOpenMetrics =
 constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-// A little less than a second: it is looked at twice in one.
+// A little less than a second: look() is called twice in one.
 constexpr uint64_t kRoundNs = 950 * kNsPerMs;
-constexpr uint64_t kSlowNs = 10 * kNsPerSecond;  // a round is heard within
+constexpr uint64_t kSlowNs = 10 * kNsPerSecond;  // the most time to deliver a round
 
 std::string_view reason_of(int status) noexcept {
   switch (status) {
@@ -52,7 +52,7 @@ std::string_view more_of(int status) noexcept {
   return "";
 }
 
-// In a time that says nothing of where they differ.
+// Compares in a time that does not depend on where they differ.
 bool is_equal(std::string_view one, std::string_view other) noexcept {
   if (one.size() != other.size()) return false;
   unsigned difference = 0;
@@ -172,7 +172,8 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   if (!is_own_host(request.host, site_->host)) {
     status = 421;
   } else if (request.path == "/") {
-    // For all: where nothing is told it has no number in it, and what asks for them has the token.
+    // Everybody gets the page: without `told` it has no numbers, and its script needs the token to
+    // get them.
     std::optional<StatusPage::Told> told;
     if (is_allowed(request)) {
       told = {.is_ready = site_->is_ready.load(std::memory_order_relaxed)};
@@ -216,7 +217,7 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   say(status, kPlain, "", more_of(status), request.is_head);
 }
 
-// What follows in the connection cannot be told apart, so it is the last answer.
+// Refuses a bad request. Nobody knows where the next one starts, so this is the last answer.
 void HttpSession::refuse(int status) noexcept {
   site_->counters->requests.add(1);
   site_->counters->refused.add(1);
@@ -225,7 +226,7 @@ void HttpSession::refuse(int status) noexcept {
   say(status, kPlain, "", more_of(status), false);
 }
 
-// An answer that is short. An empty body says what the status does.
+// Writes a short answer. An empty body stands for the status's own words.
 void HttpSession::say(int status, std::string_view type, std::string_view body,
                       std::string_view more, bool is_head) noexcept {
   BP_DCHECK(output().empty() && !is_making());
@@ -244,7 +245,8 @@ void HttpSession::say(int status, std::string_view type, std::string_view body,
   made_ += body.size();
 }
 
-// The last answer of its connection: it ends with that, or when the appliance drains.
+// Answers /events: the last answer of the connection, with which it ends, or when the appliance
+// drains.
 void HttpSession::say_events(const HttpRequest& request) noexcept {
   const bool is_ready = site_->is_ready.load(std::memory_order_relaxed);
   if (!is_ready || site_->counters->listeners.read() >= site_->listeners_max) {
@@ -267,7 +269,7 @@ void HttpSession::say_events(const HttpRequest& request) noexcept {
   next_round_ns_ = heard_ns_ = 0;
 }
 
-// Whether nothing waits in the system: what does is never more than one round.
+// Whether the client has acknowledged all bytes. At most one round is unacknowledged.
 bool HttpSession::has_heard() const noexcept {
   int unheard_bytes = 0;
   return ioctl(fd_, SIOCOUTQ, &unheard_bytes) != 0 || unheard_bytes == 0;
@@ -286,7 +288,7 @@ void HttpSession::look(uint64_t now_ns) noexcept {
     return;
   }
   if (now_ns < next_round_ns_ || heard_ns_ != now_ns) return;
-  // The first look, after the first round, says what time it is.
+  // The first look, after the first round, only sets the time of the next one.
   const bool is_first = next_round_ns_ == 0;
   next_round_ns_ = now_ns + kRoundNs;
   if (is_first) return;
@@ -294,7 +296,7 @@ void HttpSession::look(uint64_t now_ns) noexcept {
   make_more();
 }
 
-// An answer that is made in pieces, as the client takes them. HEAD is answered by its head.
+// Begins an answer made in pieces, as the client takes them. HEAD gets only the head.
 void HttpSession::say_long(const Making& what, std::string_view type, std::string_view more,
                            const HttpRequest& request) noexcept {
   BP_DCHECK(output().empty() && !is_making());
@@ -308,7 +310,7 @@ void HttpSession::say_long(const Making& what, std::string_view type, std::strin
   made_ = piece.bytes();
 }
 
-// Returns how many bytes it has; 0: all was made.
+// Writes the next piece and returns its bytes; 0: all was made.
 size_t HttpSession::make_piece(std::span<char> to) noexcept {
   return std::visit(
       [to]<typename Text>(Text& text) noexcept -> size_t {
@@ -322,7 +324,7 @@ size_t HttpSession::make_piece(std::span<char> to) noexcept {
       making_);
 }
 
-// The next piece, as a chunk where the client knows chunks.
+// Makes the next piece, as a chunk if the client knows chunks.
 void HttpSession::make_more() noexcept {
   BP_DCHECK(output().empty() && is_making());
   const size_t head = is_chunked_ ? kChunkHeadBytes : 0;

@@ -4,12 +4,11 @@
 // length: a request that does not fit is refused, and a long answer is made in pieces, as its
 // client takes them. Threads: one. Nothing is allocated.
 //
-// Invariants, which is_valid() looks at before and after each call that changes it: 1. What has
-// come and what is to be sent lie within their buffers; what was sent whole is gone. 2. An answer
-// that goes on has a piece to be sent, but for events between two rounds. 3. A client that hears
-// events asks nothing more, and is counted, as one of no more than there may be. 4. Where something
-// is to come there is room for it. And make_more() and the like: 5. Nothing is made over what is
-// not sent.
+// Invariants, which is_valid() looks at before and after each call that changes it: 1. The input
+// and the output lie within their buffers; output that was sent whole is gone. 2. An answer that
+// goes on has output, except for events between two rounds. 3. A client that hears events asks
+// nothing more, and is counted, within the limit. 4. The input buffer has room if more may come.
+// And make_more() and the like: 5. No piece is made over output that is not sent.
 #pragma once
 
 #include <atomic>
@@ -41,7 +40,7 @@ struct HttpCounters {
 };
 void describe(CounterTable& table, HttpCounters& counters);
 
-// What all connections answer with.
+// State that all HTTP connections share.
 struct HttpSite {
   CountersView view;  // from the seal on
   std::string token;  // empty: none is asked for
@@ -100,12 +99,12 @@ class HttpSession final : public ConnectionSession {
 
   const HttpSite* site_;
   bool is_last_ = false;     // no request is read any more
-  Making making_;            // what more is to come of, once output() was sent
+  Making making_;            // the source of more, once output() was sent
   uint32_t order_[64] = {};  // of the sets of StatsJson
   bool is_chunked_ = false;
   int fd_ = -1;
   uint64_t next_round_ns_ = 0;  // of events
-  uint64_t heard_ns_ = 0;       // when all was with the client
+  uint64_t heard_ns_ = 0;       // when the client had all
   bool is_certified_ = false;   // the client needs no token
   size_t received_ = 0;
   size_t made_ = 0;

@@ -1,5 +1,5 @@
-// What needs a look, and the last lines of the log, line by line: as text, as HTML, or as what an
-// event carries.
+// The signs (what needs a look) and the last lines of the log, line by line: as text, as HTML, or
+// as an event's data.
 //
 // The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one
 // at a time. Nothing is allocated.
@@ -21,7 +21,7 @@ enum class LineFormat : uint8_t { kText, kListItem, kPreformatted, kEvent };
 
 class SignLines {
  public:
-  // What belongs together takes no more.
+  // The most that one line takes.
   static constexpr size_t kPieceBytesMin = 12 * 1024;
 
   SignLines(CountersView counters, LineFormat format) noexcept
@@ -37,18 +37,18 @@ class SignLines {
   uint32_t next_ = 0;
 };
 
-// The lines that were logged when this was made (platform/recent_lines.h); what is gone when it is
-// written is left out.
+// The lines that were logged when this was made (platform/recent_lines.h), without those that are
+// gone when it writes.
 class LogLines {
  public:
   static constexpr size_t kPieceBytesMin = 4 * 1024;
 
-  // From line `first` on; 0: all that are there.
+  // Begins at line `first`; 0: at the oldest.
   explicit LogLines(LineFormat format, uint64_t first = 0) noexcept;
 
   // As above.
   size_t write(std::span<char> to) noexcept;
-  // The line that the next ones begin with.
+  // The number of the first line after these.
   uint64_t end() const noexcept { return end_; }
 
  private:

@@ -92,7 +92,7 @@ void MetricsText::write_appliance(Piece* piece) const noexcept {
   piece->billionths(monotonic_ns() - counters_.header().begun_ns).text("\n");
 }
 
-// The next line, with what comes before it. Returns false with the last one.
+// Writes the next line, with its metric's head if it is the first. Returns false at the end.
 bool MetricsText::write_line(Place* place, Piece* piece) const noexcept {
   if (!place->has_name) {
     place->has_name = true;
@@ -116,7 +116,7 @@ bool MetricsText::write_line(Place* place, Piece* piece) const noexcept {
   return false;
 }
 
-// Those that nothing is wrong with, too: what was never there raises no alert.
+// Writes the next sign, also if it is not raised: a series that never existed raises no alert.
 bool MetricsText::write_sign(Place* place, Piece* piece) const noexcept {
   const uint32_t index = place->sign++;
   if (index >= counters_.sign_count()) return false;
@@ -186,7 +186,8 @@ void MetricsText::write_head(const Place& place, Piece* piece) const noexcept {
   if (counter != nullptr) write_column(place, piece);
 }
 
-// Says in whose set, and in which column, it is seen at a glance. Requires: place is at a counter.
+// Writes the owner, set and column under which the counter is seen at a glance. Requires: place is
+// at a counter.
 void MetricsText::write_column(const Place& place, Piece* piece) const noexcept {
   const CounterSetRecord& set = counters_.set(place.set);
   const CounterRecord& counter = counters_.counter(set, place.counter);
@@ -204,8 +205,8 @@ void MetricsText::write_column(const Place& place, Piece* piece) const noexcept 
   piece->text("\",column=\"").escaped(column, "\\\"").text("\"}\n");
 }
 
-// The head, where none is there yet, then the name and the first label, whose brace stays open.
-// Returns whether there was such a label.
+// Writes the head if it is not there yet, then the name and the first label, whose brace stays
+// open. Returns true if there was such a label.
 bool MetricsText::begin_sample(Place* place, const char* suffix, Piece* piece) const noexcept {
   if (!place->has_head) write_head(*place, piece);
   place->has_head = true;
@@ -219,7 +220,7 @@ bool MetricsText::begin_sample(Place* place, const char* suffix, Piece* piece) c
   return true;
 }
 
-// Returns whether there was a line left of this member.
+// Returns true if this member had a line left.
 bool MetricsText::write_sample(Place* place, Piece* piece) const noexcept {
   const CounterSetRecord& set = counters_.set(place->member);
   BP_DCHECK(place->member >= place->set && set.count == counters_.set(place->set).count);
@@ -273,7 +274,7 @@ bool MetricsText::write_words(Place* place, Piece* piece) const noexcept {
   return true;
 }
 
-// All of it at once, of numbers that are read once: they grow meanwhile.
+// Writes the whole histogram at once, from numbers read once: they grow meanwhile.
 bool MetricsText::write_histogram(Place* place, Piece* piece) const noexcept {
   const CounterSetRecord& set = counters_.set(place->member);
   const CounterRecord& counter = counters_.counter(set, place->counter);
@@ -292,7 +293,7 @@ bool MetricsText::write_histogram(Place* place, Piece* piece) const noexcept {
       count += here;
       sum += here * Histogram::last_of(next);
     }
-    if (power == kPowers - 1) break;  // what is larger than all is in the last one, too
+    if (power == kPowers - 1) break;  // the last one has values beyond all bounds, too
     begin_bucket();
     write_value(counter, Histogram::last_of(next - 1), piece);
     // OpenMetrics wants a bound as a floating-point number.

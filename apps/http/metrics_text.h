@@ -1,22 +1,22 @@
 // The counters of an appliance as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0.
 //
-// It is made from what the counters file says of itself, so it names no counter. A name is
+// It is made from the counters file's own descriptions, so it names no counter. A name is
 // `bedplate_`, the set (of a service: its name, and the set's where there are several of it), `_`
 // and the counter; times are seconds; a counter ends with `_total`. The set's instance is a label,
-// and so is each word of a state or of flags, with 1 where it holds. A histogram has a bucket for
-// each power of two; its sum is made of the largest value of each finer bucket, so it is at most a
-// sixteenth too large. What has no value now has no line.
+// and so is each word of a state or of flags, with 1 if it holds. A histogram has a bucket for each
+// power of two; its sum is made of the largest value of each finer bucket, so it is at most a
+// sixteenth too large. A counter without a value now has no line.
 // A sign (counter_signs.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
-// bedplate_appliance_info, and its age bedplate_appliance_uptime_seconds: of two such texts that is
-// the time in between, however long each was on its way. Comments say which counters are
+// bedplate_appliance_info, and its age bedplate_appliance_uptime_seconds: its difference in two
+// texts is the time in between, however long each was on its way. Comments say which counters are
 // seen at a glance (counter_table.h), for the status page; OpenMetrics has no room for them.
 // Sources: prometheus.io/docs/instrumenting/exposition_formats; OpenMetrics 1.0.0.
 //
 // The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one
 // at a time. Nothing is allocated.
 //
-// Invariants: 1. What belongs together fits into a piece, so that no piece is empty before the end.
-// (write) 2. A line is of a set of the group that is written, and of one of its counters.
+// Invariants: 1. A unit (see kPieceBytesMin) fits into a piece, so no piece is empty before the
+// end. (write) 2. A line belongs to a set of the group being written, and to one of its counters.
 // (write_sample)
 #pragma once
 
@@ -34,19 +34,19 @@ enum class MetricsFormat : uint8_t { kPrometheus, kOpenMetrics };
 
 class MetricsText {
  public:
-  // What belongs together takes no more: a line with its metric's head, or a histogram.
+  // The most that a unit takes: a line with its metric's head, or a histogram.
   static constexpr size_t kPieceBytesMin = 20 * 1024;
 
   MetricsText() noexcept = default;
   MetricsText(CountersView counters, MetricsFormat format) noexcept
       : counters_(counters), format_(format) {}
 
-  // Writes what belongs together into `to`, as much as fits, and returns how many bytes that are;
-  // 0: all were written. Requires: to.size() >= kPieceBytesMin.
+  // Writes as many units into `to` as fit, and returns how many bytes that are; 0: all were
+  // written. Requires: to.size() >= kPieceBytesMin.
   size_t write(std::span<char> to) noexcept;
 
  private:
-  // Where it is: metric by metric, of each set by set, of each line by line.
+  // The position: metric by metric, in a metric set by set, in a set line by line.
   struct Place {
     uint32_t set = 0;      // the first of its group, once that was found
     uint32_t counter = 0;  // of the set; one more: its labels

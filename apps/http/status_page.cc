@@ -504,7 +504,7 @@ begin();
 )html";
 constexpr size_t kStateBytesMax = 256;
 
-// Writes what there is to say of its state, beside that it is ready; often nothing.
+// Writes that it is not ready, and the number of raised signs; often nothing.
 void write_words(const StatusPage::Told& told, const CountersView& counters,
                  Piece* piece) noexcept {
   const uint32_t sign_count = raised_sign_count(counters);
@@ -514,7 +514,7 @@ void write_words(const StatusPage::Told& told, const CountersView& counters,
   piece->text(sign_count == 1 ? " needs a look" : " need a look");
 }
 
-// The words that the page's program goes on with: tell(). A name is of letters, digits, - and _.
+// Writes the title, as the script's tell() does later. A name has only letters, digits, - and _.
 void write_title(const std::optional<StatusPage::Told>& told, const CountersView& counters,
                  Piece* piece) noexcept {
   if (!told) {
@@ -528,7 +528,7 @@ void write_title(const std::optional<StatusPage::Told>& told, const CountersView
   piece->text(counters.appliance());
 }
 
-// The rest of the element of the state.
+// Writes the rest of the state's element.
 void write_state(const std::optional<StatusPage::Told>& told, const CountersView& counters,
                  Piece* piece) noexcept {
   if (!told) {
@@ -572,7 +572,7 @@ size_t StatusPage::write(std::span<char> to) noexcept {
       more = part_ == kSigns ? signs_.write(rest) : log_.write(rest);
       bytes += more;
     }
-    if (more == 0) ++part_;  // of lines, once there are no more
+    if (more == 0) ++part_;  // for lines, once all are written
   }
   return bytes;
 }

@@ -1,5 +1,5 @@
-// The page that a browser gets: whether it serves or how much needs a look, what does, what
-// /metrics says, as tables and bars, and the last lines of the log, each second.
+// The page that a browser gets: if the appliance serves or how much needs a look, the signs, the
+// values of /metrics as tables and bars, and the last lines of the log, each second.
 //
 // It is one text without any other resource. It knows the pool, its owners and the shards; whatever
 // else has counters is shown by their names. The text is made in pieces. Threads: any, each object
@@ -25,12 +25,11 @@ class StatusPage {
  public:
   static constexpr size_t kPieceBytesMin = 20 * 1024;
 
-  // What is in it from the start, for a browser that has no JavaScript, beside what needs a look
-  // and the log.
+  // The content from the start, for a browser without JavaScript, beside the signs and the log.
   struct Told {
     bool is_ready = false;
   };
-  // Nothing is told: the page has nothing of the appliance in it, and says that a token is needed.
+  // `told` empty: the page has nothing of the appliance in it, and says that a token is needed.
   StatusPage(CountersView counters, std::optional<Told> told) noexcept
       : counters_(counters),
         told_(told),
