@@ -20,11 +20,11 @@
 namespace bedplate {
 namespace {
 
-// core(5): private memory, shared memory, and shared hugepages; what of these a segment is, and is
-// not to be kept, is marked apart.
+// core(5): anonymous memory and hugepages, private and shared. Segments that are not to be kept are
+// excluded one by one.
 constexpr unsigned kFilter = 1U << 0 | 1U << 1 | 1U << 5 | 1U << 6;
 
-// core_pattern's, with its NUL; the kernel cuts what is longer.
+// The size of core_pattern with its NUL; the kernel cuts a longer text.
 constexpr size_t kPatternBytes = 128;
 
 Result<void> tell_kernel(const char* path, const char* text) noexcept {
@@ -47,8 +47,8 @@ struct Copied {
   int error_number = 0;  // of the first write that failed
 };
 
-// What the kernel hands over, to the last byte that the device takes. The rest is read all the
-// same: the kernel waits until the pipe is empty.
+// Copies the kernel's dump, up to the last byte that the device takes. Reads the rest, too: the
+// kernel waits until the pipe is empty.
 Copied copy_input(int device) noexcept {
   alignas(4096) static char buffer[256 << 10];
   Copied copied;
@@ -115,7 +115,7 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     return error_from_errno("raising the limit of core dumps").set_cure("%s", kGiveAllRights);
   }
   char text[kPatternBytes];
-  // %P: the process that crashed, as the kernel counts them.
+  // %P: the number of the crashed process, as the kernel counts processes.
   const int bytes =
       std::snprintf(text, sizeof text, "|/init %s %%P %s %s %u", kDumpCore, settings.device.c_str(),
                     name_of(settings.action), settings.delay_s);

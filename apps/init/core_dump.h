@@ -1,4 +1,4 @@
-// What a crash keeps of memory, beside the record: a core file on a block device, for a debugger.
+// The core dump of a crash, beside its record: a core file on a block device, for a debugger.
 //
 // By default the kernel leaves memory on hugepages out, hence the heap and what services serve. An
 // image has no place for a file of that size but a device of its own; the kernel hands the dump to
@@ -15,7 +15,7 @@ namespace bedplate {
 inline constexpr const char* kDumpCore = "dump-core";
 
 // Tells the kernel what to leave out of a dump, and which program gets it; without [crash] dump,
-// that there is to be none. Requires: the pool is reserved and not sealed.
+// turns dumps off. Requires: the pool is reserved and not sealed.
 Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept;
 
 // Writes the standard input to a device and ends the machine; says how much of it there is. Returns

@@ -1,6 +1,6 @@
-// All that runs in the handler is fit for one: no allocation, files that are open already, and no
-// lock but the loader's, which the walk of the stack takes: the record is with the kernel before.
-// A step that crashes itself is left behind, and the next one taken.
+// All code of the handler is fit for one: it allocates nothing, uses files that are already open,
+// and takes no lock except the loader's, in the walk of the stack: the kernel has the record
+// before. If a step itself crashes, the next one follows.
 #include "apps/init/crash.h"
 
 #include <atomic>
@@ -53,10 +53,10 @@ struct Prepared {
 constinit Prepared prepared = {};
 constinit std::atomic<pid_t> crashed_thread{0};
 constinit std::atomic<size_t> next_step{0};
-constinit uint64_t given_count = 0;  // of the log's lines, to the kernel
+constinit uint64_t given_count = 0;  // lines of the log that the kernel has
 alignas(16) constinit char main_signal_stack[32 << 10] = {};
 
-// None goes on with what may be broken: each comes to on_crash, and waits there.
+// Stops all others, so that none works on broken state: each enters on_crash, and waits there.
 void stop_other_threads(int, const siginfo_t&) noexcept {
   alignas(dirent64) char entries[1024];
   const pid_t self = gettid();
@@ -78,7 +78,7 @@ void log_what(int number, const siginfo_t& info) noexcept {
   if (info.si_code == SI_USER || info.si_code == SI_TKILL) {
     // An assertion's own abort() comes this way, too.
     if (info.si_pid != getpid()) std::snprintf(how, sizeof how, " from process %d", info.si_pid);
-  } else if (info.si_code != SI_KERNEL) {  // which has none, as of an address that cannot be
+  } else if (info.si_code != SI_KERNEL) {  // SI_KERNEL has none, as for an impossible one
     std::snprintf(how, sizeof how, " at address %p", info.si_addr);
   }
   BP_LOG_ERROR("crash: signal %d (%s)%s in thread %s, build %s", number, sigabbrev_np(number), how,
@@ -91,13 +91,14 @@ void give_to_kernel(const char* line, size_t line_bytes, void*) noexcept {
 
 void log_calls(int, const siginfo_t&) noexcept { log_call_stack(1); }
 
-// The lines that were logged and are not there yet.
+// Gives the kernel the logged lines that it does not have yet.
 void give_log_to_kernel(int, const siginfo_t&) noexcept {
   given_count = for_each_recent_line(given_count, &give_to_kernel, nullptr);
   [[maybe_unused]] const ssize_t written = write(prepared.dump_always, "Y", 1);
 }
 
-// A halt is for good, and a dump takes its time. Else it helps where what comes before hangs.
+// Stops the watchdog for a halt, which is for good, and for a dump, which takes its time. Else it
+// stays, in case a later step hangs.
 void choose_watchdog(int, const siginfo_t&) noexcept {
   if (prepared.dumps || prepared.action == MachineEnd::kHalt) prepared.watchdog->stop();
 }
@@ -131,17 +132,17 @@ void on_crash(int number, siginfo_t* info, void*) {
   pid_t nobody = 0;
   const pid_t self = gettid();
   if (!crashed_thread.compare_exchange_strong(nobody, self) && nobody != self) {
-    for (;;) pause();  // another one is at it, and ends the machine
+    for (;;) pause();  // another thread handles a crash, and ends the machine
   }
   give_up_ctrl_alt_del();
-  // Each step is counted before it is taken: where it crashes, this begins anew behind it.
+  // Counts each step before it runs: if it crashes, the handler begins again with the next one.
   for (size_t step; (step = next_step.fetch_add(1)) < std::size(kSteps);) {
     kSteps[step](number, *info);
   }
   end_machine(prepared.action);
 }
 
-// Opens for good what the handler writes to. Without it the rest of the record still comes.
+// Opens a file of the handler's, for good. Without it the rest of the record is still written.
 int open_for_crash(const char* path, int flags) noexcept {
   const int file = open(path, flags | O_CLOEXEC);
   if (file < 0) {
@@ -162,14 +163,14 @@ void show_line(const char* line, void* context) {
   auto& shown = *static_cast<Shown*>(context);
   shown.last_lines.emplace_back(line);
   if (shown.last_lines.size() > kLastLineCount) shown.last_lines.pop_front();
-  // Of the kernel's whole log, what is ours; of what still earlier records said, nothing.
+  // Takes only our lines of the kernel's whole log, and none that repeats a still earlier record.
   const char* ours = std::strstr(line, "bedplate: ");
   if (ours == nullptr || std::strstr(ours, kOldLine) != nullptr) return;
   BP_LOG_INFO("%s%s", kOldLine, ours + std::strlen("bedplate: "));
   ++shown.our_lines;
 }
 
-// Returns whether it could be read.
+// Returns true if it could be read.
 bool show_record(const char* path) {
   Shown shown;
   if (auto read = read_lines(path, &show_line, &shown); !read.ok()) {
@@ -213,7 +214,7 @@ void say_where_records_go() noexcept {
   char store[64] = "";
   const auto read = read_text_file(kStoreName, store, sizeof store);
   store[std::strcspn(store, "\n")] = '\0';
-  // What the kernel prints of a name that is not there begins so.
+  // The kernel prints a missing name as "(null)".
   if (!read.ok() || store[0] == '(' || store[0] == '\0') {
     BP_LOG_INFO("records of crashes: on the console only; pstore has no store, which [crash] "
                 "drivers may name");

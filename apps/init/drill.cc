@@ -31,7 +31,7 @@ constexpr NamedDrill kDrills[] = {{Drill::kAssertion, "assertion"},
 constinit Drill the_drill = Drill::kNone;
 constinit Timer the_timer = {};
 
-// Without an end, but the compiler need not know.
+// Recurses without an end, which the compiler need not know.
 [[gnu::noinline]] int fill_stack(int depth) noexcept {
   volatile char frame[4096];
   frame[0] = '\0';
@@ -50,7 +50,7 @@ constinit Timer the_timer = {};
   hang();
 }
 
-// Some are orphans, which the kernel gives to the first process.
+// Makes children and orphans; the kernel gives orphans to the first process.
 void leave_children() noexcept {
   constexpr int kChildCount = 8;
   for (int i = 0; i < kChildCount; ++i) {
@@ -59,7 +59,7 @@ void leave_children() noexcept {
       _exit(0);
     }
   }
-  // Where children are reaped by themselves, this waits for all, and has none to tell of.
+  // If children are reaped automatically, this waits for all of them, and fails with ECHILD.
   const bool is_reaped = waitpid(-1, nullptr, 0) < 0 && errno == ECHILD;
   BP_LOG_INFO("drill: %d children and their own have ended; %s", kChildCount,
               is_reaped ? "none is left" : "one is left");

@@ -45,7 +45,7 @@ double seconds(uint64_t ns) noexcept {
 class Init final : public Service {
  public:
   explicit Init(std::span<Service* const> services) : services_(services) {}
-  // Returns how the machine is to end. Errors: what stopped it on the way to its service.
+  // Returns how the machine is to end. Errors: the failed step.
   Result<MachineEnd> run();
   const CrashSettings& crash() const noexcept { return configuration_.crash; }
 
@@ -78,7 +78,7 @@ class Init final : public Service {
   uint64_t kept_ = 0;
 };
 
-// Lines that a crash gives the kernel must not be thrown away because there are many.
+// Turns the kernel's limit on our lines off: a crash writes many.
 void take_all_kernel_lines() noexcept {
   const Fd file(open("/proc/sys/kernel/printk_devkmsg", O_WRONLY | O_CLOEXEC));
   [[maybe_unused]] const ssize_t written = write(file.number(), "on\n", 3);
@@ -107,7 +107,7 @@ Result<void> Init::read_configuration() {
     configuration_.services.push_back(this);
     return {};
   }
-  const Error last = problems.back();  // which the end of the machine tells
+  const Error last = problems.back();  // logged when the machine ends
   problems.pop_back();
   for (const Error& problem : problems) log_error(problem);
   return last;
@@ -117,8 +117,8 @@ Result<void> Init::prepare_machine() {
   const WatchdogSettings& watchdog = configuration_.watchdog;
   auto plan = plan_appliance(configuration_);
   BP_TRY(plan);
-  // Before there are drivers: none of the kernel's takes what a service drives itself. Where that
-  // has no success, preflight says what is wrong.
+  // Before there are drivers: no kernel driver may take a device that a service drives itself. If
+  // that fails, preflight says what is wrong.
   const std::vector<std::string> devices = plan.value().vfio_devices();
   for (const std::string& device : devices) (void)reserve_for_vfio(device);
   BP_TRY(load_modules(kModulesDirectory, command_line_, watchdog.required ? "" : watchdog.driver));
@@ -162,7 +162,7 @@ Result<MachineEnd> Init::run() {
               seconds(ready_ns), seconds(ready_ns - began_ns));
   const int signal_number = appliance.serve_until_signal();
   wait_until_sent();
-  watchdog_.keep_alive();  // the last time: what ends now has all of its patience
+  watchdog_.keep_alive();  // the last time: the end has the watchdog's full timeout
   if (signal_number == SIGINT) return configuration_.init.on_ctrl_alt_del;
   if (signal_number == SIGTERM) return configuration_.init.on_terminate;
   Error error;
@@ -171,8 +171,8 @@ Result<MachineEnd> Init::run() {
   return error.set_cure("have the process looked at, or set [messages] on_join_failure");
 }
 
-// Of a connection that was closed the kernel still holds what the peer has not taken, and goes on
-// sending it; with the machine it would end, too.
+// Waits until peers took the bytes that the kernel still sends for closed connections: they would
+// be lost with the machine.
 void Init::wait_until_sent() noexcept {
   const uint32_t timeout_ms = configuration_.appliance.drain_timeout_ms;
   const uint64_t deadline_ns = monotonic_ns() + timeout_ms * kNsPerMs;
@@ -192,7 +192,7 @@ void Init::wait_until_sent() noexcept {
   }
 }
 
-// A mark of the watchdog's on each shard, and a drill on the first.
+// Plans timers: the watchdog's mark on each shard, and the drill on the first.
 Result<void> Init::plan(ServicePlan& plan) {
   for (uint32_t shard = 0; shard < configuration_.shards.size(); ++shard) {
     plan.timers(shard, shard == 0 ? 2 : 1);
@@ -203,7 +203,7 @@ Result<void> Init::plan(ServicePlan& plan) {
 Result<void> Init::prepare() {
   BP_TRY(choose_dump(configuration_.crash, process_pool()));
   if (configuration_.crash.dump != CrashDump::kNone) dump_crashes();
-  // Here, because capabilities are each thread's own, and inherited.
+  // Called here, because each thread has its own capabilities and inherits them.
   return keep_capabilities(kept_);
 }
 
@@ -242,7 +242,7 @@ int init_main(int count, char** words, std::span<Service* const> services) {
   if (getpid() != 1) return dump_core(count, words);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGCHLD, SIG_IGN);  // the kernel then reaps every child, and every orphan
-  // Its watchdog must outlive a crash at any time.
+  // Static: its watchdog must outlive a crash at any time.
   static Init init(services);
   auto end = init.run();
   // The appliance is gone, or was never there: the machine ends on purpose.

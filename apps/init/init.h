@@ -3,7 +3,7 @@
 //
 //     mounts -> configuration -> modules -> network -> limits and hugepages -> the appliance
 //
-// Whatever is refused on the way is told on the console, and the machine ends as [crash] says.
+// An error on the way goes to the console, and the machine ends as [crash] says.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace bedplate {
 
-// What a program that is also the first process of an image has linked in: libbedplate-init.a.
+// The functions of libbedplate-init.a, which a program that is also an image's first process links.
 struct InitPart {
   bool (*is_init)(int count, char** words) noexcept;
   int (*main)(int count, char** words, std::span<Service* const> services);
@@ -24,12 +24,12 @@ struct InitPart {
                                              const AppliancePlan& plan);
 };
 
-// Whether a process with these words is meant: it is called `init`, and is process 1, or was
-// started by the kernel for a dump. Every other is an ordinary program.
+// Whether this process is an image's `init`: it is called so, and is process 1, or the kernel
+// started it for a dump. Every other is an ordinary program.
 bool is_init(int count, char** words) noexcept;
 
-// Runs the machine to its end, with the program's `services`, which are there to the end.
-// Returns only where a dump's words make no sense.
+// Runs the machine to its end, with the program's `services`, which live to the end. Returns only
+// if a dump's words make no sense.
 int init_main(int count, char** words, std::span<Service* const> services);
 
 }  // namespace bedplate

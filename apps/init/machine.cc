@@ -125,7 +125,7 @@ void end_machine(MachineEnd end) noexcept {
     case MachineEnd::kPowerOff: reboot(RB_POWER_OFF); break;
     case MachineEnd::kHalt: reboot(RB_HALT_SYSTEM); break;
   }
-  // Only without the right to.
+  // Reached only without the right to reboot.
   for (;;) pause();
 }
 

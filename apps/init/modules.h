@@ -1,7 +1,7 @@
-// Kernel modules: which a configuration needs, and how the first process loads them.
+// Kernel modules: the list that a configuration needs, and the loading in the first process.
 //
-// The image holds exactly these and what they depend on; scripts/image/modules.py works that out
-// when the image is built, so that nothing is searched for at boot.
+// The image holds exactly these and their dependencies; scripts/image/modules.py finds them when
+// the image is built, so that the boot searches for nothing.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ std::vector<std::string> needed_modules(const Configuration& configuration,
 
 // Loads the modules whose files, in `directory`, its file `order` names, one a line, in that order.
 // `command_line` is the kernel's: it may hold parameters (NAME.PARAMETER=VALUE). A module that is
-// loaded already is no error. Errors: the first that does not load, with the kernel's reason; where
-// it is `optional` (a module's name, or nothing), that is a line in the log.
+// loaded already is no error. Errors: the first that does not load, with the kernel's reason; an
+// error of the `optional` one (a module's name, or nothing) is only logged.
 Result<void> load_modules(const std::string& directory, std::string_view command_line,
                           std::string_view optional);
 

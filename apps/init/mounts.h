@@ -5,8 +5,8 @@
 
 namespace bedplate {
 
-// Mounts /dev, /proc, /sys, /run, /tmp, /dev/shm and, where the kernel has it, /sys/fs/pstore. A
-// file system that is mounted already stays. Errors: the first that is refused.
+// Mounts /dev, /proc, /sys, /run, /tmp, /dev/shm and, if the kernel has it, /sys/fs/pstore. A file
+// system that is already mounted stays. Errors: the first that is refused.
 Result<void> mount_file_systems() noexcept;
 
 }  // namespace bedplate

@@ -57,7 +57,8 @@ Result<void> told(int outcome, const NetworkSettings& network, const char* what,
   return error.set_cure("%s", network_cure(outcome));
 }
 
-// Of a link that has just come up: NICs take seconds to find out, and none is no error.
+// Whether the link has a carrier. A NIC may take seconds to find it after the link comes up, so
+// none is no error.
 bool has_carrier(const NetworkSettings& network) {
   const std::string path = "/sys/class/net/" + network.interface + "/carrier";
   return read_number_file(path.c_str()) == 1;
@@ -70,7 +71,7 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
   NetlinkMessage link = link_up_message(index, network.mtu);
   BP_TRY(told(kernel.request(link), network, "bringing up the link, MTU",
               network.mtu == 0 ? "as it is," : std::to_string(network.mtu)));
-  // The parser let pass what these can read.
+  // The configuration's parser accepts only texts that these functions can read.
   if (const auto address = parse_ip_prefix(network.address)) {
     NetlinkMessage message = address_message(index, *address);
     BP_TRY(told(kernel.request(message), network, "setting the address", network.address));
@@ -86,8 +87,8 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
   return {};
 }
 
-// A line of /proc/net/tcp (proc(5)): number, both addresses, the state, and two queues. What queues
-// where one listens is no bytes.
+// A line of /proc/net/tcp (proc(5)): number, both addresses, the state, and two queues. The queues
+// of a listening socket count connections, not bytes.
 void add_unsent(const char* line, void* into) noexcept {
   constexpr unsigned kListens = 0x0A;
   unsigned state = kListens;

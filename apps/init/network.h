@@ -1,5 +1,5 @@
-// Interfaces, addresses and the way out, as [[network]] says: over netlink, since an image has no
-// other program to do it. There is no DHCP. Threads: the main thread's.
+// The setup of [[network]]: interfaces, addresses and the default route, over netlink, since an
+// image has no other program to do it. There is no DHCP. Threads: the main thread's.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace bedplate {
 // Errors: the first step that is refused.
 Result<void> bring_networks_up(const std::vector<NetworkSettings>& networks);
 
-// How many bytes the kernel holds that peers of TCP connections have not acknowledged; the end of a
-// connection is one. Allocates nothing.
+// The bytes that the kernel holds and peers of TCP connections have not acknowledged; the end of a
+// connection counts as one. Allocates nothing.
 uint64_t unsent_bytes() noexcept;
 
 }  // namespace bedplate

@@ -1,4 +1,5 @@
-// Soft RoCE on a network interface: what `rdma link add NAME type rxe netdev INTERFACE` does.
+// Soft RoCE on a network interface: does the same as `rdma link add NAME type rxe netdev
+// INTERFACE`.
 #pragma once
 
 #include <string>
@@ -11,12 +12,11 @@ namespace bedplate {
 
 NetlinkMessage soft_roce_message(const std::string& device, const std::string& interface) noexcept;
 
-// Makes it; one of this name that is there already is fine. Errors: the kernel refuses.
+// Makes the device; success if one of this name exists. Errors: the kernel refuses.
 Result<void> make_soft_roce(const std::string& device, const std::string& interface);
 
-// Makes the device that [verbs] names ("rxe0", where it names none) on its interface, if its driver
-// is rdma_rxe. Of every driver: waits a little for the device
-// where it is required. Before preflight looks for it.
+// Makes the device that [verbs] names ("rxe0" if it names none) on its interface, if its driver is
+// rdma_rxe. With every driver it waits a little for a required device. Call it before preflight.
 // Errors: the kernel refuses, and the device is required.
 Result<void> bring_verbs_up(const VerbsSettings& settings);
 

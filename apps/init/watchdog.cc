@@ -18,7 +18,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kFeedPeriodNs = 500 * kNsPerMs;
-// Of the device: as the configuration's least.
+// The device's least timeout, the same as the configuration's.
 constexpr int kTimeoutMinS = 2;
 
 }  // namespace
@@ -46,7 +46,7 @@ void Watchdog::mark(void* context) noexcept {
   beat->loop->timers().arm(beat->timer, now + beat->period_ns);
 }
 
-// Drivers round, and some have a timeout that is the hardware's: what counts is what they say.
+// Drivers round the timeout, and some have a fixed one: the driver's answer counts.
 Result<void> Watchdog::set_timeout() noexcept {
   const char* path = settings_.device.c_str();
   const auto wanted_s = static_cast<int>(settings_.timeout_s);
@@ -107,8 +107,8 @@ void Watchdog::feed() noexcept {
   keep_alive();
 }
 
-// The first signal is the thread's: its stack says where it hangs. Deep in the kernel it takes
-// none: then this thread is still here to crash in its place.
+// Signals the hanging thread first: its stack tells where it hangs. If that takes no signal, as
+// deep in the kernel, this thread crashes in its place.
 void Watchdog::crash_thread_of(uint32_t index, uint64_t now_ns) noexcept {
   if (crashed_ns_ != 0 && now_ns - crashed_ns_ < kFeedPeriodNs) return;
   const pid_t thread = beats_[index].thread.load(std::memory_order_relaxed);
@@ -125,7 +125,7 @@ void Watchdog::keep_alive() noexcept {
 
 void Watchdog::stop() noexcept {
   if (!device_.is_open()) return;
-  // The letter that says that the close is meant.
+  // Tells the driver that the close is intended.
   [[maybe_unused]] const ssize_t written = write(device_.number(), "V", 1);
   device_.close();
 }

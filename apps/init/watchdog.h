@@ -1,10 +1,10 @@
 // The machine's watchdog (watchdog-api in the kernel's documentation): a device that resets the
-// machine unless it is fed in time. It is fed only while every shard's event loop turns, so a loop
-// that hangs resets the machine, and so does a control thread that does.
+// machine unless it is fed in time. It is fed only while every shard's event loop turns, so a
+// hanging loop resets the machine, and so does a hanging control thread.
 //
-// A reset leaves no record. So half of the device's time before it, the thread that hangs is made
-// to crash (crash.h), which says where it stands and ends the machine as every crash does; the
-// device is there for what hangs on the way. Nobody does this for the control thread.
+// A reset leaves no record. So half of the device's timeout before it, the hanging thread is made
+// to crash (crash.h): that logs its call stack and ends the machine as every crash does; the device
+// is for hangs on the way. Nobody does this for the control thread.
 #pragma once
 
 #include <array>
@@ -26,23 +26,23 @@ class Watchdog {
   // Requires: called before the others, once. Nothing more happens unless `settings.enabled`.
   void create(const WatchdogSettings& settings) noexcept { settings_ = settings; }
 
-  // Once for each shard, then on its thread, before its loop runs: the loop then marks the time
-  // again and again. `loop` has room for a timer.
+  // Called once for each shard, the second on its thread, before its loop runs: the loop then marks
+  // the time again and again. `loop` has room for a timer.
   void loop_made(uint32_t index, EventLoop& loop);
   void loop_begins(uint32_t index) noexcept;
 
-  // Starts the device, with its timeout; where that is its own affair, with what it has, if that is
-  // half of what was asked for at least. Errors: no such device, and it is required.
+  // Starts the device with the timeout of [watchdog]; if the driver cannot set one, with its own,
+  // if that is at least half of the one asked for. Errors: no such device, and it is required.
   Result<void> start();
 
-  // Feeds it if every loop has marked the time within half of the device's; after all of it,
-  // crashes the thread of the loop. Threads: the control thread.
+  // Feeds it if every loop has marked the time within half of the device's timeout; crashes a
+  // loop's thread whose mark is older than the whole timeout. Threads: the control thread.
   void feed() noexcept;
 
   // Feeds it, whatever the loops do. Fit for signal handlers.
   void keep_alive() noexcept;
 
-  // Stops the device, where it lets itself be stopped. Fit for signal handlers.
+  // Stops the device, if the driver allows that. Fit for signal handlers.
   void stop() noexcept;
 
  private:
