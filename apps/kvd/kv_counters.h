@@ -1,5 +1,5 @@
-// What kvd counts: written by its shard, read by any thread or process, as describe() says. Zeroed
-// memory is a valid set. Invariant: gets are hits and misses, but for the moment between the two.
+// kvd's counters: its shard writes them, any thread or process reads them, as describe() says.
+// Zeroed memory is a valid set. Invariant: gets = hits + misses, except between the two additions.
 //
 // Tested by tests/apps/kvd/session_test.cc.
 #pragma once

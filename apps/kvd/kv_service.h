@@ -1,8 +1,8 @@
 // kvd: a key-value service in the memcached text protocol, as a service of the runtime.
 //
-// Read on: its commands (session_datapath.h), gets by message (message_gets_datapath.h). Of the
-// runtime are the cache (alloc/keyed_cache_datapath.h), the connections (transport/stream_server.h)
-// and how a session has its bytes (transport/stream_session_datapath.h).
+// Read on: its commands (session_datapath.h), gets by message (message_gets_datapath.h). The
+// runtime provides the cache (alloc/keyed_cache_datapath.h), the connections
+// (transport/stream_server.h) and a session's buffers (transport/stream_session_datapath.h).
 #pragma once
 
 #include <optional>

@@ -1,13 +1,13 @@
 // Gets by message: "kvd.get", for processes, shards and hosts that need no socket
 // (docs/messages.md).
 //
-//     question   a byte: the number of the answer; 4 bytes, which it repeats; the key
+//     question   a byte: the answer's message number; 4 bytes, which it repeats; the key
 //     answer     the 4 bytes; a byte: Answer; a short value behind it, a longer one lent
 //
-// A value is lent as it lies in the cache, pinned until it comes back.
+// A value is lent in place in the cache, pinned until the peer gives it back.
 //
-// Invariants: 1. What is lent is pinned. (returned) 2. An answer fits into its bytes, and what it
-// gives is linked: nobody writes it. (answer) 3. The loop's thread alone answers. (both)
+// Invariants: 1. A lent item is pinned. (returned) 2. An answer fits into its buffer, and its item
+// is linked: nobody writes it. (answer) 3. Only the loop's thread answers. (both)
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class MessageGets final : public MessageAnswers {
  private:
   static constexpr uint32_t kTagBytes = 4;
   static constexpr uint32_t kHeadBytes = kTagBytes + 1;
-  static constexpr uint32_t kAnswerBytesMax = 8 * 1024;  // of one message, whatever the way allows
+  static constexpr uint32_t kAnswerBytesMax = 8 * 1024;  // also if a message may be longer
 
   Verdict answer(const Message& question) noexcept override;
   void returned(void* item) noexcept override {

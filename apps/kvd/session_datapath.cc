@@ -17,17 +17,17 @@ constexpr const char* kNoMemory = "SERVER_ERROR out of memory storing object\r\n
 constexpr const char* kBadData = "CLIENT_ERROR bad data chunk\r\n";
 constexpr const char* kBadExpiry = "CLIENT_ERROR invalid exptime argument\r\n";
 
-// The foreign protocol that has this byte at the beginning of a line; nullptr: it may be a line. No
-// client of the text protocol sends such a byte there. TLS must end at once: its records may carry
-// somebody else's lines.
+// The foreign protocol whose first byte is `first`; nullptr: it may be a line. No client of the
+// text protocol sends such a byte there. TLS must end at once: its records may carry somebody
+// else's lines.
 const char* foreign_by_byte(char first) noexcept {
   constexpr char kBinaryMagic = '\x80', kTlsHandshake = '\x16';
   if (first == kBinaryMagic) return "memcached's binary protocol";
   return first == kTlsHandshake ? "TLS" : nullptr;
 }
 
-// Whether a line that is no command is a request's first of HTTP, of any version, or a field of its
-// head: no command has a colon in its first word.
+// Whether a line that is no command is the first line of an HTTP request, of any version, or a
+// field of its head: no command has a colon in its first word.
 bool is_of_http(std::string_view line) noexcept {
   while (line.ends_with(' ')) line.remove_suffix(1);
   const std::string_view last = line.substr(line.rfind(' ') + 1);
@@ -68,7 +68,7 @@ bool Session::is_valid() const noexcept {
          !item_->is_linked && item_->body_bytes == value_bytes_ + kLineEnd.size();
 }
 
-// To be linked.
+// Whether the item may be linked.
 bool Session::is_ready(CacheItem& item) noexcept {
   return item.pins > 0 && item.key_bytes > 0 && item.text().ends_with(kLineEnd);
 }
@@ -124,7 +124,7 @@ const char* Session::parse(std::string_view line) noexcept {
   return nullptr;
 }
 
-// Returns whether a line was there, and the value behind it, unless that goes to its item.
+// Returns true if there was a line, with the value behind it unless that goes to its item.
 bool Session::work_on_line() noexcept {
   BP_DCHECK(item_ == nullptr && get_ == Get::kNone);
   const char* const foreign = arrived().empty() ? nullptr : foreign_by_byte(arrived().front());
@@ -174,8 +174,7 @@ bool Session::work_on_line() noexcept {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Begins a get whose line has not ended though the buffer is full. Returns whether the line is a
-// get with a key.
+// Begins a get whose line fills the buffer without an end. Returns true if it is a get with a key.
 bool Session::begin_long_get() noexcept {
   std::string_view rest = arrived();
   const std::string_view word = take_word(&rest);
@@ -189,8 +188,8 @@ bool Session::begin_long_get() noexcept {
   return true;
 }
 
-// Which keys have come whole since: those before the line's end, or before the last space. Returns
-// whether there is more to be done.
+// Finds the keys that are complete now: those before the line's end, or before the last space.
+// Returns true if there is more to do.
 bool Session::find_keys() noexcept {
   BP_DCHECK(get_ == Get::kAnswers && keys_bytes_ == 0 && keys_end_bytes_ == 0);
   const std::string_view there = arrived();
@@ -329,7 +328,7 @@ uint64_t Session::expires_ns() const noexcept {
   return cache_.now_ns() + static_cast<uint64_t>(seconds) * kNsPerSecond;
 }
 
-// An item that lacks its value alone, pinned; nullptr: there is no memory for it.
+// Makes an item that lacks only its value, pinned; nullptr: there is no memory for it.
 CacheItem* Session::make(std::string_view key, uint64_t flags, uint64_t expires_ns,
                          uint64_t value_bytes, bool may_reuse) noexcept {
   BP_DCHECK(!key.empty() && key.size() <= kKeyBytesMax);
@@ -378,7 +377,7 @@ void Session::begin_storing() noexcept {
     fill(item_->body(), data_bytes);
     return is_direct ? void() : end_storing();
   }
-  // What the client wanted gone does not stay.
+  // The old value goes, too: the client wanted it replaced.
   CacheItem* old = is_set ? cache_.find(key_) : nullptr;
   if (old != nullptr) cache_.unlink(*old);
   skip(data_bytes);
@@ -418,7 +417,7 @@ const char* Session::store(CacheItem& item) noexcept {
   return "STORED\r\n";
 }
 
-// Stores what `old` and `more` are together, with the flags and the expiry of `old`.
+// Stores the joined values of `old` and `more`, with the flags and the expiry of `old`.
 const char* Session::join(CacheItem& old, CacheItem& more) noexcept {
   const bool is_append = form_->storing == Storing::kAppend;
   BP_DCHECK(old.is_linked && !more.is_linked && &old != &more);

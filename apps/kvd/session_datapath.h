@@ -1,8 +1,8 @@
-// What one client says and is answered: memcached's commands over StreamSession.
+// A client's session: memcached's commands and their answers, over StreamSession.
 //
 // An item of the cache holds its own reply: its head is "VALUE key flags bytes\r\n", its body the
-// value and a line end. So a get is one copy, or one piece of a send for which the item is pinned.
-// A value too large for the buffer is received straight into its item.
+// value and a line end. So a get is one copy, or one piece of a send that pins the item. A value
+// too large for the buffer is received straight into its item.
 #pragma once
 
 #include "apps/kvd/kv_counters.h"
@@ -13,7 +13,7 @@
 
 namespace bedplate::kvd {
 
-// What `bedplate trace` calls commands, by the histogram that they are counted in.
+// The names of commands in `bedplate trace`, one for each histogram that counts them.
 enum RequestKind : uint8_t { kKindGet, kKindSet, kKindOther };
 inline constexpr const char* kRequestKinds = "get|set|other";
 
@@ -26,7 +26,7 @@ inline std::string_view value_of(CacheItem& item) noexcept {
   return {item.body(), item.body_bytes - kLineEnd.size()};
 }
 
-// What all sessions share, and outlives them.
+// State that all sessions share; it outlives them.
 struct Environment {
   const EventLoop* loop = nullptr;  // tells the time
   KeyedCache* cache = nullptr;
@@ -39,16 +39,16 @@ struct Environment {
 
 // The keys of a get are answered as they come: its line may be longer than the buffer.
 //
-// Invariants, which is_valid() looks at, before and after each step: 1. There is a command while
-// its keys or its value are worked on. 2. Keys that are known to be whole have arrived, and the end
-// of their line behind them, where it has come; without a get there are none. 3. An item whose
-// value comes is pinned, not linked, and of that value's length. And: 4. The loop's thread alone
-// works on it. (is_own_thread, in each step) 5. The index gets whole items only, pinned meanwhile.
+// Invariants, which is_valid() looks at, before and after each step: 1. A command is set while its
+// keys or its value are worked on. 2. The bytes of complete keys, and of their line's end once it
+// has come, lie within arrived(); without a get there are none. 3. An item that receives its value
+// is pinned, not linked, and has that value's length. And: 4. Only the loop's thread works on the
+// session. (is_own_thread, in each step) 5. The index gets only complete items, pinned meanwhile.
 // (is_ready, before each link) 6. An item that a reply lends is linked: nobody writes it.
 // (answer_item)
 class Session final : public StreamSession {
  public:
-  static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line is that long, but for a get
+  static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line's most, except a get's
   static constexpr uint32_t kDirectBytes = 4 * 1024;   // longer values skip the buffer
 
   explicit Session(const Environment& environment) noexcept
@@ -62,13 +62,13 @@ class Session final : public StreamSession {
   static constexpr uint32_t kCopyMax = 1024;  // longer replies to get are sent from the item
   // When a value is stored; kNone: the command has none.
   enum class Storing : uint8_t { kNone, kSet, kAdd, kReplace, kAppend, kPrepend, kCas };
-  // What a command has on its line, and what is done.
+  // A command's syntax and its function.
   struct Form {
     std::string_view word;
     // A letter for each word that must follow. k: a key; f: flags; e: when it expires; b: the bytes
     // of the value behind the line; n: a number. K: keys, to the line's end.
     std::string_view words;
-    uint32_t more_max;  // so many words more, such as noreply
+    uint32_t more_max;  // the most words after these, such as noreply
     void (Session::*execute)() noexcept;
     const char* refusal = kBadLine;  // of words that are no numbers
     Storing storing = Storing::kNone;
@@ -114,17 +114,17 @@ class Session final : public StreamSession {
 
   const Environment& environment_;
   KeyedCache& cache_;
-  const Form* form_ = nullptr;  // of the present command, as is what follows
+  const Form* form_ = nullptr;  // of the present command, as are the next members
   std::string_view key_;
-  std::string_view more_;  // the first word that need not be there, but for noreply
+  std::string_view more_;  // the first optional word, except noreply
   uint64_t flags_ = 0;
   int64_t expiry_s_ = 0;  // as the client gave it
   uint32_t value_bytes_ = 0;
   uint64_t number_ = 0;
-  bool is_quiet_ = false;                                // noreply: whatever the answer is
-  enum class Get : uint8_t { kNone, kAnswers, kDrops };  // kDrops: what is left of a bad line
+  bool is_quiet_ = false;                                // noreply: no answer is sent
+  enum class Get : uint8_t { kNone, kAnswers, kDrops };  // kDrops: the rest of a bad line
   Get get_ = Get::kNone;
-  uint64_t keys_bytes_ = 0;      // in front of arrived(): of keys that are whole
+  uint64_t keys_bytes_ = 0;      // of complete keys, at the front of arrived()
   uint64_t keys_end_bytes_ = 0;  // of the line's end behind them; 0: it has not come
   CacheItem* item_ = nullptr;    // whose value is being received
   char input_[kBufferBytes];

@@ -91,7 +91,7 @@ constexpr Stat kStats[] = {
     cached<&K::reclaimed>("reclaimed", true),
 };
 
-// All lines are said in one step.
+// The longest answer: all lines are written in one step.
 constexpr size_t longest_bytes() {
   constexpr size_t kDigitsMax = 20;
   size_t bytes = std::string_view("END\r\n").size();

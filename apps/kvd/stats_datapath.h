@@ -1,8 +1,8 @@
 // The answer of `stats`: names, order and meaning are those of memcached 1.6 (its
 // doc/protocol.txt), as collectors look for them. Statistics that kvd does not have are left out.
 //
-// `stats reset` changes only this answer: the counters of the appliance only grow, so the values
-// that they had then are subtracted. Threads: the shard's. Nothing is allocated.
+// `stats reset` changes only this answer: the appliance's counters only grow, so this subtracts
+// their values at the reset. Threads: the shard's. Nothing is allocated.
 //
 // Tested by tests/apps/kvd/session_test.cc.
 #pragma once
@@ -39,7 +39,7 @@ class Stats {
   uint64_t value(size_t index, uint64_t now_ns) const noexcept;
   // Whether it is kVersion instead of a number.
   static bool is_version(size_t index) noexcept;
-  // Later values leave out all that was counted until now.
+  // Later values leave out everything counted until now.
   void reset() noexcept;
 
  private:
