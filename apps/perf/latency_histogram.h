@@ -1,8 +1,8 @@
-// Times by how often they occurred: to within a thousandth, whatever their number, in 300 KiB.
+// A histogram of times: to within a thousandth, for any number of times, in 300 KiB.
 //
-// In nanoseconds; longer than 39 hours counts as the longest that is told apart. Counters have
-// platform/histogram.h, which is coarse, small, and read by others while it is written; this is a
-// measurement's own. Threads: one.
+// Times are in nanoseconds; those above 39 hours share the last bucket. Counters use
+// platform/histogram.h, which is coarse, small, and read by others while it is written; this one is
+// private to a measurement. Threads: one.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class LatencyHistogram {
   double mean_ns() const noexcept {
     return count_ == 0 ? 0 : static_cast<double>(sum_ns_) / static_cast<double>(count_);
   }
-  // The time that `share` (0 to 1) of all do not exceed, but for the thousandth.
+  // The time that `share` (0 to 1) of all times do not exceed, to within a thousandth.
   uint64_t percentile_ns(double share) const noexcept {
     const auto wanted = static_cast<uint64_t>(share * static_cast<double>(count_));
     uint64_t seen = 0;
@@ -45,7 +45,7 @@ class LatencyHistogram {
   }
 
  private:
-  // Below kExact each has a bucket of its own; above, each power of two has kExact / 2.
+  // Below kExact each value has a bucket of its own; above, each power of two has kExact / 2.
   static constexpr uint32_t kExactLog2 = 11;
   static constexpr uint32_t kExact = 1 << kExactLog2;
   static constexpr uint32_t kPowerCount = 36;  // up to 39 hours

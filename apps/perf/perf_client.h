@@ -1,5 +1,5 @@
-// The side of `bedplate perf` that measures: it asks the server for one operation and size at a
-// time, warms up, verifies, and times. Threads: one.
+// The measuring side of `bedplate perf`: it asks the server for one operation and size at a time,
+// warms up, verifies, and times. Threads: one.
 #pragma once
 
 #include "apps/perf/latency_histogram.h"
@@ -18,10 +18,10 @@ struct PerfTask {
   uint64_t duration_ns = 0;
 };
 
-// Of one size.
+// The result for one message size.
 struct PerfResult {
   uint64_t bytes = 0;
-  uint64_t count = 0;       // what was measured, without the warm-up
+  uint64_t count = 0;       // measured operations, without the warm-up
   LatencyHistogram times;   // latency: of each; send and put: there and back
   uint64_t elapsed_ns = 0;  // bandwidth
   uint64_t back_count = 0;  // --both: by the server
@@ -37,11 +37,11 @@ class PerfClient {
 
   // Waits for the server. Errors: it does not answer.
   Result<void> connect(const std::string& address);
-  // The longest that can be sent, or put.
+  // The longest message, put or get in bytes.
   uint64_t bytes_max(PerfOperation operation) const noexcept;
 
-  // Requires: connect(), 0 < bytes <= bytes_max. Errors: the server is gone or silent; what came
-  // was not what was sent.
+  // Requires: connect(), 0 < bytes <= bytes_max. Errors: the server is gone or silent; received
+  // bytes differ from those sent.
   Result<PerfResult> run(const PerfTask& task, uint64_t bytes);
 
  private:
@@ -49,12 +49,12 @@ class PerfClient {
   Result<void> ask(const PerfTask& task, uint64_t bytes);
   Result<void> measure_latency(const PerfTask& task, PerfResult* result);
   Result<void> measure_bandwidth(const PerfTask& task, PerfResult* result);
-  // One operation there and, where it goes so far, back.
+  // One operation and, for send and put, the one back.
   Result<void> round_trip(const PerfTask& task, uint64_t number);
   Result<void> await_tally(PerfMode mode);
   Result<void> end(const PerfTask& task, PerfResult* result);
   Result<void> send(AmId id, std::span<const std::byte> payload);
-  // All that was started has come to a good end, and nothing was lost on the way.
+  // Checks that all that was started ended well, and that nothing was lost on the way.
   Result<void> check_ends(const PerfTask& task) const;
   void count_verified(bool is_right) noexcept;
 
@@ -68,7 +68,7 @@ class PerfClient {
   PerfPace pace_;
   std::string address_;
   Endpoint* server_ = nullptr;
-  bool is_connected_ = false;  // it has been
+  bool is_connected_ = false;  // it has been connected
   bool is_displaced_ = false;
   RemoteMemory own_source_;
   RemoteMemory own_target_;

@@ -1,4 +1,4 @@
-// What a side of `bedplate perf` does while there is nothing to do: it polls on, or sleeps.
+// The idle step of a side of `bedplate perf`: it polls on, yields, or sleeps.
 //
 // Tested by tests/apps/perf/perf_client_test.cc.
 #pragma once
@@ -15,8 +15,8 @@ enum class PerfMode : uint32_t { kPolling, kEvents };
 
 class PerfPace {
  public:
-  // With one processor for both sides, the one that polls must let the other run: also after there
-  // was work, since more comes only from there.
+  // With one processor for both sides, the polling side must let the other run, also after work:
+  // more comes only from there.
   bool yields(PerfMode mode) const noexcept { return yields_ && mode == PerfMode::kPolling; }
 
   void idle(Messenger& messenger, PerfMode mode) noexcept {
@@ -29,12 +29,12 @@ class PerfPace {
     }
   }
 
-  // Whether nothing has happened for `bound_ns`; called each time that there is nothing. Looks at
-  // the clock once in a while only: the next message may be there.
+  // Whether nothing has happened for `bound_ns`; called each time that there is nothing. When
+  // polling it reads the clock only every kLookEvery calls: the next message may be there.
   bool is_overdue(PerfMode mode, uint64_t bound_ns) noexcept {
     if (mode == PerfMode::kPolling) {
       if (++idle_count_ % kLookEvery != 0) return false;
-      sched_yield();  // what is awaited may have no processor, either
+      sched_yield();  // the other side may need this processor
     }
     const uint64_t now = monotonic_ns();
     if (idle_since_ns_ == 0) idle_since_ns_ = now;
@@ -46,7 +46,7 @@ class PerfPace {
   }
 
  private:
-  static constexpr uint64_t kSleepNs = kNsPerMs;  // that there is room wakes nobody
+  static constexpr uint64_t kSleepNs = kNsPerMs;  // new room in a queue wakes nobody
   static constexpr uint32_t kLookEvery = 1024;
 
   const bool yields_ = usable_cpu_count() == 1;

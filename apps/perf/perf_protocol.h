@@ -1,4 +1,4 @@
-// What the two sides of `bedplate perf` say to one another, as active messages.
+// The protocol between the two sides of `bedplate perf`, as active messages.
 //
 //     client --ask-->   server    what is measured next
 //     client <--ready-- server    where its memory is
@@ -6,10 +6,11 @@
 //     client --stop-->  server
 //     client <--tally-- server    what it has counted and verified
 //
-// A client that asks while another one measures comes in its place; that one is told (displaced).
+// A client that asks while another one measures replaces it; the server tells the other
+// (displaced).
 //
-// Messages have numbers, from 1; the bytes of each follow from its number, so either side knows
-// what it must have got.
+// Messages have numbers, from 1; a message's number determines its bytes, so either side knows
+// which bytes it must receive.
 //
 // Tested by tests/apps/perf/perf_server_test.cc.
 #pragma once
@@ -47,8 +48,8 @@ struct PerfAsk {
   uint32_t sleeps = 0;   // for events, rather than polling
   uint32_t zero = 0;
   uint64_t bytes = 0;
-  uint64_t warm_up_count = 0;  // latency: the first so many are verified, every byte
-  RemoteMemory source;         // of the client; where it has none to show, 0 bytes
+  uint64_t warm_up_count = 0;  // latency: so many messages are verified first, every byte
+  RemoteMemory source;         // the client's; 0 bytes if it exposes none
   RemoteMemory target;
 };
 
@@ -67,7 +68,7 @@ struct PerfTally {
   uint64_t wrong_count = 0;
 };
 
-// The last byte says which number it is: a side that polls memory waits for that.
+// The last byte tells the message's number: a side that polls memory waits for it.
 inline std::byte perf_byte(uint64_t number, uint64_t from_end) noexcept {
   return static_cast<std::byte>(number + 37 * from_end);
 }
@@ -82,8 +83,8 @@ inline bool perf_is(std::span<const std::byte> memory, uint64_t number) noexcept
   }
   return true;
 }
-// Also where the last byte may come before the others: copied by a processor, that is. Not within
-// 100 ms: never.
+// Likewise if the last byte may come before the others, as when a processor copies. It waits 100 ms
+// at most.
 inline bool perf_becomes(std::span<const std::byte> memory, uint64_t number) noexcept {
   const uint64_t until_ns = monotonic_ns() + 100 * kNsPerMs;
   while (!perf_is(memory, number)) {
@@ -91,11 +92,11 @@ inline bool perf_becomes(std::span<const std::byte> memory, uint64_t number) noe
   }
   return true;
 }
-// Only the last byte.
+// Writes only the last byte.
 inline void perf_stamp(std::span<std::byte> memory, uint64_t number) noexcept {
   memory.back() = perf_byte(number, 0);
 }
-// A peer's device or process writes it.
+// Loads the last byte atomically: a peer's device or process writes it.
 inline bool perf_has_come(std::span<const std::byte> memory, uint64_t number) noexcept {
   const auto* last = reinterpret_cast<const uint8_t*>(&memory.back());
   return std::byte{__atomic_load_n(last, __ATOMIC_ACQUIRE)} == perf_byte(number, 0);

@@ -19,7 +19,7 @@ constexpr Percentile kPercentiles[] = {{"median", "median_ns", 0.5},
                                        {"99 %", "p99_ns", 0.99},
                                        {"99.9 %", "p99_9_ns", 0.999}};
 
-// Of send and put a round trip was measured: the way there is half of it.
+// Send and put measure a round trip: one way is half of it.
 double way_count(PerfOperation operation) noexcept {
   return operation == PerfOperation::kGet ? 1 : 2;
 }

@@ -1,7 +1,7 @@
-// What `bedplate perf` has measured, as a table and as JSON.
+// The report of `bedplate perf`, as a table and as JSON.
 //
-// It prints on standard output, at once; docs/perf.md says what the columns and keys mean. A broken
-// pipe is the command's to see. Threads: one; it allocates.
+// It prints on standard output, at once; docs/perf.md says what the columns and keys mean. The
+// command must check for a broken pipe. Threads: one; it allocates.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-// All of a run: what was asked for, over what it went, and a result for each size, in order.
+// A whole run: its task, the connection it used, and a result for each size, in order.
 struct PerfReport {
   PerfTask task;
   std::string address;
@@ -26,14 +26,14 @@ const char* to_text(PerfMeasure measure) noexcept;
 // How both sides wait; `yields`: they let other threads have the core between polls.
 std::string mode_text(PerfMode mode, bool yields);
 
-// The device and the rest of what is used, a line each: as perftest begins.
+// Prints the device and the other properties of the connection, a line each, as perftest begins.
 void print_way(const PerfWay& way, const std::string& mode);
 
-// The table, a line at a time: as soon as each is known.
+// Print the table, each line as soon as it is known.
 void print_perf_heading(const PerfTask& task);
 void print_perf_line(const PerfTask& task, const PerfResult& result);
 
-// All of it, once it has ended: one object.
+// Prints the whole run, after its end, as one object.
 void print_perf_json(const PerfReport& report);
 
 }  // namespace bedplate

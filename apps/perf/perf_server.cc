@@ -7,7 +7,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kColdNs = kNsPerSecond;  // a client that is silent for so long is not polled for
+constexpr uint64_t kColdNs = kNsPerSecond;  // after so long a silence it polls no more
 constexpr uint64_t kColdSleepNs = 100 * kNsPerMs;
 
 bool makes_sense(const PerfAsk& ask) noexcept {
@@ -29,7 +29,7 @@ PerfServer::PerfServer(PerfSide& side) : side_(side), echo_(64 * kKiB) {
 void PerfServer::serve(const volatile sig_atomic_t& must_stop) noexcept {
   bool is_cold = true;
   while (must_stop == 0) {
-    const bool has_begun = advance();  // which the poll gives to the device
+    const bool has_begun = advance();  // the poll hands it to the device
     const bool has_work = side_.messenger().poll(kPerfPollBudget) > 0 || has_begun;
     if (has_work) {
       pace_.work_done();
@@ -42,7 +42,8 @@ void PerfServer::serve(const volatile sig_atomic_t& must_stop) noexcept {
   }
 }
 
-// Puts and gets of the client alone need nobody here: the server sleeps, and leaves it the core.
+// The client's own puts and gets need no help here: the server sleeps and leaves the client the
+// core.
 PerfMode PerfServer::mode() const noexcept {
   const bool is_waiting = state_ == State::kIdle || state_ == State::kPassive;
   return is_waiting || ask_.sleeps != 0 ? PerfMode::kEvents : PerfMode::kPolling;
@@ -62,14 +63,14 @@ void PerfServer::handle(const Message& message) noexcept {
 }
 
 void PerfServer::take_ask(Endpoint& from, const PerfAsk& ask) noexcept {
-  // Of another version it is told ours, of nonsense nothing.
+  // A client of another version gets ours; nonsense gets no answer.
   if (ask.version != kPerfVersion) {
     (void)from.am_send(kPerfReady, perf_payload(PerfReady()));
     return;
   }
   if (!makes_sense(ask)) return;
   if (client_ != nullptr && client_ != &from && state_ != State::kIdle) {
-    (void)client_->am_send(kPerfDisplaced, {});  // or it learns it by our silence
+    (void)client_->am_send(kPerfDisplaced, {});  // if this fails, our silence tells it
   }
   state_ = State::kIdle;
   if (!expose_to(from)) return;
@@ -88,7 +89,7 @@ void PerfServer::take_ask(Endpoint& from, const PerfAsk& ask) noexcept {
   began_ns_ = monotonic_ns();
 }
 
-// Memory is exposed to one client.
+// Exposes the memory to `client` alone: withdraws it from the last one.
 bool PerfServer::expose_to(Endpoint& client) noexcept {
   if (client_ != nullptr) {
     client_->withdraw(ready_.source);
@@ -163,7 +164,7 @@ bool PerfServer::answer() noexcept {
     tally_.elapsed_ns = monotonic_ns() - began_ns_;
   }
   tally_.received_count = number_;
-  // All puts, or gets, of a stream bring the same.
+  // All puts, or gets, of a stream carry the same bytes.
   const bool has_come = ask_.operation == PerfOperation::kPut ||
                         (ask_.operation == PerfOperation::kGet && tally_.started_count > 0);
   if (ask_.measure == PerfMeasure::kBandwidth && has_come) {
@@ -186,7 +187,7 @@ bool PerfServer::put_back() noexcept {
     perf_stamp(source, number_);
   }
   if (number_ == 1) stream_.begin(*client_, PerfOperation::kPut, source, ask_.target);
-  if (stream_.start() == SendStatus::kAgain) --number_;  // it is still there to be seen
+  if (stream_.start() == SendStatus::kAgain) --number_;  // the put is still seen next time
   return true;
 }
 

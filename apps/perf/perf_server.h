@@ -1,5 +1,5 @@
-// The side of `bedplate perf` that answers: it does what the client asks for, one client at a time,
-// until it is told to stop.
+// The answering side of `bedplate perf`: it does what the client asks for, one client at a time,
+// until it must stop.
 #pragma once
 
 #include <csignal>
@@ -23,11 +23,11 @@ class PerfServer {
  private:
   enum class State {
     kIdle,
-    kEchoes,    // sends back what is sent
-    kCounts,    // what is sent
+    kEchoes,    // sends messages back
+    kCounts,    // counts received messages
     kPutsBack,  // polls its memory, and puts
     kStreams,   // --both
-    kPassive,   // its device, or the client, does all
+    kPassive,   // its device or the client does all the work
   };
 
   void handle(const Message& message) noexcept;
@@ -35,7 +35,7 @@ class PerfServer {
   bool expose_to(Endpoint& client) noexcept;
   State state_for(const PerfAsk& ask) const noexcept;
   void take_data(std::span<const std::byte> payload) noexcept;
-  // What there is to do beside messages. Each returns whether anything was done.
+  // The work beside messages. Each returns true if it did something.
   bool advance() noexcept;
   bool answer() noexcept;
   bool put_back() noexcept;
@@ -52,8 +52,8 @@ class PerfServer {
   PerfTally tally_;
   PerfStream stream_;
   uint64_t began_ns_ = 0;
-  uint64_t number_ = 0;      // of the last that has come
-  bool owes_ready_ = false;  // answers that there may be no room for yet
+  uint64_t number_ = 0;      // of the last message received
+  bool owes_ready_ = false;  // to be sent once there is room
   bool owes_tally_ = false;
   bool owes_echo_ = false;
   std::vector<std::byte> echo_;

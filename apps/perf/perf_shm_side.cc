@@ -17,7 +17,7 @@ namespace {
 constexpr char kAreaOwner[] = "perf:area";
 constexpr uint64_t kAreaBytes = 2 * kPerfBytesMax;  // of each side
 
-// A place more than is in use: the next client may come before the last is forgotten.
+// One member more than in use: the next client may join before the last one is forgotten.
 GroupShape shape() noexcept {
   GroupShape shape;
   shape.member_count = 3;

@@ -1,7 +1,7 @@
 // One side of `bedplate perf`: a runtime of its own with one small pool, and one provider.
 //
 // The address says which: tcp: is verbs (the two sides exchange their queue-pair data there), unix:
-// shared memory (the socket of a pool that the server owns, and the client joins).
+// is shared memory (the socket of a pool that the server owns and the client joins).
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct PerfSideOptions {
   bool is_server = false;
 };
 
-// What it uses, for people.
+// Properties of the connection, for people.
 struct PerfWay {
   std::string provider;
   std::string device = {};  // verbs
@@ -34,9 +34,9 @@ struct PerfWay {
 
 class PerfSide {
  public:
-  // Takes the pool: hugepages where enough are free. Requires: once in the life of a process.
-  // Errors: no such address, no device, no memory; the server's: it cannot listen; the client's,
-  // shared memory: nobody is there.
+  // Takes the pool: hugepages if enough are free. Requires: once in the life of a process. Errors:
+  // no such address, no device, no memory; the server's: it cannot listen; the client's, shared
+  // memory: nobody is there.
   static Result<std::unique_ptr<PerfSide>> open(const PerfSideOptions& options);
 
   PerfSide(const PerfSide&) = delete;
@@ -46,12 +46,12 @@ class PerfSide {
   virtual Messenger& messenger() noexcept = 0;
   // The client's way to the server. It may not be connected yet: then sends say kAgain.
   virtual Result<Endpoint*> connect() = 0;
-  // Whether `other`, which has been there, is known to be gone now. Where nobody can know, its
-  // silence must tell.
+  // Whether `other`, which was connected, is known to be gone. If a side cannot know, silence
+  // tells.
   virtual bool has_lost(const Endpoint& /*other*/) const noexcept { return false; }
 
-  // Memory of the pool that the peer may read and write, kPerfBytesMax each: what this side sends
-  // from, and where it receives.
+  // Memory of the pool that the peer may read and write, kPerfBytesMax each: this side sends from
+  // source() and receives into target().
   std::span<std::byte> source() const noexcept { return source_; }
   std::span<std::byte> target() const noexcept { return target_; }
   const PerfWay& way() const noexcept { return way_; }
@@ -59,10 +59,10 @@ class PerfSide {
  protected:
   PerfSide() = default;
 
-  // Hugepages, if so many bytes of them are free.
+  // Chooses hugepages if `bytes` of them are free.
   void choose_pages(uint64_t bytes);
   Result<Segment*> take_segment(const char* owner, uint64_t bytes);
-  // Of 2 * kPerfBytesMax bytes.
+  // Requires: 2 * kPerfBytesMax bytes.
   void set_area(std::span<std::byte> area) noexcept {
     source_ = area.first(kPerfBytesMax);
     target_ = area.last(kPerfBytesMax);

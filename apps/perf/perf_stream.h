@@ -1,9 +1,9 @@
-// Operations of one kind, as many under way as there is room for: how either side measures
-// bandwidth.
+// A stream of operations of one kind, as many under way as there is room for: both sides measure
+// bandwidth with it.
 //
-// It starts operations and counts how they end; polling, room and time are the caller's. Threads:
-// the one that polls the endpoint's provider. Ownership: `local` and the memory at the peer are the
-// caller's until is_idle(), and so is this, which the operations' completions point to.
+// It starts operations and counts how they end; the caller polls, waits for room and takes the
+// time. Threads: the one that polls the endpoint's provider. Ownership: the caller keeps `local`,
+// the peer's memory and this object until is_idle(): the operations' completions point to it.
 //
 // Tested by tests/apps/perf/perf_client_test.cc.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// So many are started between two looks at what has ended.
+// The most operations started between two polls.
 inline constexpr uint32_t kPerfListed = 16;
 
 class PerfStream {
@@ -27,8 +27,8 @@ class PerfStream {
   PerfStream(const PerfStream&) = delete;
   PerfStream& operator=(const PerfStream&) = delete;
 
-  // `local`: what is sent or put, or where to get to. Operations that are still under way are not
-  // counted, but for is_idle().
+  // `local`: the bytes to send or put, or the target of gets. Operations still under way count only
+  // for is_idle().
   void begin(Endpoint& peer, PerfOperation operation, std::span<std::byte> local,
              const RemoteMemory& remote) noexcept {
     peer_ = &peer;
@@ -39,8 +39,7 @@ class PerfStream {
     failed_before_ = ended_.failed_count;
   }
 
-  // Starts one, with the next number. Returns what the endpoint said; kDone also for what has come
-  // to its end.
+  // Starts one, with the next number. Returns the endpoint's status; kDone: it has also ended.
   SendStatus start() noexcept {
     SendStatus status = SendStatus::kDone;
     const uint64_t number = started_count() + 1;
@@ -57,7 +56,7 @@ class PerfStream {
     return status;
   }
 
-  // Since begin(): the started, and of those that have ended the failed.
+  // Since begin(): the operations started, and those that ended in a failure.
   uint64_t started_count() const noexcept { return started_count_ - begun_at_; }
   uint64_t failed_count() const noexcept { return ended_.failed_count - failed_before_; }
   // Whether all that was ever started has ended.
@@ -73,7 +72,7 @@ class PerfStream {
   PerfOperation operation_ = PerfOperation::kSend;
   std::span<std::byte> local_;
   RemoteMemory remote_;
-  uint64_t started_count_ = 0;  // ever, as what has ended
+  uint64_t started_count_ = 0;  // ever, like ended_.count
   uint64_t begun_at_ = 0;
   uint64_t failed_before_ = 0;
   Ended ended_;

@@ -1,5 +1,5 @@
-// What of `bedplate perf` needs an RDMA device: it is in libbedplate-verbs.a, and a program may be
-// linked without that.
+// The part of `bedplate perf` that needs an RDMA device: it is in libbedplate-verbs.a, and a
+// program may be linked without that.
 #pragma once
 
 #include "apps/perf/perf_side.h"

@@ -18,10 +18,11 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kRepeats = 1000;  // of what takes less than a look at the clock
+constexpr uint32_t kRepeats = 1000;  // of calls shorter than a look at the clock
 constexpr uint64_t kPage = page_bytes(PageSize::k4KiB);
 
-// Registrations by where their memory begins; as MPI libraries and UCX keep them, without a bound.
+// A cache of registrations by the start of their memory, without a bound, as in MPI libraries and
+// UCX.
 class RegistrationCache {
  public:
   explicit RegistrationCache(ibv_pd* domain) noexcept : domain_(domain) {}
@@ -29,7 +30,7 @@ class RegistrationCache {
     for (const auto& [begin, region] : regions_) ibv_dereg_mr(region);
   }
 
-  // nullptr: the device's answer is in errno.
+  // Returns nullptr on an error, with the device's answer in errno.
   ibv_mr* find_or_register(std::byte* memory, uint64_t bytes) {
     const auto after = regions_.upper_bound(memory);
     if (after != regions_.begin()) {
@@ -41,7 +42,7 @@ class RegistrationCache {
     return made;
   }
 
-  // The memory is about to be unmapped.
+  // Drops the entry: the memory is about to be unmapped.
   void forget(std::byte* memory) {
     const auto found = regions_.find(memory);
     if (found == regions_.end()) return;
@@ -54,7 +55,7 @@ class RegistrationCache {
   std::map<std::byte*, ibv_mr*> regions_;
 };
 
-// Memory such as malloc has from the system, mapped anew whenever one likes, at the same place.
+// Memory as malloc has it from the system; remap() maps it anew at the same place.
 class OrdinaryMemory {
  public:
   explicit OrdinaryMemory(uint64_t bytes) noexcept
@@ -98,7 +99,7 @@ uint64_t time_of(Work work) {
   return monotonic_ns() - before_ns;
 }
 
-// What the compiler must not leave out.
+// Keeps the compiler from leaving `value` out.
 template <typename T>
 void use(const T& value) noexcept {
   asm volatile("" : : "g"(&value) : "memory");

@@ -1,8 +1,8 @@
-// `bedplate perf register`: what it costs to make a message's memory known to the device at hand.
+// `bedplate perf register`: it measures the cost of making a message's memory known to the device.
 //
 // Four ways: the pool's standing key; a copy into registered memory (a bounce buffer); registering
-// for each message; a cache of registrations, which has to hear when memory is unmapped. The latter
-// two are measured here for comparison and are nowhere in the runtime.
+// for each message; a cache of registrations, which must be told when memory is unmapped. The
+// latter two are here for comparison only; the runtime has neither.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,10 @@ struct RegisterCost {
   double bounce_ns = 0;     // memcpy into the bounce buffer
   double register_ns = 0;   // register and deregister
   double cache_hit_ns = 0;  // the same memory again
-  // The memory was freed and mapped anew since: the entry is dropped, the memory registered. What
-  // unmapping, mapping and touching it cost is not counted: it would be so without a cache.
+  // The memory was freed and mapped anew: the entry is dropped, the memory registered. The time to
+  // unmap, map and touch it is not counted: it is the same without a cache.
   double cache_remapped_ns = 0;
-  // How often a cache that had not heard of it would have answered with the registration of the
-  // pages that were there before.
+  // How often a cache that was not told would have returned the registration of the earlier pages.
   uint64_t stale_count = 0;
 };
 
@@ -44,7 +43,7 @@ struct RegisterCosts {
   std::vector<RegisterCost> costs;
 };
 
-// Of libbedplate-verbs.a (perf_verbs.h).
+// In libbedplate-verbs.a (perf_verbs.h).
 // Requires: once in the life of a process. Errors: no device, a size that is too large, no memory.
 Result<RegisterCosts> measure_register_cost(const RegisterCostOptions& options);
 

@@ -1,4 +1,4 @@
-// What `bedplate perf register` has measured, as text and as JSON.
+// The results of `bedplate perf register`, as text and as JSON.
 //
 // Tested by tests/guest/guest_test.py.
 #include <cinttypes>
