@@ -19,13 +19,13 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kBurst = PortQueue::kBurstMax;
-// For what is under way between queues, and what a shard's cache holds.
+// Buffers under way between queues, and buffers in a shard's cache.
 constexpr uint64_t kSpareBuffers = 1024;
 constexpr uint64_t kBuffersOfCache = 512;
-// Of a datagram that waits for its station's address: the headers', one that refers to bytes, and
-// the one that they lie in.
+// Buffers of a datagram that waits for its station's address: the headers', one that refers to the
+// bytes, and the one that holds them.
 constexpr uint64_t kBuffersOfWaiting = 3;
-// What a packet layer allocates.
+// Memory that a packet layer allocates.
 constexpr uint64_t kStackBytes = 4 * kMiB;
 constexpr uint32_t kSocketsMin = 16;
 constexpr uint32_t kMembershipsMin = 256;
@@ -134,14 +134,15 @@ std::string OpenPort::instance(const Configuration& configuration, uint32_t shar
   return settings.name + "/" + configuration.shards[shard].name;
 }
 
-// Those of Mellanox share the device with their kernel driver, and register memory by it.
+// Whether VFIO drives the device. Mellanox drivers share it with the kernel's, and register memory
+// by that.
 bool OpenPort::is_by_vfio() const {
   if (settings.device.kind != PortDevice::Kind::kPci) return false;
   auto device = look_up_pci_device(settings.device.argument);
   return !device.ok() || device.value().driver != "mlx5_core";
 }
 
-// Before EAL looks at the device.
+// Called before EAL looks at the device.
 Result<void> OpenPort::give_pool(VfioPool& vfio) {
   if (!is_by_vfio()) return {};
   auto device = look_up_pci_device(settings.device.argument);

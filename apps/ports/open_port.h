@@ -1,5 +1,5 @@
-// A port with all that stands on it: on each of its shards a queue, its packet layer, and the
-// datagram sockets of services.
+// A port with all its users: on each of its shards a queue, its packet layer, and the datagram
+// sockets of services.
 #pragma once
 
 #include <memory>
@@ -27,10 +27,10 @@ class OpenPort final : public DatagramNetwork {
 
   PortSettings settings;  // read, and not changed then
 
-  // In this order: sockets that others plan, plan(), create(), sockets that others make, seal().
+  // Order: plan_socket() by other services, plan(), create(), make_socket() by them, the seal.
   Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) override;
   Result<void> plan(ServicePlan& plan);
-  // Of EAL's heap.
+  // Bytes of EAL's heap that it takes.
   uint64_t heap_bytes() const noexcept;
   Result<void> create(ServiceContext& context);
   Result<DatagramSocket*> make_socket(uint32_t shard, const DatagramShape& shape) override;
@@ -39,7 +39,7 @@ class OpenPort final : public DatagramNetwork {
   void start(uint32_t shard) noexcept;
   // After plan() of both. Errors: `other` lacks a queue on one of the shards.
   Result<void> check_forwarding_to(const OpenPort& other) const;
-  // Has what comes sent on by `other`, which outlives it. After create() of both.
+  // Makes `other` send all received frames on; `other` outlives this. After create() of both.
   void forward_to(OpenPort& other) noexcept;
   // From the control thread.
   void watch() noexcept;
@@ -57,7 +57,7 @@ class OpenPort final : public DatagramNetwork {
     NetStack* stack_ = nullptr;
     EventLoop* loop_ = nullptr;
   };
-  // Sends on what comes; what the other port does not take is dropped.
+  // Sends received frames on; it drops frames that the other port does not take.
   class Forwarder final : public FrameReceiver {
    public:
     void create(PortQueue& out, Counter& dropped) noexcept;
@@ -67,7 +67,7 @@ class OpenPort final : public DatagramNetwork {
     PortQueue* out_ = nullptr;
     Counter* dropped_ = nullptr;
   };
-  // What a shard has of the port.
+  // One shard's part of the port.
   struct Lane {
     uint32_t shard = 0;
     EventLoop* loop = nullptr;
@@ -78,7 +78,7 @@ class OpenPort final : public DatagramNetwork {
     PortQueueCounters* counters = nullptr;
     std::vector<std::unique_ptr<PortDatagramSocket>> sockets;
   };
-  // What was planned for one shard.
+  // The sockets planned for one shard.
   struct Wanted {
     uint32_t socket_count = 0;
     uint64_t kept_count = 0;  // buffers that its sockets may have
@@ -97,7 +97,7 @@ class OpenPort final : public DatagramNetwork {
   std::vector<uint32_t> shards_;  // with a queue; empty before plan()
   std::vector<Wanted> asked_;     // for the next plan(), by shard
   std::vector<Wanted> wanted_;    // in the last one
-  Port port_;                     // first: it goes last
+  Port port_;                     // first, so it is destroyed last
   std::unique_ptr<PortShared> shared_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };

@@ -1,4 +1,4 @@
-// What the counters of a port are called, with their units and meanings, as a table of
+// The names of a port's counters, with their units and meanings, as a table of
 // apps/boot/counter_table.h. A description only points to what it describes: `counters` may lie
 // anywhere, and is not read. Threads: any; the counters' writers go on meanwhile.
 #pragma once
@@ -9,9 +9,9 @@
 
 namespace bedplate {
 
-// Of EAL, once.
+// The counters of EAL, one set for the process.
 struct EalCounters {
-  Counter heap_bytes;       // what DPDK was given
+  Counter heap_bytes;       // given to DPDK
   Counter heap_used_bytes;  // of it
 };
 

@@ -18,7 +18,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kHeapBytesMin = 8 * kMiB;  // what EAL takes without a port, and some room
+constexpr uint64_t kHeapBytesMin = 8 * kMiB;  // EAL's need without a port, and some room
 constexpr char kThreads[] = "threads";
 
 }  // namespace
@@ -54,7 +54,7 @@ uint64_t PortService::heap_bytes() const noexcept {
   return bytes;
 }
 
-// A ring has two ends, and what is sent to nowhere as many as are wanted.
+// Checks how many ports have the device: two for a ring's two ends, any number for null, else one.
 Result<void> PortService::check_device(const PortSettings& settings) const {
   const PortDevice::Kind kind = settings.device.kind;
   if (kind == PortDevice::Kind::kNull) return {};

@@ -1,9 +1,9 @@
 // Ports through DPDK as services of the runtime: [[port]], and [dpdk] for what all of them share.
 //
 // A port is a network of datagrams by its name: other services open sockets on it
-// (ServicePlan::datagram_socket), so a program lists these two before them. EAL is started with the
-// first port; without one it is not. What each function is asked, when and on which thread:
-// apps/boot/service.h.
+// (ServicePlan::datagram_socket), so a program lists these two before them. The first port starts
+// EAL; without a port it does not start. apps/boot/service.h tells each function's purpose, time
+// and thread.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct DpdkSettings;
 struct PortSettings;
 struct EalCounters;
 
-// [dpdk]. It does nothing itself.
+// [dpdk]. It only holds settings.
 class DpdkService final : public Service {
  public:
   DpdkService();
@@ -62,7 +62,7 @@ class PortService final : public Service {
 
   const DpdkService& dpdk_;
   std::vector<std::unique_ptr<OpenPort>> ports_;
-  std::unique_ptr<OpenPort> sample_;  // what a description without a file describes
+  std::unique_ptr<OpenPort> sample_;  // described if there is no configuration file
   EalCounters* counters_ = nullptr;
 };
 

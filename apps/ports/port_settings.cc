@@ -33,7 +33,7 @@ void check_device(ReadTable& table, PortSettings& settings) {
   }
 }
 
-// One way out for each family, and in the network of one of the addresses.
+// Checks for one gateway at most in each family, in the network of one of the addresses.
 void check_gateways(ReadTable& table, const PortSettings& settings) {
   if (table.was_refused("gateways") || table.was_refused("addresses")) return;
   const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};

@@ -20,7 +20,7 @@ struct PortSettings {
 
   std::string name;
   std::string device_text;
-  PortDevice device;  // what that says
+  PortDevice device;  // parsed from device_text
   MemifRole role = MemifRole::kClient;
   std::vector<uint32_t> shards;  // none: all
   std::vector<std::string> addresses;
@@ -29,7 +29,7 @@ struct PortSettings {
   bool takes_routers = false;
   uint16_t vlan = 0;
   uint32_t mtu_bytes = 1500;
-  std::optional<uint32_t> buffer_count;  // none: what queues and sockets need
+  std::optional<uint32_t> buffer_count;  // none: as many as queues and sockets need
   uint32_t descriptor_count = 1024;
   uint32_t waiting_count = 512;
   uint32_t idle_poll_us = 10000;
@@ -37,11 +37,11 @@ struct PortSettings {
 };
 
 struct DpdkSettings {
-  uint64_t heap_bytes = 0;  // beside what ports are known to need
+  uint64_t heap_bytes = 0;  // beside the known need of ports
   bool has_telemetry = false;
 };
 
-// What a device without an address of its own has, in an appliance of that name.
+// The address for a device that has none of its own: settings.mac, or one made from both names.
 rte_ether_addr port_mac(const PortSettings& settings, const std::string& appliance);
 
 class ConfigurationTable;
