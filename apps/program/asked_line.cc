@@ -12,7 +12,7 @@ namespace bedplate {
 namespace {
 
 constexpr const char* kUsualBaud = "115200";
-// What names an appliance, one way or another: two of them would be two.
+// Pairs of options that each name an appliance: together they would name two.
 constexpr std::pair<const char*, const char*> kContradictions[] = {
     {"--serial", "--socket"}, {"--serial", "--name"}, {"--serial", "--directory"},
     {"--serial", "--from"},   {"--socket", "--name"}, {"--socket", "--directory"},

@@ -11,11 +11,11 @@
 namespace bedplate {
 
 // Whether the options make sense with one another, and with those that name files here; otherwise
-// it is said, and `exit_code` is what the command, `command`, returns.
+// it prints why, and `*exit_code` is the exit code of the command `command`.
 bool check_asked_line(const Arguments& arguments, const char* command, int* exit_code);
 // The option that names the line: "--serial" or "--socket". nullptr: neither is given.
 const char* asked_line_option(const Arguments& arguments);
-// Requires: check_asked_line() held, and there is one.
+// Requires: check_asked_line() was true, and asked_line_option() names one.
 Result<ControlClient> open_asked_line(const Arguments& arguments,
                                       const ControlPatience& patience = {});
 

@@ -33,7 +33,7 @@ struct Arguments {
   std::vector<std::string> operands;
 
   bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
-  // The value that was given last, or `otherwise`.
+  // The last value given, or `otherwise`.
   std::string value(std::string_view name, const char* otherwise = "") const {
     const Option* option = find(name);
     return option == nullptr ? otherwise : option->value;
@@ -80,14 +80,14 @@ int ctl_command(const Arguments& arguments);
 // those of CountersReader.
 Result<CountersReader> open_counters(const Arguments& arguments);
 
-// What `plan --json` prints, in one line.
+// The output of `plan --json`, in one line.
 std::string plan_text(const AppliancePlan& plan, const Configuration& configuration);
 
 // Prints that the command line makes no sense, and returns the exit code: `what` and, unless it is
 // empty, `subject` say why; --help of `command` ("": of the program) is the cure.
 int usage_failure(const std::string& what, const std::string& subject, const char* command);
 
-// Prints `error`, or each of `errors`, and returns the exit code that goes with it, or the highest.
+// Prints `error`, or each of `errors`, and returns its exit code, or the highest of them.
 int fail(const Error& error);
 int fail(const std::vector<Error>& errors);
 

@@ -1,4 +1,4 @@
-// Methods of the control socket in C: what bedplate_service.h promises of them.
+// Control-socket methods in C: their part of bedplate_service.h.
 //
 // Tested by tests/system/service_c_test.py.
 #include <algorithm>
@@ -73,7 +73,7 @@ int bp_control_boolean(const bp_control_call* call, const char* parameter) {
   return call_of(call).boolean(parameter) ? 1 : 0;
 }
 
-// The call itself keeps what is to be called: nothing else lives as long as it.
+// The call itself stores `function`: nothing else lives as long as the call.
 void bp_control_go_on(bp_control_call* call, bp_loop* loop,
                       void (*function)(void* context, bp_control_call* call), void* context) {
   ControlCall& here = call_of(call);

@@ -56,7 +56,7 @@ const CounterChange* SetChange::find(std::string_view name) const noexcept {
 
 std::string group_name(const SeenSet& set) {
   if (set.owner.empty()) return std::string(set.name);
-  // A service's own counters are one, however many sets it has made of them.
+  // A service's sets without an instance are one group.
   if (set.instance.empty()) return std::string(set.owner);
   return std::string(set.owner) + " " + std::string(set.name);
 }

@@ -1,4 +1,4 @@
-// What counters did between two snapshots of one file: the one way in which commands make rates.
+// The changes of counters between two snapshots of one file: all commands make rates this way.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace bedplate {
 // One counter. Texts lie in the newer snapshot.
 struct CounterChange {
   SeenCounter now;
-  std::vector<Counter> added;  // to each of now.values; 0 where the older one did not know it
-  bool has_before = false;     // whether the older snapshot had it, with as many values
-  bool is_changed = false;     // whether any value is another one; false without has_before
-  double seconds = 0;          // that lie between; 0: nothing does
+  std::vector<Counter> added;  // to each of now.values; 0 if the older one lacks it
+  bool has_before = false;     // the older snapshot had it, with as many values
+  bool is_changed = false;     // a value has changed; false without has_before
+  double seconds = 0;          // between the snapshots; 0: there is one only
 
-  // How much a counter grew for each second. Nothing: it is no counter, or there is no before.
+  // The counter's growth per second. Nothing: it is no counter, or has no before.
   std::optional<double> per_second() const noexcept;
-  // Of a counter of ns: which share of the time, 0 to 1, it stands for.
+  // A ns counter's growth as a share of the time, 0 to 1.
   std::optional<double> time_share() const noexcept;
-  // A histogram of what was added alone.
+  // The histogram of the added values only.
   SeenCounter added_histogram() const noexcept;
 };
 
@@ -36,8 +36,8 @@ struct SetChange {
 // "shard", "cache gets": the owner, and the set's name where it says more.
 std::string group_name(const SeenSet& set);
 
-// Of every set of `now`, in its order; both snapshots outlive what is returned. `before` may be
-// nullptr, or of another process (the appliance was restarted): then nothing has a before.
+// The changes of every set of `now`, in its order; both snapshots outlive the result. `before` may
+// be nullptr, or of another process (the appliance was restarted): then nothing has a before.
 std::vector<SetChange> counter_changes(const CountersSnapshot* before, const CountersSnapshot& now);
 
 }  // namespace bedplate

@@ -18,7 +18,7 @@ struct Scale {
 constexpr Scale kByteScales[] = {{kTiB, "TiB"}, {kGiB, "GiB"}, {kMiB, "MiB"}, {kKiB, "KiB"}};
 constexpr Scale kTimeScales[] = {{kNsPerSecond, "s"}, {kNsPerMs, "ms"}, {kNsPerUs, "us"}};
 
-// Three digits at least, one behind the point at most.
+// A value below 100 units that is not whole has one digit after the point; others have none.
 std::string scaled(uint64_t value, std::span<const Scale> scales, const char* smallest) {
   char text[48];
   for (const Scale& scale : scales) {
@@ -67,7 +67,7 @@ std::string counter_text(const SeenCounter& counter, bool with_unit) {
   if (const auto words = counter.read_words()) return *words;
   if (counter.is(CounterKind::kGauge) && counter.read() == kNoValue) return "-";
   if (counter.is_number()) {
-    // "registrations 7" says it all.
+    // "registrations 7" needs no unit.
     const bool is_named = counter.name.find(counter.unit) != std::string_view::npos;
     return value_text(counter.read(), counter.unit, with_unit && !is_named);
   }

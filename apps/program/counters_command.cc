@@ -13,7 +13,7 @@
 namespace bedplate {
 namespace {
 
-// Without a configuration those of the runtime; with one, those of its services.
+// The runtime's counters without a configuration; with one, its services' counters.
 Result<std::vector<CounterSet>> counters_of(const Arguments& arguments,
                                             std::vector<Error>* problems) {
   if (arguments.operands.empty()) return all_runtime_counters();
@@ -29,7 +29,7 @@ Result<std::vector<CounterSet>> counters_of(const Arguments& arguments,
   return sets;
 }
 
-// "shard.SHARD.iterations", "cache.hits": where `stats --json` has it.
+// "shard.SHARD.iterations", "cache.hits": its path in `stats --json`.
 std::string path_of(const CounterSet& set, const CounterDescription& counter) {
   std::string path = set.owner;
   const auto add = [&path](const std::string& part) { path += (path.empty() ? "" : ".") + part; };

@@ -1,6 +1,6 @@
-// doctor: what this machine offers to Bedplate, one line each, and what is lost without it; and
-// what needs a look in the appliances that run on it. What takes more than a look into /proc and
-// /sys (machine_findings.h) is probed here.
+// doctor: one line for each feature of this machine that Bedplate uses, with the loss without it;
+// and the signs (what needs a look) of the appliances that run on it. machine_findings.h reads
+// /proc and /sys; the probes that need more are here.
 //
 // Tested by tests/system/command_line_test.py.
 #include <algorithm>
@@ -44,7 +44,7 @@ Finding cores() {
   return {"cores", Verdict::kGood, std::to_string(usable_cpu_count()) + " for this process", ""};
 }
 
-// The nodes, where there is more than one.
+// The memory nodes, if there is more than one.
 std::vector<int> nodes() {
   const NodeSet there = memory_nodes();
   std::vector<int> list;
@@ -116,7 +116,8 @@ Finding sealing() {
                      "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work");
 }
 
-// What could still take memory from under a registration here: by a configuration, or the default.
+// The ways by which memory could still go from under a registration here, with the configuration's
+// settings or the defaults.
 Finding ways_back(const Judgement* judged) {
   uint32_t stoppers = available_stoppers();
   const Configuration configuration = judged == nullptr ? Configuration() : *judged->configuration;
@@ -152,7 +153,7 @@ void append(std::vector<Finding>* findings, const std::vector<Finding>& more) {
   findings->insert(findings->end(), more.begin(), more.end());
 }
 
-// What a configuration may need or not: what there is of it.
+// Findings about the features that a configuration may need.
 std::vector<Finding> offers() {
   std::vector<Finding> findings = {hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
                                    hugepages(PageSize::k1GiB, "hugepages of 1 GiB"),
@@ -164,7 +165,7 @@ std::vector<Finding> offers() {
   return findings;
 }
 
-// What one configuration needs: what is missing of it.
+// Findings about everything that one configuration needs and this machine lacks.
 std::vector<Finding> needs(const std::string& path, const Judgement& judged) {
   if (judged.problems.empty()) {
     return {{path, Verdict::kGood, "this machine has what it takes", ""}};
@@ -207,7 +208,8 @@ int print(const std::vector<Finding>& findings, bool as_json) {
   return code;
 }
 
-// The lasting form of a number of hugepages: of the kernel's default size sysctl knows it.
+// The sysctl line for a number of hugepages; empty: sysctl has none for one node, or for another
+// size than the kernel's default.
 std::string lasting_count(const HugepageNeed& need, uint64_t total) {
   uint64_t default_kib = 0;
   const auto see = [](const char* line, void* into) {
@@ -219,7 +221,7 @@ std::string lasting_count(const HugepageNeed& need, uint64_t total) {
   return "vm.nr_hugepages = " + std::to_string(total);
 }
 
-// What preflight's cures of missing hugepages say, as settings.
+// Preflight's cures of missing hugepages, as settings; errors go to `failed`.
 std::vector<Finding> missing_pages(const AppliancePlan& plan, std::vector<Error>* failed) {
   std::vector<Finding> findings;
   for (const HugepageNeed& need : hugepage_needs(plan)) {
@@ -250,7 +252,8 @@ bool ask(const std::string& question) {
          (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-// Returns the exit code. What is said goes to standard error: standard output has the findings.
+// Returns the exit code. Questions and results go to standard error: standard output has the
+// findings.
 int fix(const std::string& path, const Judgement* judged, const std::string& directory, bool asks) {
   std::vector<Error> failed;
   std::vector<Finding> findings = look(path, judged, directory);
@@ -269,7 +272,7 @@ int doctor_command(const Arguments& arguments) {
   std::optional<Judgement> judged;
   if (arguments.has("--for")) {
     judged = judge(path.c_str(), arguments.services);
-    // Of a file that makes no sense the machine can say nothing.
+    // A file with problems of its own has no plan to judge the machine by.
     if (!judged->plan) return fail(judged->problems);
   }
   const std::string directory = arguments.value("--directory", "/run/bedplate");

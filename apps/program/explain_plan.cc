@@ -1,4 +1,5 @@
-// `bedplate plan --explain`: what the counters of a run say of the keys of its configuration.
+// `bedplate plan --explain`: prints the key findings (key_findings.h) of a run's counters and
+// configuration.
 //
 // Tested by tests/system/explain_test.py.
 #include <algorithm>
@@ -45,7 +46,7 @@ std::string saved_text(int64_t bytes) {
   return (bytes < 0 ? "-" : "") + amount;
 }
 
-// Values of one key are written alike: as the file has them.
+// Writes all values of one key in the same form.
 std::string amount_text(const std::optional<uint64_t>& amount, const std::string& unit) {
   return amount ? value_text(*amount, unit, false) : "-";
 }

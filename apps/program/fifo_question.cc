@@ -1,4 +1,5 @@
-// `bedplate plan --fifo`: what a group of FIFOs would take, without a configuration.
+// `bedplate plan --fifo`: prints the memory that a group of FIFOs would take, without a
+// configuration.
 //
 // Tested by tests/system/plan_test.py.
 #include <algorithm>
@@ -57,7 +58,7 @@ Result<uint32_t> read_number(const NumberOption& option, const std::string& text
         .set_answer("it is too large")
         .set_cure("see: bedplate plan --help");
   }
-  // Alone, so that the answer is about this one.
+  // Checks the number alone, so that the answer is about it.
   GroupShape probe;
   probe.*option.field = static_cast<uint32_t>(*number);
   if (auto checked = check_group_shape(probe); !checked.ok()) {
@@ -76,7 +77,7 @@ Result<GroupShape> default_shape(const std::string& layout) {
         .set_answer("there is no such layout")
         .set_cure("write --fifo lazy or --fifo mesh");
   }
-  // As small as a mesh of many can be: what it has of these, [[group]] says.
+  // The smallest values, as for a mesh of many members; [[group]] describes both.
   shape.kind = GroupKind::kMesh;
   shape.eager_count = 1;
   shape.loan_count = 64;
@@ -118,7 +119,7 @@ Result<GroupShape> read_shape(const Arguments& arguments) {
   if (asked.kind == GroupKind::kLazy && !arguments.has("--boxes")) {
     asked.box_count = default_box_count(asked.member_count);
   }
-  BP_TRY(check_group_shape(asked));  // each number was checked: this is about how they go together
+  BP_TRY(check_group_shape(asked));  // each number is good: this checks them together
   return asked;
 }
 
@@ -132,7 +133,7 @@ struct Answer {
   uint64_t bytes_per_member() const noexcept {
     return (total_bytes() + shape.member_count - 1) / shape.member_count;
   }
-  // Two segments; that of the members tables always has pages of 4 KiB.
+  // Two segments; the one of the members tables always has pages of 4 KiB.
   uint64_t bytes_in(PageSize page) const noexcept {
     return align_up(group_bytes, page_bytes(page)) +
            align_up(table_bytes, page_bytes(PageSize::k4KiB));

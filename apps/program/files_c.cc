@@ -1,4 +1,4 @@
-// Files in C: what bedplate_service.h promises of them.
+// Files in C: their part of bedplate_service.h.
 //
 // Tested by tests/system/files_test.py.
 #include <new>

@@ -1,4 +1,4 @@
-// What `doctor` says of one thing of the machine.
+// One finding of `doctor` about the machine.
 //
 // Tested by tests/apps/program/machine_findings_test.cc, tests/apps/program/mend_test.cc.
 #pragma once
@@ -15,13 +15,13 @@ namespace bedplate {
 enum class Verdict : uint8_t {
   kGood,
   kWarning,  // something is lost, or some configurations are refused
-  kFault,    // nothing runs here, or not the configuration that was asked about
+  kFault,    // nothing runs here, or not the configuration in question
 };
 
-// What the running machine can be told.
+// A setting of the running machine.
 struct Setting {
   std::string file;     // "/proc/sys/kernel/numa_balancing"
-  std::string value;    // is written into it
+  std::string value;    // to write into it
   std::string lasting;  // a line for sysctl.d: "kernel.numa_balancing = 0"; empty: it has none
   std::optional<PageSize> page = {};  // the value is a number of hugepages of this size
 };
@@ -29,10 +29,10 @@ struct Setting {
 struct Finding {
   std::string name;
   Verdict verdict = Verdict::kGood;
-  std::string value;                   // what there is
+  std::string value;                   // what was found
   std::string cure;                    // empty: there is none, or none is needed
-  std::vector<Setting> settings = {};  // that are the cure, or a part of it
-  std::string kernel_words = {};       // of the kernel's command line, that make it last
+  std::vector<Setting> settings = {};  // the cure, or a part of it
+  std::string kernel_words = {};       // for the kernel's command line, to make it last
 };
 
 // "good", "warning", "fault".

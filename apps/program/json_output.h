@@ -1,4 +1,4 @@
-// JSON on standard output: the one way in which commands print it.
+// JSON on standard output: all commands print it this way.
 #pragma once
 
 #include <concepts>
@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// A value that is built to be printed. nlohmann's library prints it, in one source: in each command
-// it would take three seconds to compile.
+// A value to print. Only json_output.cc uses nlohmann's library for that: in each command it would
+// take three seconds to compile.
 class Json {
  public:
   struct Member;
@@ -39,20 +39,20 @@ class Json {
   static Json array() { return Json(Kind::kArray, 0); }
   static Json object() { return Json(Kind::kObject, 0); }
 
-  // Of an object, or null, which becomes one: in the order in which the keys were first used.
+  // An object's member, added if missing; null becomes an object. Keys keep the order of first use.
   Json& operator[](std::string_view key);
-  // Of an array. Returns the new item; it moves when another one is added.
+  // Adds an item to an array and returns it; the item moves when another one is added.
   Json& push_back(Json item);
   // Adds the members of another object; keys of both have the other's values.
   void update(const Json& other);
 
   Kind kind() const noexcept { return kind_; }
-  // Of an object; the items of an array, without keys.
+  // The members of an object, or the items of an array, without keys.
   const std::vector<Member>& members() const noexcept { return members_; }
-  // Of a text itself, of anything else its JSON in one line.
+  // The text itself of a text; the JSON of any other value, in one line.
   std::string text() const;
-  // `indent`: spaces for each level; -1: all in one line. A name that was cut off in the middle of
-  // a character must not stop a report: bytes that are no UTF-8 are replaced.
+  // `indent`: spaces for each level; -1: all in one line. Replaces bytes that are not UTF-8: a name
+  // cut off within a character must not stop a report.
   std::string dump(int indent) const;
 
  private:
@@ -70,7 +70,7 @@ struct Json::Member {
   Json value;
 };
 
-// A node's number; null where it is left to the system.
+// A node's number; null if the system chooses it.
 inline Json node_json(int node) { return node == kAnyNode ? Json() : Json(node); }
 
 void print_json(const Json& json, int indent = 2);

@@ -17,11 +17,11 @@ void judge_machine(Judgement* judged) {
   const AppliancePlan& plan = *judged->plan;
   std::vector<Error>& problems = judged->problems;
   if (auto may = check_calls(configuration, plan); !may.ok()) {
-    problems = {may.error()};  // what else were found would come from that
+    problems = {may.error()};  // all other problems would follow from this one
     return;
   }
   problems = preflight(configuration, plan);
-  // Held meanwhile, so that no start of the name and this get in each other's way.
+  // Holds the name meanwhile, so that no appliance starts under it.
   NameLock name_lock;
   const ApplianceSettings& settings = configuration.appliance;
   if (auto taken = name_lock.take(settings.runtime_directory, settings.name); !taken.ok()) {

@@ -1,4 +1,4 @@
-// A configuration held against this machine: what `check` prints, and `doctor --for` judges by.
+// A check of a configuration against this machine, for `check` and `doctor --for`.
 //
 // Tested by tests/system/command_line_test.py.
 #pragma once
@@ -13,18 +13,19 @@
 namespace bedplate {
 
 struct Judgement {
-  // Of the file's own problems, all; else all that this machine lacks. Empty: it would boot.
+  // All problems of the file itself; if it has none, all that this machine lacks. Empty: it would
+  // boot.
   std::vector<Error> problems;
   std::optional<Configuration> configuration;  // nothing: the file has problems
   std::optional<AppliancePlan> plan;           // nothing: there is none
 };
 
-// Reads the file at `path`, plans, and looks for all that boot would: it opens what boot opens, and
-// closes it again. It takes the appliance's name meanwhile, so a running one is a problem.
-// Requires: `services` as load_configuration() does.
+// Reads the file at `path`, plans, and checks all that boot checks: it opens boot's files and
+// devices, and closes them again. It holds the appliance's name meanwhile, so a running one is a
+// problem. Requires: `services` as load_configuration() does.
 Judgement judge(const char* path, std::span<Service* const> services);
 
-// Looks for what the machine lacks, anew. Requires: judged->plan is there.
+// Checks the machine again. Requires: judged->plan is there.
 void judge_machine(Judgement* judged);
 
 }  // namespace bedplate

@@ -13,10 +13,10 @@ namespace {
 
 constexpr uint64_t kSizeStepBytes = 4 * kKiB;
 
-// What was counted of one key.
+// The counts of one key.
 struct Measured {
   std::optional<uint64_t> peak;
-  std::optional<uint64_t> capacity;  // of the peak; nothing: the key's value
+  std::optional<uint64_t> capacity;  // the limit for the peak; nothing: the key's value
   uint64_t refused = 0;
   std::string unit;
   std::string risk;
@@ -32,13 +32,13 @@ bool is_power_of_two_in_use(const ConfigurationKey& key) noexcept {
   return key.rule() == Rule::kPowerOfTwo || key.rule() == Rule::kRoundedToPowerOfTwo;
 }
 
-// How many there are where the key says `value`.
+// The number in use for the key's `value`: some keys are rounded up to a power of two.
 uint64_t in_use(const ConfigurationKey& key, uint64_t value) noexcept {
   return is_power_of_two_in_use(key) ? std::bit_ceil(value) : value;
 }
 
-// The next value that the key may have, from `wanted` up, without what it would be rounded up to;
-// its largest, where that is less.
+// The next value from `wanted` up that the key takes without further rounding; its largest if that
+// is less.
 uint64_t rounded(const ConfigurationKey& key, const PoolSettings& pool, uint64_t wanted) {
   using Rule = ConfigurationKey::Rule;
   uint64_t step = key.type() == ConfigurationKey::Type::kSize ? kSizeStepBytes : 1;
@@ -49,7 +49,7 @@ uint64_t rounded(const ConfigurationKey& key, const PoolSettings& pool, uint64_t
   return value > key.max() ? key.max() : value;
 }
 
-// What a plan takes: what is planned beside the heap, which gets the rest; and all of it.
+// A plan's memory: the bytes planned beside the heap, which gets the rest; and all bytes.
 struct Taken {
   uint64_t planned_bytes = 0;
   uint64_t total_bytes = 0;
@@ -66,7 +66,7 @@ struct Taken {
   }
 };
 
-// The name of the table that measures of `owner` speak of, and of the key in it.
+// The table and the key in it that a measure of `owner` names.
 struct KeyPlace {
   std::string table;
   std::string key;
@@ -100,7 +100,7 @@ class Finder {
   std::vector<std::optional<Measured>> measured_;  // of each key
 };
 
-// A table may be left out of the file; one that describes no such key is told at once.
+// Refuses a measure of a key that no service describes. The file itself may lack the table.
 Result<void> Finder::check_described(const AppliancePlan& plan) const {
   std::vector<Service*> services = loaded_.configuration().services;
   const std::vector<KeyDescription> known = configuration_keys(services);
@@ -124,10 +124,10 @@ Result<void> Finder::check_described(const AppliancePlan& plan) const {
   return {};
 }
 
-// Whether the set measures a key of this name as it stands in this table.
+// Whether the set measures this table's key.
 bool is_measured(const CounterSet& planned, const SeenSet& seen, const NumberKey& key) {
   if (!key.is_one_of_several) return true;
-  // All sets of a name are described alike, but each has its own tables.
+  // All sets of a name have the same description, but each measures its own tables.
   if (planned.measured.empty() || planned.instance != seen.instance) {
     return key.instance == seen.instance;
   }
@@ -195,8 +195,8 @@ void Finder::propose(const NumberKey& key, const Measured& measured, const Taken
                      KeyFinding* finding) {
   const uint64_t now_in_use = in_use(*key.key, finding->value);
   const uint64_t capacity = measured.capacity.value_or(now_in_use);
-  // What is refused may want more than the rest; one that is far from full refuses for another
-  // reason, as a drain.
+  // A refused request may have needed more than the free rest. A resource far from full refuses for
+  // another reason, such as a drain.
   const bool is_full =
       measured.refused > 0 && with_margin(measured.peak.value_or(capacity)) >= capacity;
   const bool is_over = measured.peak.value_or(0) > capacity;
@@ -219,7 +219,7 @@ void Finder::propose(const NumberKey& key, const Measured& measured, const Taken
   finding->saved_bytes = now.saved_by(then.value());
 }
 
-// Whether it is a key of memory, as far as one other value shows.
+// Whether half of the key's value would take less memory.
 bool Finder::could_take_less(const NumberKey& key, const Taken& now) {
   const std::optional<uint64_t> value = key.key->number();
   if (!value || *value <= key.key->min()) return false;
@@ -234,7 +234,7 @@ KeyFindings Finder::find(const Taken& now) {
   for (size_t i = 0; i < keys_.size(); ++i) {
     const NumberKey& key = keys_[i];
     const auto& measured = measured_[i];
-    // Of a key without a value, the default that the run had.
+    // If the key has no value, the default that the run had.
     const auto value = key.key->number() || !measured ? key.key->number() : measured->capacity;
     if (!measured || !value) {
       if (could_take_less(key, now)) all.unknown.push_back(key.text());

@@ -1,9 +1,9 @@
-// What the counters of a run say of the keys of its configuration: which could be smaller, and
-// which should be larger. `bedplate plan --explain` prints it.
+// Findings from a run's counters about its configuration's keys: which could be smaller, and which
+// should be larger. `bedplate plan --explain` prints them.
 //
-// It knows no service and no key: a counter's description says which key it measures
-// (CounterDescription::measure), and what a value would take is the plan of the same configuration
-// with that value. A key that nothing measures is named as unknown, never guessed at.
+// The code knows no service and no key: a counter's description says which key it measures
+// (CounterDescription::measure), and a value's memory comes from planning the same configuration
+// with that value. A key without a measuring counter is unknown, never guessed at.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +17,33 @@
 
 namespace bedplate {
 
-// A proposed value is the peak and a quarter of it more, at least one, rounded up to what the key
-// takes. One that was too small grows by a quarter.
+// A proposed value is the peak and a quarter more, at least one more, rounded up to a value that
+// the key takes. A value that was too small grows by a quarter.
 inline constexpr const char* kKeyMargin =
     "proposed: the peak, or what ran out, and 25 % more, rounded to what the key takes";
 
-// Of one key, by all counters that measure it.
+// One key's finding, from all counters that measure it.
 struct KeyFinding {
   std::string key;   // "cache.bytes", "cache.tenant[a].bytes"
-  std::string unit;  // of what there are so many: of its counter
+  std::string unit;  // the counter's unit
   uint64_t value = 0;
-  std::optional<uint64_t> peak;  // nothing: only what was refused is counted
+  std::optional<uint64_t> peak;  // nothing: only refusals are counted
   uint64_t refused = 0;
   std::optional<uint64_t> proposed;  // nothing: it stays
-  int64_t saved_bytes = 0;           // of the plan, with `proposed`; below 0: it takes more
-  std::string risk;                  // of a smaller one; may be empty
+  int64_t saved_bytes = 0;           // in the plan with `proposed`; below 0: it takes more
+  std::string risk;                  // of a smaller value; may be empty
   std::string obstacle;              // why it stays, though it is too small or could be smaller
 };
 
 struct KeyFindings {
   std::vector<KeyFinding> found;
-  // Keys whose value is of no measured one, and of which half would take less memory.
+  // Keys that no counter measures, and half of whose value would take less memory.
   std::vector<std::string> unknown;
 };
 
-// `snapshot`: of an appliance that ran `loaded`, or one like it. The keys of `loaded` are changed
-// meanwhile, and in the end are as before. Errors (kConfiguration): what plan_appliance says; a
-// counter measures a key that its table does not describe.
+// `snapshot`: of an appliance that ran `loaded`, or one like it. Changes the keys of `loaded`
+// meanwhile, and restores them. Errors (kConfiguration): those of plan_appliance; a counter
+// measures a key that its table does not describe.
 Result<KeyFindings> find_keys(LoadedConfiguration& loaded, const CountersSnapshot& snapshot);
 
 }  // namespace bedplate

@@ -9,7 +9,7 @@
 namespace bedplate {
 namespace {
 
-// "appliance, pool, ...": the tables that are in no other.
+// "appliance, pool, ...": the outermost tables.
 std::string table_names(std::span<Service* const> services) {
   std::string names, last;
   for (const KeyDescription& key : configuration_keys(services)) {
@@ -20,7 +20,7 @@ std::string table_names(std::span<Service* const> services) {
   return names;
 }
 
-// Of `table`, or of a table in it; all where it is empty.
+// The keys of `table` and of tables in it; all if it is empty.
 std::vector<KeyDescription> keys_of(const std::string& table, std::span<Service* const> services) {
   std::vector<KeyDescription> keys = configuration_keys(services);
   std::erase_if(keys, [&table](const KeyDescription& key) {

@@ -20,7 +20,7 @@ namespace bedplate {
 namespace {
 
 constexpr char kCpus[] = "/sys/devices/system/cpu";
-// A core that sleeps deeper answers its first packet so much later.
+// The most time to leave a sleep state: a core in a deeper one answers its first packet later.
 constexpr uint64_t kWakeMicrosecondsMax = 10;
 constexpr int kHugepageOrder = 9;  // a hugepage of 2 MiB is 2^9 pages
 
@@ -45,7 +45,7 @@ std::set<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-// The numbers of what `names` has with `prefix` before a number: of cpu0, cpu1 and cpufreq two.
+// The numbers of those `names` that are `prefix` and a number: 0 and 1 for cpu0, cpu1 and cpufreq.
 std::set<int> numbers_in(const std::set<std::string>& names, const char* prefix) {
   std::set<int> numbers;
   for (const std::string& name : names) {
@@ -59,7 +59,7 @@ std::set<int> numbers_in(const std::set<std::string>& names, const char* prefix)
   return numbers;
 }
 
-// As the kernel writes lists: "0-3,8".
+// The numbers as the kernel writes lists: "0-3,8".
 std::string list_text(const std::set<int>& numbers) {
   std::string text;
   for (auto at = numbers.begin(); at != numbers.end();) {
@@ -73,7 +73,7 @@ std::string list_text(const std::set<int>& numbers) {
   return text;
 }
 
-// A kernel's list as numbers; of cores it has the form that it has of nodes.
+// Parses a kernel's list of cores; a list of nodes has the same form.
 std::set<int> numbers_of(const std::string& list) {
   std::set<int> numbers;
   const NodeSet listed = parse_nodes(list.c_str());
@@ -83,7 +83,7 @@ std::set<int> numbers_of(const std::string& list) {
   return numbers;
 }
 
-// Where files are, and which cores are asked about.
+// The root of all files, and the cores in question.
 struct View {
   std::string root;
   std::set<int> cpus;
@@ -156,7 +156,7 @@ Finding governor(const View& view) {
   return finding;
 }
 
-// The deepest that any of the cores may go to.
+// Judges the deepest sleep state of any of the cores.
 Finding sleep_states(const View& view) {
   std::string deepest;
   uint64_t latency = 0;
@@ -188,7 +188,8 @@ Finding sleep_states(const View& view) {
           "intel_idle.max_cstate=1 processor.max_cstate=1"};
 }
 
-// Of the machine: whether there are any. Of a configuration: whether its shards have them.
+// `is_asked`: good if all cores of the configuration's shards are isolated; else good if any core
+// is.
 Finding isolated_cores(const View& view, bool is_asked) {
   const std::string list = text_of(view.root + kCpus + "/isolated");
   std::set<int> shared = is_asked ? view.cpus : std::set<int>();

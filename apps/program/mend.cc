@@ -34,7 +34,7 @@ std::string joined(std::initializer_list<std::string_view> parts) {
   return text;
 }
 
-// "a.b" of "a.b = 1"; of a comment nothing.
+// "a.b" for "a.b = 1"; empty for a comment.
 std::string_view name_of(std::string_view line) {
   const std::string_view name = line.substr(0, line.find_first_of("#;="));
   const size_t end = name.find_last_not_of(" \t");

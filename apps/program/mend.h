@@ -1,5 +1,5 @@
-// `doctor --fix`: what findings name as settings of the running machine is set, and what outlasts a
-// boot is written once somebody has agreed.
+// `doctor --fix`: applies the findings' settings to the running machine, and writes those that
+// outlast a boot if the user agrees.
 //
 // `root` stands before all files, as in machine_findings.h. Threads: any. It allocates: for
 // commands alone.
@@ -14,27 +14,27 @@
 
 namespace bedplate {
 
-// Where settings of sysctl lie that are made at each boot.
+// The file of sysctl settings that each boot applies.
 inline constexpr char kLastingFile[] = "/etc/sysctl.d/90-bedplate.conf";
 
 // Writes the setting into its file. It lasts until the next boot. Errors: the kernel's.
 Result<void> apply(const Setting& setting, const std::string& root = "");
 
-// The lasting file as it would be with `lines` ("vm.nr_hugepages = 64"): each takes the place of a
-// line of the same name, what else is in the file stays. Empty: it has all of them.
+// The lasting file's text with `lines` ("vm.nr_hugepages = 64"): each replaces a line of the same
+// name; other lines stay. Empty: the file has all of them.
 std::string lasting_text(const std::vector<std::string>& lines, const std::string& root = "");
 
-// Puts `text` in place of the lasting file, or leaves that as it was. Errors: the system's.
+// Replaces the lasting file with `text`, or leaves it unchanged on an error. Errors: the system's.
 Result<void> write_lasting(const std::string& text, const std::string& root = "");
 
-// What asks before something lasts, and what is told of all that was done.
+// Callbacks: `agrees` asks before a lasting change, `tell` prints each step.
 struct MendTalk {
   std::function<bool(const std::string& question)> agrees;
   std::function<void(const std::string& line)> tell;
 };
 
-// Applies the settings of all findings, has what makes them last written, if that is agreed to, and
-// tells what can only be given to the kernel when it starts. Returns what failed.
+// Applies the settings of all findings, writes their lasting lines if the user agrees, and tells
+// the words to add to the kernel's command line. Returns the errors.
 std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& talk,
                         const std::string& root = "");
 

@@ -1,4 +1,4 @@
-// perf: what messages, puts and gets cost between two hosts, or two processes.
+// perf: measures messages, puts and gets between two hosts, or two processes.
 //
 // Tested by tests/system/perf_test.py.
 #include <algorithm>
@@ -30,7 +30,7 @@ Error bad_value(const char* option, const std::string& value, const char* answer
   return error.set_answer("%s", answer).set_cure("%s", cure);
 }
 
-// A number from 1 to `max`. Returns `otherwise` where the option was not given.
+// A number from 1 to `max`. Returns `otherwise` if the option is not given.
 Result<uint64_t> read_count(const Arguments& arguments, const char* option, uint64_t otherwise,
                             uint64_t max) {
   if (!arguments.has(option)) return otherwise;
@@ -64,7 +64,7 @@ Result<std::vector<uint64_t>> read_sizes(const std::string& text) {
   return sizes;
 }
 
-// Options of another WHAT are a misunderstanding.
+// Refuses options that belong to another WHAT.
 Result<void> check_options(const Arguments& arguments, std::span<const char* const> known) {
   const std::string& what = arguments.operands[0];
   for (const Arguments::Option& option : arguments.options) {
@@ -124,7 +124,7 @@ Result<PerfTask> read_task(const Arguments& arguments) {
   return task;
 }
 
-// As asked for, or those that are usual, as far as they can be.
+// The sizes of --size, or the usual ones up to `bytes_max`.
 Result<std::vector<uint64_t>> choose_sizes(const Arguments& arguments, const PerfTask& task,
                                            uint64_t bytes_max) {
   if (!arguments.has("--size")) {

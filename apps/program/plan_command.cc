@@ -19,8 +19,8 @@ const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
   return found == plan.groups.end() ? nullptr : &*found;
 }
 
-// Of an image, which only a program that can be its first process is asked for: its modules, and
-// files that services read.
+// The plan as JSON. A program that can be an image's first process adds the image's modules, and
+// the files that services read.
 Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
   Json json;
   json["total_bytes"] = plan.pool.total_bytes();
@@ -91,7 +91,7 @@ struct Rows {
   }
 };
 
-// Registered memory is locked once for each context, and once more where it is opened to peers.
+// Registered memory is locked once for each context, and once more if it is opened to peers.
 void print_contexts(const std::vector<VerbsContextPlan>& contexts) {
   uint64_t bytes = 0;
   for (const VerbsContextPlan& context : contexts) {
@@ -112,12 +112,12 @@ void print_table(const AppliancePlan& plan) {
     rows.print(segment.owner.text, segment.bytes, format_bytes(page_bytes(segment.page)).text,
                segment.node == kAnyNode ? "any" : std::to_string(segment.node).c_str());
     const GroupPlan* group = find_group(plan, segment.owner);
-    // Exchange groups of one kind of process are alike: once will do.
+    // Exchange groups of one kind of process are alike: print the first only.
     const bool is_shown = group != nullptr && above != nullptr &&
                           group->shape.kind == GroupKind::kExchange && group->shape == above->shape;
     if (group != nullptr && !is_shown) rows.print_parts(group->shape);
     if (group != nullptr) above = group;
-    if (segment.carves.size() < 2) continue;  // one carve is the segment, but for its last page
+    if (segment.carves.size() < 2) continue;  // a single carve is the segment, except its last page
     for (const CarvePlan& carve : segment.carves) {
       rows.print(std::string("  ") + carve.owner.text, carve.bytes);
     }

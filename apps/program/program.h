@@ -5,8 +5,8 @@
 //       return bedplate::run_program(count, words, {&cache});
 //     }
 //
-// `PROGRAM run CONFIG` boots the appliance with those of the services that the configuration has a
-// table of; plan, check, keys, counters, doctor, stats, top and perf know them as well. As the
+// `PROGRAM run CONFIG` boots the appliance with those services that have a table in the
+// configuration; plan, check, keys, counters, doctor, stats, top and perf know them as well. As the
 // first process of an image (docs/image.md) the same program is the machine.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace bedplate {
 
-// Runs what the command line says. `services` outlive the call, and are for one appliance. Errors
-// are told on standard error. Requires: called once, from main, before there are other threads.
+// Runs the command line's command. `services` outlive the call, and are for one appliance. Prints
+// errors on standard error. Requires: called once, from main, before there are other threads.
 // Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration.
 int run_program(int count, char** words, std::span<Service* const> services);
 inline int run_program(int count, char** words, std::initializer_list<Service*> services) {

@@ -18,7 +18,7 @@ constexpr int kNoSuchMethod = static_cast<int>(ControlFault::kNoMethod);
 struct ReadAnswer {
   uint64_t created_ns = 0;
   uint64_t now_ns = 0;
-  uint64_t bytes = 0;  // of the whole file
+  uint64_t bytes = 0;  // the whole file's
   nlohmann::ordered_json words;
 };
 
@@ -63,8 +63,8 @@ Result<ReadAnswer> answer_of(const std::string& text, const std::string& source)
   return answer;
 }
 
-// As write_counter_words() wrote them (apps/control/counter_words.h). Returns whether they are
-// exactly as many as `to` has.
+// Reads the format of write_counter_words() (apps/control/counter_words.h). Returns true if it has
+// exactly as many words as `to`.
 bool take_words(const nlohmann::ordered_json& items, std::span<uint64_t> to) {
   for (const auto& item : items) {
     uint64_t count = 1;
@@ -137,8 +137,8 @@ Result<bool> RemoteCounters::read_again(uint64_t from, uint64_t bytes) {
   return true;
 }
 
-// The sets come first: one that is there has its values behind it, as young or younger. Where they
-// lie was judged with the last snapshot.
+// Reads the sets first: the values of each set are then as young as its record, or younger. The
+// offsets are checked: they come from the last good snapshot.
 Result<bool> RemoteCounters::read_changes() {
   const auto& header = *reinterpret_cast<const CountersHeader*>(words_.data());
   const uint64_t all = words_.size() * kWordBytes;

@@ -1,8 +1,8 @@
-// The counters of an appliance whose file cannot be opened from here, as that of an image: by what
-// its control socket, or serial line, answers to counters.read (docs/control.md).
+// The counters of an appliance whose file cannot be opened from here, such as an image's: read with
+// counters.read over its control socket or serial line (docs/control.md).
 //
-// The first look takes the whole file, each later one what may have changed: whether sets are
-// there, signs and values. What is answered may be nonsense: it is judged as a file is.
+// The first look reads the whole file, each later one the parts that may have changed: the sets'
+// presence, the signs and the values. An answer may be nonsense: it is checked as a file is.
 //
 // Threads: one. Tested by tests/apps/program/remote_counters_test.cc.
 #pragma once
@@ -22,20 +22,20 @@ namespace bedplate {
 
 class RemoteCounters {
  public:
-  // A channel that has failed is opened again at the next look.
+  // Opens a channel: the first, and a new one at the look after a failure.
   using Open = std::function<Result<std::unique_ptr<ControlChannel>>()>;
 
-  // `source`: where it is asked, for messages.
+  // `source`: the path of the socket or line, for messages.
   RemoteCounters(std::string source, Open open)
       : source_(std::move(source)), open_(std::move(open)) {}
 
   const std::string& source() const noexcept { return source_; }
-  // Errors: of the line; the appliance refuses; what it says are no counters.
+  // Errors: those of the line; the appliance refuses; its answer holds no counters.
   Result<CountersSnapshot> snapshot();
 
  private:
   Result<void> read_all();
-  // Whether it is still the same run: otherwise nothing was read.
+  // Returns false if it is another run: the words are stale then.
   Result<bool> read_changes();
   Result<bool> read_again(uint64_t from, uint64_t bytes);
 

@@ -1,4 +1,4 @@
-// Services in C: what bedplate_service.h promises, on the service seam.
+// Services in C: bedplate_service.h, implemented on the service seam.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -14,7 +14,7 @@
 using namespace bedplate;
 
 static_assert(sizeof(Timer) <= sizeof(bp_timer::reserved));
-// A call is one of the loop's: so posting it writes nothing that another thread may be reading.
+// A bp_call is a LoopCall, so posting it writes nothing that another thread may be reading.
 static_assert(sizeof(LoopCall) == sizeof(bp_call));
 static_assert(offsetof(LoopCall, function) == offsetof(bp_call, function));
 static_assert(offsetof(LoopCall, context) == offsetof(bp_call, context));
@@ -22,7 +22,7 @@ static_assert(sizeof(Counter) == 8);
 
 namespace {
 
-// What the C function has said, or forgotten to say.
+// The result of a C function: if it failed, the thread's last error.
 Result<void> outcome_of(int returned) {
   if (returned == 0) return {};
   return c_last_error();
@@ -187,7 +187,7 @@ void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, un
 void bp_plan_messages(bp_plan* plan, unsigned shard) { plan->plan.messages(shard); }
 void bp_plan_message(bp_plan* plan, const char* name) { plan->plan.message(name); }
 
-// Each counter has a line of its own: any thread may be its writer.
+// Each counter has a cache line of its own: any thread may write it.
 static void plan_counter(bp_plan* plan, const char* name, CounterKind kind, const char* unit,
                          const char* help) {
   CounterSet& set = plan->service.counters;
@@ -224,7 +224,7 @@ void* bp_carve(bp_context* context, const char* owner, size_t* bytes) {
   return memory.value().data();
 }
 
-// Where one that was planned lies.
+// The memory of a planned counter.
 static std::byte* counter_place(bp_context* context, const char* name, bool is_histogram) {
   CService& service = of(context);
   for (const CounterDescription& counter : service.counters.counters) {
@@ -303,7 +303,7 @@ bp_loop* bp_loop_of(bp_context* context, unsigned shard) { return &of(context).l
 
 uint64_t bp_loop_now_ns(const bp_loop* loop) { return loop->loop->now_ns(); }
 
-// The loop's own lies in `reserved`, and stays there between two calls.
+// The loop's own Timer lies in `reserved`, and stays there between two calls.
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns) {
   auto* own = reinterpret_cast<Timer*>(timer->reserved);
   if (own->expired == nullptr) {

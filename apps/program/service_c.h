@@ -1,6 +1,6 @@
-// The handles of the C interface to services (bedplate_service.h), which its files share. They are
-// the runtime's own objects and pointers to C's functions; they lie in the service, made in create
-// and freed with it.
+// The handles of the C interface to services (bedplate_service.h), which its files share. They hold
+// the runtime's own objects and pointers to C functions. The service owns them: create() makes
+// them, and they are freed with the service.
 #pragma once
 
 #include <atomic>
@@ -84,7 +84,7 @@ class CService final : public Service {
     std::string key;
     std::vector<SocketAddress> addresses;
   };
-  // The drain on one shard.
+  // The call that drains one shard.
   struct Draining {
     LoopCall call;
     CService* service = nullptr;
@@ -119,7 +119,7 @@ struct bp_plan {
   bedplate::CService& service;
 };
 
-// The context is the service as it runs.
+// A bp_context is the CService itself.
 inline bedplate::CService& of(bp_context* context) noexcept {
   return *reinterpret_cast<bedplate::CService*>(context);
 }

@@ -1,5 +1,5 @@
-// What needs a look in an appliance, for `top`, `stats` and `doctor`: the signs that its counters
-// file says are there (apps/boot/counter_signs.h).
+// The signs of an appliance (what needs a look), for `top`, `stats` and `doctor`: those that are
+// raised in its counters file (apps/boot/counter_signs.h).
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct SeenSign {
   std::string text() const { return of + ": " + says; }
 };
 
-// In the order of the file.
+// The raised signs, in the order of the file.
 std::vector<SeenSign> signs_of(const CountersSnapshot& counters);
 
 // [{"of", "counter", "says"}].
 Json signs_json(const CountersSnapshot& counters);
 
-// For each appliance of the directory that runs: a warning for each of its signs, or that there is
-// none. Of one that has crashed, or cannot be read, that. No directory: nothing runs.
+// For each running appliance of the directory: a warning for each of its signs, or one good
+// finding. An appliance that has crashed, or cannot be read, has a warning that says so. No
+// directory: nothing runs.
 std::vector<Finding> appliance_findings(const std::string& directory);
 
 }  // namespace bedplate

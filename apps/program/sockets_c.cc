@@ -1,4 +1,4 @@
-// Sockets and watches in C: what bedplate_service.h promises of them.
+// Sockets and watches in C: their part of bedplate_service.h.
 //
 // Tested by tests/system/relay_c_test.py.
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 using namespace bedplate;
 
-// What C sees of datagrams is what is there: nothing is copied.
+// C reads and writes the C++ structs of datagrams in place: nothing is copied.
 static_assert(sizeof(bp_ip) == sizeof(IpAddress));
 static_assert(sizeof(bp_datagram_address) == sizeof(DatagramAddress));
 static_assert(offsetof(bp_datagram_address, port) == offsetof(DatagramAddress, port));
@@ -48,7 +48,7 @@ bp_datagram_address to_c(const DatagramAddress& address) noexcept {
   return made;
 }
 
-// Returns its bytes; 0: connections do not go there.
+// Writes `address` as the kernel has it and returns its bytes; 0: nobody can connect there.
 socklen_t name_of(const SocketAddress& address, sockaddr_storage* kernel) {
   if (address.kind == SocketAddress::Kind::kUnix) {
     auto& name = *reinterpret_cast<sockaddr_un*>(kernel);
@@ -150,7 +150,7 @@ int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_m
 
 // ---- Watches ----
 
-// The loop's own lies in `reserved`, and stays there between two calls.
+// The loop's own Watch lies in `reserved`, and stays there between two calls.
 int bp_watch_start(bp_loop* loop, bp_watch* watch) {
   auto* own = reinterpret_cast<Watch*>(watch->reserved);
   if (own->ready == nullptr) {

@@ -36,7 +36,8 @@ void print_words(std::string_view name, const std::vector<std::string>& words) {
   if (!line.empty()) print_line(name, line);
 }
 
-// Of what is a number of things 0 is nothing; a state of 0 has a word, node 0 is a node.
+// Whether its 0 can go into the line of zeros: a count of 0 can; state 0 has a word, and node 0 is
+// a node.
 bool can_fold(const SeenCounter& counter) noexcept {
   return is_zero(counter) && counter.unit != "boolean" && counter.unit != "node" &&
          !counter.read_words();
@@ -58,7 +59,7 @@ void print_block(const Sets& sets, const std::string& title) {
   print_words("0", zeros);
 }
 
-// Sizes by their number, other names as the file has them.
+// Sorts names that begin with a number by it; the other names follow in the file's order.
 void sort_by_number(Sets* sets) {
   const auto starts_with_digit = [](const SeenSet* set) {
     return std::isdigit(static_cast<unsigned char>(set->instance[0])) != 0;
@@ -77,9 +78,9 @@ void sort_by_number(Sets* sets) {
 struct Table {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> zeros;  // counters that are 0 in all rows
-  std::vector<std::string> sames;  // "node 0": those that are the same in all
+  std::vector<std::string> sames;  // "node 0": counters with the same value in all
   size_t zero_rows = 0;            // rows that are 0 in all counters
-  std::string zero_row;            // what such a row says
+  std::string zero_row;            // the text for such rows
 
   size_t width(size_t column) const {
     size_t most = 0;
@@ -93,7 +94,7 @@ struct Table {
   }
 };
 
-// Nothing but 0, and no label that would be missed.
+// Whether the set has nothing but 0, and no label that would be missed.
 bool is_zero_row(const SeenSet& set) {
   return !set.counters.empty() && set.labels.empty() &&
          std::all_of(set.counters.begin(), set.counters.end(), is_zero);
@@ -154,7 +155,7 @@ void print_table(const Table& table, std::string_view title) {
   print_words("all: 0", table.zeros);
 }
 
-// Of what there are several: sets of the same counters and labels.
+// Prints instances: as a table if they have the same counters and labels, and if it fits.
 void print_instances(Sets sets, const std::string& title) {
   sort_by_number(&sets);
   const auto is_like_first = [&](const SeenSet* set) {

@@ -1,5 +1,5 @@
-// The counters of an appliance for people: grouped, aligned, in units that can be read, with what
-// is 0 told in a line.
+// The counters of an appliance for people: grouped, aligned, in readable units, with all zeros in
+// one line.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace bedplate {
 
-// Each set under its name. What there are several of is a table where it fits into 100 columns.
+// Prints each set under its name. Several instances are a table if it fits into 100 columns.
 void print_sets(const std::vector<SeenSet>& sets);
 
 }  // namespace bedplate

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
-// So long a line may say nothing: meanwhile no key is heard.
+// The longest silence of a serial line: no key is read meanwhile.
 constexpr uint64_t kLineSilenceNs = 3 * kNsPerSecond;
 
 std::vector<TopSection> all_sections(const TopAppliance& appliance) {
@@ -33,7 +33,7 @@ std::vector<TopSection> all_sections(const TopAppliance& appliance) {
   return sections;
 }
 
-// One JSON object for all, in a line of its own where many follow.
+// Prints one JSON object for all appliances, in one line if more may follow.
 void print_as_json(const TopWatch& watch, bool is_once) {
   Json list = Json::array();
   for (const TopAppliance& appliance : watch.appliances()) list.push_back(top_json(appliance));
@@ -71,7 +71,7 @@ std::vector<TopView> views_of(const TopWatch& watch) {
   return views;
 }
 
-// Until somebody ends it: appliances may end and begin meanwhile.
+// Runs until the user ends it: appliances may end and begin meanwhile.
 int run_screen(TopWatch* watch, double seconds) {
   TopTerminal terminal;
   auto opened = terminal.open();
@@ -98,7 +98,7 @@ int run_screen(TopWatch* watch, double seconds) {
   }
 }
 
-// Those that could not be read. Returns the exit code.
+// Prints the errors of appliances that could not be read. Returns the exit code.
 int tell_errors(const TopWatch& watch) {
   int code = kExitGood;
   for (const TopAppliance& appliance : watch.appliances()) {
@@ -107,7 +107,7 @@ int tell_errors(const TopWatch& watch) {
   return code;
 }
 
-// nullptr: what is watched has files here.
+// nullptr: the counters files are on this machine.
 std::unique_ptr<RemoteCounters> remote_counters(const Arguments& arguments) {
   const char* option = asked_line_option(arguments);
   if (option == nullptr) return nullptr;
@@ -154,7 +154,7 @@ int top_command(const Arguments& arguments) {
   }
   int code = kExitGood;
   do {
-    // What has crashed does nothing more: there is nothing to wait for.
+    // A crashed appliance does nothing more: do not wait for it.
     if (watch.is_any_running()) {
       sleep_seconds(seconds);
       looked = watch.look();

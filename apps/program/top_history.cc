@@ -54,7 +54,7 @@ std::vector<std::string> TopHistory::graph(const TopKey& key, uint64_t now_ns, s
   const std::string scale = largest->text;
   std::vector<std::string> lines = {title_of(key) + ": now " + points.back().text + ", at most " +
                                     scale};
-  // The axis, a gap, and one column for each second or for several: then the largest of them.
+  // The axis, a gap, and one column for each second, or for the largest of several seconds.
   const size_t axis = scale.size() + 2;
   const size_t width = columns > axis ? std::min<size_t>(columns - axis, kStepCount) : 0;
   const size_t height = rows - 2;

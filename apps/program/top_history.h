@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// What a value is known by, however rows and columns come and go.
+// A value's key, which stays the same while rows and columns come and go.
 struct TopKey {
   std::string section;
   std::string instance;
@@ -25,14 +25,14 @@ struct TopKey {
 class TopHistory {
  public:
   static constexpr uint64_t kKeptNs = 120 * uint64_t{1'000'000'000};
-  // So many seconds have a point at most: of several looks in one the last counts.
+  // The time of one point: of several looks within it the last counts.
   static constexpr uint64_t kStepNs = 1'000'000'000;
 
-  // Adds what was seen at `now_ns`, monotonic, and forgets what is older than kKeptNs.
+  // Adds the values seen at `now_ns` (monotonic), and drops those older than kKeptNs.
   void add(const std::vector<TopSection>& sections, uint64_t now_ns);
 
   // A graph of `key` in `columns` and `rows` (3 and more): a title with the text of the last value,
-  // the scale and bars of "#". Empty: nothing is known of it.
+  // the scale and bars of "#". Empty: it has no points.
   std::vector<std::string> graph(const TopKey& key, uint64_t now_ns, size_t columns,
                                  size_t rows) const;
 
@@ -41,7 +41,7 @@ class TopHistory {
     uint64_t step;  // its time in kStepNs
     double number;
     std::string text;
-    bool is_total;  // of all or none that are kept: it is no rate
+    bool is_total;  // of all points of a key or of none: it is no rate
   };
   std::map<TopKey, std::deque<Point>> points_;
 };

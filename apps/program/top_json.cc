@@ -6,12 +6,12 @@
 namespace bedplate {
 namespace {
 
-// Without a look before this one nothing is known of rates: null.
+// A rate; null without an earlier look.
 Json real_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-// Where a set's counters stand in `json`, which is made there if need be: as `stats --json` has it.
+// The object for a set's counters in `json`, made if missing, at its place in `stats --json`.
 Json& place_of(const SeenSet& set, Json* json) {
-  // A service's own counters are one, however many sets it has made of them.
+  // A service's sets without an instance are one object.
   Json& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
   Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
   return set.instance.empty() ? of_set : of_set[set.instance];

@@ -1,4 +1,4 @@
-// What `top` shows, as JSON.
+// The output of `top` as JSON.
 //
 // Tested by tests/system/top_test.py.
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace bedplate {
 
-// An appliance with all of its counters, where `stats --json` has them: a counter is
-// {"total", "per_second"}, one of ns has "share" as well; a histogram is that of the interval, with
-// "per_second". One that cannot be read has "error".
+// An appliance with all of its counters, at their places in `stats --json`: a counter is {"total",
+// "per_second"}, and a ns counter has "share" as well; a histogram is that of the interval, with
+// "per_second". An appliance that cannot be read has "error".
 Json top_json(const TopAppliance& appliance);
 
 }  // namespace bedplate

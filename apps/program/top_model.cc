@@ -26,7 +26,7 @@ constexpr Percentile kPercentiles[] = {{"p50", 0.5}, {"p99", 0.99}, {"max", 1.0}
 // Instances of one set, which have the same counters.
 using Group = std::vector<const SetChange*>;
 
-// Where a group is shown; nothing: nowhere.
+// The group's place in the order of sections; nothing: it is not shown.
 std::optional<size_t> rank_of(const SeenSet& set) {
   if (!set.owner.empty()) return kFirst.size();
   const auto first = std::find(kFirst.begin(), kFirst.end(), set.name);
@@ -36,7 +36,7 @@ std::optional<size_t> rank_of(const SeenSet& set) {
   return kFirst.size() + 1 + static_cast<size_t>(last - kLast.begin());
 }
 
-// "busy_ns" is "busy": its value says that it is a time.
+// "busy" for "busy_ns": the value's text shows that it is a time.
 std::string head_of(const SeenCounter& counter) {
   constexpr std::string_view kUnit = "_ns";
   std::string_view name = counter.name;
@@ -52,7 +52,7 @@ std::optional<uint64_t> level_of(const SetChange& set, std::string_view name) {
   return value;
 }
 
-// How much of how much: "used_bytes" of "limit_bytes" or, where there is no such counter, "bytes".
+// "used_bytes" of "limit_bytes" or, if there is no such counter, of "bytes".
 struct Filling {
   uint64_t used;
   uint64_t whole;
@@ -65,7 +65,7 @@ std::optional<Filling> filling_of(const SetChange& set) {
   return Filling{*used, *whole};
 }
 
-// A bar is as long as its whole is of the largest one beside it.
+// A bar's length is the share of its whole in the largest whole beside it.
 std::string bar_text(const Filling& filling, uint64_t largest) {
   const auto columns_of = [largest](uint64_t bytes) {
     const double share = static_cast<double>(bytes) / static_cast<double>(largest);
@@ -105,7 +105,7 @@ class SectionBuilder {
   }
 
  private:
-  // Of the counter in each instance; nullptr where a foreign file has it in the first one only.
+  // The counter's change in each instance; nullptr if the instance of a foreign file lacks it.
   std::vector<const CounterChange*> of_each(std::string_view name) const {
     std::vector<const CounterChange*> all;
     for (const SetChange* set : group_) all.push_back(set->find(name));
@@ -119,7 +119,7 @@ class SectionBuilder {
                        [&](const CounterChange* one) { return one != nullptr && test(*one); });
   }
 
-  // How it is shown; nothing: not at all.
+  // The way it is shown; nothing: it is not shown.
   std::optional<TopAspect> aspect_of(const SeenCounter& counter) const {
     const bool is_changed =
         is_any(counter.name, [](const CounterChange& one) { return one.is_changed; });
@@ -215,7 +215,7 @@ class SectionBuilder {
     }
   }
 
-  // Rows of which nothing can be told, among others.
+  // Drops rows that are all 0 and have no labels, if there are several rows.
   void drop_idle_rows() {
     size_t index = 0;
     const auto is_idle = [&](const TopRow&) {
@@ -231,7 +231,7 @@ class SectionBuilder {
   TopSection section_;
 };
 
-// Three digits of what is 1000 or more.
+// Scales values of 10000 and more, to about three digits.
 std::string scaled_text(double value) {
   constexpr struct {
     double one;
@@ -290,7 +290,7 @@ std::vector<TopSection> top_sections(const std::vector<SetChange>& changes) {
   for (const SetChange& set : changes) {
     const auto rank = rank_of(*set.set);
     if (!rank || set.counters.empty()) continue;
-    // A service's sets without an instance are one each, though they share the title.
+    // Each set without an instance is a section of its own, even if the titles are equal.
     const std::string title = group_name(*set.set);
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const Ranked& one) {
       return !set.set->instance.empty() && one.title == title && one.rank == *rank &&

@@ -13,14 +13,14 @@ constexpr int kBackspace = 8;
 constexpr int kDelete = 127;
 constexpr int kInterrupt = 3;  // Ctrl-C
 constexpr size_t kFilterMax = 63;
-// Below so many rows there is no room for a graph.
+// The fewest rows with room for a graph.
 constexpr size_t kGraphRowsMin = 16;
 
 bool has_word(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-// What of a section a filter lets pass: all of it, rows or columns.
+// The part of a section that passes the filter: all of it, rows or columns.
 TopSection filtered(const TopSection& section, const std::string& filter) {
   if (filter.empty() || !section.notes.empty() || has_word(section.title, filter)) return section;
   TopSection kept = section;
@@ -40,7 +40,7 @@ TopSection filtered(const TopSection& section, const std::string& filter) {
 void TopScreen::show(std::vector<TopView> views, uint64_t now_ns) {
   if (is_frozen_) return;
   error_.clear();
-  if (views.size() != views_.size()) {  // one came or went: whose history is whose is open
+  if (views.size() != views_.size()) {  // one came or went: the histories no longer match
     histories_.assign(views.size(), {});
     view_ = 0;
   }
@@ -103,7 +103,7 @@ bool TopScreen::press_in_filter(int key) {
   return true;
 }
 
-// By the marked column: the largest first, the smallest first, as it is.
+// Sorts by the marked column; each call goes on: the largest first, the smallest first, unsorted.
 void TopScreen::sort_by_mark() {
   if (marked_span() == keys_of_spans_.size()) return;
   Sorting& sorting = sortings_[mark_.section];
@@ -113,7 +113,7 @@ void TopScreen::sort_by_mark() {
                                                      : Order::kAsIs;
 }
 
-// What is marked is known by its names. Where that is gone, nothing is.
+// Finds the mark by its names. If that value is gone, returns the number of spans.
 size_t TopScreen::marked_span() const noexcept {
   return static_cast<size_t>(std::find(keys_of_spans_.begin(), keys_of_spans_.end(), mark_) -
                              keys_of_spans_.begin());
@@ -161,7 +161,7 @@ void TopScreen::move_mark(int key) {
   is_chosen_ = true;
 }
 
-// What is in full has no value to choose: lines alone.
+// Scrolls the signs in full: they have lines only, and no value to choose.
 void TopScreen::scroll(int key) noexcept {
   const size_t page = std::max<size_t>(body_rows_ - 1, 1);
   switch (key) {
@@ -232,7 +232,7 @@ const std::vector<std::string>& TopScreen::signs() const noexcept {
   return view_ < views_.size() ? views_[view_].signs : kNone;
 }
 
-// How much needs a look comes first, and stands out: it is read on any terminal.
+// The number of signs comes first, highlighted, so that it fits on any terminal.
 void TopScreen::write_head(size_t columns, TopPicture* picture) const {
   if (!error_.empty() || view_ >= views_.size()) {
     picture->lines.push_back(fit_columns(error_, columns));
@@ -263,7 +263,7 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   TopPicture picture;
   if (columns == 0 || rows == 0) return picture;
   lay_out(columns);
-  // At the first look there is no rate yet: what comes first changes once there are some.
+  // Until a key chooses, the mark is the first value: rates come with the second look.
   if (!is_chosen_ && !keys_of_spans_.empty()) {
     mark_ = keys_of_spans_[std::min(first_value_, keys_of_spans_.size() - 1)];
   }
@@ -276,7 +276,7 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   std::vector<std::string> brief;
   if (!has_signs_alone_) brief = signs_in_brief(signs(), columns, body_rows_ / 2);
   body_rows_ -= brief.size();
-  // The marked line is on the screen, and nothing is empty that could be filled.
+  // Keeps the marked line on the screen, and no row empty that a line could fill.
   const size_t line_count = laid_out_.lines.size();
   if (marked < laid_out_.spans.size()) {
     const size_t line = laid_out_.spans[marked].line;

@@ -1,10 +1,10 @@
-// The screen of `top`: what stands on it, and what each key does. It knows no terminal: it is given
-// what was seen and which keys were pressed, and makes lines.
+// The screen of `top`: its lines, and the effect of each key. It knows no terminal: it takes views
+// and pressed keys, and makes lines.
 //
-// From above: how much needs a look, and whose counters these are; what needs a look, in at most
-// half of the rows of what follows; sections, which scroll; where there is room, a graph of the
-// last two minutes of the value that is marked with ">"; the keys. A terminal of 20 x 5 has room
-// for three lines of sections, or for one of what needs a look and two of them.
+// From above: a head with the number of signs (what needs a look) and the appliance's name; the
+// signs, in at most half of the rows that they share with the sections; sections, which scroll; if
+// there is room, a graph of the last two minutes of the value marked with ">"; the keys. A terminal
+// of 20 x 5 has room for three lines of sections, or for one sign and two lines of sections.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace bedplate {
 
-// Keys that are no characters; those are themselves.
+// Keys that are no characters; a character's key is its code.
 enum TopKeyCode : int {
   kTopUp = 256,
   kTopDown,
@@ -31,14 +31,14 @@ enum TopKeyCode : int {
   kTopEnd,
 };
 
-// A part of a line that stands out.
+// A highlighted part of a line.
 struct TopMark {
   size_t line = 0;
   size_t begin = 0;
   size_t end = 0;
 };
 
-// Lines of at most so many columns as were asked for. In none is more than one mark.
+// Lines of at most the columns asked for. No line has more than one mark.
 struct TopPicture {
   std::vector<std::string> lines;
   std::vector<TopMark> marks;
@@ -46,9 +46,9 @@ struct TopPicture {
 
 class TopScreen {
  public:
-  // What was seen at `now_ns`, monotonic, of each appliance. Ignored where it is frozen.
+  // Shows the views of all appliances at `now_ns` (monotonic). Ignored while frozen.
   void show(std::vector<TopView> views, uint64_t now_ns);
-  // Instead: why nothing was.
+  // Shows instead why there are no views.
   void show_error(std::string text);
 
   // Returns false for the key that ends it.
@@ -85,18 +85,18 @@ class TopScreen {
   uint64_t now_ns_ = 0;
   bool is_frozen_ = false;
   bool has_graph_ = true;
-  bool has_signs_alone_ = false;  // in full, instead of the sections
+  bool has_signs_alone_ = false;  // the signs in full, instead of the sections
   bool is_typing_ = false;        // a filter
   std::string filter_;
   std::map<std::string, Sorting> sortings_;  // by section
   TopKey mark_;
-  bool is_chosen_ = false;  // by a key: else it is the first value
-  size_t top_line_ = 0;     // the first of the lines that scroll that is on the screen
+  bool is_chosen_ = false;  // a key chose the mark: else it is the first value
+  size_t top_line_ = 0;     // the first scrolling line on the screen
   size_t body_rows_ = 1;
-  // As of the last picture: what keys move about in.
+  // The last picture's layout, in which keys move the mark.
   TopLines laid_out_;
   std::vector<TopKey> keys_of_spans_;
-  size_t first_value_ = 0;  // of them: the first that is no label
+  size_t first_value_ = 0;  // the first of them that is no label
 };
 
 }  // namespace bedplate

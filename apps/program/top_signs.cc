@@ -7,7 +7,8 @@
 namespace bedplate {
 namespace {
 
-// Longer names of other appliances would push the one that is shown out of the head.
+// The most columns for another appliance's name: a longer one would push the shown one out of the
+// head.
 constexpr size_t kNameColumns = 20;
 
 std::string need_a_look(size_t count) {
@@ -38,14 +39,14 @@ std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, s
   std::vector<std::string> text;
   if (rows == 0 || columns <= kNoteIndent) return text;
   const bool has_all = signs.size() <= rows;
-  // A single row is better spent on what the first one says: the head has the number.
+  // A single row shows the first sign: the head has the number.
   const size_t count = has_all ? signs.size() : std::max<size_t>(rows - 1, 1);
   size_t room = rows - count - (has_all || rows == 1 ? 0 : 1);
   for (size_t i = 0; i < count; ++i) {
     std::vector<std::string> lines = note_lines(signs[i], columns);
     const size_t taken = std::min(lines.size(), 1 + room);
     room -= taken - 1;
-    if (taken < lines.size()) {  // the next word does not fit, so this is cut, and says so
+    if (taken < lines.size()) {  // the next word does not fit: cut the line, with "~"
       std::string& last = lines[taken - 1];
       last = fit_columns(last + " " + lines[taken].substr(kNoteIndent), columns);
     }

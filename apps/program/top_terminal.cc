@@ -16,11 +16,11 @@
 namespace bedplate {
 namespace {
 
-// So long after an ESC the rest of a key would have come, over a slow line as well.
+// The most time from an ESC to the rest of its key, over a slow line, too.
 constexpr uint64_t kEscapeNs = 100 * kNsPerMs;
 constexpr size_t kLongestKey = 8;
 
-// Without wrapping at the end of a line; the cursor is hidden where that can be.
+// Turns line wrapping off, and hides the cursor on terminals that can.
 constexpr const char* kBegin = "\033[?7l\033[?25l\033[H\033[2J";
 constexpr const char* kEnd = "\033[m\033[H\033[2J\033[?25h\033[?7h";
 
@@ -73,7 +73,7 @@ std::optional<int> TopKeys::next(bool is_quiet) {
       bytes_.erase(0, 1 + sequence.bytes.size());
       return sequence.key;
     }
-    // Another one ends with a letter or "~".
+    // An unknown sequence ends with a letter or "~".
     const size_t end =
         rest.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz~", 1);
     if (end == std::string_view::npos && rest.size() < kLongestKey && !is_quiet) return {};
@@ -100,7 +100,7 @@ Result<void> TopTerminal::open() {
         .set_cure("start it in the foreground, or use --once");
   }
   is_open_ = true;
-  // They arrive in ppoll alone, so none is missed.
+  // The signals arrive only in ppoll, so none is missed.
   sigset_t ours;
   sigemptyset(&ours);
   for (const int number : kSignals) {
@@ -152,7 +152,7 @@ void TopTerminal::draw(const TopPicture& picture) {
       line.insert(mark.begin, "\033[7m");
     }
     if (line == drawn_[i]) continue;
-    // Cleared first: behind a full line that would take its last character away.
+    // Clears first: after a full line that would erase its last character.
     text += "\033[" + std::to_string(i + 1) + ";1H\033[K" + line;
     drawn_[i] = std::move(line);
   }
@@ -161,7 +161,7 @@ void TopTerminal::draw(const TopPicture& picture) {
 
 TopTerminal::Input TopTerminal::wait(uint64_t deadline_ns) {
   bool is_quiet = false;
-  // Once at least: where a look, or to draw, takes longer than the interval, no key would be heard.
+  // Polls at least once: else no key is read if a look or drawing takes longer than the interval.
   bool has_listened = false;
   while (true) {
     if (g_must_end != 0 || is_gone_) return {Event::kEnd};

@@ -1,8 +1,8 @@
-// The terminal that `top` is shown on: keys in, lines out, and its settings put back at the end.
+// The terminal of `top`: keys in, lines out, and its settings restored at the end.
 //
-// It speaks what a VT100 does, so a serial console will do: the cursor to a line, clear to the end
-// of it, reverse video, no colour. Only lines that have changed are sent. No library for terminals:
-// those look for a description of the terminal in a file, and an image has none.
+// It uses VT100 sequences, so a serial console will do: the cursor to a line, clear to its end,
+// reverse video, no colour. It sends only lines that have changed. It uses no terminal library:
+// those read a description of the terminal from a file, and an image has none.
 //
 // Tested by tests/system/top_screen_test.py.
 #pragma once
@@ -21,12 +21,12 @@
 
 namespace bedplate {
 
-// Keys of the bytes that a terminal sends: "ESC [ A" is one.
+// Decodes the bytes that a terminal sends into keys: "ESC [ A" is one.
 class TopKeys {
  public:
   void add(std::string_view bytes) { bytes_ += bytes; }
-  // The next key; nothing: there is none yet. `is_quiet`: no more bytes came for a while, so an ESC
-  // that stands alone is the key of this name. What is no key that is known is left out.
+  // The next key; nothing: there is none yet. `is_quiet`: no more bytes came for a while, so a
+  // single ESC is the Esc key. Unknown keys are left out.
   std::optional<int> next(bool is_quiet);
   bool is_empty() const noexcept { return bytes_.empty(); }
 
@@ -45,17 +45,18 @@ class TopTerminal {
   TopTerminal& operator=(const TopTerminal&) = delete;
   ~TopTerminal() { close(); }
 
-  // Takes it over: keys come at once and are not echoed. SIGINT, SIGTERM and SIGHUP end a wait from
-  // now on. Requires: is_usable(); called once, in a program of one thread.
+  // Takes the terminal over: keys come at once and are not echoed. From now on SIGINT, SIGTERM and
+  // SIGHUP end a wait. Requires: is_usable(); called once, in a program of one thread.
   Result<void> open();
-  // As it was.
+  // Restores the terminal.
   void close() noexcept;
 
   struct Size {
     size_t columns;
     size_t rows;
   };
-  // Now; 80 x 24 where it does not say, as over a serial line, unless COLUMNS and LINES do.
+  // The present size; if the terminal does not tell, as over a serial line, COLUMNS and LINES, or
+  // else 80 x 24.
   Size size() const;
   void draw(const TopPicture& picture);
 
@@ -64,7 +65,8 @@ class TopTerminal {
     Event event;
     int key = 0;  // kKey
   };
-  // Waits for a key, until `deadline_ns` (monotonic) at most. kEnd: a signal, or it is gone.
+  // Waits for a key, until `deadline_ns` (monotonic) at most. kEnd: a signal came, or the terminal
+  // is gone.
   Input wait(uint64_t deadline_ns);
 
  private:
@@ -75,7 +77,7 @@ class TopTerminal {
   termios before_ = {};
   sigset_t mask_before_ = {};
   TopKeys keys_;
-  std::vector<std::string> drawn_;  // as they were sent
+  std::vector<std::string> drawn_;  // the lines on the terminal
 };
 
 }  // namespace bedplate

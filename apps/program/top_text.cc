@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kIndent = 2;
 constexpr size_t kGap = 2;
-// Names of instances are cut where they would take more than a third of a line.
+// Instance names are cut if they take more than a third of a line.
 constexpr size_t kInstancePart = 3;
 
 struct Head {
@@ -36,7 +36,7 @@ std::string padded_right(const std::string& text, size_t width) {
   return text + std::string(width - std::min(width, text.size()), ' ');
 }
 
-// Bars begin at the same place; words too; numbers end there.
+// Whether the column is aligned left, as bars and words are; numbers are aligned right.
 bool is_left(const TopColumn& column) noexcept {
   return column.aspect == TopAspect::kBar || column.aspect == TopAspect::kLabel;
 }

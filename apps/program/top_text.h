@@ -11,14 +11,14 @@
 namespace bedplate {
 
 struct TopTextOptions {
-  size_t columns = 80;  // of the terminal: no line is longer
-  bool has_all = true;  // whether what does not fit beside the rest follows below it
+  size_t columns = 80;  // no line is longer
+  bool has_all = true;  // columns that do not fit follow below; else they are left out
 };
 
 // "demo: pid 4711, running, the last 1.0 s". Requires: it could be read.
 std::string headline(const TopAppliance& appliance);
 
-// Where in the lines a value stands.
+// The place of a value in the lines.
 struct TopSpan {
   size_t line = 0;
   size_t begin = 0;  // with two blanks before it
@@ -32,17 +32,18 @@ struct TopLines {
   std::vector<TopSpan> spans;  // from above to below, in a line from left to right
 };
 
-// A table has a line of heads (two, where that makes columns narrower) and one for each row; a list
-// has "name value" in as many columns as fit; notes are broken between words. Title first. What is
-// cut off ends in "~".
+// A section's lines, the title first. A table has a line of heads (two, if that makes columns
+// narrower) and one for each row; a list has "name value" in as many columns as fit; notes are
+// broken between words. A cut text ends in "~".
 TopLines section_lines(const TopSection& section, const TopTextOptions& options);
 
-// "! " and the words of `note`, in as many lines as they take, those behind the first with
-// kNoteIndent blanks before them. A word that is longer than a line goes on in the next one.
+// "! " and the words of `note`, in as many lines as they take; the lines after the first begin with
+// kNoteIndent blanks. A word that is longer than a line goes on in the next one.
 inline constexpr size_t kNoteIndent = 2;
 std::vector<std::string> note_lines(const std::string& note, size_t columns);
 
-// `text`, or as much of it as fits, with "~" at its end. What is no printable ASCII is "?".
+// `text`, or as much of it as fits, with "~" at its end. A byte that is not printable ASCII becomes
+// "?".
 std::string fit_columns(const std::string& text, size_t columns);
 
 }  // namespace bedplate

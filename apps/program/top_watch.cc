@@ -33,7 +33,7 @@ Result<std::vector<std::string>> TopWatch::paths() const {
   return paths;
 }
 
-// What answers runs.
+// A remote appliance that answers is running.
 Result<CountersSnapshot> TopWatch::read(const std::string& path, bool* is_running) {
   if (options_.remote) {
     auto snapshot = options_.remote->snapshot();

@@ -1,5 +1,5 @@
-// The appliances that `top` watches: each is read anew for each look, so that one that begins, ends
-// or is started again while it is watched is seen to.
+// The appliances that `top` watches: each look opens all files again, so it sees appliances that
+// start, end or restart meanwhile.
 //
 // Tested by tests/system/top_test.py.
 #pragma once
@@ -18,21 +18,21 @@ namespace bedplate {
 
 // One appliance, as of the last look.
 struct TopAppliance {
-  std::string path;  // of its counters file, or where it is asked
+  std::string path;  // of its counters file, or of its socket or line
   bool is_running = false;
   std::optional<CountersSnapshot> before;  // nothing: it was seen for the first time
   std::optional<CountersSnapshot> now;     // nothing: `error` says why
   Error error;
 
-  // Between the looks; 0: there was but one of this process.
+  // The time between the looks; 0: there was only one of this process.
   double seconds() const noexcept;
   std::vector<SetChange> changes() const;
 };
 
 class TopWatch {
  public:
-  // What is watched: one file or, in a directory, one name or (empty) all that there are; or what
-  // `remote` asks, if there is that.
+  // The appliances to watch: one file or, in a directory, one name or (empty) all; or the one that
+  // `remote` asks, if set.
   struct Options {
     std::string file;
     std::string directory;
@@ -41,10 +41,11 @@ class TopWatch {
   };
   explicit TopWatch(Options options) : options_(std::move(options)) {}
 
-  // Looks at all of them. Errors (kSystem): the directory cannot be read, or nobody is there; what
-  // is wrong with one is in it. What changes() of an earlier look returned must not be used again.
+  // Looks at all of them. Errors (kSystem): the directory cannot be read, or has no appliance; an
+  // appliance's own error is in its TopAppliance. The results of changes() of earlier looks are
+  // invalid afterwards.
   Result<void> look();
-  // By name; those that have gone are not among them any more.
+  // Sorted by name, without those that have gone.
   const std::vector<TopAppliance>& appliances() const noexcept { return appliances_; }
   bool is_any_running() const noexcept;
 

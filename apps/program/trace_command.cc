@@ -18,7 +18,7 @@
 namespace bedplate {
 namespace {
 
-// Between two looks of --follow: a shard may end so many requests meanwhile as its ring holds.
+// The time between two looks of --follow: a shard's ring must hold the requests that end meanwhile.
 constexpr long kLookNs = 100 * static_cast<long>(kNsPerMs);
 
 // "2ms", "500us", "1s", "800ns" -> ns. Nothing for anything else.
@@ -85,7 +85,7 @@ void print_request(const SeenRequest& request) {
   std::printf("\n");
 }
 
-// Those of `seen` that are wished for.
+// Prints the requests of `seen` that match `wish`.
 void print_requests(const TraceSnapshot& seen, const Wish& wish, ToldRequests* told) {
   for (const SeenRequest& request : seen.requests()) {
     uint64_t& before = (*told)[request.shard];

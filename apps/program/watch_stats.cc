@@ -1,5 +1,5 @@
-// `stats --watch`: once a second, what has changed: counters by how much for each second, gauges as
-// they are, histograms by what was added in this second.
+// `stats --watch`: prints once a second all that has changed: counters as growth per second, gauges
+// as values, histograms as the values added in this second.
 //
 // Tested by tests/system/service_c_test.py.
 #include "apps/program/watch_stats.h"
@@ -16,7 +16,7 @@
 namespace bedplate {
 namespace {
 
-// What there is to tell of a counter that has changed.
+// Prints a counter that has changed, or adds it to `json`.
 void tell(const std::string& name, const CounterChange& change, Json* json) {
   const auto rate = change.per_second();
   const SeenCounter& now = change.now;
@@ -29,7 +29,7 @@ void tell(const std::string& name, const CounterChange& change, Json* json) {
     }
     return;
   }
-  // What this build does not know grows, as far as it can tell.
+  // A counter of an unknown kind is shown by the growth of its first value.
   const double grown = rate ? *rate : static_cast<double>(change.added[0].read()) / change.seconds;
   if (json != nullptr) {
     (*json)[name] = {{"per_second", grown}};
