@@ -1,4 +1,4 @@
-// What the control socket may tell blockd: see, stop and hold its volumes, and take no clients.
+// blockd's methods on the control socket: list, hold and write-protect volumes, take no clients.
 //
 // Tested by tests/system/control_test.py.
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace bedplate {
 namespace {
 
-// `kMethod` of the service; or, on a loop, what it went on with.
+// Calls `kMethod` of the service.
 template <auto kMethod>
 void call(void* self, ControlCall& call) noexcept {
   (static_cast<BlockService*>(self)->*kMethod)(call);
@@ -49,7 +49,7 @@ void BlockService::methods(ControlMethods& methods) {
               &call<&BlockService::set_listening>, this);
 }
 
-// Refuses where there is none of the name that was given.
+// Refuses the call if no volume has the name that it gives.
 bool BlockService::find_volume(ControlCall& call) noexcept {
   const std::string_view name = call.text("volume");
   if (server_.find_volume(name)) return true;
@@ -106,7 +106,8 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
   const auto hold = [](void* self, ControlCall& there) noexcept {
     auto& service = *static_cast<BlockService*>(self);
     const size_t index = *service.server_.find_volume(there.text("volume"));
-    // The drain lets all go on by a call of this loop, which came before this one or comes after.
+    // The drain releases held requests by a call on this loop, which ran before this one or runs
+    // after it.
     if (there.boolean("on") && service.is_draining_.load(std::memory_order_relaxed)) {
       Error error;
       error.set_doing("holding the volume %.64s",

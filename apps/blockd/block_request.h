@@ -1,15 +1,15 @@
 // A block request: what crosses between the shard of the connections and that of its volume.
 //
 // It lies in the pool, in a slot of its connection, and travels as a pointer through two lanes,
-// there and back; the shard that popped it owns it. A read comes back with where its bytes lie. A
-// write travels twice: first to be granted a destination, then, its payload received straight into
-// that destination, to be committed (or aborted, when the client left in the middle). One whose
-// payload has arrived with its header travels once: the volume's shard copies the payload.
+// there and back; the shard that popped it owns it. A read comes back with the address of its data.
+// A write travels twice: first to be granted a destination; then, once its payload is received
+// straight into that destination, to be committed (or aborted, if the client left in the middle).
+// A write whose payload arrived with its header travels once: the volume's shard copies that.
 //
 // On a store that is not memory, data lie in buffers of the volume (StoreQueue). A read travels
-// once more when its data have been sent, to give its buffer back, and so does a write whose
-// payload was copied: the first journey takes it out of the connection's way, the second is for the
-// store.
+// once more after its data have been sent, to give its buffer back. A write whose payload was
+// copied travels twice, too: first its payload is copied out of the connection's buffer, then the
+// store writes it.
 //
 // Tested by tests/apps/blockd/volume_test.cc.
 #pragma once
@@ -34,18 +34,18 @@ struct BlockRequest;
 struct RequestLane;
 struct VolumeCounters;
 
-// Of a volume that was told to wait: requests that have come since, oldest first. The volumes'
-// shard's, but for `is_on`, which any thread may read.
+// The requests that a held volume has received since it was held, oldest first. It belongs to the
+// volume's shard; any thread may read `is_on`.
 struct VolumeHold {
   std::atomic<bool> is_on{false};
   BlockRequest* first = nullptr;
   BlockRequest* last = nullptr;
 };
 
-// What an export stands for. Read-only after boot.
+// The volume behind an export. Read-only after boot.
 struct Volume {
   VolumeStore* store = nullptr;
-  StoreQueue* queue = nullptr;  // to the store; nullptr: it is memory
+  StoreQueue* queue = nullptr;  // to the store; nullptr: the volume is memory
   VolumeHold* hold = nullptr;
   RequestLane* requests = nullptr;  // to its shard
   VolumeCounters* counters = nullptr;
@@ -54,25 +54,25 @@ struct Volume {
 enum class RequestStep : uint8_t {
   kSubmit,   // new; a write: asks for a destination
   kStore,    // a write whose payload lies at `data`
-  kStored,   // the answer, where the payload has been copied and is to be committed now
+  kStored,   // the answer to kStore: the payload is copied; the connection commits it now
   kCommit,   // a write whose payload has arrived
   kAbort,    // a write whose payload will not arrive
-  kRelease,  // its data have been sent: its buffer is free
+  kRelease,  // its data have been sent: the volume takes its buffer back
 };
 
-// What `bedplate trace` calls kReceived and those that follow. A write that is received in place is
-// kGranted once it has its place, and kQueued once its payload has come.
+// A request's stations for `bedplate trace`, which shows them as kRequestStations. A write that is
+// received in place is kGranted once it has its place, and kQueued once its payload has come.
 enum RequestStation : uint32_t {
   kReceived,  // its header has come
   kGranted,
   kQueued,    // it waits for the volume
   kBegun,     // the volume, or its store, works on it
-  kDone,      // and has ended
+  kDone,      // the volume, or its store, has finished it
   kAnswered,  // its answer was handed to the socket
-  kSent,      // which has taken all of it
+  kSent,      // the socket has taken all of the answer
 };
 inline constexpr const char* kRequestStations = "received|granted|queued|begun|done|answered|sent";
-// As the numbers of nbd::Command.
+// In the order of nbd::Command's numbers.
 inline constexpr const char* kRequestKinds =
     "read|write|disconnect|flush|trim|cache|write_zeroes|block_status";
 
@@ -81,13 +81,13 @@ struct BlockRequest {
   RequestStep step = RequestStep::kSubmit;
   nbd::ErrorCode error = nbd::ErrorCode::kNone;  // what to answer
   // READ: the bytes to send. WRITE: the destination granted, or the payload that has arrived.
-  // BLOCK_STATUS: descriptors, as they are sent; nullptr: all of it is data.
+  // BLOCK_STATUS: descriptors, as they are sent; nullptr: the whole range is data.
   std::byte* data = nullptr;
   bool has_buffer = false;  // the volume's, at `data`: kRelease gives it back
   const Volume* volume = nullptr;
   Connection* connection = nullptr;
   RequestTrace trace;            // from its header on, by the loops' times
-  uint64_t done_bytes = 0;       // the volume's: how far a long request is; of descriptors
+  uint64_t done_bytes = 0;       // the volume's: done so far of a long request; or descriptors'
   BlockRequest* next = nullptr;  // its owner queues it with this
 };
 
@@ -97,7 +97,7 @@ using BlockRequestFifo = SpscFifo<BlockRequest*>;
 struct RequestLane {
   BlockRequestFifo* fifo = nullptr;  // holds all requests there can be
   Doorbell* doorbell = nullptr;      // nullptr: both ends are on one shard
-  bool has_submitted = false;        // since it was rung
+  bool has_submitted = false;        // since the doorbell was rung
 
   void push(BlockRequest& request) noexcept {
     const bool pushed = fifo->try_push(&request);

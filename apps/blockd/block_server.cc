@@ -27,7 +27,7 @@ OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
   return {"volume", short_volume_name(options, index)};
 }
 
-// Of a volume on a store: beside its buffers.
+// The owner of a stored volume's memory besides its buffers.
 OwnerName queue_owner(const BlockServerOptions& options, size_t index) {
   return {"requests", short_volume_name(options, index)};
 }
@@ -39,7 +39,7 @@ constexpr const char* kSegmentOwner = "blockd";
 struct ServerCarves {
   CarvePlan connections;
   CarvePlan discard;
-  CarvePlan tls;  // where there is any
+  CarvePlan tls;  // if the options have TLS
 };
 
 ServerCarves carves_of(const BlockServerOptions& options) {
@@ -48,7 +48,7 @@ ServerCarves carves_of(const BlockServerOptions& options) {
           {"tls:blockd", options.max_connections * kTlsStrideBytes}};
 }
 
-// Of a shard that has volumes.
+// The two lanes of a shard that has volumes.
 struct LaneCarves {
   CarvePlan requests;
   CarvePlan replies;
@@ -71,7 +71,7 @@ uint32_t volume_shard_count(const BlockServerOptions& options) noexcept {
 
 }  // namespace
 
-// A name that is cut off ends in its number, so that no two volumes are one owner.
+// A name that is cut ends in the volume's index, so that no two volumes share an owner.
 std::string short_volume_name(const BlockServerOptions& options, size_t index) {
   constexpr size_t kWholeMax = 48;
   const std::string& name = options.volumes[index].name;
@@ -238,7 +238,7 @@ void BlockServer::start() noexcept {
   }
 }
 
-// What waits is answered, too.
+// Held requests are released, so they are answered, too.
 void BlockServer::request_drain() noexcept {
   wiring_.connections_loop->submit(drain_call_);
   for (VolumeShard& shard : shards_) wiring_.volume_loops[shard.number]->submit(shard.release_call);
@@ -289,7 +289,7 @@ void BlockServer::accepted(void* context, int fd) noexcept {
 
 void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(is_own_thread());
-  // A volume may have grown; those that are connected know it as it was.
+  // A volume may have grown; clients that are connected keep the old size.
   for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
   Connection* connection = free_.first();
   ConnectionCounters& counters = *wiring_.connection_counters;
@@ -332,8 +332,8 @@ void BlockServer::mark(Connection& connection) noexcept {
   first_marked_ = &connection;
 }
 
-// One look at the clock for all answers. Requests that come next are as old as that at most: they
-// were in the socket by then, or have come since.
+// Reads the clock once for all answers. Requests that are taken next begin at this time at the
+// earliest, even if they were in the socket before.
 uint32_t BlockServer::flush_marked() noexcept {
   uint32_t count = 0;
   bool has_looked = false;
@@ -357,7 +357,7 @@ uint32_t BlockServer::flush_marked() noexcept {
   return count;
 }
 
-// Each shard has its part of the budget: none waits for another's answers.
+// Each shard has its part of the budget, so none waits for another's answers.
 uint32_t BlockServer::take_replies(uint32_t budget) noexcept {
   const auto shard_count = static_cast<uint32_t>(shards_.size());
   const uint32_t part = std::max(std::min(budget, kReplyBudget) / shard_count, 1U);
@@ -376,7 +376,7 @@ uint32_t BlockServer::poll(uint32_t budget) noexcept {
   BP_KEEPS_VALID(*this);
   const uint32_t count = take_replies(budget);
   const uint32_t flushed = flush_marked();
-  // Once for all that the sockets and this poll have submitted.
+  // One ring for all requests that the sockets and this poll have submitted.
   for (VolumeShard& shard : shards_) {
     if (shard.requests.has_submitted && shard.requests.doorbell != nullptr) {
       shard.requests.doorbell->ring();

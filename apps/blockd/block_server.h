@@ -1,9 +1,9 @@
 // blockd: an NBD server whose volumes lie in the pool, or on stores.
 //
 // Composition: connections, listeners and sockets on one shard, each volume on another (or the
-// same), and two lanes to each shard that has volumes. Everything that it will ever need is carved
-// from the segments that `plan_block_server` asked for: connections, request slots, lanes and
-// volumes have their number in the configuration, and a connection too many is closed at once.
+// same), and two lanes to each shard that has volumes. All its memory is carved from the segments
+// that `plan_block_server` asked for: the configuration fixes the number of connections, request
+// slots, lanes and volumes. A connection too many is closed at once.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ struct BlockVolumeOptions {
   uint64_t bytes = 0;  // of memory
   bool read_only = false;
   Placement placement = {};
-  std::optional<StoreQueueShape> queue = {};  // it lies on a store that is not memory
+  std::optional<StoreQueueShape> queue = {};  // nothing: the volume is memory
   uint32_t shard = 0;                         // its number among BlockServerWiring::volume_loops
 };
 
@@ -51,13 +51,13 @@ struct BlockServerOptions {
 // The segments that a server with these options needs: one for itself, one for each volume.
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options);
 
-// The name of a volume among owners and counters, which may be longer than theirs are.
+// The volume's name, cut to the length that names of owners and counters may have.
 std::string short_volume_name(const BlockServerOptions& options, size_t index);
 
-// What belongs to a volume. `store`: its queue's alone; lives as long as the loops.
+// A volume's parts. `store`: only its queue uses it; it lives as long as the loops.
 struct BlockVolumeWiring {
   VolumeCounters* counters = nullptr;
-  VolumeStore* store = nullptr;  // of one that has a queue, and the next
+  VolumeStore* store = nullptr;  // this and the next: if the volume has a queue
   StoreCounters* store_counters = nullptr;
 };
 
@@ -68,7 +68,7 @@ struct BlockServerWiring {
   std::vector<EventLoop*> volume_loops = {};  // each has volumes
   ConnectionCounters* connection_counters = nullptr;
   std::vector<BlockVolumeWiring> volumes = {};  // one for each
-  TlsEnvironment* tls = nullptr;                // where the options have it
+  TlsEnvironment* tls = nullptr;                // if the options have TLS
   TraceWriter trace = {};                       // of the connections' shard
 };
 
@@ -77,19 +77,19 @@ class BlockServer final : public PollSource, private ConnectionHost {
   // Hands out the carve that plan_block_server asked for under this name.
   using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
 
-  // At most so much at once, of each of volumes() and of this.
+  // The budgets of one poll: of each of volumes(), and of this.
   static constexpr uint32_t kVolumeBudget = 64;
   static constexpr uint32_t kReplyBudget = 64;
 
-  // Takes what plan_block_server asked for. The caller adds volumes(N) to the N-th loop of the
-  // volumes, then this to that of the connections, which has timers for max_connections.
+  // Takes the memory that plan_block_server asked for. The caller adds volumes(N) to the N-th loop
+  // of the volumes, then this to the connections' loop, which has timers for max_connections.
   // Requires: the pool is not sealed; `wiring`'s parts outlive this. Errors: those of `carve`.
   Result<void> create(const Carve& carve, const BlockServerOptions& options,
                       const BlockServerWiring& wiring);
   PollSource& volumes(uint32_t shard) noexcept { return shards_[shard].service; }
 
-  // Accepts connections on `fd`, which stays the caller's. Before start(). Requires: without TLS in
-  // the options: Tls::kNone.
+  // Accepts connections on `fd`, which stays the caller's. Called before start(). Requires: `tls`
+  // is Tls::kNone if the options have no TLS.
   void add_listener(int fd, nbd::Tls tls = nbd::Tls::kNone) noexcept;
 
   // Begins to listen. Threads: the connections' shard.
@@ -97,7 +97,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
 
   // Stops listening and lets every connection finish what it has begun. Threads: any.
   void request_drain() noexcept;
-  // ---- While it runs: what the control socket tells it ----
+  // ---- While it runs: calls for the control socket ----
 
   // The volume of this name; nothing: there is none. Threads: any.
   std::optional<size_t> find_volume(std::string_view name) const noexcept;
@@ -137,7 +137,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
     BP_DCHECK(volume < holds_.size());
     return holds_[volume].is_on.load(std::memory_order_relaxed);
   }
-  // Returns how many went on. Threads: the volume's shard.
+  // Returns how many held requests were released. Threads: the volume's shard.
   uint32_t set_held(size_t volume, bool is_held) noexcept {
     BP_DCHECK(volume_loop(volume).is_own_thread());
     return shards_[options_.volumes[volume].shard].service.hold(volumes_[volume], is_held);
@@ -148,9 +148,9 @@ class BlockServer final : public PollSource, private ConnectionHost {
 
   uint32_t poll(uint32_t budget) noexcept override;
 
-  // Invariants, looked at before and after each poll, on the connections' shard: 1. A connection is
-  // free and closed, or open, and open_count_ counts those. 2. What is in the list of marked ones
-  // says so, and is open.
+  // Invariants, checked before and after each poll, on the connections' shard: 1. A connection is
+  // either in the free list and closed, or open; open_count_ counts the open ones. 2. The list of
+  // marked connections holds exactly those with is_marked set; each is open.
   bool is_valid() const noexcept;
 
  private:
@@ -181,7 +181,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
     nbd::Tls tls = nbd::Tls::kNone;
   };
 
-  // A shard that has volumes, as that of the connections sees it.
+  // A shard that has volumes, as the connections' shard sees it.
   struct VolumeShard {
     VolumeShard(BlockServer& its_server, uint32_t its_number) noexcept
         : server(its_server), number(its_number) {}

@@ -1,7 +1,7 @@
-// What blockd counts: written by its shards, read by `bedplate stats`, described for both: the
-// describe() at the end says each one's unit and meaning. They lie in the counters file, or where a
-// test has them; zeroed memory is a valid set. Threads: the one shard that is named writes, any
-// thread or process reads.
+// blockd's counters: its shards write them, `bedplate stats` reads them. The describe() functions
+// at the end give each one's unit and meaning. They lie in the counters file, or in a test's own
+// memory; zeroed memory is a valid set. Threads: the shard named at each struct writes, any thread
+// or process reads.
 //
 // Tested by tests/apps/blockd/block_server_test.cc.
 #pragma once
@@ -27,7 +27,7 @@ struct RequestCounters {
   Counter written_bytes;
 };
 
-// A request that was accepted. Cost: an addition or two.
+// Counts an accepted request. Cost: an addition or two.
 inline void count_request(RequestCounters& counters, const nbd::Request& request) noexcept {
   switch (request.command) {
     case nbd::Command::kRead:
@@ -49,13 +49,14 @@ struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
   Counter connections_peak;  // the most that were open at once
   Counter connections_total;
   Counter connections_refused;      // over max_connections
-  Counter connections_turned_away;  // told to take none, or draining
+  Counter connections_turned_away;  // blockd was told to take none, or drains
   Counter handshake_timeouts;
   Counter protocol_errors;     // disconnected because of what the client sent
   Counter broken_connections;  // the socket failed, or the client left in the middle of something
   Counter requests_peak;       // of one connection: the most in flight at once
   Counter requests_refused;    // answered with an error
-  // From its header to its answer being handed to the socket; a write's payload comes in between.
+  // Times from the request's header to its answer being handed to the socket; a write's payload is
+  // received in between.
   Histogram read_ns;
   Histogram write_ns;
   Histogram flush_ns;
@@ -64,7 +65,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
   Histogram block_status_ns;
 };
 
-// How long a request of this kind took; one that was refused may be of none.
+// Adds the time that a request took. A refused one may have a command without a histogram.
 inline void count_time(ConnectionCounters& counters, nbd::Command command, uint64_t ns) noexcept {
   switch (command) {
     case nbd::Command::kRead: return counters.read_ns.add(ns);
@@ -83,7 +84,7 @@ struct alignas(kCacheLineBytes) VolumeRequestCounters : RequestCounters {
   Histogram request_ns;  // as those of ConnectionCounters, of any kind
 };
 
-// One volume; written by its shard, but for `requests`.
+// One volume. Its shard writes all but `requests`.
 struct alignas(kCacheLineBytes) VolumeCounters {
   Counter grants;   // destinations given to writes that are received in place
   Counter commits;  // writes whose payload arrived whole
@@ -91,12 +92,12 @@ struct alignas(kCacheLineBytes) VolumeCounters {
   VolumeRequestCounters requests;
 };
 
-// Of one volume on a store that is not memory; written by its shard, but for the last.
+// One volume on a store that is not memory. Its shard writes all but the last.
 struct alignas(kCacheLineBytes) StoreCounters {
   Counter operations;        // under way
   Counter operations_peak;   // the most at once
-  Counter operations_max;    // so many at most
-  Counter requests_waiting;  // for one of them to end, or for a buffer
+  Counter operations_max;    // the limit
+  Counter requests_waiting;  // for an operation to end, or for a buffer
   Counter buffer_bytes;      // taken
   Counter buffer_peak_bytes;
   Counter buffer_max_bytes;
@@ -106,7 +107,7 @@ struct alignas(kCacheLineBytes) StoreCounters {
   Counter silent_ns;  // by the control thread (StoreSilence)
 };
 
-// The headings of the columns in which requests and bytes are seen at a glance.
+// The headings of the columns that show requests and bytes.
 struct RequestColumns {
   const char* requests;
   const char* read;

@@ -61,7 +61,7 @@ void check_volume(ReadTable& read, const VolumeSettings& settings) {
   }
 }
 
-// The cluster is there with the images on it, and its monitors have addresses.
+// Checks that [blockd.ceph] is there if and only if a volume has "rbd", and checks its values.
 void check_ceph(ReadTable& read, const BlockdSettings& settings) {
   const bool is_used = std::any_of(settings.volumes.begin(), settings.volumes.end(),
                                    [](const VolumeSettings& volume) { return volume.is_rbd(); });
@@ -77,7 +77,7 @@ void check_ceph(ReadTable& read, const BlockdSettings& settings) {
 
 void check_cluster(ReadTable& read, const CephSettings& settings) {
   using Kind = SocketAddress::Kind;
-  // Where the kernel is told, these end a word.
+  // In the text for the kernel these characters end a word.
   if (settings.user.find_first_of(", \t\n") != settings.user.npos) {
     read.refuse_value("user", "\"user\" has a comma or a blank", "expected the X of client.X");
   }
@@ -90,7 +90,7 @@ void check_cluster(ReadTable& read, const CephSettings& settings) {
 
 constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
 
-// The node that it is at, or shall be; kAnyNode: it does not matter.
+// The NUMA node of the volume's setting or its drive; kAnyNode: none is known.
 int node_of(const VolumeSettings& volume) {
   if (volume.node.has_value()) return *volume.node;
   if (volume.is_nvme()) {
@@ -101,7 +101,7 @@ int node_of(const VolumeSettings& volume) {
   return node_of_block_device(S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev);
 }
 
-// Says of each volume which number its shard has among all that have volumes, and returns these.
+// Numbers each volume's shard among the shards that have volumes, and returns these shards.
 std::vector<uint32_t> number_shards(const std::vector<uint32_t>& shards,
                                     std::vector<BlockVolumeOptions>& volumes) {
   std::vector<uint32_t> distinct = distinct_shards(shards);
@@ -112,10 +112,10 @@ std::vector<uint32_t> number_shards(const std::vector<uint32_t>& shards,
   return distinct;
 }
 
-// Its name among the files of the service.
+// The volume's name among the files of the service.
 std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
 
-// For people: what it lies on.
+// The volume's place, for messages.
 std::string place_of(const VolumeSettings& volume) {
   if (volume.is_rbd()) return "the Ceph image " + volume.rbd;
   if (!volume.is_nvme()) return volume.path();
@@ -123,7 +123,7 @@ std::string place_of(const VolumeSettings& volume) {
          volume.nvme.address;
 }
 
-// "file of volume disk0": what says the path.
+// The key that gives the path, for messages: "file of volume disk0".
 std::string key_of(const VolumeSettings& volume) {
   const char* key = volume.is_rbd() ? "rbd" : volume.file.empty() ? "device" : "file";
   return std::string(key) + " of volume " + volume.name;
@@ -294,7 +294,7 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
   return options;
 }
 
-// What a volume's store opens that is neither memory nor a drive of our own.
+// The file that a volume's store opens, if it is neither memory nor a drive of our own.
 Result<FilePlan> BlockService::file_plan(size_t volume_index) {
   const VolumeSettings& volume = settings_.volumes[volume_index];
   FilePlan file = {.name = file_name_of(volume_index),
@@ -396,7 +396,7 @@ void BlockService::plan_trace(ServicePlan& plan) const {
   plan.trace(std::move(description));
 }
 
-// Beside what the opening of its files finds out.
+// Finds the problems that opening its files does not find.
 void BlockService::preflight(std::vector<Error>* problems) {
   drives_.preflight(problems);
   if (!settings_.tls.is_empty()) TlsCredentials().load(settings_.tls, "[blockd]", problems);
@@ -412,7 +412,7 @@ void BlockService::preflight(std::vector<Error>* problems) {
           error.set_cure("say %s instead", volume.file.empty() ? "\"file\"" : "\"device\""));
       continue;
     }
-    // A file with holes takes room as it is written to.
+    // Writes to a file with holes take room.
     struct statvfs system {};
     const bool has_holes =
         S_ISREG(status.st_mode) &&
@@ -460,7 +460,7 @@ Result<BlockVolumeWiring> BlockService::open_volume(ServiceContext& context, siz
   return BlockVolumeWiring{counters.value(), stores_.back().store.get(), store_counters.value()};
 }
 
-// While it may read what others may not.
+// Loads the TLS files, while the process may still read them.
 Result<void> BlockService::prepare() {
   std::vector<Error> problems;
   if (settings_.tls.is_empty() || credentials_.load(settings_.tls, "[blockd]", &problems)) {
@@ -480,7 +480,7 @@ nbd::Tls BlockService::tls_of(int listener) const {
 Result<void> BlockService::connect_tls(ServiceContext& context) {
   auto counters = context.counters<TlsCounters>("tls");
   BP_TRY(counters);
-  // A [[limit]] of the configuration comes later.
+  // A [[limit]] of the configuration is set later and wins.
   limit_heap_owner(credentials_.owner(), TlsCredentials::heap_bytes(settings_.max_connections));
   tls_ = {.sockets = &context.sockets(settings_.connections_shard),
           .credentials = &credentials_,
@@ -526,7 +526,7 @@ Result<void> BlockService::create(ServiceContext& context) {
   for (uint32_t i = 0; i < volume_shards_.size(); ++i) {
     BP_TRY(context.add_source(volume_shards_[i], server_.volumes(i), BlockServer::kVolumeBudget));
   }
-  // Behind the volumes, whose commands so leave in the same round.
+  // Polled after the volumes, so that their commands leave in the same round.
   BP_TRY(drives_.add_sources(context));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   auto listeners = context.listeners("listen");
@@ -553,7 +553,7 @@ void BlockService::tell_silence(StoredVolume& volume) noexcept {
                  volume.settings->name.c_str());
 }
 
-// The shards cannot say it themselves.
+// Logs for the shards, which cannot log.
 void BlockService::tick() noexcept {
   for (StoredVolume& volume : stores_) {
     volume.store->look_at_size();
@@ -566,7 +566,7 @@ void BlockService::tick() noexcept {
                  place_of(*volume.settings).c_str());
   }
   drives_.tick();
-  // What clients have asked for comes first.
+  // The drives shut down only after all clients are served.
   if (is_draining_ && server_.is_drained()) drives_.request_shut_down();
 }
 

@@ -1,8 +1,8 @@
 // blockd as a service of the runtime: [blockd] of the configuration, what it plans, where it runs.
 //
-// Connections run on one shard, and volumes on one or several (volume_shards.h); stores that are
-// no memory are opened here, in create, and live as long as this. Functions without a comment are
-// those of service.h, on the threads that it says.
+// Connections run on one shard, and volumes on one or several (volume_shards.h). create() opens the
+// stores that are not memory; they live as long as this. Functions without a comment implement
+// service.h, which names their threads.
 #pragma once
 
 #include <atomic>
@@ -24,15 +24,15 @@
 
 namespace bedplate {
 
-// A [[blockd.volume]]: memory, or what one of file, device, nvme and rbd names.
+// A [[blockd.volume]]: memory, or the store that one of file, device, nvme and rbd names.
 struct VolumeSettings {
   std::string name;
   uint64_t bytes = 0;  // of memory; of a file or device: 0: all of it
   bool read_only = false;
-  std::optional<PageWish> pages = {};  // nothing: as those of the pool
+  std::optional<PageWish> pages = {};  // nothing: the pool's
   std::optional<int> node = {};        // nothing: the node of its shard's core
   std::optional<uint32_t> shard = {};  // nothing: one of the volumes' shards
-  std::string file = {};               // what it lies on; all empty: memory
+  std::string file = {};               // this or one of the next; all empty: memory
   std::string device = {};
   NvmeSettings nvme = {};
   std::string rbd = {};
@@ -40,22 +40,22 @@ struct VolumeSettings {
   bool polled = false;                         // of a file or device
   StoreQueueShape queue = {};
 
-  // describe() refuses what names two of them.
+  // describe() refuses a volume that names two stores.
   bool is_memory() const noexcept {
     return file.empty() && device.empty() && !is_nvme() && !is_rbd();
   }
   bool is_nvme() const noexcept { return !nvme.address.empty(); }
   bool is_rbd() const noexcept { return !rbd.empty(); }
-  // Of a file or device.
+  // The path of the file or device.
   const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
 // [blockd]; docs/configuration.md has its keys, with their ranges and defaults.
 struct BlockdSettings {
   std::vector<SocketAddress> listen;
-  std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
+  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
   uint32_t connections_shard = 0;           // index into Configuration::shards
-  std::vector<uint32_t> volumes_shards;     // where volumes live that name none; empty: the last
+  std::vector<uint32_t> volumes_shards;     // for volumes that name none; empty: the last shard
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
@@ -82,10 +82,10 @@ class BlockService final : public Service {
     return server_.is_drained() && drives_.are_shut_down();
   }
 
-  // What describe() has read; to be changed before plan() only.
+  // The settings that describe() has read; change them before plan() only.
   BlockdSettings& settings() noexcept { return settings_; }
-  // As the settings say; where they leave a node open, that of the shard which uses the memory.
-  // The shards of the volumes have the numbers that they have among distinct_shards().
+  // The server's options by the settings. Memory without a node goes to the node of the shard that
+  // uses it. The volumes' shards are numbered as in distinct_shards().
   BlockServerOptions options(ServicePlan& plan) const;
   // The shard of each volume, by its index in the configuration.
   std::vector<uint32_t> volume_shards(ServicePlan& plan) const;
@@ -116,9 +116,9 @@ class BlockService final : public Service {
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
   BlockServerOptions options_;            // of the last plan
-  std::vector<uint32_t> volume_shards_;   // likewise: those that have volumes, ascending
-  std::vector<std::string> shard_names_;  // theirs
-  NvmeDrives drives_;                     // likewise
+  std::vector<uint32_t> volume_shards_;   // of the last plan: shards that have volumes, ascending
+  std::vector<std::string> shard_names_;  // their names
+  NvmeDrives drives_;                     // of the last plan
   RbdBus rbd_bus_;
   RbdImages rbd_images_{rbd_bus_};  // of the last plan
   std::deque<StoredVolume> stores_;

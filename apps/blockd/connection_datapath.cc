@@ -64,7 +64,7 @@ int Connection::open(int fd, nbd::Tls tls) noexcept {
     return outcome;
   }
   const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: no harm
   phase_ = Phase::kNegotiating;
   incoming_ = Incoming::kHandshake;
   is_broken_ = is_counted_broken_ = false;
@@ -119,7 +119,7 @@ void Connection::received(uint64_t bytes) noexcept {
       parse();
       break;
     case Incoming::kPayload:
-      // min_bytes was what the payload lacked: it is whole, and what came beyond is headers.
+      // min_bytes was the rest of the payload, so it is whole; the bytes beyond are headers.
       BP_ASSERT(bytes >= socket_.receive.min_bytes);
       payload_received(bytes - socket_.receive.min_bytes);
       break;
@@ -184,7 +184,7 @@ void Connection::negotiate() noexcept {
   }
 }
 
-// What has come behind STARTTLS anybody may have put there: the client waits for its answer.
+// Refuses bytes behind STARTTLS: the client waits for our answer, so anybody may have sent them.
 void Connection::start_tls() noexcept {
   if (buffered_bytes() > 0) return protocol_error();
   empty_buffer();
@@ -199,7 +199,7 @@ void Connection::start_tls() noexcept {
   receive_more();
 }
 
-// The volume is as long as the client was told; it may have grown since.
+// This client keeps the size that it was told, though the volume may have grown since.
 void Connection::enter_transmission(size_t export_index) noexcept {
   const nbd::ExportInfo& info = environment_.exports[export_index];
   volume_ = &environment_.volumes[export_index];
@@ -207,8 +207,8 @@ void Connection::enter_transmission(size_t export_index) noexcept {
            negotiation_.block_status()};
 }
 
-// Takes requests out of the buffer until it has none that is whole, a write needs its payload, or
-// all slots are taken; then receives more, if something can be done with it.
+// Takes requests out of the buffer until no whole one is left, a write needs its payload, or all
+// slots are taken; then receives more, if it can use it.
 void Connection::parse() noexcept {
   while (phase_ == Phase::kServing && incoming_ == Incoming::kHeaders &&
          buffered_bytes() >= nbd::kRequestHeaderBytes && free_requests_ != nullptr) {
@@ -260,7 +260,7 @@ bool Connection::parse_one() noexcept {
       break;
     }
   }
-  is_burst_ = true;  // whatever else lies in the buffer came with this one
+  is_burst_ = true;  // all else in the buffer came with this request
   return true;
 }
 
@@ -268,11 +268,11 @@ void Connection::accept(BlockRequest& request) noexcept {
   count_request(*environment_.counters, request.wire);
   count_request(volume_->counters->requests, request.wire);
   RequestStep step = RequestStep::kSubmit;
-  read_ahead_bytes_ = std::max(read_ahead_bytes_, kAheadBytes);  // a write knows better
+  read_ahead_bytes_ = std::max(read_ahead_bytes_, kAheadBytes);  // a write sets it anew
   if (request.wire.command == nbd::Command::kWrite) {
     step = accept_write(request);
   } else if (request.wire.command == nbd::Command::kFlush) {
-    // Its range is reserved, whatever a client writes there, and means nothing.
+    // FLUSH has no range: these fields are reserved, and a client may write anything there.
     request.wire.offset = request.wire.length = 0;
   }
   request.volume = volume_;
@@ -286,7 +286,7 @@ uint32_t Connection::read_ahead_after_write(uint32_t length) const noexcept {
   return is_small ? kBufferBytes : kAheadOfLargeBytes;
 }
 
-// Returns the step that it begins with: of a write whose payload is there, the only one.
+// Returns the write's first step. If its payload is in the buffer, that is the only one.
 RequestStep Connection::accept_write(BlockRequest& request) noexcept {
   const uint32_t length = request.wire.length;
   read_ahead_bytes_ = read_ahead_after_write(length);
@@ -322,9 +322,9 @@ void Connection::receive_more() noexcept {
     return;
   }
   if (incoming_ == Incoming::kNothing || phase_ == Phase::kFinishing) return;
-  // With all slots taken, or a whole header still in the buffer, there is no hurry.
+  // If all slots are taken, nothing more can be parsed.
   if (phase_ == Phase::kServing && free_requests_ == nullptr) return;
-  // What the volume's shard still copies from the buffer stays where it is.
+  // The volume's shard still copies payloads from the buffer: they must not move.
   if (stored_count_ > 0) return;
   const uint32_t kept = buffered_bytes();
   if (buffer_begin_ > 0) std::memmove(buffer_, buffer_ + buffer_begin_, kept);
@@ -333,12 +333,12 @@ void Connection::receive_more() noexcept {
   BP_DCHECK(kept < read_ahead_bytes_ && read_ahead_bytes_ <= kBufferBytes);
   receive_pieces_[0] = {buffer_ + kept, read_ahead_bytes_ - kept};
   is_burst_ = kept > 0;
-  // Half a header is of no use; in the handshake the negotiation knows.
+  // Waits for a whole header: half of one is of no use. The handshake takes any bytes.
   start_receive(1, incoming_ == Incoming::kHeaders ? nbd::kRequestHeaderBytes - kept : 1);
 }
 
-// The volumes' shard has said where the payload of write_ belongs. It answers reads and writes in
-// the order in which they were asked for, so it has copied all payloads that lay before this one.
+// The volume's shard has granted the place for write_'s payload. It answers reads and writes in the
+// order of their requests, so it has copied all payloads that lay in the buffer before this one.
 void Connection::payload_granted() noexcept {
   BP_ASSERT(stored_count_ == 0 && incoming_ == Incoming::kNothing);
   BlockRequest& request = *write_;
@@ -403,7 +403,7 @@ void Connection::queue_reply(BlockRequest& request) noexcept {
   environment_.host->mark(*this);
 }
 
-// A buffer that its data lie in is given back first.
+// A request that has a buffer goes back to the volume first, to give it back.
 void Connection::release(BlockRequest& request) noexcept {
   if (request.has_buffer) return submit(request, RequestStep::kRelease);
   request.next = free_requests_;
@@ -412,8 +412,8 @@ void Connection::release(BlockRequest& request) noexcept {
   volume_->counters->requests.requests_in_flight.add(~uint64_t{0});
 }
 
-// Adds bytes to what is sent next. Headers lie side by side: those without data between them, the
-// replies to writes, are one piece.
+// Adds bytes to the next send. Headers lie side by side, so headers without data between them (the
+// replies to writes) form one piece.
 void Connection::append(std::byte* bytes, size_t count) noexcept {
   uint32_t& piece_count = socket_.send.piece_count;
   BP_DCHECK(piece_count < std::size(send_pieces_));
@@ -425,7 +425,7 @@ void Connection::append(std::byte* bytes, size_t count) noexcept {
   }
 }
 
-// Returns where the next reply's header may lie.
+// Appends the reply with its header at `place`. Returns the place for the next reply's header.
 std::byte* Connection::append_reply(const BlockRequest& request, std::byte* place) noexcept {
   const nbd::Request& wire = request.wire;
   const nbd::ReplyBytes header(place, nbd::kMaxReplyHeaderBytes);
@@ -453,7 +453,7 @@ std::byte* Connection::append_reply(const BlockRequest& request, std::byte* plac
 
 void Connection::tell_trace(const BlockRequest& request) noexcept {
   const auto volume = static_cast<uint16_t>(volume_ - environment_.volumes.data());
-  // A command that there is not was refused.
+  // An unknown command was refused.
   const auto kind = std::min<uint32_t>(static_cast<uint32_t>(request.wire.command), 255);
   environment_.trace.write(request.trace, {request.wire.cookie, request.wire.length, volume,
                                            static_cast<uint8_t>(kind)});
@@ -544,7 +544,7 @@ void Connection::finish() noexcept {
   }
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kFinishing;
-  // A header is no longer waited for; a payload that was granted its place is.
+  // Ends a receive that waits for a header; one that waits for a granted write's payload goes on.
   if (socket_.receive.is_in_flight && incoming_ == Incoming::kHeaders) {
     ::shutdown(socket_.fd, SHUT_RD);
   }

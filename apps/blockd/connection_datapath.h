@@ -1,25 +1,25 @@
 // One NBD connection: a handshake, then requests in and replies out, many in flight.
 //
 // Receiving. Requests are read ahead into a buffer, many at a time; the last write decides how far.
-// After a small one all of the buffer is used: the payloads of a burst come with their headers, and
-// the volume's shard copies them from there. After a large one just the next header is read: the
-// payload goes straight from the socket into the destination that the volume's shard granted, in
-// one receive together with what follows. The part that was read ahead with the header is copied
-// there. One between them is taken as a small one while such writes come in bursts: a copy is less
-// than a receive of its own then, and more where each is waited for. While a write waits for its
-// grant nothing is received: the stream is at its payload.
+// After a small write all of the buffer is used: the payloads of a burst come with their headers,
+// and the volume's shard copies them from there. After a large write only the next header is read:
+// the payload goes straight from the socket into the destination that the volume's shard granted,
+// in one receive together with the bytes behind it. The part that was read ahead with the header is
+// copied there. A medium write counts as small while writes come in bursts: then a copy costs less
+// than a receive of its own; it costs more if the client waits for each write. While a write waits
+// for its grant nothing is received: the stream is at its payload.
 // Sending. All replies that are ready leave in one send, read data straight from the volume.
 //
-// Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more,
-// answers what is outstanding, and closes; `is_broken` says that answers no longer reach anybody.
+// Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more
+// requests, answers the outstanding ones, and closes. `is_broken`: no answer reaches the client.
 // The slot is free again when no operation is in flight and every request is back.
 //
-// Invariants, which is_valid() looks at, around whatever comes from outside: 1. Each request is in
-// one place: free, with the volume's shard, ready to be answered, being sent, or write_ or refused_
-// while its payload comes. 2. There is a write_ while its grant or its payload is waited for, and
-// then alone; so with refused_ and what is discarded. 3. What is buffered lies within the buffer,
-// and writes that are stored there are with the volume's shard. 4. Closed, it has no descriptor,
-// nothing in flight, and all requests.
+// Invariants, which is_valid() checks before and after each call from outside: 1. Each request is
+// in one place: free, with the volume's shard, ready to be answered, being sent, or write_ or
+// refused_ while its payload comes. 2. write_ is set exactly while its grant or its payload is
+// awaited; refused_ exactly while its payload is discarded. 3. The buffered bytes lie within the
+// buffer; the writes whose payloads lie there are with the volume's shard. 4. A closed connection
+// has no descriptor, nothing in flight, and all its requests.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ namespace bedplate {
 class Connection;
 class TlsStream;
 
-// What connections share and call; BlockServer implements it.
+// The server as its connections call it; BlockServer implements it.
 class ConnectionHost {
  public:
   // Hands `request` to the volume's shard.
@@ -53,7 +53,7 @@ class ConnectionHost {
   ~ConnectionHost() = default;
 };
 
-// What all connections of a server have in common. Outlives them.
+// State that all connections of a server share; it outlives them.
 struct ConnectionEnvironment {
   ConnectionHost* host = nullptr;
   StreamSockets* sockets = nullptr;
@@ -67,29 +67,29 @@ struct ConnectionEnvironment {
 
 class Connection {
  public:
-  // `requests` are the slots of this connection's requests; all memory outlives it. `tls`: its own,
-  // where the server has that; or nullptr.
+  // `requests` are the slots of this connection's requests; all memory outlives it. `tls`: this
+  // connection's own; nullptr: the server has no TLS.
   Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
              TlsStream* tls = nullptr) noexcept;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); without TLS of its
-  // own: Tls::kNone. Returns 0 or an errno value; then the fd is still the caller's.
+  // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); `tls` is Tls::kNone
+  // if it was made without a TlsStream. Returns 0; or an errno: then `fd` is still the caller's.
   int open(int fd, nbd::Tls tls) noexcept;
 
   // A request comes back from the volume's shard.
   void request_returned(BlockRequest& request) noexcept;
 
-  // Sends the replies that are ready; closes if everything is done. Called after mark(). The time
-  // of the loop is that of the answers.
+  // Sends the replies that are ready; closes if everything is done. Called after mark(). The
+  // answers are timed by the loop's clock.
   void flush() noexcept;
   // Whether flush() would send some.
   bool has_answers() const noexcept {
     return first_reply_ != nullptr && !socket_.send.is_in_flight && !is_broken_;
   }
 
-  // Takes no more requests, answers those that are in flight, closes.
+  // Takes no more requests, answers the ones in flight, then closes.
   void finish() noexcept;
   // Closes as soon as nothing is in flight; answers nothing more.
   void break_off() noexcept;
@@ -97,7 +97,7 @@ class Connection {
   // The client took too long to negotiate.
   void handshake_overdue() noexcept;
 
-  // From the next request on writes to `volume` are refused, or not, where it is this client's.
+  // Has writes refused, or taken again, from the next request on, if `volume` is this client's.
   void set_read_only(const Volume& volume, bool is_read_only) noexcept {
     if (volume_ == &volume) view_.read_only = is_read_only;
   }
@@ -115,7 +115,7 @@ class Connection {
 
  private:
   enum class Phase : uint8_t { kClosed, kNegotiating, kServing, kFinishing };
-  // What the bytes that arrive next are.
+  // The kind of the bytes that arrive next.
   enum class Incoming : uint8_t {
     kHandshake,
     kHeaders,
@@ -125,7 +125,7 @@ class Connection {
   };
 
   static constexpr uint32_t kBufferBytes = 128 * kKiB;
-  // How much of the buffer is read into, unless the last write was small or large.
+  // How many bytes are read ahead, unless the last write was small or large.
   static constexpr uint32_t kAheadBytes = 64 * nbd::kRequestHeaderBytes;
   static constexpr uint32_t kAheadOfLargeBytes = nbd::kRequestHeaderBytes;
   static constexpr uint32_t kSmallWriteMaxBytes = 8 * kKiB;
@@ -180,7 +180,7 @@ class Connection {
   Phase phase_ = Phase::kClosed;
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;
-  bool is_counted_broken_ = false;  // it may come to it twice: nothing more is said, or heard
+  bool is_counted_broken_ = false;  // sending and receiving may both fail
   StreamSocket socket_;
   iovec receive_pieces_[2];
   iovec send_pieces_[2 * kRepliesPerSend];
@@ -192,7 +192,7 @@ class Connection {
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for
   BlockRequest* refused_ = nullptr;  // answered once its payload has been discarded
   BlockRequest* free_requests_ = nullptr;
-  uint32_t taken_count_ = 0;             // of the others
+  uint32_t taken_count_ = 0;             // requests that are not free
   BlockRequest* first_reply_ = nullptr;  // ready to be sent
   BlockRequest* last_reply_ = nullptr;
   BlockRequest* being_sent_ = nullptr;
@@ -202,7 +202,7 @@ class Connection {
 
   nbd::Negotiation negotiation_;
   uint32_t read_ahead_bytes_ = kAheadBytes;
-  bool is_burst_ = false;  // the request that is looked at next came with the one before it
+  bool is_burst_ = false;  // the next request came in one receive with the one before it
   uint32_t buffer_begin_ = 0;
   uint32_t buffer_end_ = 0;
   std::byte buffer_[kBufferBytes];  // nothing in it moves while stored_count_ > 0

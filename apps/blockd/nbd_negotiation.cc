@@ -210,7 +210,7 @@ void Negotiation::finish_option_header() noexcept {
   }
   if (is_too_early) return refuse(OptionReplyType::kErrTlsReqd, "TLS must be negotiated first");
   if (option_ == Option::kExportName) return expect(Field::kExportName, option_bytes_);
-  // It takes back what was set before, also when it is refused.
+  // SET_META_CONTEXT unsets the context that was set before, even if it is refused.
   if (option_ == Option::kSetMetaContext) context_index_ = kNoExport;
   if (option_bytes_ > kOptionDataMaxBytes) {
     return refuse(OptionReplyType::kErrTooBig, "the option's data is longer than 8 KiB");
@@ -261,7 +261,7 @@ void Negotiation::finish_export_name() noexcept {
 
 void Negotiation::finish_name_length() noexcept {
   const auto name_bytes = load_be<uint32_t>(field_data_);
-  // "MUST be no larger than the option data length - 6"; finish_option_header saw to those 6.
+  // "MUST be no larger than the option data length - 6"; finish_option_header checked those 6.
   if (name_bytes > option_bytes_ - (is_about_contexts() ? kContextsFixedBytes : kInfoFixedBytes)) {
     return refuse(OptionReplyType::kErrInvalid, "the name is longer than the option's data");
   }
@@ -293,7 +293,7 @@ void Negotiation::finish_query_count() noexcept {
   expect_query();
 }
 
-// The next query, or, after the last, the answer.
+// Expects the next query; after the last it answers.
 void Negotiation::expect_query() noexcept {
   if (queries_left_ == 0 ? option_left_bytes_ != 0 : option_left_bytes_ < sizeof(Be32)) {
     return refuse(OptionReplyType::kErrInvalid, "the option's data does not fit its contents");
@@ -331,7 +331,7 @@ void Negotiation::refuse(OptionReplyType type, std::string_view text) noexcept {
 
 void Negotiation::answer_after_data() noexcept { expect(Field::kIgnoredData, option_left_bytes_); }
 
-// The option's data has arrived as a whole.
+// Answers an option whose data has arrived as a whole.
 void Negotiation::answer_option() noexcept {
   BP_ASSERT(option_left_bytes_ == 0);
   expect(Field::kOptionHeader, sizeof(OptionHeader));
@@ -362,7 +362,7 @@ void Negotiation::answer_option() noexcept {
   }
 }
 
-// INFO and GO, which differ in what comes after.
+// Answers INFO and GO, which differ only in the state that follows.
 void Negotiation::answer_info() noexcept {
   if (export_index_ == kNoExport) {
     return refuse(OptionReplyType::kErrUnknown, "no export has this name");

@@ -1,11 +1,11 @@
 // The handshake of NBD, without input or output: fed bytes as they arrive, it yields bytes to send.
 //
 // One object per connection, in memory that the caller has planned: it owns fixed arrays, allocates
-// nothing, and any conversation, however long or hostile, leaves its size as it is. An option is
-// read field by field and never held as a whole, so that 8 KiB of data need no 8 KiB of memory. It
-// knows no time: the owner of the socket ends a handshake that takes too long.
+// nothing, and no conversation, however long or hostile, changes its size. An option is read field
+// by field and never held as a whole, so 8 KiB of data need no 8 KiB of memory. It knows no time:
+// the owner of the socket ends a handshake that takes too long.
 // Source: doc/proto.md of the NBD project, sections "Fixed newstyle negotiation", "Option types"
-// and "Option reply types"; docs/nbd.md lists what is answered to what.
+// and "Option reply types"; docs/nbd.md lists the answer to each option.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace bedplate::nbd {
 
 inline constexpr size_t kNameMaxBytes = 255;
 
-// Data of an option that is looked at, and that is skipped; still longer data ends the connection.
+// The longest data of an option that is read, and that is skipped; longer data ends the connection.
 inline constexpr uint32_t kOptionDataMaxBytes = 8 * kKiB;
 inline constexpr uint32_t kOptionSkipMaxBytes = 64 * kKiB;
 
@@ -35,21 +35,20 @@ struct ExportInfo {
 // The flags that an export is announced with ("Transmission flags").
 uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept;
 
-// What a client may do about TLS ("Encryption"): it is not there; it may be had; nothing is told to
-// a client without it.
+// TLS for clients ("Encryption"): refused; possible; required: a client without it is told nothing.
 enum class Tls : uint8_t { kNone, kOffered, kRequired };
 
-// Life of a connection: send what is pending, then feed what arrives, until the state is no longer
-// kNegotiating; then send what is still pending, and go on as the state says. A full round:
+// Life of a connection: send the pending output, then feed the bytes that arrive, until the state
+// is not kNegotiating; then send the rest of the output, and go on by the state. A full round:
 //
 //     while (!n.pending_output().empty()) n.output_sent(send(n.pending_output()));
 //     if (n.state() == kNegotiating) n.consume(receive(at most n.wanted_bytes()));
 //
-// Invariants, which is_valid() looks at around each call: 1. While it negotiates the field that is
-// read wants a byte, and none beyond the data of its option. 2. What is to be sent lies within the
-// output, which begins anew once all is sent; while it lists there is some. 3. Requests come once
-// an export is chosen, and not without TLS where that is required. 4. TLS starts once, where it is
-// to be had. 5. It is over for a reason.
+// Invariants, which is_valid() checks before and after each call: 1. While negotiating, the field
+// that is read lacks at least a byte, and none beyond the data of its option. 2. The pending bytes
+// lie within the output, which begins anew once all is sent; a LIST in progress has some. 3. In
+// kTransmission an export is chosen, and TLS runs if it is required. 4. TLS starts once at most,
+// and never with Tls::kNone. 5. kDisconnect has a reason.
 // Threads: one at a time.
 class Negotiation {
  public:
@@ -67,7 +66,7 @@ class Negotiation {
 
   // Begins anew, for the next connection: the greeting is pending.
   void reset(Tls tls = Tls::kNone) noexcept;
-  // From now on bytes are those that TLS protects. What was agreed before means nothing any more.
+  // From now on TLS protects the bytes. It forgets all that was agreed before.
   // Requires: kStartTls, and nothing is pending.
   void tls_started() noexcept;
 
@@ -79,17 +78,17 @@ class Negotiation {
     return {output_ + output_begin_, output_end_ - output_begin_};
   }
 
-  // The first `bytes` of the pending output are sent. Requires: there were that many.
+  // The first `bytes` of the pending output are sent. Requires: it had that many.
   void output_sent(size_t bytes) noexcept;
 
-  // Takes bytes that arrived, in order. Returns how many were taken: it stops as soon as there is
-  // output to send and when the negotiation is over. The rest stays with the caller, to be offered
-  // again after the output, or to be read as requests in kTransmission.
+  // Takes bytes that arrived, in order. Returns how many it took: it stops as soon as it has output
+  // to send, and when the negotiation is over. The caller keeps the rest and offers it again after
+  // the output, or reads it as requests in kTransmission.
   [[nodiscard]] size_t consume(std::span<const std::byte> input) noexcept;
 
-  // How many bytes of what arrives next surely belong to the negotiation and would be taken at
-  // once; 0 while there is output to send and when the negotiation is over. A caller that receives
-  // no more than this never has bytes left over.
+  // The number of next bytes that surely belong to the negotiation, and that consume() would take
+  // at once; 0 while there is output to send and when the negotiation is over. A caller that
+  // receives no more than this never has bytes left over.
   size_t wanted_bytes() const noexcept;
 
   // The chosen export, as an index into the exports. Requires: kTransmission.
@@ -105,10 +104,10 @@ class Negotiation {
     return context_index_ == export_index_;
   }
 
-  // Why it is over, as a static text without a full stop. Requires: kDisconnect.
+  // The reason why it is over, as a static text without a full stop. Requires: kDisconnect.
   const char* reason() const noexcept;
 
-  // Whether it is over because the client said ABORT, as it may: no misbehaviour.
+  // Whether it is over because the client said ABORT, which is no misbehaviour.
   bool is_aborted() const noexcept { return is_aborted_; }
 
   bool is_valid() const noexcept;
@@ -164,7 +163,7 @@ class Negotiation {
   size_t find_named_export() const noexcept;
 
   static constexpr size_t kNoExport = SIZE_MAX;
-  // A field is kept as far as a name may be long; more than that is counted, not kept.
+  // A field is kept up to the length of a name; further bytes are only counted.
   static constexpr size_t kFieldKeptBytes = kNameMaxBytes;
 
   std::span<const ExportInfo> exports_;
@@ -179,10 +178,10 @@ class Negotiation {
   bool wants_name_ = false;  // the information requests of this INFO or GO
   bool wants_block_size_ = false;
   bool wants_context_ = false;  // a query of contexts named base:allocation
-  uint32_t field_bytes_ = 0;    // of the field, and how many of them have arrived
+  uint32_t field_bytes_ = 0;    // the field's length; the next: how many of them have arrived
   uint32_t field_have_bytes_ = 0;
   Option option_ = Option::kAbort;  // the option that is being read or answered
-  uint32_t option_bytes_ = 0;       // its data, and how many of them have not arrived yet
+  uint32_t option_bytes_ = 0;       // its data's length; the next: those that have not arrived yet
   uint32_t option_left_bytes_ = 0;
   OptionReplyType refusal_ = OptionReplyType::kAck;  // kAck: it is not refused
   std::string_view refusal_text_;

@@ -1,8 +1,8 @@
 // The transmission phase of NBD, without input or output: a request is decoded, judged, answered.
 //
 // Pure functions over bytes that the caller owns: nothing is kept, allocated, logged or waited for.
-// What a verdict means for buffers and sockets is the connection's business. The order in which
-// rules are applied is fixed (rejection_of), so that a request that breaks several has one answer.
+// The connection carries a verdict out on its buffers and socket. The rules have a fixed order
+// (rejection_of), so a request that breaks several has one answer.
 // Source: doc/proto.md of the NBD project, sections "Request message", "Request types", "Command
 // flags" and "Error values".
 #pragma once
@@ -19,7 +19,7 @@ namespace bedplate::nbd {
 
 inline constexpr size_t kRequestHeaderBytes = sizeof(RequestHeader);
 
-// Enough for the header of any reply that is encoded here.
+// The longest header of a reply that is encoded here.
 inline constexpr size_t kMaxReplyHeaderBytes = sizeof(BlockStatusChunk) + sizeof(BlockDescriptor);
 static_assert(kMaxReplyHeaderBytes >= sizeof(OffsetDataChunk));
 static_assert(kMaxReplyHeaderBytes >= sizeof(SimpleReply));
@@ -32,8 +32,8 @@ static_assert(kDrainMaxBytes >= kPayloadMaxBytes, "what could be accepted can be
 using RequestBytes = std::span<const std::byte, kRequestHeaderBytes>;
 using ReplyBytes = std::span<std::byte, kMaxReplyHeaderBytes>;
 
-// A request in host byte order. `command` holds whatever the client sent, `cookie` is the client's
-// own and goes back unchanged.
+// A request in host byte order. `command` holds any number that the client sent; `cookie` is the
+// client's own and goes back unchanged.
 struct Request {
   Command command;
   uint16_t flags;
@@ -42,7 +42,7 @@ struct Request {
   uint64_t offset;
 };
 
-// What a request is judged against: the volume, and what the connection has negotiated.
+// The facts that a request is judged by: the volume's, and those that the connection negotiated.
 struct ExportView {
   uint64_t bytes;
   bool read_only;
@@ -66,7 +66,7 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-// Reads the 28 bytes of a request header. No when the magic is wrong: the stream is lost, and the
+// Reads the 28 bytes of a request header. False: the magic is wrong; the stream is lost, and the
 // connection must be closed without an answer.
 [[nodiscard]] inline bool try_decode(RequestBytes wire, Request& request) noexcept {
   RequestHeader header;
@@ -79,7 +79,7 @@ struct Verdict {
   return header.magic.value() == kRequestMagic;
 }
 
-// What holds for one command.
+// The rules for one command.
 struct CommandRule {
   bool is_known = false;
   bool has_range = false;  // offset and length name bytes of the export
@@ -91,7 +91,7 @@ struct CommandRule {
 
 // By command. FUA may come with every command and means nothing where nothing is written ("the
 // server MUST accept all commands with this bit set"). FLUSH has no range: its offset and length
-// are reserved, and ignored. DISC is no matter of rules: it is obeyed whatever else it says.
+// are reserved, and ignored. DISC has no rules: it is obeyed whatever else it says.
 inline constexpr CommandRule kCommandRules[] = {
     /* READ */ {.is_known = true,
                 .has_range = true,
@@ -132,7 +132,7 @@ inline constexpr CommandRule kCommandRules[] = {
 inline constexpr size_t kCommandRuleCount = sizeof kCommandRules / sizeof kCommandRules[0];
 static_assert(kCommandRuleCount == static_cast<size_t>(Command::kBlockStatus) + 1);
 
-// The first rule that the request breaks, as the error to answer; kNone when it breaks none.
+// Returns the error of the first rule that the request breaks; kNone: it breaks none.
 inline ErrorCode rejection_of(const Request& request, const ExportView& view) noexcept {
   const auto command = static_cast<size_t>(request.command);
   if (command >= kCommandRuleCount) return ErrorCode::kEinval;

@@ -2,7 +2,7 @@
 //
 // Source: doc/proto.md of the NBD project; each group names the section it comes from. Only what
 // this server sends, reads or refuses by name is here: no extended headers. docs/nbd.md shows the
-// same as byte tables and says what is answered to what.
+// same as byte tables, and the answer to each message.
 //
 // All fields are big-endian ("Conventions"). The layouts are made of BigEndian<T>, which has
 // alignment 1: a struct may be copied from any address, and a value cannot be used unswapped.
@@ -124,18 +124,18 @@ enum class InfoType : uint16_t {
   kBlockSize = 3,
 };
 
-// "Metadata querying": the one context there is, and the number that stands for it once it is set.
+// "Metadata querying": the only context, and its number once it is set.
 inline constexpr std::string_view kAllocationContext = "base:allocation";
 inline constexpr std::string_view kBaseNamespace = "base:";
 inline constexpr uint32_t kAllocationContextId = 1;
 
-// "Size constraints": what this server announces, and what the text gives as the defaults.
+// "Size constraints": the sizes that this server announces, which are the text's defaults.
 inline constexpr uint32_t kBlockMinBytes = 1;
 inline constexpr uint32_t kBlockPreferredBytes = 4096;
 inline constexpr uint32_t kPayloadMaxBytes = 32 * kMiB;
 static_assert(kPayloadMaxBytes == uint32_t{1} << 25, "any client may count on 2^25");
 
-// "Newstyle negotiation": what the server says first.
+// "Newstyle negotiation": the server's first message.
 struct Greeting {
   Be64 greeting_magic;
   Be64 option_magic;
@@ -231,8 +231,8 @@ inline constexpr uint16_t kCommandFlagDf = 1 << 2;
 inline constexpr uint16_t kCommandFlagReqOne = 1 << 3;
 inline constexpr uint16_t kCommandFlagFastZero = 1 << 4;
 
-// "Error values": NBD's own numbers, whatever errno is here. Called a code, since bedplate::Error
-// is the three-part message.
+// "Error values": NBD's own numbers, independent of this machine's errno. They are called codes,
+// since bedplate::Error is the three-part message.
 enum class ErrorCode : uint32_t {
   kNone = 0,
   kEperm = 1,
@@ -309,7 +309,7 @@ static_assert(sizeof(BlockDescriptor) == 8 && offsetof(BlockDescriptor, state) =
 inline constexpr uint32_t kStateHole = 1 << 0;
 inline constexpr uint32_t kStateZero = 1 << 1;
 
-// NBD_REPLY_TYPE_ERROR under "Structured reply types": a message would follow.
+// NBD_REPLY_TYPE_ERROR under "Structured reply types": a message may follow; ours sends none.
 struct ErrorChunk {
   ChunkHeader header;
   BigEndian<ErrorCode> error;

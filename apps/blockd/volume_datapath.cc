@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kZeroSliceBytes = kMiB;
 
-// What a client wrote was judged by the connection's shard (nbd::check): here it is a promise.
+// The connection's shard has checked the client's range (nbd::check), so this always holds.
 bool is_inside(const BlockRequest& request) noexcept {
   const uint64_t bytes = request.volume->store->bytes();
   return request.wire.offset <= bytes && request.wire.length <= bytes - request.wire.offset;
@@ -31,7 +31,7 @@ bool VolumeService::is_valid() const noexcept {
   return last == last_long_;
 }
 
-// Of what was answered in the round in which it came nobody measures how long the memory took.
+// Requests answered in the round they arrived in are not timed: the clock is read once a round.
 void VolumeService::reply(BlockRequest& request) noexcept {
   BP_DCHECK(!is_nontemporal_fence_due);
   request.trace.pass(kDone, options_.loop->now_ns());
@@ -60,8 +60,9 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
   reply(request);
 }
 
-// Copies the payloads that came with their headers, of all these requests before any is answered.
-// They go past the caches, where they can: a volume is larger, and its next small write elsewhere.
+// Copies the payloads that came with their headers, for all these requests before any is answered.
+// The copies pass the caches by if they are whole lines: a volume is larger than the caches, and
+// its next small write goes elsewhere.
 void VolumeService::store_payloads(std::span<BlockRequest* const> requests) noexcept {
   bool is_fence_due = false;
   for (const BlockRequest* request : requests) {
@@ -84,7 +85,7 @@ void VolumeService::handle(std::span<BlockRequest* const> requests) noexcept {
   for (BlockRequest* request : requests) carry_out(*request);
 }
 
-// Requires: its payload is stored, where it came with its header.
+// Requires: a payload that came with its header is stored.
 void VolumeService::carry_out(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
   if (StoreQueue* queue = request.volume->queue; queue != nullptr) return queue->take(request);
@@ -109,7 +110,7 @@ void VolumeService::carry_out(BlockRequest& request) noexcept {
   }
 }
 
-// Whether it waits, in the list of its volume.
+// Returns true if the volume is held and the request is new: it was put into the volume's list.
 bool VolumeService::waits(BlockRequest& request) noexcept {
   VolumeHold& hold = *request.volume->hold;
   BP_DCHECK((hold.first == nullptr) == (hold.last == nullptr));
@@ -135,7 +136,7 @@ uint32_t VolumeService::hold(const Volume& volume, bool is_on) noexcept {
   return count;
 }
 
-// One slice of the first long request, which then goes to the end of the line.
+// Zeroes one slice of the first long request, which then goes to the end of the list.
 uint32_t VolumeService::zero_some() noexcept {
   BlockRequest* request = first_long_;
   if (request == nullptr) return 0;
@@ -166,7 +167,7 @@ uint32_t VolumeService::poll(uint32_t budget) noexcept {
   const auto waits_here = [this](BlockRequest* each) { return waits(*each); };
   handle({batch, std::remove_if(batch, batch + count, waits_here)});
   const uint32_t slices = zero_some();
-  // Also for what stores have completed since the last poll.
+  // Also for operations that stores have completed since the last poll.
   if (replies_.has_replied && options_.replies_doorbell != nullptr) {
     options_.replies_doorbell->ring();
   }

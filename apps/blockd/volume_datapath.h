@@ -1,8 +1,8 @@
 // The volumes' side of blockd: one poll source on each shard that owns volumes.
 //
-// Of volumes that are memory it grants destinations, answers where data lies, copies payloads that
-// have arrived with their headers, and zeroes, in slices, so that others get their turn. What is
-// asked of others it gives to their queues. It never touches a socket.
+// For volumes that are memory it grants destinations, answers with the address of data, copies
+// payloads that have arrived with their headers, and zeroes in slices, so that others get their
+// turn. It gives the requests of stored volumes to their queues. It never touches a socket.
 #pragma once
 
 #include <span>
@@ -27,16 +27,16 @@ class VolumeService final : public PollSource {
     options_ = options;
     replies_.fifo = options.replies;
   }
-  // What is new for `volume` waits, or no longer; what was begun goes on. Returns how many requests
-  // went on. Threads: its shard's.
+  // Holds new requests for `volume`, or releases the held ones; begun requests go on. Returns the
+  // number of requests released. Threads: its shard's.
   uint32_t hold(const Volume& volume, bool is_on) noexcept;
-  // For the queues of its volumes: what they answer leaves with its next poll, at once.
+  // The lane for the answers of its volumes' queues; its next poll rings the doorbell for them.
   ReplyLane& replies() noexcept { return replies_; }
 
   uint32_t poll(uint32_t budget) noexcept override;
 
-  // Invariants, looked at before and after each poll: 1. the requests that zero are in one list, to
-  // its last. 2. None of them is done, and each lies within its volume.
+  // Invariants, checked before and after each poll: 1. The list of requests that zero leads from
+  // first_long_ to last_long_. 2. None of them is done, and each lies within its volume.
   bool is_valid() const noexcept;
 
  private:

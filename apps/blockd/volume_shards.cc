@@ -25,7 +25,7 @@ uint32_t choose(const VolumeWish& volume, std::span<const VolumeShardChoice> cho
 std::vector<uint32_t> choose_volume_shards(std::span<const VolumeWish> volumes,
                                            std::span<const VolumeShardChoice> choices) {
   BP_ASSERT(!choices.empty());
-  std::map<uint32_t, uint32_t> counts;  // of volumes
+  std::map<uint32_t, uint32_t> counts;  // volumes by shard
   for (const VolumeShardChoice& choice : choices) counts[choice.shard] = 0;
   for (const VolumeWish& volume : volumes) {
     if (volume.shard.has_value()) ++counts[*volume.shard];

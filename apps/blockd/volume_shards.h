@@ -1,8 +1,8 @@
 // Which shard each volume of a block service lives on.
 //
-// A volume that names its shard lives there. Of the others each goes to a shard on the NUMA node
-// that it is at, where there is one among those that may have volumes, else to any of them; and of
-// these to the one with the fewest, so that volumes spread.
+// A volume that names its shard lives there. Any other volume goes to a shard on the NUMA node of
+// its drive, if one of the shards that may have volumes is there, else to any of these; among them
+// it takes the shard with the fewest volumes.
 // Threads: any. It allocates: for the plan.
 #pragma once
 
@@ -15,9 +15,9 @@
 
 namespace bedplate {
 
-// What is known of a volume.
+// A volume's wishes.
 struct VolumeWish {
-  std::optional<uint32_t> shard = {};  // that it names
+  std::optional<uint32_t> shard = {};  // nothing: it names none
   int node = kAnyNode;                 // of its drive
 };
 
@@ -27,7 +27,7 @@ struct VolumeShardChoice {
   int node = 0;
 };
 
-// The shard of each. Requires: `choices` is not empty.
+// The shard of each volume. Requires: `choices` is not empty.
 std::vector<uint32_t> choose_volume_shards(std::span<const VolumeWish> volumes,
                                            std::span<const VolumeShardChoice> choices);
 

@@ -1,11 +1,10 @@
-// Buffers of any size from a planned piece of memory: what a store's requests lie in meanwhile.
+// Buffers of any size from a planned piece of memory, for the data of a store's requests.
 //
 // A buffer is the first run of free units that is long enough. So the same few units, which are in
-// the caches, serve as long as little is in flight, and nothing is written into memory that a
-// device may still see. It does not know what it gave out: the taker of a buffer gives it back with
-// its size.
+// the caches, serve as long as little is in flight. The arena writes nothing into its memory, which
+// a device may still see. It keeps no list of buffers: the taker gives a buffer back with its size.
 //
-// The units that are taken are those of buffers that are out. (is_valid() of PieceMap)
+// Invariant: the taken units are those of buffers that are out. (is_valid() of PieceMap)
 #pragma once
 
 #include <cstddef>
@@ -31,8 +30,8 @@ class BufferArena {
     units_ = PieceMap(static_cast<uint32_t>(memory.size() / kUnitBytes));
   }
 
-  // Returns memory aligned to a unit; nullptr: there is no free run of so many bytes.
-  // Requires: `bytes` is over 0. Cost: a look at each word of 64 units, up to the run.
+  // Returns memory aligned to a unit; nullptr: no free run has that many bytes.
+  // Requires: `bytes` is over 0. Cost: reads each word of 64 units, up to the run.
   std::byte* try_take(uint64_t bytes) noexcept {
     BP_DCHECK(bytes > 0);
     if (bytes > free_bytes()) return nullptr;

@@ -45,8 +45,8 @@ bool is_base64(std::string_view text) noexcept {
          std::all_of(text.begin(), text.end(), is_digit);
 }
 
-// The value of `key` in the section `section`, as it lies in `text`: a copy would have to be wiped,
-// too. Nothing: there is no such section, or it has none.
+// The value of `key` in the section `section`, as a view into `text`: a copy would have to be
+// wiped, too. Nothing: there is no such section, or it has no such key.
 std::optional<std::string_view> find_key(std::string_view text, const std::string& section,
                                          bool* has_section) {
   bool is_inside = false;
@@ -67,13 +67,13 @@ std::optional<std::string_view> find_key(std::string_view text, const std::strin
   return std::nullopt;
 }
 
-// One of them, as long as it is asked.
+// A monitor that is being asked.
 struct Monitor {
   Fd socket;
   std::string seen = {};  // of its banner
 };
 
-// What became of it: nothing, while it has said too little.
+// A monitor's answer; kNone: it has not sent enough yet.
 enum class Answer : uint8_t { kNone, kGood, kNewer, kOther, kBroken };
 
 // Requires: there is something to read, or an error. `*number`: the errno of kBroken.
@@ -128,7 +128,7 @@ Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t t
       if (answer == Answer::kBroken) error.set_answer_errno(number);
       if (answer == Answer::kOther) error.set_answer("what answers is no monitor");
       if (answer == Answer::kNewer) error.set_answer("it speaks v2 there, the kernel's client v1");
-      wanted[i].fd = -1;  // poll passes it over
+      wanted[i].fd = -1;  // poll skips it
       --left_count;
     }
   }

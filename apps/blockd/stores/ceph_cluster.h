@@ -1,8 +1,8 @@
-// The Ceph cluster of a block service: where its monitors are, and with which key they are spoken
-// to. The kernel's client does all the rest (rbd_mapping.h).
+// The Ceph cluster of a block service: the addresses of its monitors, and the key for them. The
+// kernel's client does all the rest (rbd_mapping.h).
 //
-// It reads the key from a keyring as Ceph's own tools write it, and looks whether a monitor answers
-// before the kernel is asked to, whose wait says nothing about its cause.
+// It reads the key from a keyring as Ceph's own tools write it. It checks that a monitor answers
+// before the kernel is asked to map: the kernel's wait gives no cause.
 // Threads: the main thread.
 #pragma once
 
@@ -22,11 +22,11 @@ struct CephSettings {
   std::vector<SocketAddress> monitors;
   std::string user;         // without "client."
   std::string keyring;      // the path of a file
-  uint32_t timeout_s = 60;  // of volumes that say none
+  uint32_t timeout_s = 60;  // for volumes without one of their own
 };
 
-// Bytes of a secret, which a crash record would keep: they are gone where the scope ends, which
-// they outlive.
+// Wipes the bytes of a secret when its scope ends, so that no crash record keeps them. The bytes
+// outlive the scope.
 class Wiped {
  public:
   Wiped(char* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
@@ -39,18 +39,18 @@ class Wiped {
   const size_t size_;
 };
 
-// The key of "client.`user`" in the file `path`, in base64: the caller's to wipe, as is nothing
-// else of the file.
-// Errors: it cannot be read, or by others than its owner, too; it has no such user, or no key.
+// Returns the key of "client.`user`" in the file `path`, in base64. The caller wipes it; no other
+// copy of the file is left.
+// Errors: it cannot be read, or not only its owner can read it; it has no such user, or no key.
 Result<std::string> read_ceph_key(const std::string& path, const std::string& user);
 
-// The monitors of one cluster, asked on behalf of each of its images.
+// The monitors of one cluster; each of its images asks for them.
 class CephMonitors {
  public:
-  // Waits until one of `monitors`, which are always the same, speaks the protocol that the kernel's
-  // client speaks to it by default (v1, port 6789).
-  // Errors: none has within `timeout_ns`, and why. That is then said at once to others that would
-  // wait no longer.
+  // Waits until one of `monitors`, which are the same at each call, speaks the default protocol of
+  // the kernel's client (v1, port 6789).
+  // Errors: none has within `timeout_ns`, and why. Later calls with the same or a shorter timeout
+  // get the same error at once.
   Result<void> reach(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns);
 
  private:

@@ -37,7 +37,7 @@ FileStore::FileStore(File& file, uint64_t bytes) noexcept
     : VolumeStore(
           nullptr, bytes != 0 ? bytes : align_down(file.bytes(), block_bytes_of(file)),
           block_bytes_of(file),
-          // To a device that cannot zero by itself the kernel writes zeros.
+          // If a device cannot zero by itself, the kernel writes zeros to it: not fast.
           {.has_extents = !is_block_device(file.fd()), .zeroes_fast = !is_block_device(file.fd())}),
       file_(file),
       is_device_(is_block_device(file.fd())),
@@ -62,7 +62,7 @@ void FileStore::begin(StoreOperation& operation) noexcept {
   file_.begin(file);
 }
 
-// What is known of a file without asking the server of its file system, which may hang.
+// Reads the size that the kernel knows. It never asks a file system's server, which may hang.
 void FileStore::look_at_size() noexcept {
   if (!may_grow_) return;
   uint64_t bytes = 0;

@@ -1,8 +1,7 @@
 // A volume on a file or a block device, by the files of its shard (transport/files.h).
 //
-// Where it lies, nothing but the file system and the drive decide: there is no format, and the
-// volume's byte N is the file's byte N. Direct access passes the page cache; what survives a power
-// cut is what fdatasync(2) and RWF_DSYNC promise.
+// There is no format: the volume's byte N is the file's byte N. Direct access bypasses the page
+// cache. Writes survive a power cut as fdatasync(2) and RWF_DSYNC promise.
 #pragma once
 
 #include "apps/blockd/stores/volume_store.h"
@@ -11,11 +10,11 @@ namespace bedplate {
 
 class FileStore final : public VolumeStore {
  public:
-  // The first `bytes` of `file`, which outlives this; 0: all that there is, also once it grows.
-  // A file tells its extents if it was planned so. Requires: the file is as long as that.
+  // The first `bytes` of `file`, which outlives this; 0: the whole file, also after it grows.
+  // A file tells its extents if it was planned so. Requires: the file is that long.
   FileStore(File& file, uint64_t bytes) noexcept;
 
-  // How long a block of `file` is.
+  // The length of a block of `file`.
   static uint32_t block_bytes_of(const File& file) noexcept;
 
   void begin(StoreOperation& operation) noexcept override;

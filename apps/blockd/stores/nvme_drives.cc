@@ -30,10 +30,10 @@ OwnerName owner_of_queue(const std::string& address, size_t index) {
   return {"nvme-queue", name_of_queue(address, index)};
 }
 
-// Of the drives of one shard.
+// The name of the segment for the drives of one shard.
 OwnerName segment_of(uint32_t shard) { return {"nvme", "shard-" + std::to_string(shard)}; }
 
-// Memory that a drive reads and writes while it is looked at.
+// Temporary memory that a drive reads and writes while it is probed.
 class PassingMemory {
  public:
   explicit PassingMemory(uint64_t bytes) noexcept
@@ -107,8 +107,8 @@ void describe(CounterTable& table, NvmeCounters& c) {
       .counter("media_errors", c.media_errors, "errors",
                "Data that it could not read back, in all its life.")
       .no_sign("new_media_errors has those of now");
-  // Those of its life would be a sign at each start: they are known from the first look at its log
-  // on, and 0 before it.
+  // The errors of the drive's whole life would be a sign at each start: they are 0 until the first
+  // look at its log.
   table
       .counter("new_media_errors", c.new_media_errors, "errors",
                "Of them, those since the appliance has looked first.")
@@ -192,7 +192,7 @@ void NvmeDrives::plan(ServicePlan& plan) const {
     plan.vfio_device(address);
     plan.counters<NvmeCounters>(kCounters, address);
     add(each.shards[0], kNvmeControlNeeds, {owner_of(address), NvmeController::bytes_for()});
-    std::vector<std::string> volumes;  // each says how deep all its queues are
+    std::vector<std::string> volumes;  // each names the depth of all the drive's queues
     for (const Space& space : each.spaces) volumes.push_back(space.name);
     const uint64_t queue_bytes = NvmeQueuePair::bytes_for(each.options().queue_entries);
     for (size_t i = 0; i < each.shards.size(); ++i) {
@@ -217,7 +217,7 @@ Result<void> NvmeDrives::check_bytes(const Drive& drive, size_t index, const Nvm
   return error.set_cure("lower \"bytes\", or leave it out");
 }
 
-// What stands against having it at all, the runtime says by itself.
+// The runtime itself reports a drive that cannot be opened at all.
 void NvmeDrives::preflight(std::vector<Error>* problems) const {
   for (const Drive& each : drives_) {
     if (!check_pci_device(each.settings.address).ok()) continue;
@@ -233,7 +233,7 @@ Result<void> NvmeDrives::probe(const Drive& drive) {
   VfioContainer container;
   if (!container.open().ok() || !container.open_group(group).ok()) return {};
   PassingMemory memory(NvmeController::bytes_for());
-  if (!memory.map(container).ok()) return {};  // where this is out of reach, the pool is, too
+  if (!memory.map(container).ok()) return {};  // mapping the pool will fail, too, and report it
   auto opened = container.open_device(group, address);
   BP_TRY(opened);
   NvmeDevice device;
@@ -337,7 +337,7 @@ void NvmeDrives::start(uint32_t shard, StreamSockets& sockets) noexcept {
   }
 }
 
-// The shard cannot say it itself.
+// Logs for the shards, which cannot log.
 void NvmeDrives::tick() noexcept {
   for (Drive& each : drives_) {
     each.drive.tick();
@@ -345,7 +345,7 @@ void NvmeDrives::tick() noexcept {
     const auto state = static_cast<State>(each.counters->state.read());
     const char* address = each.settings.address.c_str();
     const auto problem = static_cast<NvmeProblem>(each.counters->problem.read());
-    // A reset may be over before it is looked at.
+    // A reset may begin and end between two ticks.
     if (resets != each.told_resets && each.told_state == State::kReady) {
       BP_LOG_ERROR("the NVMe drive %s %s: it is reset, and its volumes answer EIO meanwhile",
                    address, text_of(problem));

@@ -1,11 +1,11 @@
-// The NVMe drives of a block service: which volumes lie on which, what each takes, and their life.
+// The NVMe drives of a block service: the volumes on each, the resources that each takes, its life.
 //
 // A drive has a queue pair for each shard that has volumes on it, and its control on the first of
-// these. One that grants fewer is known only once it was started, which is after the plan: then its
-// volumes live on as many shards as there are pairs, and what was planned for the others lies idle.
-// Before anything is taken it can be asked what it is: for that it is started with memory of the
-// moment, and stopped again.
-// Threads: the main thread, and the control thread where nothing else is said.
+// these. A drive may grant fewer pairs, which shows only after it was started, after the plan: then
+// its volumes live on as many shards as it has pairs, and the memory of the other shards lies idle.
+// preflight() asks a drive for its properties before memory is taken: it starts the drive with
+// temporary memory, and stops it again.
+// Threads: the main thread and the control thread, unless a function names another.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@
 
 namespace bedplate {
 
-// Of one volume: where it lies, and how its drive is driven, which all volumes of a drive agree on.
+// A volume's place on a drive, and the drive's settings; all volumes of a drive agree on these.
 struct NvmeSettings {
   std::string address;  // empty: not on such a drive
   uint32_t space = 1;   // the namespace
@@ -37,29 +37,29 @@ class NvmeDrives {
  public:
   // Forgets the volumes of an earlier plan.
   void clear() noexcept { drives_.clear(); }
-  // A volume `name` of `bytes` (0: all of it), on `shard`. Errors: volumes of a drive that
-  // disagree, or that are one namespace.
+  // Adds a volume `name` of `bytes` (0: all of the namespace), on `shard`. Errors: volumes of a
+  // drive disagree, or two lie on one namespace.
   Result<void> add(const std::string& name, const NvmeSettings& settings, uint64_t bytes,
                    uint32_t shard);
-  // What they all take.
+  // Plans the resources of all drives.
   void plan(ServicePlan& plan) const;
-  // What is wrong with a drive that can be had. It is started for that, and stopped again.
+  // Reports problems of the drives that can be opened. It starts each for that, and stops it again.
   void preflight(std::vector<Error>* problems) const;
 
   Result<void> create(ServiceContext& context);
   // Has each queue polled by the loop of its shard.
   Result<void> add_sources(ServiceContext& context);
-  // Where the volume that was added as `name` lives. Requires: they were created.
+  // The shard that the volume added as `name` lives on. Requires: the drives were created.
   uint32_t shard_of(const std::string& name);
-  // Of the volume that was added as `name`. Requires: they were created.
+  // Makes the store of the volume added as `name`. Requires: the drives were created.
   std::unique_ptr<VolumeStore> make_store(const std::string& name);
 
-  // Those of `shard`. Threads: that shard.
+  // Starts the drives' queues on `shard`. Threads: that shard.
   void start(uint32_t shard, StreamSockets& sockets) noexcept;
 
-  // Says what has become of them, and closes those that the kernel wants back.
+  // Logs the drives' changes of state, and closes the drives that the kernel wants back.
   void tick() noexcept;
-  // Has them finish, once nothing is asked of them any more; again is no harm.
+  // Has the drives shut down. Requires: no more requests come. It may be called again.
   void request_shut_down() noexcept;
   bool are_shut_down() const noexcept;
 
@@ -68,11 +68,11 @@ class NvmeDrives {
     std::string name;  // of the volume
     uint32_t number = 0;
     uint64_t bytes = 0;
-    size_t queue = 0;  // its index, of those that were planned
+    size_t queue = 0;  // its index among the planned queues
   };
   struct Drive {
     NvmeSettings settings;
-    std::vector<uint32_t> shards;  // of each queue that was planned
+    std::vector<uint32_t> shards;  // one for each planned queue
     std::vector<Space> spaces;
     NvmeDrive drive;
     NvmeCounters* counters = nullptr;

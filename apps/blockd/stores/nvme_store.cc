@@ -19,7 +19,7 @@ NvmeAction action_of(StoreAction action) noexcept {
 
 }  // namespace
 
-// Zeros that the drive writes by itself are no transfer.
+// zeroes_fast: a drive with Write Zeroes transfers no data for them.
 NvmeStore::NvmeStore(NvmeDriveQueue& queue, const NvmeNamespace& space, uint64_t bytes) noexcept
     : VolumeStore(nullptr, bytes != 0 ? bytes : bytes_of(space), 1U << space.block_log2,
                   {.has_extents = false, .zeroes_fast = space.zero_blocks_max != 0}),

@@ -1,8 +1,8 @@
 // A volume on a namespace of an NVMe drive that no kernel drives (transport/nvme/), by the drive's
 // queue pair on the volume's shard.
 //
-// The volume's byte N is the namespace's byte N. What survives a power cut is what the drive's
-// Flush and Force Unit Access promise.
+// The volume's byte N is the namespace's byte N. Writes survive a power cut as the drive's Flush
+// and Force Unit Access promise.
 #pragma once
 
 #include "apps/blockd/stores/volume_store.h"
@@ -12,8 +12,8 @@ namespace bedplate {
 
 class NvmeStore final : public VolumeStore {
  public:
-  // The first `bytes` of the namespace; 0: all that there is, also once it grows. The queue and the
-  // namespace are of one drive, which is ready and outlives this. Requires: it is as long as that.
+  // The first `bytes` of the namespace; 0: all of it, also after it grows. The queue and the
+  // namespace are of one drive, which is ready and outlives this. Requires: it is that long.
   NvmeStore(NvmeDriveQueue& queue, const NvmeNamespace& space, uint64_t bytes) noexcept;
 
   static uint64_t bytes_of(const NvmeNamespace& space) noexcept {

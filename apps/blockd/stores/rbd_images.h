@@ -1,5 +1,5 @@
-// The Ceph images of a block service: which volumes lie on which. An image is mapped once, for all
-// volumes that lie on it; one that is written to has one volume.
+// The Ceph images of a block service, and the volumes on each. An image is mapped once, for all its
+// volumes; an image that is written to has one volume.
 // Threads: the main thread.
 #pragma once
 
@@ -18,9 +18,9 @@ class RbdImages {
   // Forgets the volumes of an earlier plan.
   void clear();
   bool is_empty() const noexcept { return images_.empty(); }
-  // A volume `name` on `image`, for which the cluster has ceph.timeout_s; `ceph` is else the same
-  // for all. Returns what maps the image: this object's, until clear().
-  // Errors (kConfiguration): two volumes on one image, of which one writes, or that disagree.
+  // Adds a volume `name` on `image`. ceph.timeout_s is this volume's; the rest of `ceph` is the
+  // same for all. Returns the maker that maps the image; this object owns it, until clear().
+  // Errors (kConfiguration): two volumes lie on one image, and one writes, or they disagree.
   Result<DeviceMaker*> add(const std::string& name, const RbdImage& image,
                            const CephSettings& ceph);
 

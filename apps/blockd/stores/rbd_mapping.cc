@@ -27,15 +27,15 @@
 namespace bedplate {
 namespace {
 
-// Beyond what the kernel is told: it ends most waits by itself, and then says why.
+// We wait this much longer than the kernel's own timeout: it ends most waits itself, with a cause.
 constexpr uint64_t kSlackNs = kNsPerSecond;
-// How long a device may stay open once it was closed: the kernel takes a ring down a while after.
+// A device may stay busy this long after it was closed: the kernel takes an io_uring down late.
 constexpr uint64_t kLeftOverNs = 2 * kNsPerSecond;
 constexpr uint64_t kUnmapNs = 10 * kNsPerSecond;
 constexpr long kTryAgainNs = 10 * static_cast<long>(kNsPerMs);
 constexpr size_t kTextBytesMax = 4096;  // a page: what sysfs takes
 
-// What the child says: how mapping went, and later how unmapping did.
+// The child's message: the result of mapping, and later that of unmapping.
 struct Report {
   int error = 0;
   uint32_t id = 0;
@@ -49,7 +49,7 @@ void pause(long ns) noexcept {
 
 // ---- The child ----------------------------------------------------------------------------------
 
-// Nothing of its parent's is left but `own_end`, which becomes descriptor 3.
+// Closes all of the parent's descriptors but `own_end`, which becomes descriptor 3.
 void keep_only(int own_end) noexcept {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(nothing, fd);
@@ -66,15 +66,15 @@ int unmap(RbdBus& bus, uint32_t id, uint64_t patience_ns) {
   return error;
 }
 
-// Unmaps what appliances that are gone have left. `is_shared`: what others have stays. Else it is
-// waited for, too, as long as an appliance that ends may take.
+// Unmaps the devices that appliances have left behind. `is_shared`: devices that others hold stay.
+// Else it waits for them, too, as long as an appliance may take to end.
 Report unmap_left_over(RbdBus& bus, std::string_view text, bool is_shared) {
   const uint64_t begin_ns = monotonic_ns();
   while (const auto there = bus.find(text)) {
     bool is_alone = false;
     std::optional<HeldRbd> left;
     {
-      const Fd alone = bus.alone();  // only to look: what was found is held by a lock of its own
+      const Fd alone = bus.alone();  // only while looking: `left` has a lock of its own
       is_alone = alone.is_open();
       if (is_alone) left = bus.hold(text);
     }
@@ -85,14 +85,14 @@ Report unmap_left_over(RbdBus& bus, std::string_view text, bool is_shared) {
       pause(kTryAgainNs);
       continue;
     }
-    if (!left && is_shared) break;  // others add something for so long
-    // Not alone: nobody knows whose it is.
+    if (!left && is_shared) break;  // others have been adding for all that time
+    // Not alone: a device that nobody holds may be left over or just added.
     return {.error = is_alone ? error : EAGAIN, .id = left ? left->id : *there, .was_there = true};
   }
   return {};
 }
 
-// `held`: by the caller, from then on.
+// Maps the image. On success the caller holds the device by `held`.
 Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
   std::string text = told;
   const Wiped wiped(text.data(), text.size());
@@ -108,10 +108,10 @@ Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
   return report;
 }
 
-// `told` is on the stack, which is the child's own: the heap it shares with its parent.
+// `told` lies on the stack, which is the child's own; the child shares its parent's heap.
 [[noreturn]] void live_as_child(RbdBus& bus, char* told, bool is_shared, int own_end) {
   is_known_child = true;
-  // A stop of the whole group, or of all that a service manager has started, is its parent's.
+  // A signal to the process group, or to the whole service, is for the parent to handle.
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -133,8 +133,8 @@ Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
 
 // ---- The parent ---------------------------------------------------------------------------------
 
-// Returns the child's word on `doing`, if it comes within `timeout_ns`. `error`: ETIMEDOUT: none;
-// ECHILD: it has ended.
+// Returns the child's report on `doing`. `error`: ETIMEDOUT: none came within `timeout_ns`; ECHILD:
+// the child has ended.
 Report hear(int fd, const std::string& doing, uint64_t timeout_ns) noexcept {
   Report report;
   Progress progress(doing.c_str(), {.wait_max_ns = timeout_ns});
@@ -155,7 +155,8 @@ Report hear(int fd, const std::string& doing, uint64_t timeout_ns) noexcept {
   return report;
 }
 
-// One that hangs in the kernel is left to it; a first process has it reaped by the kernel.
+// Reaps the child. One that hangs in the kernel is left alone after a second; in a first process
+// the kernel reaps it.
 void reap(pid_t child) noexcept {
   const uint64_t begin_ns = monotonic_ns();
   while (waitpid(child, nullptr, WNOHANG) == 0 && monotonic_ns() - begin_ns < kNsPerSecond) {
@@ -197,7 +198,7 @@ Error mapping(const RbdImage& image, const CephSettings& ceph) {
   return error;
 }
 
-// What the kernel's number means here, as far as it tells.
+// Explains the kernel's error number, as far as it is clear.
 Error refused(const RbdImage& image, const CephSettings& ceph, int number) {
   Error error = mapping(image, ceph);
   error.set_answer_errno(number);
@@ -268,7 +269,7 @@ int RbdBus::write_to(const char* file, const std::string& text) const {
   return write(fd.number(), text.data(), text.size()) < 0 ? errno : 0;
 }
 
-// `config_info` is what was written, and a newline.
+// `config_info` holds the text that was written, and a newline.
 template <typename Each>
 void RbdBus::look_through(std::string_view text, Each&& each) const {
   const std::string devices = bus() + "/devices";
@@ -320,7 +321,7 @@ Fd RbdBus::join_adding() const { return turn(LOCK_SH); }
 
 Fd RbdBus::alone() const { return turn(LOCK_EX | LOCK_NB); }
 
-// ---- Of a volume --------------------------------------------------------------------------------
+// ---- A volume's image ---------------------------------------------------------------------------
 
 Result<RbdImage> parse_rbd_image(const std::string& name) {
   const size_t slash = name.find('/');
@@ -343,13 +344,13 @@ Result<RbdImage> parse_rbd_image(const std::string& name) {
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image) {
   const std::string timeout = std::to_string(ceph.timeout_s);
   std::string text;
-  text.reserve(kTextBytesMax);  // a string that grew would leave the key in what it had before
+  text.reserve(kTextBytesMax);  // a string that grew would leave the key in its former memory
   text.append(ceph_monitor_list(ceph.monitors)).append(" name=").append(ceph.user);
   text.append(",secret=").append(key).append(",mount_timeout=").append(timeout);
   if (image.is_writable) text.append(",exclusive,lock_timeout=").append(timeout);
   if (!image.is_writable) text.append(",ro");
   text.append(" ").append(image.pool).append(" ").append(image.image).append(" -");
-  return text;  // itself: what append() returns would be copied
+  return text;  // not append()'s result, which would be copied
 }
 
 Result<std::shared_ptr<MadeDevice>> RbdMaker::make() {
@@ -397,10 +398,10 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
         image_.name(), bus_.device_path(report.id), child, std::move(end));
     return device;
   }
-  kill(child, SIGKILL);  // the kernel gives up what it was at
+  kill(child, SIGKILL);  // the kernel then gives up its call
   reap(child);
   if (!report.was_there) {
-    unmap_left_over(bus_, told, true);  // mapped after all, just then
+    unmap_left_over(bus_, told, true);  // in case the kernel has just mapped it after all
     return refused(image_, ceph_, report.error);
   }
   Error error = mapping(image_, ceph_);

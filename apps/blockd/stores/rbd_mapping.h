@@ -1,13 +1,14 @@
 // An image of a Ceph cluster as a block device of the kernel's (its module rbd), for as long as the
 // appliance has it open.
 //
-// A child process maps the image and unmaps it: both take CAP_SYS_ADMIN, which the appliance has
-// given up by the time that it drains. The child begins before memory is taken and threads are
-// started, has no descriptor of its parent's but one end of a pair of sockets, and waits there for
-// the other end to be closed. So an image is also unmapped when the appliance is killed.
+// A child process maps the image and unmaps it: both need CAP_SYS_ADMIN, which the appliance has
+// given up by the time it drains. The child starts before memory is taken and threads are started.
+// It keeps one descriptor of its parent's: one end of a pair of sockets. It waits for the other end
+// to be closed, so the image is also unmapped if the appliance is killed.
 //
 // The child holds the device by a lock on its `config_info` (flock(2)), which ends with the child.
-// So a device that nobody holds was left over. Appliances that only read an image have one each.
+// So a device that nobody holds was left over. Each appliance that only reads an image has a device
+// of its own.
 // Threads: the main thread.
 #pragma once
 
@@ -50,13 +51,13 @@ class RbdBus {
   // Each returns 0, or an errno. add() waits for the cluster.
   virtual int add(const std::string& text) { return write_to("add_single_major", text); }
   virtual int remove(uint32_t id) { return write_to("remove_single_major", std::to_string(id)); }
-  // A device that was added by this text.
+  // Finds a device that was added by this text.
   std::optional<uint32_t> find(std::string_view text) const;
-  // One that nobody holds. The caller does as long as it has what is returned.
+  // Finds a device, added by this text, that nobody holds. The returned object holds it.
   std::optional<HeldRbd> hold(std::string_view text) const;
-  // A device that was just added is held by nobody yet. A process that adds has join_adding() until
-  // it holds its device; one that looks for left-overs has alone() meanwhile. join_adding() waits
-  // for those that look; alone() does not wait: it is not open while somebody adds.
+  // Nobody holds a device that was just added. So a process that adds one keeps join_adding() until
+  // it holds its device, and a process that looks for left-overs keeps alone() meanwhile.
+  // join_adding() waits for the lookers; alone() does not wait: it is not open while others add.
   Fd join_adding() const;
   Fd alone() const;
 
@@ -73,8 +74,7 @@ class RbdBus {
   const std::string root_;
 };
 
-// What is mapped, and how. An image that is written to is this mapping's alone, by the image's
-// exclusive lock.
+// An image to be mapped. The image's exclusive lock reserves a writable one for this mapping.
 struct RbdImage {
   std::string pool;
   std::string image;
@@ -83,10 +83,10 @@ struct RbdImage {
   std::string name() const { return pool + "/" + image; }
 };
 
-// "pool/image" apart. Errors (kConfiguration): it is no such name.
+// Splits "pool/image". Errors (kConfiguration): it is no such name.
 Result<RbdImage> parse_rbd_image(const std::string& name);
 
-// What the kernel is told to map it, with the key in it.
+// The text that has the kernel map `image`; it contains the key.
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image);
 
 // Maps the image of one volume, or of several that only read it.
@@ -99,11 +99,11 @@ class RbdMaker final : public DeviceMaker {
   const RbdImage& image() const noexcept { return image_; }
   uint32_t timeout_s() const noexcept { return ceph_.timeout_s; }
 
-  // The image is mapped once for as long as somebody has it. What was mapped by the very same text
-  // before, by an appliance that is gone, is unmapped first; by one that is there, it stays: then
-  // an image that is only read is mapped once more, and one that is written to is refused.
-  // Errors: no module, no key, no monitor, or what the kernel or the cluster have against it. They
-  // are not asked again.
+  // Returns the same device as long as somebody has it. A device that was mapped by the very same
+  // text is unmapped first if its appliance is gone. If its appliance lives, it stays: then an
+  // image that is only read is mapped once more, and one that is written to is refused.
+  // Errors: no module, no key, no monitor, or a refusal of the kernel or the cluster. After a
+  // refusal make() returns the same error without asking again.
   Result<std::shared_ptr<MadeDevice>> make() override;
 
  private:

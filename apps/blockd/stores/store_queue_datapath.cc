@@ -21,7 +21,7 @@ bool has_flag(const BlockRequest& request, uint16_t flag) noexcept {
   return (request.wire.flags & flag) != 0;
 }
 
-// FUA means something only where something is written.
+// FUA means something only for a command that writes.
 bool must_last(const BlockRequest& request) noexcept {
   if (request.wire.command == nbd::Command::kFlush) return true;
   return nbd::kCommandRules[static_cast<size_t>(request.wire.command)].writes &&
@@ -139,7 +139,7 @@ bool StoreQueue::needs_buffer(const BlockRequest& request) const noexcept {
          command == nbd::Command::kBlockStatus;
 }
 
-// Where the request's own bytes are to lie.
+// Takes a buffer. Returns the place of the request's own bytes in it; nullptr: no buffer is free.
 std::byte* StoreQueue::try_take_buffer(const BlockRequest& request) noexcept {
   std::byte* buffer = arena_.try_take(buffer_bytes_of(request));
   if (buffer == nullptr || request.wire.command == nbd::Command::kBlockStatus) return buffer;
@@ -181,7 +181,7 @@ void StoreQueue::take(BlockRequest& request) noexcept {
   pump();
 }
 
-// What has its buffer goes first: it is what frees them.
+// Writes that have their buffers go first: they free buffers.
 void StoreQueue::pump() noexcept {
   while (committed_.first != nullptr && !free_.is_empty()) {
     begin_task(end_wait(committed_));
@@ -202,7 +202,7 @@ void StoreQueue::set_levels() noexcept {
   counters_->buffer_peak_bytes.raise(buffer_bytes);
 }
 
-// Returns whether the first of those that wait is on its way, and so no longer waits.
+// Begins, grants or answers the first of the new requests. Returns false if it still has to wait.
 bool StoreQueue::try_begin(BlockRequest& request) noexcept {
   BP_DCHECK(&request == new_.first);
   if (request.wire.command == nbd::Command::kWrite) return try_grant(request);
@@ -223,7 +223,7 @@ bool StoreQueue::try_begin(BlockRequest& request) noexcept {
   return true;
 }
 
-// A write gets its place; a payload that is there already is copied into it.
+// Gives a write its place, and copies a payload that has come with its header into it.
 bool StoreQueue::try_grant(BlockRequest& request) noexcept {
   std::byte* data = try_take_buffer(request);
   if (data == nullptr) return false;
@@ -241,7 +241,7 @@ bool StoreQueue::try_grant(BlockRequest& request) noexcept {
   return true;
 }
 
-// What takes no operation of the store's.
+// Answers a request that needs no operation of the store.
 void StoreQueue::answer_at_once(BlockRequest& request) noexcept {
   BP_USDT(request_begun, request.wire.cookie, request.step);
   request.trace.pass(kBegun, loop_->now_ns());
@@ -347,7 +347,8 @@ void StoreQueue::begin_step(StoreTask& task) noexcept {
   store_->begin(operation);
 }
 
-// By the store; or, once it has said that it cannot, by writing zeros (try_otherwise).
+// Zeroes by the store's own operation; or, once the store has refused it, by writing zeros
+// (try_otherwise).
 void StoreQueue::begin_zero(StoreTask& task) noexcept {
   const BlockRequest& request = *task.request;
   const Edges edges = edges_of(request);
@@ -369,7 +370,7 @@ void StoreQueue::begin_zero(StoreTask& task) noexcept {
 
 void StoreQueue::completed(void* context, int64_t result) noexcept {
   auto& task = *static_cast<StoreTask*>(context);
-  BP_ASSERT(task.request != nullptr);  // a store ends what it was given once
+  BP_ASSERT(task.request != nullptr);  // a store ends each operation once
   StoreQueue& queue = *task.queue;
   BP_KEEPS_VALID(queue);
   queue.counters_->operations_ended.add(1);
@@ -382,7 +383,7 @@ void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
   const StoreOperation& operation = task.operation;
   BP_DCHECK(operation.action == StoreAction::kExtents || result < 0 ||
             static_cast<uint64_t>(result) <= operation.bytes);
-  // A file that has become shorter.
+  // A short read: the file has become shorter.
   const bool is_short = operation.action == StoreAction::kRead && result >= 0 &&
                         static_cast<uint64_t>(result) < operation.bytes;
   if (is_short) result = -EIO;
@@ -390,14 +391,14 @@ void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
     if (try_otherwise(task, result)) return begin_step(task);
     if (task.step == Step::kZero && operation.action == StoreAction::kDiscard &&
         result == -EOPNOTSUPP) {
-      return go_on(task);  // a wish, and no more
+      return go_on(task);  // a discard is only a wish
     }
     if (task.step == Step::kSync) has_failed_sync_ = true;
     if (result != -EOPNOTSUPP) counters_->errors.add(1);
     counters_->has_failed_flush.set(has_failed_sync_ ? 1 : 0);
     return end_task(task, code_of(result));
   }
-  if (task.has_failed_sync) {  // the write alone has worked, so it was its durability
+  if (task.has_failed_sync) {  // the plain write worked, so the durability had failed
     has_failed_sync_ = true;
     counters_->errors.add(1);
     counters_->has_failed_flush.set(1);
@@ -420,7 +421,7 @@ void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
   go_on(task);
 }
 
-// Whether the step is to be done again, in another way.
+// Returns true if the step is to be done again, in another way.
 bool StoreQueue::try_otherwise(StoreTask& task, int64_t result) noexcept {
   StoreOperation& operation = task.operation;
   if (task.step == Step::kData && operation.is_durable) {
@@ -438,8 +439,8 @@ bool StoreQueue::try_otherwise(StoreTask& task, int64_t result) noexcept {
   return true;
 }
 
-// The block at an edge has been read. The bytes of it that are not the request's go around a
-// payload; of zeroes, the request's bytes go into it.
+// Merges the block that was read at an edge. For a payload, the block's other bytes are copied
+// around it; for zeroes, the request's part of the block is zeroed.
 void StoreQueue::merge_edge(StoreTask& task) noexcept {
   const BlockRequest& request = *task.request;
   const Edges edges = edges_of(request);
@@ -458,11 +459,11 @@ void StoreQueue::merge_edge(StoreTask& task) noexcept {
   std::memcpy(place + block - behind, task.scratch + block - behind, behind);
 }
 
-// From what the store tells to what the client is told, in place.
+// Turns the store's extents into the client's descriptors, in place.
 void StoreQueue::end_extents(StoreTask& task, int64_t count) noexcept {
   BlockRequest& request = *task.request;
   BP_ASSERT(count <= task.operation.extent_count_max);
-  if (count == 0) return give_buffer(request);  // a file that has become shorter: it is all data
+  if (count == 0) return give_buffer(request);  // the file has become shorter: it is all data
   const auto* extents = reinterpret_cast<const FileExtent*>(request.data);
   for (int64_t i = 0; i < count; ++i) {
     const FileExtent extent = extents[i];

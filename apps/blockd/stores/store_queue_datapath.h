@@ -1,18 +1,19 @@
-// From the requests of clients to the operations of one volume's store, on the volume's shard.
+// Turns the requests of clients into operations of one volume's store, on the volume's shard.
 //
-// Buffers. Data lie in a planned piece of memory, aligned as the store wants it: a read goes into a
-// buffer that is sent from, a payload is received into one that is written from. A request that is
-// not aligned has a buffer of all its blocks, and lies within them.
-// Bounds. So many operations are under way at once as there are tasks; others wait, in order, as do
-// those that find no buffer. Each volume has its own of both: a slow store holds up nobody else.
-// Steps. A request is one operation, or several in a fixed order (StoreTask::Step): what is not
-// aligned reads and writes back the blocks at its edges, under WriteOrder.
-// Errors go to the client that asked. After a flush that failed nobody knows what the store has
-// lost: from then on whatever promises durability answers EIO, until the volume is opened anew.
+// Buffers. Data lie in a planned piece of memory, aligned as the store needs it: a read fills a
+// buffer that the socket sends from; a payload is received into a buffer that the store writes
+// from. A request that is not aligned has a buffer for all its blocks, and lies within them.
+// Bounds. Each task runs one operation at a time. Requests wait, in order, for a free task and for
+// a buffer. Each volume has tasks and buffers of its own: a slow store holds up nobody else.
+// Steps. A request is one operation, or several in a fixed order (StoreTask::Step): a write that is
+// not aligned reads and writes back the blocks at its edges, under WriteOrder.
+// Errors go to the client that asked. After a failed flush the store may have lost any write: from
+// then on each request that promises durability answers EIO, until the volume is opened anew.
 //
-// Invariants, which is_valid() looks at: 1. Each task is free or has a request. 2. What waits for a
-// task waits only while there is none; what waits for a buffer waits behind one that finds none.
-// 3. What waits is in one of the two lists. 4. The order of writes is valid, as are the buffers.
+// Invariants, which is_valid() checks: 1. Each task is free or has a request. 2. A request that has
+// its buffer waits for a task only while no task is free; requests without a buffer wait behind the
+// first that finds none. 3. A waiting request is in one of the two lists. 4. The order of writes
+// and the buffers are valid.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@
 
 namespace bedplate {
 
-// What a queue is planned with.
+// The sizes that a queue is planned with.
 struct StoreQueueShape {
   uint64_t buffer_bytes = 64 * kMiB;
   uint32_t task_count = 64;  // operations of the store under way at once
@@ -38,7 +39,7 @@ class StoreQueue;
 
 // One request that the store works on.
 struct StoreTask {
-  // In this order; a request has some of them.
+  // Taken in this order; a request has some of them.
   enum class Step : uint8_t {
     kZero,       // whole blocks that become zeros, or are given up
     kReadHead,   // the block in which the request begins
@@ -57,11 +58,11 @@ struct StoreTask {
   BlockRequest* request = nullptr;
   StoreTask* next_free = nullptr;
   std::byte* scratch = nullptr;  // of one block
-  uint32_t steps = 0;            // bits of those that are left
-  Step step = Step::kDone;       // that is under way
+  uint32_t steps = 0;            // bits of the steps that are left
+  Step step = Step::kDone;       // under way
   bool is_ordered = false;
   uint64_t zeroed_bytes = 0;     // by writing zeros
-  bool has_failed_sync = false;  // its durable write failed: is it the write, or its durability?
+  bool has_failed_sync = false;  // its durable write failed; it is tried again without durability
 };
 
 class StoreQueue {
@@ -69,22 +70,22 @@ class StoreQueue {
   // The largest block of a store; tasks have memory for one.
   static constexpr uint32_t kBlockBytesMax = 4 * kKiB;
   static constexpr uint32_t kBlockBytesMin = 512;
-  // As many parts of a range are told at once.
+  // The most parts of a range in one BLOCK_STATUS.
   static constexpr uint32_t kExtentCountMax = 128;
   // Any request, and the blocks that it begins and ends in, must find a buffer.
   static constexpr uint64_t kBufferBytesMin = nbd::kPayloadMaxBytes + 2 * kBlockBytesMax;
 
-  // What it takes beside its buffers.
+  // The memory it needs besides its buffers.
   static uint64_t bytes_for(const StoreQueueShape& shape) noexcept;
 
   // Before the seal: it allocates. Requires: `buffers` has shape.buffer_bytes, `memory`
-  // bytes_for(shape), both zeroed and aligned to a block; the store is not memory. What is given
-  // outlives this.
+  // bytes_for(shape), both zeroed and aligned to a block; the store is not memory. All arguments
+  // but `shape` outlive this.
   void create(VolumeStore& store, const StoreQueueShape& shape, std::span<std::byte> buffers,
               std::span<std::byte> memory, ReplyLane& replies, const EventLoop& loop,
               StoreCounters& counters) noexcept;
 
-  // A request from the lane. It goes back through the lane once it is done, or granted.
+  // Takes a request from the lane, and sends it back through `replies` once it is done or granted.
   void take(BlockRequest& request) noexcept;
 
   bool is_valid() const noexcept;
@@ -98,13 +99,13 @@ class StoreQueue {
     BlockRequest& pop() noexcept;
     uint32_t count() const noexcept;
   };
-  // Where a request lies among blocks.
+  // A request's place among the store's blocks.
   struct Edges {
-    uint64_t first;  // of its first block, and the end of its last
+    uint64_t first;  // the begin of its first block; the next: the end of its last
     uint64_t last;
-    uint64_t head_bytes;  // kept before it in its first block, and behind it in its last
+    uint64_t head_bytes;  // kept before it in its first block; the next: behind it in its last
     uint64_t tail_bytes;
-    uint64_t whole_begin;  // the blocks that it has as a whole
+    uint64_t whole_begin;  // the blocks that it covers as a whole
     uint64_t whole_end;
     bool is_one_block() const noexcept { return whole_end < whole_begin; }
   };
@@ -141,7 +142,7 @@ class StoreQueue {
   std::span<std::byte> zeros_;
   FreeList<&StoreTask::next_free> free_;
   uint32_t free_count_ = 0;
-  List committed_;  // have their buffers, and wait for a task
+  List committed_;  // writes that have their buffers, and wait for a task
   List new_;
   uint32_t waiting_count_ = 0;  // in both
   WriteOrder order_;

@@ -1,4 +1,4 @@
-// Whether a store still answers: what the log and `stats` say when clients wait for it.
+// Detects a store that no longer answers, for the log and `stats`.
 //
 // It decides nothing: a store that is far away may be silent for as long as its cluster is, and its
 // requests wait. The control thread looks now and then; nothing is measured on the data path.
@@ -16,7 +16,7 @@ class StoreSilence {
  public:
   enum class Change : uint8_t { kNone, kFellSilent, kAnswers };
 
-  // From when on it is told. A drive that is slow is not silent.
+  // A silence this long is reported. A slow drive is not silent.
   static constexpr uint64_t kToldNs = 5 * kNsPerSecond;
 
   // Looks at what the store has done since the last time, and keeps `silent_ns`.

@@ -1,9 +1,9 @@
-// Where a volume's bytes lie: one interface to memory, files, block devices and drives.
+// A volume's store: one interface to memory, files, block devices and drives.
 //
-// Operations are asynchronous, and copy nothing: the memory that they name is what the device reads
-// and writes. A store is asked for whole blocks only; what clients ask for beyond that, and how
-// many operations there are at once, is the business of StoreQueue. Memory is the store to which
-// none of this applies: it says where its bytes lie, and nothing is ever begun on it.
+// Operations are asynchronous, and copy nothing: the device reads and writes the caller's memory.
+// A store is asked for whole blocks only; StoreQueue turns other requests into whole blocks and
+// limits the number of operations under way. Memory is the exception: it gives the address of its
+// bytes, and no operation is ever begun on it.
 //
 // Tested by tests/apps/blockd/stores/store_queue_test.cc.
 #pragma once
@@ -21,7 +21,7 @@ namespace bedplate {
 enum class StoreAction : uint8_t {
   kRead,
   kWrite,
-  kFlush,        // all that had completed before it began survives a power cut
+  kFlush,        // all writes that had completed before it began survive a power cut
   kWriteZeroes,  // the range reads as zeros; its room is given back, or EOPNOTSUPP
   kDiscard,      // the range is not needed any more; it may read as anything
   kExtents,      // which parts of the range have data
@@ -30,19 +30,19 @@ enum class StoreAction : uint8_t {
 // One operation. The caller fills it, and keeps it and its memory untouched until `completed`.
 struct StoreOperation {
   StoreAction action = StoreAction::kRead;
-  bool is_durable = false;      // kWrite: what it wrote survives a power cut once it has completed
+  bool is_durable = false;      // kWrite: its data survive a power cut once it has completed
   bool keeps_room = false;      // kWriteZeroes: its room stays taken: a later write cannot lack it
   std::byte* memory = nullptr;  // kRead, kWrite: aligned to a block; kExtents: FileExtent[]
   uint32_t extent_count_max = 0;  // of these
   uint64_t bytes = 0;             // all but kFlush; whole blocks, but for kExtents
   uint64_t offset = 0;
-  // On the volume's shard, never from within begin(). `result`: negative: -errno; else of kRead how
-  // many bytes there were, of kExtents how many extents, of others nothing. EOPNOTSUPP: it cannot
-  // do this, and has done nothing.
+  // Called on the volume's shard, never from within begin(). `result`: negative: -errno; else the
+  // bytes that kRead has read, or the number of kExtents' extents. EOPNOTSUPP: the store cannot do
+  // this, and has done nothing.
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
   void* context = nullptr;
 
-  FileOperation file;  // the store's own, as what follows
+  FileOperation file;  // the store's own, like the next
   NvmeOperation nvme;
 };
 
@@ -55,16 +55,17 @@ class VolumeStore {
   // Threads: the volume's shard. Requires: memory() is nullptr; the range is the store's.
   virtual void begin(StoreOperation& operation) noexcept = 0;
 
-  // Looks whether it has grown. Threads: the control thread; it never waits for the store.
+  // Updates bytes() if the store has grown. Threads: the control thread; it never waits for the
+  // store.
   virtual void look_at_size() noexcept {}
 
-  // Where its bytes lie, when it is memory.
+  // The address of its bytes, if it is memory; else nullptr.
   std::byte* memory() const noexcept { return memory_; }
   // Whole blocks; it only grows. Threads: any.
   uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   // A power of two.
   uint32_t block_bytes() const noexcept { return block_bytes_; }
-  // Whether it knows which parts have data; where not, all have.
+  // Whether it knows which parts have data; if not, all parts count as data.
   bool has_extents() const noexcept { return traits_.has_extents; }
   // Whether kWriteZeroes with keeps_room takes less than writing zeros would, whatever the range.
   bool zeroes_fast() const noexcept { return traits_.zeroes_fast; }

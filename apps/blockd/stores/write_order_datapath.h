@@ -1,14 +1,14 @@
-// Which writes of a volume may be under way together.
+// Decides which writes of a volume may be under way together.
 //
 // A write that is not aligned reads the blocks at its edges, and writes them back with its bytes in
-// between. Whatever another one writes there meanwhile would be lost. So each write knows its
-// blocks, in the order of arrival, and begins once no earlier one is left that has a block in
-// common with it, if either of them is not aligned. Aligned ones do not wait for one another: which
-// of two that overlap comes last, the client has left open.
+// between. That would undo another write to these blocks in the meantime. So the writes are in a
+// list, in the order of arrival. A write waits for each earlier write that shares a block with it,
+// if either of the two is not aligned. Aligned writes do not wait for one another: a client that
+// lets two of them overlap leaves their order open.
 //
 // Invariants, by is_valid(): 1. The list leads from the first to the last, and back the same way.
-// 2. The counts are of those in it that are exclusive, and that have not begun. 3. One that has
-// begun has no block in common with an earlier one, if either is exclusive.
+// 2. The counts are those of exclusive writes in it, and of writes that have not begun. 3. A write
+// that has begun shares no block with an earlier one, if either is exclusive.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace bedplate {
 struct OrderedWrite {
   uint64_t begin = 0;  // whole blocks
   uint64_t end = 0;
-  bool is_exclusive = false;  // reads what it writes back
+  bool is_exclusive = false;  // it reads blocks and writes them back
   bool has_begun = false;
   OrderedWrite* previous = nullptr;
   OrderedWrite* next = nullptr;
@@ -28,7 +28,7 @@ struct OrderedWrite {
 
 class WriteOrder {
  public:
-  // Returns whether it may begin at once; else try_next() has it once it may.
+  // Returns true if it may begin at once; else try_next() returns it once it may.
   // Cost: while all are aligned, none; else a walk over those under way.
   [[nodiscard]] bool enter(OrderedWrite& write) noexcept {
     BP_DCHECK(!write.has_begun && write.begin <= write.end);
