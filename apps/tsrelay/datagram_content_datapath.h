@@ -1,11 +1,11 @@
 // Tells the kind of a leg's datagram by its content.
 //
-//     RTP     version 2 in its first byte; a transport stream is in it where its type may bear one,
-//             and its payload is one
+//     RTP     version 2 in its first byte; it carries a transport stream if its payload type allows
+//             one, and its payload is one
 //     bare    a transport stream from its first byte on
 //     neither
 //
-// A transport stream is whole packets, of which most begin with the sync byte: a packet that has
+// A transport stream is whole packets; most of them begin with the sync byte. A packet that has
 // lost it is a fault of the stream, which its inspector counts. A sync byte reads as version 1 of
 // RTP, so neither length nor chance makes one of the two look like the other.
 #pragma once
@@ -34,12 +34,12 @@ enum class Content : uint8_t {
 
 struct DatagramContent {
   Content content = Content::kNeither;
-  // RTP with a number, which it has used up whatever becomes of the packet.
+  // It is RTP with a number. The number is used up even if the packet is dropped.
   bool has_number = false;
 };
 
-// Whether the payload is a transport stream: whole packets, most of them with the sync byte.
-// kNotWhole, kNoSync: it is not.
+// Returns kTransport if the payload is a transport stream: whole packets, most of them with the
+// sync byte. Else kNotWhole or kNoSync.
 inline Content content_of_payload(std::span<const std::byte> payload) noexcept {
   if (payload.empty() || payload.size() % kTsPacketBytes != 0) return Content::kNotWhole;
   size_t count = 0;
@@ -66,14 +66,14 @@ inline DatagramContent content_of(std::span<const std::byte> datagram, bool is_t
               : !may_bear_transport(rtp->payload_type) ? Content::kOtherType
                                                        : content_of_payload(payload);
   }
-  // One whose first sync byte has become version 2 is still a transport stream.
+  // A transport stream whose first sync byte has become RTP's version 2 is still one.
   const bool may_be_bare =
       format == StreamFormat::kAuto && content != Content::kTransport && content != Content::kEmpty;
   if (may_be_bare && content_of_payload(datagram) == Content::kTransport) {
     *rtp = {};
     return {Content::kTransport, false};
   }
-  // Nothing but its first byte says that it is a transport stream.
+  // A sync byte as first byte: the fault is told as that of a transport stream.
   const bool begins = !has_number && format == StreamFormat::kAuto && !datagram.empty() &&
                       load_u8(datagram.data()) == kTsSync;
   return {begins ? content_of_payload(datagram) : content, has_number};

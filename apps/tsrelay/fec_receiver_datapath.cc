@@ -31,7 +31,7 @@ void FecReceiver::keep(uint32_t item, uint16_t sequence) noexcept {
   BP_DCHECK(media_count_ <= kMediaMax);
 }
 
-// What is `depth_` behind the newest is of no use, nor are the sums of it.
+// Lets packets go that are more than `depth_` behind the newest, and the sums that need them.
 void FecReceiver::forget_old(uint16_t newest) noexcept {
   if (has_newest_ && sequence_distance(newest_, newest) <= 0) return;
   if (!has_newest_ || sequence_distance(newest_, newest) > static_cast<int32_t>(kMediaMax)) {
@@ -72,7 +72,7 @@ void FecReceiver::remove_sum(uint32_t index) noexcept {
   sums_[index] = sums_[--sum_count_];
 }
 
-// How many of its set are not there; *sequence is one of them.
+// Returns how many packets of the set are missing; *sequence is one of them.
 uint32_t FecReceiver::missing_of(const FecPacket& packet, uint16_t* sequence) noexcept {
   uint32_t missing = 0;
   for (uint32_t i = 0; i < packet.count; ++i) {
@@ -106,7 +106,7 @@ void FecReceiver::add_fec(uint32_t item) noexcept {
   BP_DCHECK(packet.offset * packet.count <= kFecMatrixMax);
   const uint32_t depth = kMatricesHeld * packet.offset * packet.count + kHeldMore;
   depth_ = std::max(depth_, depth);
-  // Nothing of its set was held when the first one comes: it is of no use yet.
+  // The first FEC packet is of no use: nothing of its set was held.
   if (!has_newest_ || sequence_distance(oldest_, packet.base) < 0) return;
   uint16_t sequence = 0;
   if (missing_of(packet, &sequence) == 0) return;
@@ -120,7 +120,7 @@ void FecReceiver::add_fec(uint32_t item) noexcept {
   work();
 }
 
-// Until no set is left that lacks just one.
+// Recovers packets until no set is left that lacks just one.
 void FecReceiver::work() noexcept {
   for (bool moves = true; moves;) {
     moves = false;

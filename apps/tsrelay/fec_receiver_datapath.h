@@ -1,15 +1,15 @@
-// Brings lost packets back from FEC packets (SMPTE ST 2022-1): of a set of which just one is
-// missing, that one is the sum of the others and the FEC packet. What comes back may make another
-// set whole but for one, and so on.
+// Recovers lost packets from FEC packets (SMPTE ST 2022-1). If a set lacks just one packet, that
+// packet is the sum of the others and the FEC packet. A recovered packet may leave another set with
+// just one missing, and so on.
 //
-// Packets are known by numbers of the owner's, and held as long as an FEC packet may still want
-// them: three matrices, and kHeldMore, since FEC comes by other sockets, in batches of its own.
-// Until the first FEC packet has come nothing is held. FEC packets whose set is whole are not kept.
+// The owner numbers the packets. They are held as long as an FEC packet may still need them: three
+// matrices, and kHeldMore, since FEC comes by other sockets, in batches of its own. Nothing is held
+// until the first FEC packet has come. FEC packets whose set is whole are not kept.
 //
-// Invariants, which is_valid() looks at: 1. Each place that is taken is that of its number, and
-// media_count_ says how many are. 2. There is room for the sums, and each has a set. 3. Before the
-// first packet, and before the first FEC packet, nothing is held; else what is held lies between
-// oldest_ and newest_, but for what came back.
+// Invariants, which is_valid() checks: 1. Each packet held is at the place of its sequence number,
+// and media_count_ counts them. 2. There is room for the sums, and each has a set. 3. Before the
+// first packet, and before the first FEC packet, nothing is held; later all packets held lie
+// between oldest_ and newest_, except recovered ones.
 #pragma once
 
 #include <cstddef>
@@ -26,21 +26,21 @@ class FecReceiverSink {
   virtual ~FecReceiverSink() = default;
   // The whole datagram.
   virtual std::span<const std::byte> bytes_of(uint32_t item) noexcept = 0;
-  // Each is held as often as it is let go.
+  // The receiver lets each packet go as often as it holds it.
   virtual void hold(uint32_t item) noexcept = 0;
   virtual void let_go(uint32_t item) noexcept = 0;
-  // Of buffer_bytes; nullptr: there is none now.
+  // Returns a buffer of buffer_bytes; nullptr: none is free.
   virtual std::byte* take_buffer() noexcept = 0;
   virtual void give_buffer(std::byte* buffer) noexcept = 0;
-  // A packet is back: the buffer is the sink's. Returns its number, held once for the receiver;
-  // kNoItem: it is not wanted.
+  // A packet was recovered: the buffer is now the sink's. Returns the packet's number, held once
+  // for the receiver; kNoItem: the sink does not want it.
   virtual uint32_t recovered(std::byte* buffer, uint32_t bytes) noexcept = 0;
 
   static constexpr uint32_t kNoItem = ~uint32_t{0};
 };
 
 struct FecReceiverReport {
-  uint64_t packets = 0;        // FEC packets that came
+  uint64_t packets = 0;        // FEC packets received
   uint64_t recovered = 0;      // media packets
   uint64_t malformed = 0;      // no FEC of this kind, or sums that make no packet
   uint64_t unrecoverable = 0;  // sets of which more than one stayed missing
@@ -64,7 +64,7 @@ class FecReceiver {
   void add_media(uint32_t item, uint16_t sequence) noexcept;
   // An FEC packet; it is held while it is of use.
   void add_fec(uint32_t item) noexcept;
-  // Numbers begin anew, or what is held is needed elsewhere: everything is let go.
+  // Lets everything go: numbers begin anew, or the packets held are needed elsewhere.
   void restart() noexcept;
 
   const FecReceiverReport& report() const noexcept { return report_; }
@@ -87,7 +87,7 @@ class FecReceiver {
     const Media& media = media_at(sequence);
     return media.is_there && media.sequence == sequence;
   }
-  void keep(uint32_t item, uint16_t sequence) noexcept;  // that is held
+  void keep(uint32_t item, uint16_t sequence) noexcept;  // `item` is held
   void forget_old(uint16_t newest) noexcept;
   uint32_t missing_of(const FecPacket& packet, uint16_t* sequence) noexcept;
   void remove_sum(uint32_t index) noexcept;
@@ -96,10 +96,10 @@ class FecReceiver {
 
   FecReceiverSink* sink_ = nullptr;
   uint32_t buffer_bytes_ = 0;
-  uint32_t depth_ = 0;  // so many packets are held
+  uint32_t depth_ = 0;  // the most packets that are held
   bool has_newest_ = false;
   uint16_t newest_ = 0;
-  uint16_t oldest_ = 0;  // what may still be held
+  uint16_t oldest_ = 0;  // the oldest number that may still be held
   uint32_t media_count_ = 0;
   uint32_t sum_count_ = 0;
   FecReceiverReport report_;

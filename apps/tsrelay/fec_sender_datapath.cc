@@ -38,7 +38,7 @@ void FecSender::restart() noexcept {
 }
 
 void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
-  // What its header will say of the set.
+  // The set's packets have the step that its header will give.
   [[maybe_unused]] const uint32_t step = &sum == &row_ ? 1 : matrix_.columns;
   BP_DCHECK(sum.count == 0 || rtp.sequence == static_cast<uint16_t>(sum.base + sum.count * step));
   if (sum.count++ == 0) {
@@ -51,7 +51,7 @@ void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacke
   std::byte* bytes = sum.buffer + kFecHeadersBytes;
   const size_t both = std::min<size_t>(sum.bytes, body.size());
   add_sum(bytes, body.data(), both);
-  std::memcpy(bytes + both, body.data() + both, body.size() - both);  // nothing plus this
+  std::memcpy(bytes + both, body.data() + both, body.size() - both);  // 0 plus these bytes
   sum.bytes = std::max(sum.bytes, static_cast<uint32_t>(body.size()));
   sum.length = static_cast<uint16_t>(sum.length ^ body.size());
   sum.type ^= rtp.payload_type;
@@ -105,7 +105,7 @@ void FecSender::add(std::span<const std::byte> body, const RtpPacket& rtp) noexc
   if (matrix_.has_row_packets) add_to(row_, body, rtp);
   add_to(columns_[column], body, rtp);
   const bool is_row_over = column + 1 == matrix_.columns;
-  // One of the columns before, every so many packets: the last leaves before this matrix ends.
+  // Sends one column of the last matrix each `rows` packets: all leave before this matrix ends.
   if (position_ % matrix_.rows == 0) {
     BP_DCHECK(position_ / matrix_.rows < matrix_.columns);
     Sum& waiting = waiting_[position_ / matrix_.rows];

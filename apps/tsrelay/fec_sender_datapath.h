@@ -1,14 +1,14 @@
-// Makes the FEC packets of a stream (SMPTE ST 2022-1): of each column of a matrix of its packets,
-// and of each row where that is asked for.
+// Makes the FEC packets of a stream (SMPTE ST 2022-1): one for each column of a matrix of packets,
+// and one for each row if asked for.
 //
-// A sum grows in the buffer that is sent in the end. That of a row leaves at its end; those of
-// columns leave one by one during the next matrix, so that no burst of losses takes both a column
-// and its sum, and no burst of them goes out. A gap or a restart begins a new matrix: what of it
-// was not whole is not protected.
+// A sum grows in the buffer that is sent in the end. A row's sum leaves at the row's end; the
+// columns' sums leave one by one during the next matrix, so that no burst of losses takes both a
+// column and its sum, and the sums do not leave in a burst. A gap or a restart begins a new matrix:
+// rows and columns that were not whole are not protected.
 //
-// Invariants, which is_valid() looks at: 1. How far the matrix has come is less than its packets.
-// 2. Each column, and the row, has summed up as many packets as it has had by then. 3. A sum has a
-// buffer just where it has packets and is good for something; what waits is a whole column.
+// Invariants, which is_valid() checks: 1. position_ is less than the matrix's packets. 2. Each
+// column, and the row, has summed up all its packets so far. 3. A sum without packets has no
+// buffer; a sum with packets has one, or is bad. A sum that waits is a whole column.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ namespace bedplate::relay {
 class FecSenderSink {
  public:
   virtual ~FecSenderSink() = default;
-  // Of buffer_bytes; nullptr: there is none now.
+  // Returns a buffer of buffer_bytes; nullptr: none is free.
   virtual std::byte* take_buffer() noexcept = 0;
   virtual void give_buffer(std::byte* buffer) noexcept = 0;
-  // It is the sink's from now on.
+  // Sends an FEC packet. The buffer is the sink's from now on.
   virtual void send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept = 0;
 };
 
@@ -40,20 +40,20 @@ struct FecMatrix {
 
 class FecSender {
  public:
-  // Buffers that it may have at a time.
+  // The most buffers that it has at a time.
   static constexpr uint32_t buffer_count(uint32_t columns) noexcept { return 2 * columns + 1; }
 
-  // Requires: called once; at most kFecColumnsMax columns, and rows where there are any.
+  // Requires: called once; at most kFecColumnsMax columns; with columns, at least one row.
   void create(const FecMatrix& matrix) noexcept {
     BP_ASSERT(matrix_.columns == 0 && matrix.columns <= kFecColumnsMax);
     BP_ASSERT(matrix.columns == 0 || (matrix.rows > 0 && matrix.sink != nullptr));
     matrix_ = matrix;
   }
-  // The next packet of the stream: what follows the first kRtpHeaderBytes, and what those say.
+  // Adds the next packet of the stream. `rtp`: its first kRtpHeaderBytes; `body`: the bytes behind.
   void add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept;
-  // What was begun is given back.
+  // Gives the buffers of all sums back and begins a new matrix.
   void restart() noexcept;
-  // Sets that have no FEC packet: there was no buffer, or a packet was too long.
+  // Sets without an FEC packet: no buffer was free, or a packet was too long.
   uint64_t unprotected_count() const noexcept { return unprotected_count_; }
   bool is_valid() const noexcept;
 
@@ -85,7 +85,7 @@ class FecSender {
   uint64_t unprotected_count_ = 0;
   Sum row_;
   Sum columns_[kFecColumnsMax];
-  Sum waiting_[kFecColumnsMax];  // of the matrix before
+  Sum waiting_[kFecColumnsMax];  // the columns of the matrix before
 };
 
 }  // namespace bedplate::relay

@@ -1,6 +1,6 @@
-// FEC packets of SMPTE ST 2022-1 (Pro-MPEG CoP 3), to the byte, and the sum that they are of.
+// The bytes of FEC packets of SMPTE ST 2022-1 (Pro-MPEG CoP 3), and the sum in them.
 //
-//     0   RTP header, 12 bytes; padding, extension, CC and marker: the sum of those of the media
+//     0   RTP header, 12 bytes; padding, extension, CC and marker: the sums of the media's
 //     12  SNBase, 2      the first packet of the set
 //     14  length, 2      the sum of the lengths behind the RTP header
 //     16  E and type, 1  1, and the sum of the payload types
@@ -8,9 +8,9 @@
 //     20  timestamp, 4   the sum
 //     24  N D type index, 1: D is 1 for a row, the others 0: this is the sum by exclusive or
 //     25  offset, 1      from one packet of the set to the next: L for a column, 1 for a row
-//     26  NA, 1          how many there are: D for a column, L for a row
+//     26  NA, 1          the number of packets: D for a column, L for a row
 //     27  SNBase ext, 1  0
-//     28  the sum of what is behind the RTP headers
+//     28  the sum of the bytes behind the RTP headers
 //
 // Tested by tests/apps/tsrelay/fec_test.cc.
 #pragma once
@@ -28,10 +28,10 @@ inline constexpr uint32_t kFecHeaderBytes = 16;
 inline constexpr uint32_t kFecHeadersBytes = kRtpHeaderBytes + kFecHeaderBytes;
 inline constexpr uint8_t kFecPayloadType = 96;
 inline constexpr uint8_t kFecFlags = 0x3F;  // all of the first byte of RTP but the version
-// Beside the port of the media.
+// The ports of FEC, relative to the media's.
 inline constexpr uint16_t kFecColumnPort = 2;
 inline constexpr uint16_t kFecRowPort = 4;
-// Of the matrix (ST 2022-1, 8.1), for columns with and without rows.
+// The limits of the matrix (ST 2022-1, 8.1), for columns with and without rows.
 inline constexpr uint32_t kFecColumnsMax = 20;
 inline constexpr uint32_t kFecRowsMax = 20;
 inline constexpr uint32_t kFecMatrixMax = 100;
@@ -42,13 +42,13 @@ struct FecPacket {
   uint8_t type_sum = 0;
   uint32_t timestamp_sum = 0;
   uint8_t flags_sum = 0;   // padding, extension and CC, as they lie in the first byte of RTP
-  uint8_t marker_sum = 0;  // likewise in the second
+  uint8_t marker_sum = 0;  // the marker, as it lies in the second
   bool is_row = false;
   uint8_t offset = 0;
   uint8_t count = 0;
   std::span<const std::byte> sum;
 
-  // Which of its set `sequence` is; count: none.
+  // The index of `sequence` in the set; `count`: it is not in it.
   uint32_t index_of(uint16_t sequence) const noexcept {
     const auto distance = static_cast<uint16_t>(sequence - base);
     return distance % offset == 0 ? std::min<uint32_t>(distance / offset, count) : count;
@@ -58,7 +58,7 @@ struct FecPacket {
   }
 };
 
-// Returns false where it is none of this kind, or of a matrix that is larger than may be.
+// Returns false if it is no FEC packet of this kind, or its matrix is too large.
 inline bool parse_fec(std::span<const std::byte> datagram, FecPacket* packet) noexcept {
   if (datagram.size() < kFecHeadersBytes) return false;
   const std::byte* bytes = datagram.data();

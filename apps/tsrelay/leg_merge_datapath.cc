@@ -55,7 +55,7 @@ LegReport LegMerge::leg_report(uint32_t leg) const noexcept {
 
 void LegMerge::begin(uint16_t sequence) noexcept {
   has_begun_ = true;
-  // Higher than all before, so that what slots remember is never taken for one of the new ones.
+  // Higher than all before, so that no slot's old number equals a new one.
   next_ = (next_ / kSequences + 2) * kSequences + sequence;
   for (uint32_t i = 0; i < kLegsMax; ++i) {
     legs_[i].lost_before = leg_report(i).lost;
@@ -90,7 +90,7 @@ MergeVerdict LegMerge::drop(uint32_t item, MergeDrop cause) noexcept {
   return kVerdicts[static_cast<size_t>(cause)];
 }
 
-// The first of its kind waits for a second.
+// Keeps the packet until its successor confirms its number; a successor has numbers begin anew.
 MergeVerdict LegMerge::put_on_probation(const MergePacket& packet) noexcept {
   if (packet.leg >= kLegsMax) return drop(packet.item, MergeDrop::kOutside);
   Leg& leg = legs_[packet.leg];
@@ -126,7 +126,7 @@ MergeVerdict LegMerge::insert(const MergePacket& packet) noexcept {
   const uint64_t number = next_ + static_cast<uint64_t>(distance);
   Slot& slot = slot_of(number);
   const bool is_known = slot.number == number;
-  // The same number at another time of the stream is not the same packet.
+  // The same number with another timestamp is not the same packet.
   if (is_known && slot.timestamp != packet.timestamp) return put_on_probation(packet);
   if (packet.leg < kLegsMax) end_probation(legs_[packet.leg]);
   count(packet.leg, number);
@@ -138,7 +138,7 @@ MergeVerdict LegMerge::insert(const MergePacket& packet) noexcept {
 
 void LegMerge::accept(const MergePacket& packet, uint64_t number) noexcept {
   BP_DCHECK(number >= next_);
-  // The window goes on, and with it what was waited for.
+  // The window moves on: missing packets that fall out of it are given up.
   while (number >= next_ + options_.window_packets) {
     miss_next();
     if (slot_of(next_).is_held) deliver_ready();
@@ -159,7 +159,7 @@ void LegMerge::miss_next() noexcept {
   ++lost_count_;
 }
 
-// What is missing up to the first that is held is missing for good. Requires: something is held.
+// Gives up all missing packets before the first held one. Requires: a packet is held.
 void LegMerge::give_up() noexcept {
   BP_ASSERT(held_count_ > 0);
   while (!slot_of(next_).is_held) miss_next();

@@ -1,19 +1,19 @@
-// Packets of one or two legs put back in order (SMPTE ST 2022-7, class by the window): of those
-// with the same number the first is kept, and what is missing is waited for no longer than the
-// window, in time and in packets. Without a gap nothing waits.
+// Puts packets of one or two legs back in order (SMPTE ST 2022-7, class by the window). It keeps
+// the first packet of each number. It waits for a missing packet no longer than the window, in time
+// and in packets. Without a gap nothing waits.
 //
-// Numbers that make no sense beside those of now begin anew once two in a row do so on one leg: a
-// sender that has restarted. What comes of its old numbers afterwards, by the slower leg, is late,
-// as long as kOldNs.
+// A packet whose number is far from the present ones waits for its successor on the same leg: two
+// in a row mean that the sender has restarted, and numbers begin anew. Packets with the old numbers
+// that then come by the slower leg are late, for kOldNs.
 //
-// It knows items by a number of the owner's, and no memory. SenderLock decides whose packets they
-// are (sender_lock_datapath.h).
+// It knows items by numbers of the owner's, and touches no packet memory. SenderLock decides whose
+// packets a leg takes (sender_lock_datapath.h).
 //
-// Invariants, which is_valid() looks at: 1. What is held lies in [next, next + window_packets), in
-// the slot of its number, and held_count_ says how many. 2. Where something is held, the next one
-// is not: it would have been delivered. 3. A deadline is there just then: the window behind the
-// arrival of the first that is held. 4. A leg that has begun has had a packet, and its first number
-// is not beyond its highest.
+// Invariants, which is_valid() checks: 1. Each packet held lies in [next, next + window_packets),
+// in the slot of its number, and held_count_ counts them. 2. The next packet is never held: it
+// would have been delivered. 3. There is a deadline exactly while packets are held: the window
+// after the arrival of the first of them. 4. A leg that has begun has had a packet, and its first
+// number is not beyond its highest.
 #pragma once
 
 #include <cstddef>
@@ -27,24 +27,24 @@ namespace bedplate::relay {
 enum class MergeDrop : uint8_t {
   kDuplicate,  // the other leg, or the network, had brought it
   kLate,       // it had been given up
-  kOutside,    // its number makes no sense
+  kOutside,    // its number is far from the present ones
 };
 
 enum class MergeVerdict : uint8_t {
   kTaken,      // delivered, or held
-  kDuplicate,  // dropped, for the cause of that name; as is what follows
+  kDuplicate,  // this and the next: dropped, for the cause of that name
   kLate,
-  kOutside,  // also: it waits for a second one that says the same
+  kOutside,  // dropped, or it waits for its successor to confirm its number
 };
 
 class MergeSink {
  public:
   virtual ~MergeSink() = default;
-  // The next one. `missing_count`: so many before it were given up.
+  // The next packet. `missing_count`: the number of packets before it that were given up.
   virtual void deliver(uint32_t item, uint32_t missing_count) noexcept = 0;
-  // It is the owner's again.
+  // The item is dropped and is the owner's again.
   virtual void drop(uint32_t item, MergeDrop cause) noexcept = 0;
-  // What is delivered from now on is of other numbers than what was before.
+  // The packets delivered from now on have other numbers than before.
   virtual void restarted() noexcept = 0;
 };
 
@@ -56,15 +56,15 @@ struct MergeOptions {
 
 struct MergePacket {
   uint32_t item = 0;
-  uint32_t leg = 0;  // kRecovered: of none
+  uint32_t leg = 0;  // kRecovered: it came by no leg
   uint16_t sequence = 0;
   uint32_t timestamp = 0;
   uint64_t now_ns = 0;
 };
 
-// Of one leg, since the beginning.
+// One leg's counts since the beginning.
 struct LegReport {
-  uint64_t lost = 0;  // by its numbers; less again when one comes late
+  uint64_t lost = 0;  // by its numbers; it shrinks when a packet comes late
   uint64_t reordered = 0;
 };
 
@@ -77,13 +77,13 @@ class LegMerge {
   static constexpr uint64_t kOldNs = 2'000'000'000;
 
   struct Slot {
-    uint64_t number = 0;  // numbers begin over 65536: 0 is none
+    uint64_t number = 0;  // 0: none; numbers begin over 65536
     uint64_t arrived_ns = 0;
     uint32_t item = 0;
     uint32_t timestamp = 0;
     bool is_held = false;
   };
-  // How many slots a window takes: twice as many, to know those again that were delivered.
+  // The slots for a window: twice its packets, to recognise packets that were delivered.
   static uint64_t slot_count(uint32_t window_packets) noexcept;
 
   // `slots`: slot_count() of them, zeroed, which outlive this. Requires: called once.
@@ -91,17 +91,17 @@ class LegMerge {
 
   // Takes the item: it goes to the sink, now or later.
   MergeVerdict insert(const MergePacket& packet) noexcept;
-  // Gives up what was waited for long enough.
+  // Gives up the missing packets whose time is over.
   void expire(uint64_t now_ns) noexcept;
   // Delivers all that is held, with its gaps, and begins anew with the next packet: its sender is
   // gone.
   void restart() noexcept;
-  // When expire() has something to do; kNever.
+  // The time at which expire() has something to do, or kNever.
   uint64_t deadline_ns() const noexcept { return deadline_ns_; }
 
   uint32_t held_count() const noexcept { return held_count_; }
-  // How many packets of the window were in use at most, from the first that was missing to the last
-  // that had come; 1 where all came in order.
+  // The most packets of the window that were in use at once, from the first missing one to the last
+  // received one; 1: all came in order.
   uint64_t span_peak() const noexcept { return span_peak_; }
   uint64_t lost_count() const noexcept { return lost_count_; }
   LegReport leg_report(uint32_t leg) const noexcept;
@@ -138,10 +138,10 @@ class LegMerge {
   uint64_t next_ = 0;
   uint32_t held_count_ = 0;
   uint64_t span_peak_ = 0;
-  uint32_t missing_count_ = 0;  // given up since the last one that was delivered
+  uint32_t missing_count_ = 0;  // given up since the last delivered one
   uint64_t deadline_ns_ = kNever;
   uint64_t lost_count_ = 0;
-  uint16_t old_next_ = 0;  // of the numbers before
+  uint16_t old_next_ = 0;  // next_ of the numbers before the restart
   uint64_t old_until_ns_ = 0;
   Leg legs_[kLegsMax];
 };

@@ -1,19 +1,19 @@
-// Processes, and services on other shards, that get a stream by messages (docs/tsrelay.md): each
-// packet is lent as it lies in the buffer that it was received in.
+// A reader: a process, or a service on another shard, that gets a stream by messages
+// (docs/tsrelay.md). Each packet is lent as it lies in the buffer that it was received in.
 //
 //     question "tsrelay.read"   a byte: the number that packets come with; the stream's name
 //     packet                    8 bytes: its number in the stream, the lowest byte first; 4 bytes:
-//                               where the transport stream begins in what is lent. That is the
+//                               the offset of the transport stream in the loan. The loan is the
 //                               datagram.
-//     refusal                   nothing: there is no such stream, or no place. With it no loan.
+//     refusal                   no bytes and no loan: there is no such stream, or no free place
 //
-// A reader that keeps kLoansMax packets gets no more until some come back; what the ring drops
-// meanwhile it never gets, and the numbers say so. One that has died, or may not read the buffers,
-// loses its place.
+// A reader that keeps kLoansMax packets gets no more until some come back. It never gets packets
+// that the ring drops meanwhile; the numbers show the gap. A reader that has died, or may not read
+// the buffers, loses its place.
 //
-// Invariants, which is_valid() looks at: 1. A place has at most kLoansMax loans, and says how many.
-// 2. It waits for loans only while some are out, and for room only while somebody has it.
-// 3. Numbers of packets count from where it was begun.
+// Invariants, which is_valid() checks: 1. A place has at most kLoansMax loans, and counts them.
+// 2. It waits for loans only while some are out, and for room only while it has a reader.
+// 3. Packet numbers count from begin().
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ class LocalReader final : public RingTap {
   static constexpr uint32_t kLoansMax = 32;
   static constexpr uint32_t kHeadBytes = 12;
 
-  // Before the seal. Requires: called once; what is given outlives this.
+  // Before the seal. Requires: called once; all arguments outlive this.
   void create(PacketRing& ring, Messenger* messenger, ReaderCounters& counters) noexcept;
 
-  // Has `to` get the stream from now on. Requires: it is free, or of `to`.
+  // Has `to` get the stream from now on. Requires: is_free() or is_of(to).
   void begin(Endpoint& to, AmId id) noexcept;
   void end() noexcept;
   bool is_free() const noexcept { return to_ == nullptr && lent_count_ == 0; }
@@ -65,7 +65,7 @@ class LocalReader final : public RingTap {
   AmId id_ = 0;
   uint64_t number_ = 0;  // of the next packet of the stream
   uint32_t lent_count_ = 0;
-  bool waits_for_loans_ = false;  // there is no place for more before some come back
+  bool waits_for_loans_ = false;  // the table of loans is full until some come back
   FreeList<&Lent::next_free> free_;
   Room room_;
   Lent lents_[kLoansMax];

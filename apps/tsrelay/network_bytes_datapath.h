@@ -1,4 +1,4 @@
-// Numbers as they come from the network: the highest byte first, at any address.
+// Reads and writes numbers in network order: the highest byte first, at any address.
 //
 // Tested by tests/apps/tsrelay/rtp_test.cc.
 #pragma once

@@ -26,7 +26,7 @@ void OutputGroup::create(PacketRing& ring, DatagramSocket& socket, OutputGroup* 
 DatagramOwner OutputGroup::owner() noexcept {
   DatagramOwner owner;
   owner.context = this;
-  owner.received = [](void*, std::span<ReceivedDatagram>) noexcept {};  // nobody asked
+  owner.received = [](void*, std::span<ReceivedDatagram>) noexcept {};  // outputs ignore datagrams
   owner.has_room = [](void* self) noexcept {
     static_cast<OutputGroup*>(self)->is_blocked_ = false;
   };
@@ -82,8 +82,7 @@ void OutputGroup::begin_block(uint64_t end) noexcept {
   block_end_ = end;
 }
 
-// Where all members have had the block, or what of it is left to take is the last one's alone, that
-// much of the ring is done with.
+// Moves to `cursor`. next_ passes the packets of the ring that all members have had.
 void OutputGroup::go_to(Cursor cursor) noexcept {
   if (cursor.number >= block_end_) cursor = {cursor.member + 1, next_};
   BP_DCHECK(cursor.member <= members_.size() && cursor.number >= next_);
@@ -95,7 +94,7 @@ void OutputGroup::go_to(Cursor cursor) noexcept {
   begin_block(next_);
 }
 
-// Returns whether to go on.
+// Sends `count` datagrams. Returns false if the socket has no room.
 bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
   BP_DCHECK(count > 0 && count <= kBatchMax);
   const DatagramsSent result = socket_->send_batch({datagrams_, count});
@@ -157,7 +156,7 @@ void OutputGroup::missed(const Packet& packet) noexcept {
   }
 }
 
-// Nothing of what is sent now is lost with it: the others of the call went out.
+// An earlier datagram to `to` has failed. The datagrams of the present call are not lost by it.
 void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
   BP_KEEPS_VALID(*this);
   for (size_t i = members_.size(); i-- > 0;) {
@@ -174,8 +173,8 @@ void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
   }
 }
 
-// It goes on with the packet that it has not had, or, where the other group is past that, with the
-// next one there.
+// Moves a member to the other group. It goes on with the first packet that it has not had, or, if
+// the other group is past that, with that group's next one.
 void OutputGroup::move(size_t index, OutputGroup& other) noexcept {
   BP_ASSERT(index < members_.size() && (&other == aside_ || &other == main_));
   Output& output = *members_[index];

@@ -1,17 +1,16 @@
-// Outputs that one socket sends to: all of a stream that leave by the same network and interface.
+// A group of outputs that share a socket: a stream's outputs with the same network and interface.
 //
-// Packets are sent from where they lie, many in a call. Those that are there at the same time are a
-// block: each output gets the block in a row, since what goes to one address together costs least
-// (transport/udp/udp_socket.h joins it). Where the socket has no room the group waits, and the ring
-// takes what is too old from it. What waits in a socket is that socket's alone, so an address for
-// which nobody answers (its packets wait for ARP, in the room of all) gets another one: the group's
-// `aside`, whose outputs can only keep one another waiting. It comes back after kAsideNs without an
-// error.
+// Packets are sent from where they lie, many in a call. The packets that are ready together form a
+// block: each output gets the block in a row, since packets to one address cost least together
+// (transport/udp/udp_socket.h joins them). If the socket has no room the group waits, and the ring
+// drops packets that are too old. If an output's address does not answer, its packets wait for ARP
+// and fill the socket's room. So such an output moves to another socket, the group's `aside`, where
+// outputs can only keep one another waiting. It comes back after kAsideNs without an error.
 //
-// Invariants, which is_valid() looks at: 1. Members before member_ have had the block, those behind
-// it nothing of it, and member_ what is before number_: so next() <= number_ <= block_end_. 2.
-// Without a block, all three are the same, and member_ is 0. 3. Nothing of a block waits for its
-// time. 4. A group is aside, or has one, or neither.
+// Invariants, which is_valid() checks: 1. Members before member_ have had the block, members behind
+// it nothing of it, and member_ the packets before number_: so next() <= number_ <= block_end_.
+// 2. Without a block, all three are the same, and member_ is 0. 3. Each packet of a block is ready.
+// 4. A group is an aside, or has one, or neither.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +26,15 @@ namespace bedplate::relay {
 struct Output {
   DatagramAddress to;
   bool is_plain = false;  // without the RTP header
-  bool adds_rtp = false;  // with the one that the stream has added
+  bool adds_rtp = false;  // with the header that the stream has added
   bool has_fec = false;   // columns to its port + 2, rows to its port + 4
   bool is_muted = false;  // nothing is sent to it
   OutputCounters* counters = nullptr;
-  uint64_t first_number = 0;  // it gets no packet before
-  uint64_t failed_ns = 0;     // the last time, while it is aside
+  uint64_t first_number = 0;  // it gets no packet before this one
+  uint64_t failed_ns = 0;     // the time of the last error, while it is aside
 
-  // Between two polls. What came while it was muted is not sent later. `end`: the ring's.
+  // Called between two polls. Packets that came while it was muted are not sent later. `end`: the
+  // ring's.
   void mute(bool on, uint64_t end) noexcept {
     if (is_muted && !on) first_number = std::max(first_number, end);
     is_muted = on;
@@ -55,7 +55,7 @@ class OutputGroup final : public RingTap {
     members_.insert(members_.end(), &output);
   }
 
-  // What its socket is opened with.
+  // The owner to open its socket with.
   DatagramOwner owner() noexcept;
   DatagramSocket& socket() noexcept { return *socket_; }
 
@@ -93,9 +93,9 @@ class OutputGroup final : public RingTap {
   DatagramSocket* socket_ = nullptr;
   uint64_t now_ns_ = 0;  // as of the last pump
   OutputGroup* aside_ = nullptr;
-  OutputGroup* main_ = nullptr;  // of one that is aside
+  OutputGroup* main_ = nullptr;  // the group whose aside this is
   std::vector<Output*> members_;
-  size_t member_ = 0;       // the one that gets its packets now
+  size_t member_ = 0;       // the member that gets its packets now
   uint64_t number_ = 0;     // its next packet
   uint64_t block_end_ = 0;  // where the block ends
   bool is_blocked_ = false;

@@ -1,13 +1,13 @@
-// When a packet is to leave, so that the stream has the pace that its PCRs say.
+// Computes when a packet is to leave, so that the stream keeps the pace of its PCRs.
 //
-// A PCR is due at its distance from the first one, behind a delay that takes up what the network's
-// jitter was; a packet between two PCRs at the bytes' share of the rate of the two before it. The
-// sender's clock is not ours: what comes early or late on average moves the line, by a 256th of
-// what it is off for each PCR, so that a delay of its own accord neither grows nor shrinks. A line
-// ends a second behind its last PCR: packets then wait for the delay, each for itself.
+// A PCR is due at its distance from the first one, plus a delay that absorbs the network's jitter.
+// A packet between two PCRs is due by its bytes, at the rate of the last two PCRs. The sender's
+// clock is not ours: each PCR moves the line by a 256th of the time that it is early or late, so
+// that the delay neither grows nor shrinks by itself. A line ends a second after its last PCR: then
+// each packet just waits for the delay.
 //
-// Invariants, which is_valid() looks at: 1. The time that a packet is due at never lies before that
-// of the packet before it. 2. A rate is that of two PCRs a second apart at most, on a line.
+// Invariants, which is_valid() checks: 1. No packet is due before the packet in front of it. 2. A
+// rate is that of two PCRs at most a second apart, on a line.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ namespace bedplate::relay {
 
 class Pacer {
  public:
-  // `delay_ns`: how long a packet waits whose arrival is right on time; over 0.
+  // `delay_ns`: the wait of a packet that arrives right on time; over 0.
   explicit Pacer(uint64_t delay_ns = 0) noexcept : delay_ns_(delay_ns) {}
 
-  // When the next packet is due that came at `now_ns` with `bytes` of payload and this clock.
+  // The time at which the next packet is due. It came at `now_ns`, with `bytes` of payload and this
+  // clock.
   uint64_t due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) noexcept;
   // Ends the line: the next packets are another sender's.
   void forget() noexcept { end_line(); }
-  // How often the line began anew: at the first PCR, and where it was not to be kept.
+  // How often a line began: at the first PCR, and each time that the line could not be kept.
   uint64_t restart_count() const noexcept { return restart_count_; }
   bool is_valid() const noexcept {
     if (rate_bytes_ > 0 && (!has_line_ || rate_ticks_ == 0)) return false;
@@ -33,7 +34,7 @@ class Pacer {
   }
 
  private:
-  // More off than the delay twice over is no jitter.
+  // A PCR that is off by more than twice the delay is no jitter.
   static constexpr uint64_t kDelaysOff = 2;
   static constexpr uint64_t kLineNsMax = 1'000'000'000;  // without a PCR
 
@@ -43,13 +44,13 @@ class Pacer {
   uint64_t delay_ns_;
   bool has_line_ = false;
   uint64_t pcr_ = 0;         // the last one
-  uint64_t pcr_due_ = 0;     // and when that is due
-  uint64_t bytes_ = 0;       // since it
-  uint64_t rate_ticks_ = 0;  // of the PCRs before: so long
-  uint64_t rate_bytes_ = 0;  // took so many bytes
-  uint64_t heard_ns_ = 0;    // when a PCR came last
+  uint64_t pcr_due_ = 0;     // the time at which that is due
+  uint64_t bytes_ = 0;       // since that
+  uint64_t rate_ticks_ = 0;  // between the last two PCRs
+  uint64_t rate_bytes_ = 0;  // between the last two PCRs
+  uint64_t heard_ns_ = 0;    // the time of the last PCR
   uint64_t last_due_ns_ = 0;
-  uint64_t earliest_ns_ = 0;  // as of the packet before
+  uint64_t earliest_ns_ = 0;  // last_due_ns_ of the packet before
   uint64_t restart_count_ = 0;
 };
 

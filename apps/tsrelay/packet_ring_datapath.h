@@ -1,8 +1,8 @@
-// What leaves a stream, in its order: a ring of packets, and those that take them from it, each at
-// its own pace (taps). A packet stays until every tap has passed it. Where the ring is full the
-// oldest goes, even before a tap that has not come to it: each is told of what it missed.
+// A ring of the packets that leave a stream, in order, and its taps, which take packets from it,
+// each at its own pace. A packet stays until every tap has passed it. If the ring is full it drops
+// the oldest packet, and tells the taps that have not had it.
 //
-// Invariants, which is_valid() looks at: 1. begin <= each tap <= ready end <= end. 2. There are no
+// Invariants, which is_valid() checks: 1. begin <= each tap <= ready end <= end. 2. There are no
 // more packets than places.
 #pragma once
 
@@ -21,11 +21,11 @@ namespace bedplate::relay {
 class RingTap {
  public:
   virtual ~RingTap() = default;
-  // Takes what it can. Returns how many packets it has passed.
+  // Takes the packets that it can. Returns how many packets it has passed.
   virtual uint32_t pump(uint64_t now_ns) noexcept = 0;
-  // The packet at next() is taken away from it.
+  // The ring drops the packet at next(), and the tap has not had it.
   virtual void missed(const Packet& packet) noexcept = 0;
-  // Whether it has given back what it took.
+  // Whether it has given back all packets that it took.
   virtual bool is_idle() const noexcept { return true; }
 
   uint64_t next() const noexcept { return next_; }
@@ -35,12 +35,12 @@ class RingTap {
   uint64_t next_ = 0;
 };
 
-// Where a packet of the media has been, for `bedplate trace`. What FEC makes has no station.
+// The stations of a media packet, for `bedplate trace`. FEC packets have none.
 enum PacketStation : uint32_t {
   kArrived,
-  kOrdered,  // it is in its place: what it waited for has come, or is given up
-  kDue,      // of what is paced
-  kTaken,    // by all outputs; one that was taken from an output has not been there
+  kOrdered,  // it is in its place: the packets before it have come, or are given up
+  kDue,      // only if the stream is paced
+  kTaken,    // by all outputs; a packet that an output missed does not pass it
 };
 inline constexpr const char* kPacketStations = "arrived|ordered|due|taken";
 inline constexpr const char* kPacketKinds = "received|recovered";  // the latter: from FEC
@@ -52,7 +52,7 @@ struct PacketTrace {
 
 class PacketRing {
  public:
-  // Before the seal: it allocates. Requires: a power of two of places, which outlive this.
+  // Before the seal: it allocates. Requires: `places` is a power of two, and outlives this.
   void create(PacketTable& table, std::span<uint32_t> places, uint32_t tap_count_max,
               const PacketTrace& trace = {}) {
     BP_ASSERT(table_ == nullptr && std::has_single_bit(places.size()));
@@ -61,14 +61,14 @@ class PacketRing {
     trace_ = trace;
     taps_.reserve(tap_count_max);
   }
-  // It gets what comes from now on. Requires: there is room.
+  // The tap gets the packets that come from now on. Requires: there is room.
   void add_tap(RingTap& tap) noexcept {
     BP_ASSERT(taps_.size() < taps_.capacity());
     tap.next_ = end_;
     taps_.insert(taps_.end(), &tap);
   }
 
-  // Takes the reference. Ready at its due_ns, in the order of the ring.
+  // Takes the caller's reference. The packet is ready at its due_ns, in the order of the ring.
   void push(uint32_t index, uint64_t now_ns) noexcept {
     if (end_ - begin_ == places_.size()) make_room(now_ns);
     BP_ASSERT(end_ - begin_ < places_.size());
@@ -78,29 +78,29 @@ class PacketRing {
     held_peak_ = std::max(held_peak_, end_ - begin_);
     BP_DCHECK_SLOW(is_valid());
   }
-  // Makes ready what is due, has the taps take it, and lets go of what all have passed. Returns how
-  // many packets the taps have passed.
+  // Makes due packets ready, has the taps take them, and lets packets go that all taps have passed.
+  // Returns how many packets the taps have passed.
   uint32_t pump(uint64_t now_ns) noexcept {
     BP_KEEPS_VALID(*this);
     while (ready_end_ < end_ && at(ready_end_).due_ns <= now_ns) ++ready_end_;
     return pump_taps(now_ns);
   }
-  // Nothing waits for its time any more.
+  // Makes all packets ready, whatever their time.
   void hurry() noexcept { ready_end_ = end_; }
-  // When pump() has something to make ready; ~0: nothing waits for its time.
+  // The time at which pump() has a packet to make ready; ~0: no packet waits for its time.
   uint64_t due_ns() const noexcept {
     return ready_end_ < end_ ? at(ready_end_).due_ns : ~uint64_t{0};
   }
 
   uint64_t ready_end() const noexcept { return ready_end_; }
   uint64_t end() const noexcept { return end_; }
-  // All that came was taken by all.
+  // Whether all taps have taken all packets, and given them back.
   bool is_drained() const noexcept {
     return begin_ == end_ &&
            std::all_of(taps_.begin(), taps_.end(), [](const RingTap* t) { return t->is_idle(); });
   }
   uint64_t held_count() const noexcept { return end_ - begin_; }
-  // The most that it held at once.
+  // The most packets that it held at once.
   uint64_t held_peak() const noexcept { return held_peak_; }
   uint32_t index_at(uint64_t number) const noexcept {
     BP_DCHECK(number >= begin_ && number < end_);
@@ -128,7 +128,7 @@ class PacketRing {
     RequestTrace trace;
     trace.begin(packet.arrived_ns);
     trace.pass(kOrdered, packet.ordered_ns);
-    // One that went early, for want of room, was never due.
+    // A packet that left early, for want of room, was never due.
     if (packet.due_ns != 0 && packet.due_ns <= now_ns) trace.pass(kDue, packet.due_ns);
     if (is_taken) trace.pass(kTaken, now_ns);
     trace_.writer.write(trace, {packet.rtp.sequence, packet.byte_count, trace_.stream,
@@ -143,7 +143,7 @@ class PacketRing {
       table_->let_go(index_at(begin_));
     }
   }
-  // What waits for its time alone goes early rather than not at all.
+  // Sends the oldest packet early if it only waits for its time; else drops it.
   void make_room(uint64_t now_ns) noexcept {
     if (ready_end_ == begin_) {
       ++ready_end_;

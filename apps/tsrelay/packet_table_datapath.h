@@ -1,11 +1,11 @@
-// The packets that a stream has: where each lies, what it is, and how many still want it.
+// The table of a stream's packets: the place, kind and number of references of each.
 //
-// A packet lies in the buffer that it was received in, or in one of the stream's own (what FEC made
-// or brought back); nothing is copied into it or out of it. When nobody wants it any more its
-// buffer goes back to where it is from.
+// A packet lies in the buffer that it was received in, or in one of the stream's own (if FEC made
+// or recovered it); nothing is copied into it or out of it. When its last reference is gone its
+// buffer goes back to its owner.
 //
-// Invariants, which is_valid() looks at: 1. As many packets as are said are wanted. 2. All others
-// are free, and nobody wants one that is.
+// Invariants, which is_valid() checks: 1. used_count() packets have references. 2. All others are
+// free, and no free packet has a reference.
 //
 // Tested by tests/apps/tsrelay/packet_ring_test.cc.
 #pragma once
@@ -25,7 +25,7 @@ enum class PacketKind : uint8_t {
   kColumn,  // of FEC
   kRow,
   kEmpty,   // RTP without payload: it goes where RTP goes, so that its number is not missed
-  kNumber,  // it goes nowhere, but its number has come
+  kNumber,  // it goes nowhere; only its number counts
 };
 
 struct Packet {
@@ -35,17 +35,17 @@ struct Packet {
   RtpPacket rtp;               // without RTP: its header has no bytes
   PacketKind kind = PacketKind::kMedia;
   bool has_added_rtp =
-      false;  // a header of kRtpHeaderBytes lies before `bytes`, for those who want it
-  DatagramSocket* socket = nullptr;  // whose buffer it is; nullptr: the stream's own
+      false;  // a header of kRtpHeaderBytes lies before `bytes`, for outputs that want it
+  DatagramSocket* socket = nullptr;  // its buffer's owner; nullptr: the stream
   uint32_t references = 0;
   uint32_t next_free = 0;
   uint64_t arrived_ns = 0;   // of the loop's clock
-  uint64_t received_ns = 0;  // as the socket tells it; 0: unknown
+  uint64_t received_ns = 0;  // by the socket; 0: unknown
   uint64_t ordered_ns = 0;   // when it was put into the ring
   uint64_t due_ns = 0;
   DatagramAddress from;
   uint8_t leg = 0;
-  bool is_truncated = false;  // more came than there is of it
+  bool is_truncated = false;  // the datagram was longer than the buffer
 
   std::span<const std::byte> datagram() const noexcept { return {bytes, byte_count}; }
   std::span<const std::byte> payload() const noexcept {
@@ -57,7 +57,7 @@ class PacketTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // `packets` outlive this; `pool` may be nullptr where no packet is the stream's own.
+  // `packets` outlive this; `pool` may be nullptr if no packet is the stream's own.
   void create(std::span<Packet> packets, BufferPool* pool) noexcept {
     BP_ASSERT(packets_.empty() && packets.size() < kNone);
     packets_ = packets;
@@ -67,7 +67,7 @@ class PacketTable {
     }
     first_free_ = packets.empty() ? kNone : 0;
   }
-  // One that the caller wants, or kNone.
+  // Takes a free packet, with one reference for the caller; kNone: none is free.
   uint32_t take() noexcept {
     const uint32_t index = first_free_;
     if (index == kNone) return kNone;

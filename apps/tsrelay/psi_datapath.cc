@@ -14,7 +14,7 @@ constexpr uint32_t kLengthBytes = 3;  // of a section up to the end of section_l
 constexpr uint32_t kHeadBytes = 8;
 constexpr uint32_t kCrcBytes = 4;
 
-// ISO/IEC 13818-1, table 2-34, and of the user's range what ATSC, AVS, SMPTE and the BBC have.
+// ISO/IEC 13818-1, table 2-34; in the user's range the types of ATSC, AVS, SMPTE and the BBC.
 constexpr uint8_t kContinuousTypes[] = {
     0x01, 0x02, 0x10, 0x1B, 0x1F, 0x20, 0x21, 0x24, 0x25,  // video: MPEG-1, 2, 4, AVC, J2K, HEVC
     0x32, 0x33, 0x34, 0x35, 0x42, 0x80, 0xD1, 0xEA,        // JPEG XS, VVC, EVC, AVS, Dirac, VC-1
@@ -94,7 +94,7 @@ bool is_continuous(uint8_t type, std::span<const std::byte> descriptors) noexcep
         std::ranges::find(kAudioDescriptors, tag) != std::end(kAudioDescriptors)) {
       is_it = true;
     }
-    // For the hearing impaired, a commentary, effects alone: they come where they have something.
+    // Audio for the hearing impaired, commentary, clean effects: it may be silent.
     if (tag == kLanguageDescriptor && bytes >= kLanguageBytes &&
         load_u8(descriptors.data() + kLanguageBytes - 1) != 0) {
       return false;

@@ -1,4 +1,4 @@
-// What a recording does beside the data path.
+// A recording's work outside the data path: its making, and the thread that empties files.
 #include <sys/stat.h>
 
 #include "apps/tsrelay/recording_datapath.h"
@@ -29,7 +29,7 @@ Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files
     offset_ = static_cast<uint64_t>(status.st_size);
   }
   offset_ -= offset_ % kTsPacketBytes;
-  // One before it that is empty has a number that is past.
+  // An empty file before it has an old number and stays kFull, to be begun anew.
   for (size_t i = youngest + 1; i < files.size(); ++i) targets_[i].state = kEmpty;
   current_ = youngest;
   targets_[youngest].state = kWritten;
@@ -53,11 +53,11 @@ void Recording::say_stuck(const Error* why) noexcept {
   const bool was_stuck = is_stuck_.exchange(why != nullptr, std::memory_order_acq_rel);
   if (why != nullptr && !was_stuck) log_error(*why);
   if (why == nullptr && was_stuck) BP_LOG_INFO("tsrelay: a recording has its next file again");
-  // Packets that waited for the file are dropped now, or written.
+  // The shard now drops or writes the packets that waited for the file.
   options_.shard->ring();
 }
 
-// Returns false where `next` was given up, and another one is to be looked at.
+// Returns false if it has given `next` up: the caller tries another file.
 bool Recording::try_prepare(Target& next) noexcept {
   const uint32_t state = next.state.load(std::memory_order_acquire);
   if (state != kFull || next.writing_count.load(std::memory_order_acquire) != 0) return true;

@@ -21,15 +21,15 @@
 namespace bedplate::relay {
 namespace {
 
-// A file has so many packets at each end that are looked at.
+// The number of packets that are checked at each end of a file.
 constexpr uint64_t kPacketsSeen = 16;
-// So many names that somebody else has are passed over at once.
+// The most names in use by other files that are skipped at once.
 constexpr int kNamesTaken = 64;
 // ".000012", or a number of up to twenty digits; and the end.
 constexpr size_t kNumberBytes = 24;
 constexpr size_t kDigitsMax = 18;
 
-// Before the seal and after it: nothing is allocated where `name` has room.
+// Called before the seal and after it: nothing is allocated if `name` has room.
 void write_name(std::string_view path, uint64_t number, std::string* name) noexcept {
   char digits[kNumberBytes];
   const int count = std::snprintf(digits, sizeof digits, ".%06" PRIu64, number);
@@ -37,22 +37,22 @@ void write_name(std::string_view path, uint64_t number, std::string* name) noexc
   name->append(digits, static_cast<size_t>(count));
 }
 
-// Of "PATH.12" the 12; false: it is called otherwise.
+// Parses the 12 of "PATH.12". Returns false if `text` is no such number.
 bool is_number(std::string_view text, uint64_t* number) noexcept {
   if (text.empty() || text.size() > kDigitsMax) return false;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), *number);
   return fault == std::errc() && end == text.data() + text.size();
 }
 
-// Whether a packet, or the beginning of one, is of a transport stream (1), a hole (0), or neither
-// (-1).
+// Returns 1 if a packet, or the beginning of one, is of a transport stream; 0: a hole; -1: neither.
 int look_at_packet(std::span<const std::byte> packet) noexcept {
   if (load_u8(packet.data()) == kTsSync) return 1;
   const auto is_zero = [](std::byte byte) { return byte == std::byte{}; };
   return std::all_of(packet.begin(), packet.end(), is_zero) ? 0 : -1;
 }
 
-// `to` is not there. Where the file system has no such renaming, it is looked at beforehand.
+// Renames, and refuses if `to` exists. If the file system cannot do both in one step, it looks for
+// `to` first.
 int rename_to_new(const char* from, const char* to) noexcept {
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
@@ -104,7 +104,7 @@ RecordingFiles::RecordingFiles(std::string path, uint32_t count)
   if (count == 1) names_[0] = path_;
 }
 
-// The youngest that are there, and behind these, in place of what is lacking, new ones.
+// Finds the youngest existing files, and names new ones behind them for those that lack.
 Result<void> RecordingFiles::look() {
   if (count() == 1) return {};
   const size_t slash = path_.rfind('/');
@@ -157,7 +157,7 @@ bool RecordingFiles::is_still_there(uint32_t index, int fd) const noexcept {
          named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
-// Emptied first: content under a number that is not its own would be taken for the youngest.
+// Empties the file before it renames it: old content under a new number would pass as the youngest.
 Result<void> RecordingFiles::begin_anew(uint32_t index, int fd) noexcept {
   BP_ASSERT(count() > 1);
   const char* const name = names_[index].c_str();

@@ -1,9 +1,8 @@
 // The files of a recording: their names, and which of them may be emptied.
 //
-// A recording in one file has its name, PATH. With several files each has a number behind that:
+// A recording in one file has the name PATH. With several files each has a number appended:
 // PATH.000012. A file that is begun gets the number after the last one, so the files are in the
-// order of their names, and no clock has a say in it. The next file to begin is there beforehand,
-// empty.
+// order of their names, independent of any clock. The next file exists beforehand, empty.
 //
 // A file is emptied only if it is still the one at its name. A file that was moved away or removed
 // is no longer the recording's.
@@ -19,11 +18,11 @@
 
 namespace bedplate::relay {
 
-// Whether the file `fd` is empty, or begins and ends as a transport stream does, holes aside.
+// Checks that the file `fd` is empty, or begins and ends as a transport stream; holes are allowed.
 // Errors: the answer; the caller adds the cure.
 Result<void> check_is_recording(int fd) noexcept;
 
-// Threads: the main thread before the seal, then one: that of the recordings.
+// Threads: the main thread before the seal, then only that of the recordings.
 class RecordingFiles {
  public:
   RecordingFiles(std::string path, uint32_t count);
@@ -32,17 +31,17 @@ class RecordingFiles {
 
   uint32_t count() const noexcept { return static_cast<uint32_t>(names_.size()); }
   // The keeper of file `index` for its plan; files are in the order of their numbers. path() of the
-  // first keeper looks which files there are.
+  // first keeper looks for existing files.
   FileKeeper& keeper(uint32_t index) noexcept { return keepers_[index]; }
-  // The file's name; before keepers are asked, the one that it would have if no file were there.
+  // The file's name; until the keepers are asked, its name if no file existed.
   const std::string& name(uint32_t index) const noexcept { return names_[index]; }
   uint64_t number(uint32_t index) const noexcept { return numbers_[index]; }
 
   // Whether the file at its name is still the one that is open as `fd`.
   bool is_still_there(uint32_t index, int fd) const noexcept;
   // Empties the file and gives it the number after the last one. Nothing is allocated.
-  // Requires: is_still_there(). Errors: it is as it was, or empty under its old name; another try
-  // does the rest.
+  // Requires: is_still_there(). Errors: the file is unchanged, or empty under its old name; another
+  // try does the rest.
   Result<void> begin_anew(uint32_t index, int fd) noexcept;
 
  private:
@@ -63,7 +62,7 @@ class RecordingFiles {
   std::vector<std::string> names_;
   std::vector<uint64_t> numbers_;
   std::deque<Keeper> keepers_;
-  uint64_t last_number_ = 0;  // that any of its files has, or had
+  uint64_t last_number_ = 0;  // the highest that any of its files has, or had
 };
 
 }  // namespace bedplate::relay

@@ -31,7 +31,7 @@ void RecordingThread::stop() noexcept {
   thread_.join_or_leave(kPatienceNs);
 }
 
-// A ring that comes before the announcement is answered by the look that follows it.
+// A ring that comes before announce_sleep() is not lost: look() follows it.
 void RecordingThread::run() noexcept {
   const auto look = [this] {
     if (!is_begun_.load(std::memory_order_acquire)) return;

@@ -1,7 +1,7 @@
-// Empties the files that recordings come to next, on a thread of its own: that may take long, and
-// neither a shard nor the control thread is to wait for it.
+// Empties the recordings' next files on a thread of its own: it may take long, and neither a shard
+// nor the control thread may wait for it.
 //
-// It sleeps until a recording rings, whose shard has begun the file that was empty.
+// It sleeps until a recording rings, after its shard has begun the empty file.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class RecordingThread {
   RecordingThread& operator=(const RecordingThread&) = delete;
   ~RecordingThread() { stop(); }
 
-  // Before recordings are made, which ring it. Errors: there is no descriptor.
+  // Called before recordings are made, since they ring it. Errors: there is no descriptor.
   Result<void> create() noexcept { return bell_.create(); }
   // Requires: created; the recordings outlive stop(). Errors: no memory for its stack, no thread.
   Result<void> start(std::vector<Recording*> recordings);
@@ -30,7 +30,8 @@ class RecordingThread {
     is_begun_.store(true, std::memory_order_release);
     bell_.ring();
   }
-  // Waits for it to end; one that the file system holds is left to the end of the process.
+  // Waits for the thread to end. A thread that hangs in the file system is left to the end of the
+  // process.
   void stop() noexcept;
 
   Doorbell& bell() noexcept { return bell_; }

@@ -1,5 +1,5 @@
-// What the relay counts, by stream, leg, and output: written by the stream's shard, read by
-// `bedplate stats`.
+// The relay's counters, by stream, leg, and output: the stream's shard writes them, and
+// `bedplate stats` reads them.
 //
 // Tested by tests/apps/tsrelay/relay_stream_test.cc, tests/system/tsrelay_test.py.
 #pragma once
@@ -138,7 +138,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
                         "raise readers, or end those that are not needed");
 }
 
-// Whether a leg gets packets; if not, why.
+// A leg's reception: packets, or the reason why it gets none.
 enum class LegArrival : uint8_t {
   kPackets,
   kNothing,
@@ -153,7 +153,7 @@ enum class LegArrival : uint8_t {
   kCount
 };
 
-// The words of the counter `comes`, and what the log says and advises.
+// The words of the counter `comes`, and the log's answer and cure.
 struct LegArrivalText {
   const char* word;
   const char* says;

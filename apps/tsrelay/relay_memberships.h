@@ -1,14 +1,14 @@
-// The groups that a stream's legs have joined, and the interfaces that its outputs send multicast
-// by: what the network takes away comes back.
+// Restores what the network takes away: the groups that a stream's legs have joined, and the
+// interfaces that its outputs send multicast by.
 //
-// The kernel keeps both for an interface's number; here they are kept by its name, or by the way
-// that the routes say. After each change of the network they are looked up; where the number is
-// another one, as of an interface that was deleted and made again, the group is left and joined
-// anew. So it is while its leg gets nothing, now and then: a switch that has forgotten this
-// machine, or a kernel that has forgotten the group (an MTU below 68 does that), hears of it again.
+// The kernel keeps both by an interface's number; here they are kept by its name, or by the routes.
+// After each change of the network the numbers are looked up. If a number has changed, as that of
+// an interface that was deleted and made again, the group is left and joined anew. A group is also
+// joined anew now and then while its leg gets nothing: a switch may have forgotten this machine, or
+// the kernel the group (an MTU below 68 does that).
 //
-// Threads: the control thread. The kernel may keep it waiting while it works on interfaces, which
-// no shard should.
+// Threads: the control thread: the kernel may keep it waiting while it changes interfaces, and no
+// shard may wait for that.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace bedplate::relay {
 
 class Memberships {
  public:
-  // How often a leg that gets nothing joins its group anew, and how often where the network goes on
-  // changing.
+  // The period in which a leg that gets nothing joins its group anew; the next: while the network
+  // keeps changing.
   static constexpr uint64_t kAgainNs = 10'000'000'000;
   static constexpr uint64_t kAgainChangedNs = 1'000'000'000;
 
@@ -33,23 +33,23 @@ class Memberships {
     uint32_t leg = 0;
     IpAddress group = {};
     IpAddress source = {};
-    std::string interface = {};  // its name; empty: as the routes say
-    uint32_t wanted = 0;         // its number now; 0: there is none
-    uint32_t at = 0;             // the number that it is joined by; 0: it is not
+    std::string interface = {};  // its name; empty: by the routes
+    uint32_t wanted = 0;         // the interface's number now; 0: there is none
+    uint32_t at = 0;             // the number that it is joined by; 0: it is not joined
     int error_number = 0;        // of the last attempt
-    uint64_t joined_ns = 0;      // the last time, or when packets came last
+    uint64_t joined_ns = 0;      // the time of the last join, or of the last packets
   };
 
   // Before the seal: these allocate. Sockets outlive this.
   //
-  // `interface`: its name; empty: as the routes say. Requires: `socket` has joined it so.
+  // `interface`: its name; empty: by the routes. Requires: `socket` has joined the group so.
   void add_group(uint32_t leg, DatagramSocket& socket, const IpAddress& group,
                  const IpAddress& source, const std::string& interface, InterfaceNumbers& numbers);
   // Requires: `socket` was opened with this multicast_interface.
   void add_sender(DatagramSocket& socket, const std::string& interface, InterfaceNumbers& numbers);
 
-  // Joins anew what must be. `has_changed`: the network; `is_silent(leg)`: nothing comes by it.
-  // Calls changed(One) for each that has another number, none, or another error than before.
+  // Joins groups anew if needed. `has_changed`: the network has; `is_silent(leg)`: it gets nothing.
+  // Calls changed(One) for each one that has a new number, none any more, or a new error.
   // Requires: nobody closes the sockets meanwhile.
   template <typename IsSilent, typename Changed>
   void look(InterfaceNumbers& numbers, bool has_changed, uint64_t now_ns, IsSilent is_silent,

@@ -1,5 +1,4 @@
-// What the control socket may ask and tell the relay: its streams and outputs, and that outputs are
-// sent nothing.
+// The relay's methods on the control socket: list streams and outputs, and mute outputs.
 //
 // Tested by tests/system/tsrelay_test.py.
 #include <algorithm>
@@ -53,7 +52,7 @@ void RelayService::methods(ControlMethods& methods) {
               &call<&RelayService::mute_outputs>, this);
 }
 
-// Refuses where there is none of the name that was given.
+// Refuses the call if no stream has the name that it gives.
 RelayService::Instance* RelayService::find_stream(ControlCall& call) noexcept {
   const std::string_view name = call.text("stream");
   for (const auto& instance : instances_) {
@@ -104,7 +103,7 @@ void RelayService::list_outputs(ControlCall& call) noexcept {
   end < its->outputs.size() ? call.more(end) : (void)json.end_array();
 }
 
-// On the stream's shard.
+// Threads: the stream's shard.
 void RelayService::mute(Instance& instance, ControlCall& call) noexcept {
   const std::string_view only = call.text("output");
   uint64_t muted_count = 0;

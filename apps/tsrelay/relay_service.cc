@@ -21,7 +21,7 @@ using namespace relay;
 
 constexpr uint32_t kBudget = 64;
 
-// What the parts of a stream are called, which has no name of the file system's or the pool's own.
+// The name of a stream's part. A stream's own name may not suit the file system or the pool.
 std::string name_of(uint32_t stream, const char* what, uint32_t index) {
   return "s" + std::to_string(stream) + "_" + what + std::to_string(index);
 }
@@ -41,9 +41,9 @@ std::string what_of(const RelayStreamSettings& stream, const char* what, uint32_
   return std::string(what) + " " + std::to_string(index) + " of the stream " + stream.name;
 }
 
-// `beside`: how far behind the leg's port. A group's address is bound to itself, and its port
-// shared, so that the same group comes by two interfaces, and other groups of the port to other
-// streams.
+// `beside`: added to the leg's port. A group's socket is bound to the group's address and shares
+// its port: so two interfaces can bring the same group, and other streams can have other groups on
+// that port.
 DatagramOpening opening_of_leg(const RelayStreamSettings& stream, uint32_t index, uint16_t beside) {
   const RelayLegSettings& leg = stream.legs[index];
   DatagramOpening opening;
@@ -82,7 +82,7 @@ Result<RtpAdder::Beginning> by_lot() {
   return beginning;
 }
 
-// The heap that a stream takes in create(), well rounded up.
+// The heap that a stream takes in create(), generously rounded up.
 uint64_t heap_bytes(const RelayStreamSettings& stream) {
   return sizeof(TsInspector) + sizeof(FecReceiver) + stream.packet_count() * (sizeof(Packet) + 16) +
          stream.ring_places() * sizeof(uint32_t) +
@@ -119,7 +119,7 @@ Result<void> RelayService::plan(ServicePlan& plan) {
   }
   uint32_t reader_count = 0;
   for (const RelayStreamSettings& stream : settings_.streams) reader_count += stream.readers;
-  // All have one table of loans: one that keeps its own leaves the others theirs.
+  // All readers share one table of loans; it has room for all of them at once.
   const uint32_t loan_count = reader_count * LocalReader::kLoansMax;
   for (const GroupSettings& group : plan.configuration().groups) {
     if (loan_count <= group.shape.loan_count) continue;
@@ -158,7 +158,7 @@ Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   }
   const std::vector<RelayGroup> groups = groups_of(stream);
   for (uint32_t i = 0; i < groups.size(); ++i) {
-    // They receive nothing: the smallest that there is.
+    // Outputs receive nothing: one buffer of the smallest size.
     const std::string& network = groups[i].network;
     const DatagramOpening opening = opening_of_group(stream, groups[i]);
     socket(name_of(index, "out", i), 1, kCacheLineBytes, network, opening);
@@ -212,8 +212,8 @@ bool RelayService::rotates() const noexcept {
       });
 }
 
-// What `plan` cannot see on another machine: an address is a broadcast address by the interfaces
-// that are here. To connect is to be told.
+// Finds broadcast addresses, which `plan` cannot know on another machine: they depend on this
+// machine's interfaces. connect() to one answers EACCES.
 void RelayService::preflight(std::vector<Error>* problems) {
   for (const RelayStreamSettings& stream : settings_.streams) {
     for (const RelayOutputSettings& output : stream.outputs) {
@@ -235,7 +235,7 @@ void RelayService::preflight(std::vector<Error>* problems) {
 
 // ---- Making -------------------------------------------------------------------------------------
 
-// Without the kernel's word all is looked at twice a second.
+// If the network cannot be watched, everything is looked up twice a second.
 Result<void> RelayService::create(ServiceContext& context) {
   BP_TRY(recording_thread_.create());
   if (auto watched = network_.create(); !watched.ok()) log_error(watched.error());
@@ -459,7 +459,7 @@ void RelayService::start(uint32_t shard) noexcept {
   }
 }
 
-// On the shard that was asked: its streams alone are for it to hand out.
+// Threads: the shard that was asked. It hands out its own streams only.
 void RelayService::read(const Message& question) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(question.payload.data()),
                               question.payload.size());
@@ -479,7 +479,8 @@ void RelayService::read(const Message& question) noexcept {
   (void)question.from.am_send(id, {});
 }
 
-// A join that gets no stream is nobody's error, and a leg that drops all that comes has none.
+// Logs each change of a leg's reception: a group without packets is no error of a call, nor is a
+// leg that drops all packets.
 void RelayService::say_silences(Instance& instance) noexcept {
   const RelayStreamSettings& settings = instance.settings;
   if (instance.stream.is_drained()) return;
@@ -544,7 +545,7 @@ void RelayService::tick() noexcept {
     if (!is_draining_) look_at_network(*instance, has_changed, now_ns);
     instance->loop->submit(instance->look);
   }
-  recording_thread_.bell().ring();  // tries again what has failed
+  recording_thread_.bell().ring();  // it tries failed files again
 }
 
 void RelayService::request_drain() noexcept {

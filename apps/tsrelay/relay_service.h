@@ -38,12 +38,12 @@ class RelayService final : public Service {
  private:
   static constexpr uint32_t kSilenceLinesMax = 8;
 
-  // A stream with all that is its own.
+  // A stream with all its parts.
   struct Instance {
     explicit Instance(const RelayStreamSettings& its) noexcept : settings(its) {}
 
     const RelayStreamSettings& settings;
-    std::vector<std::string> output_names;  // as their counters have them
+    std::vector<std::string> output_names;  // those of their counters
     EventLoop* loop = nullptr;
     relay::RelayStream stream;
     std::vector<DatagramSocket*> sockets;  // all of them
@@ -52,7 +52,7 @@ class RelayService final : public Service {
     std::vector<std::unique_ptr<relay::Recording>> recordings;
     std::vector<std::unique_ptr<relay::LocalReader>> readers;
     relay::StreamCounters* counters = nullptr;
-    std::vector<relay::LegArrival> said;  // what comes by its legs, as the log has it
+    std::vector<relay::LegArrival> said;  // each leg's reception as last logged
     relay::Memberships memberships;
     LogLimit silence_log{kSilenceLinesMax};
     LoopCall look;

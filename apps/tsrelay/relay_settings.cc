@@ -19,7 +19,7 @@ using relay::StreamFormat;
 constexpr uint64_t kNameMax = 31;
 constexpr uint64_t kAddressMax = 64;
 constexpr uint64_t kInterfaceMax = 15;  // IFNAMSIZ without its NUL
-constexpr uint32_t kArrivals = 64;      // that have come and were not judged yet
+constexpr uint32_t kArrivals = 64;      // received, and not judged yet
 constexpr uint32_t kOwnSpare = 64;
 constexpr uint32_t kBufferBytesMax = 65536;
 
@@ -139,7 +139,7 @@ void describe(ConfigurationTable& table, RelaySettings& settings) {
   table.tables("stream", &settings.streams, 1, 256);
 }
 
-// ---- What it takes ------------------------------------------------------------------------------
+// ---- Sizes --------------------------------------------------------------------------------------
 
 bool RelayStreamSettings::receives_fec() const noexcept {
   return std::any_of(legs.begin(), legs.end(), [](const auto& leg) { return leg.fec; });
@@ -210,11 +210,11 @@ std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings) {
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
   const RelayOutputSettings& its = stream.outputs[output];
   const std::string& name = !its.name.empty() ? its.name : its.to;
-  // An address of IPv6 may be longer than a name.
+  // An IPv6 address may be longer than a name may be.
   return stream.name + "/" + (name.size() <= kNameMax ? name : "output-" + std::to_string(output));
 }
 
-// ---- What stands against it ---------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output) {
   return refused(stream, "to = \"" + output.to + "\"",
@@ -232,7 +232,8 @@ bool is_unspecified(const IpAddress& ip) noexcept {
   return std::all_of(ip.bytes, ip.bytes + ip.byte_count(), [](uint8_t byte) { return byte == 0; });
 }
 
-// Why no socket of its family can have this address or send to it, and the cure; nullptr: it can.
+// The reason why no socket of its family can have this address or send to it, and the cure;
+// nullptr: one can.
 struct Impossible {
   const char* answer = nullptr;
   const char* cure = nullptr;

@@ -65,19 +65,19 @@ struct RelayStreamSettings {
 
   bool receives_fec() const noexcept;
   bool adds_rtp() const noexcept;
-  // The size of each buffer of a leg: with headroom, where RTP is added.
+  // The size of each buffer of a leg; it includes the headroom if RTP is added.
   uint32_t leg_buffer_bytes() const noexcept;
-  // How many files all its recordings have together.
+  // The files of all its recordings together.
   uint64_t recording_file_count() const noexcept;
-  // How many packets an output may be behind.
+  // The most packets that an output may be behind.
   uint32_t ring_places() const noexcept;
-  // Buffers of each leg's socket: all that may hold one at the same time.
+  // The buffers of each leg's socket: enough for all parts that hold packets at the same time.
   uint32_t leg_buffers() const noexcept;
-  // Buffers of each socket for FEC.
+  // The buffers of each socket for FEC.
   uint32_t fec_buffers() const noexcept;
-  // The stream's own: FEC that is made, packets that are brought back. 0: there is no FEC.
+  // The stream's own buffers, for the FEC that it makes and packets that it recovers. 0: no FEC.
   uint32_t own_buffers() const noexcept;
-  // The stream's own buffers and those of all its sockets: so many packets may there be.
+  // The most packets at once: the stream's own buffers and those of all its sockets.
   uint32_t packet_count() const noexcept;
 };
 
@@ -87,7 +87,7 @@ struct RelaySettings {
 
 void describe(ConfigurationTable& table, RelaySettings& settings);
 
-// Outputs that have one socket: by their places among the outputs of the stream.
+// A group of outputs that share a socket. `outputs`: their indices among the stream's outputs.
 struct RelayGroup {
   std::string interface = {};
   std::string network = {};
@@ -97,13 +97,13 @@ struct RelayGroup {
   std::vector<uint32_t> outputs;
 };
 
-// What is to be told apart of `settings`' outputs. Requires: check() had no objection.
+// Groups `settings`' outputs by all that their sockets differ in. Requires: check() has passed.
 std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings);
-// What the counters of an output are the counters of.
+// The name of an output's counters.
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output);
-// Why an output to a broadcast address that does not say so is refused.
+// The error for an output to a broadcast address without broadcast = true.
 Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output);
-// Errors (kConfiguration): the first thing that makes no sense.
+// Checks settings that depend on each other. Errors (kConfiguration): the first that is wrong.
 Result<void> check(const RelaySettings& settings);
 
 }  // namespace bedplate

@@ -41,7 +41,7 @@ void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datag
       continue;
     }
     const uint32_t index = table_.take();
-    if (index == PacketTable::kNone) continue;  // there are as many as buffers
+    if (index == PacketTable::kNone) continue;  // never: there are as many packets as buffers
     Packet& packet = table_[index];
     packet.bytes = datagram.bytes;
     packet.byte_count = datagram.byte_count;
@@ -58,7 +58,7 @@ void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datag
 
 // ---- Judging ------------------------------------------------------------------------------------
 
-// Fills what the packet has of RTP, and what kind it is.
+// Fills the packet's RTP fields and its kind.
 DatagramContent RelayStream::look_at(Packet& packet) const noexcept {
   const DatagramContent its =
       content_of(packet.datagram(), packet.is_truncated, options_.format, &packet.rtp);
@@ -72,7 +72,7 @@ DatagramContent RelayStream::look_at(Packet& packet) const noexcept {
 
 namespace {
 
-// Why the datagram goes nowhere.
+// Counts the cause of a datagram's drop.
 void count_drop(LegCounters& counters, Content content) noexcept {
   switch (content) {
     case Content::kTransport:
@@ -92,8 +92,8 @@ bool RelayStream::is_any_alive(const Leg* but, uint64_t now_ns) const noexcept {
                      [&](const Leg& each) { return &each != but && each.lock.is_alive(now_ns); });
 }
 
-// Whether the packet is of the sender that the stream is of; a new one may take the place of one
-// that is silent on all legs, or has restarted.
+// Decides if the packet is of the stream's sender. A new sender may replace one that is silent on
+// all legs, or has restarted.
 RelayStream::Admission RelayStream::admit(const Packet& packet, Leg& leg,
                                           uint64_t now_ns) noexcept {
   const uint32_t ssrc = packet.rtp.ssrc;
@@ -115,7 +115,7 @@ RelayStream::Admission RelayStream::admit(const Packet& packet, Leg& leg,
   const SenderVerdict verdict = leg.lock.judge({packet.from, ssrc}, now_ns);
   if (verdict == SenderVerdict::kForeign) return Admission::kForeign;
   if (verdict == SenderVerdict::kNew) {
-    if (!is_any_alive(&leg, now_ns)) learn_anew();  // else it is the other leg's, too
+    if (!is_any_alive(&leg, now_ns)) learn_anew();  // else the other leg has the same stream
     leg.jitter.restart();
     leg.options.counters->senders.add(1);
   }
@@ -127,7 +127,7 @@ void RelayStream::begin_anew() noexcept {
   for (Leg& leg : legs_) leg.lock.open();
 }
 
-// Forgets the stream's numbers, tables and pace: they were another sender's.
+// Forgets the former sender's numbers, tables and pace.
 void RelayStream::learn_anew() noexcept {
   merge_.restart();
   inspector_->forget();
@@ -154,7 +154,7 @@ void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
     if (its.has_number) return keep_number(index, now_ns);
     return table_.let_go(index);
   }
-  // Without numbers nothing tells the legs' packets from one another: the first has it all.
+  // Without numbers two legs cannot be merged: only the first leg's packets are taken.
   if (!its.has_number && &leg != legs_.data()) {
     counters.unnumbered.add(1);
     return table_.let_go(index);
@@ -231,7 +231,7 @@ void RelayStream::deliver(uint32_t item, uint32_t missing_count) noexcept {
   Packet& packet = table_[item];
   if (packet.kind == PacketKind::kMedia) return hand_on(item);
   if (packet.kind == PacketKind::kNumber) return table_.let_go(item);
-  packet.due_ns = last_due_ns_;  // with the one before it
+  packet.due_ns = last_due_ns_;  // with the packet before it
   pass_on(item, packet.rtp);
 }
 
@@ -278,7 +278,7 @@ uint32_t RelayStream::recovered(std::byte* buffer, uint32_t bytes) noexcept {
   return index;
 }
 
-// What is sent beside the media has its time.
+// An FEC packet is due with the media packet before it.
 void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept {
   BP_DCHECK(buffer != nullptr && bytes <= options_.buffer_bytes);
   const uint32_t index = table_.take();
@@ -292,7 +292,7 @@ void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexc
   ring_.push(index, now_ns_);
 }
 
-// The buffer is the leg's, with headroom; nothing but its owner looks there.
+// Writes an RTP header into the headroom of the leg's buffer, which only the stream uses.
 RtpPacket RelayStream::add_rtp(Packet& packet) noexcept {
   BP_DCHECK(packet.socket != nullptr && !packet.has_added_rtp);
   BP_DCHECK(options_.adds_rtp && packet.rtp.header_bytes == 0);
@@ -308,7 +308,7 @@ void RelayStream::hand_on(uint32_t index) noexcept {
   BP_DCHECK(packet.references > 0 && packet.kind == PacketKind::kMedia);
   const TsClock clock = inspector_->inspect(packet.payload(), now_ns_);
   if (options_.pace_delay_ns != 0) {
-    // As it came, not as it was put in order: what a gap has kept waiting is not late.
+    // By its arrival, not by its place in order: a packet that waited for a gap is not late.
     packet.due_ns = pacer_.due_ns(clock, packet.payload_bytes, packet.arrived_ns);
     last_due_ns_ = packet.due_ns;
   }
@@ -316,14 +316,14 @@ void RelayStream::hand_on(uint32_t index) noexcept {
   pass_on(index, is_plain && options_.adds_rtp ? add_rtp(packet) : packet.rtp);
 }
 
-// `rtp`: what outputs send that do not leave it off; its header has no bytes where none has any.
+// `rtp`: the header that outputs with RTP send; without one its header_bytes is 0.
 void RelayStream::pass_on(uint32_t index, const RtpPacket& rtp) noexcept {
   const Packet& packet = table_[index];
   options_.counters->packets.add(1);
   options_.counters->bytes.add(packet.payload_bytes);
   const bool is_plain = packet.rtp.header_bytes == 0;
   const std::span<const std::byte> body = packet.datagram().subspan(is_plain ? 0 : kRtpHeaderBytes);
-  // The ring may let go of it before the sums have it.
+  // The ring may let the packet go before the sums have it.
   const bool has_fec = options_.fec_columns != 0 && rtp.header_bytes != 0;
   if (has_fec) table_.hold(index);
   ring_.push(index, now_ns_);
@@ -430,7 +430,7 @@ void RelayStream::drain() noexcept {
   BP_ASSERT(merge_.held_count() == 0 && arrival_count_ == 0);
 }
 
-// What others count becomes what `bedplate stats` reads.
+// Copies the counts of its parts into the counters for `bedplate stats`.
 void RelayStream::tell() noexcept {
   StreamCounters& c = *options_.counters;
   const TsReport& ts = inspector_->report();

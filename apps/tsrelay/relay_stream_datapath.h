@@ -1,22 +1,22 @@
-// A stream of the relay on its shard: what comes by one or two legs is judged, put in order and
-// handed to the outputs.
+// A stream of the relay on its shard: it judges the packets of one or two legs, puts them in order
+// and hands them to the outputs.
 //
 //     socket -> arrivals -> judge -> merge (with FEC) -> inspect, pace -> ring -> outputs
 //
-// Whatever becomes of a packet, its RTP number has come once its sender has the leg: nothing waits
-// for it, and it is not lost. RTP without payload goes on to outputs that get RTP.
+// If the leg's sender has sent a packet, its RTP number has come, even if the packet is dropped:
+// nothing waits for it, and it is not lost. RTP without payload goes on to outputs that get RTP.
 //
-// A packet stays in the buffer that it was received in from its arrival until the last output has
-// taken it; docs/tsrelay.md has the picture. The sockets' callbacks only note what came: the work
-// is done when the loop polls, for all that came together, with kept buffers, so that any kind of
-// socket may send them by reference.
+// A packet stays in the buffer that it was received in until the last output has taken it;
+// docs/tsrelay.md has the picture. The sockets' callbacks only note arrivals. When the loop polls,
+// it works on all of them together, in kept buffers, so that any kind of socket may send them by
+// reference.
 //
 // Threads: the shard's, but for create() and is_drained().
 //
-// Invariants, which is_valid() looks at: 1. There are no more arrivals than packets. 2. Ring,
-// merge, pace and sums are valid; and arrivals, what the merge holds and what is in the ring are
-// packets of the table, each in one of them. 3. What is handed on is whole packets of the transport
-// stream. (hand_on) 4. Time does not go back. (work)
+// Invariants, which is_valid() checks: 1. There are no more arrivals than packets. 2. Ring, merge,
+// pace and sums are valid; all arrivals, packets held by the merge and packets in the ring are in
+// the table, each in one place. 3. Each packet handed on has whole packets of the transport stream.
+// (hand_on) 4. Time does not go back. (work)
 #pragma once
 
 #include <array>
@@ -48,11 +48,11 @@ struct StreamOptions {
   StreamFormat format = StreamFormat::kAuto;
   uint64_t window_ns = 0;
   uint32_t window_packets = 1;
-  uint64_t silence_ns = 0;     // of a sender before another one may have its leg
+  uint64_t silence_ns = 0;     // a sender's silence before another one may have its leg
   uint64_t pace_delay_ns = 0;  // 0: packets leave as they come
-  bool adds_rtp = false;       // to what comes without: the legs' buffers have kRtpHeadroomBytes
+  bool adds_rtp = false;       // to packets without: the legs' buffers have kRtpHeadroomBytes
   RtpAdder::Beginning rtp_beginning;
-  uint32_t fec_columns = 0;  // of what is sent; 0: none
+  uint32_t fec_columns = 0;  // of the FEC that is sent; 0: none
   uint32_t fec_rows = 0;
   bool has_fec_rows = false;
   uint32_t packet_count = 0;  // in all buffers together
@@ -71,35 +71,36 @@ class RelayStream final : public PollSource,
                           private FecReceiverSink,
                           private FecSenderSink {
  public:
-  // Before the seal: it allocates. Requires: called once; what the options name outlives this.
+  // Before the seal: it allocates. Requires: called once; all that the options point to outlives
+  // this.
   void create(const StreamOptions& options);
 
-  // Where the outputs are added as taps, before packets come.
+  // The ring. Outputs are added to it as taps, before packets come.
   PacketRing& ring() noexcept { return ring_; }
   const LegOptions& leg(uint32_t index) const noexcept { return options_.legs[index]; }
-  // What its legs' sockets are opened with.
+  // The owners to open its legs' sockets with.
   DatagramOwner media_owner(uint32_t leg) noexcept;
   DatagramOwner fec_owner(uint32_t leg, bool is_row) noexcept;
 
   uint32_t poll(uint32_t) noexcept override { return work(options_.loop->now_ns()); }
   uint64_t sleep_max_ns() const noexcept override;
-  // All that can be done now: what came, what is due, what outputs take. Returns how much it was.
+  // Works on arrivals, due packets and outputs. Returns the number of packets worked on.
   uint32_t work(uint64_t now_ns) noexcept;
-  // When work() has something to do although nothing comes; LegMerge::kNever.
+  // The time at which work() has something to do without arrivals, or LegMerge::kNever.
   uint64_t deadline_ns() const noexcept { return std::min(merge_.deadline_ns(), ring_.due_ns()); }
-  // To be called now and then, also while nothing comes.
+  // Looks for tables, PIDs and senders that are missing. Called now and then, also without packets.
   void look_for_missing(uint64_t now_ns) noexcept;
-  // Whether there is an interface by which a leg's group comes. At first there is. Threads: any.
+  // Says if a leg's group has an interface to come by. At first it has. Threads: any.
   void set_has_interface(uint32_t leg, bool has_interface) noexcept;
-  // Closes its legs, and hands on what it has.
+  // Closes its legs, and hands on the packets that it has.
   void drain() noexcept;
-  // Threads: any. All that it had was taken.
+  // Whether the outputs have taken all its packets. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
 
   bool is_valid() const noexcept;
 
  private:
-  // Without a loop it belongs to nobody.
+  // A stream without a loop belongs to no thread.
   bool is_own_thread() const noexcept {
     return options_.loop == nullptr || options_.loop->is_own_thread();
   }
@@ -121,14 +122,14 @@ class RelayStream final : public PollSource,
     Inlet row;
     Drops drops = {};  // at the last look
     LegArrival dropped = LegArrival::kNothing;
-    uint64_t dropped_ns = 0;  // when the last was seen
+    uint64_t dropped_ns = 0;  // the time of the last drop
   };
   struct Arrival {
     uint32_t packet = 0;
     bool is_fec = false;
   };
 
-  // A silent leg tells the cause of its drops until so long after the last of them.
+  // A silent leg tells the cause of its drops for this long after the last of them.
   static constexpr uint64_t kDroppedNs = 5'000'000'000;
 
   DatagramOwner owner_of(Inlet& inlet) noexcept;
@@ -139,7 +140,7 @@ class RelayStream final : public PollSource,
     kYes,
     kForeign,
     kWaits,     // it may be the first of its sender after a restart
-    kBelieved,  // yes, and so is the one that has waited
+    kBelieved,  // admitted, as is the packet that has waited
   };
 
   DatagramContent look_at(Packet& packet) const noexcept;
@@ -188,7 +189,7 @@ class RelayStream final : public PollSource,
   uint64_t now_ns_ = 0;  // of the present poll
   uint64_t last_due_ns_ = 0;
   Successor successor_;
-  uint32_t waiting_ = PacketTable::kNone;  // for what successor_ says of it
+  uint32_t waiting_ = PacketTable::kNone;  // the packet that waits for successor_'s verdict
   uint32_t ssrc_ = 0;                      // of the sender that the stream is of
   bool has_sender_ = false;
   bool is_draining_ = false;

@@ -1,6 +1,6 @@
-// RTP (RFC 3550): what the header of a packet says, and the jitter of those that come.
+// RTP (RFC 3550): parses and writes packet headers, and measures the jitter of arrivals.
 //
-// What is read is a stranger's: each length is checked against the datagram before it is used.
+// The bytes are not trusted: each length is checked against the datagram before it is used.
 #pragma once
 
 #include <cstddef>
@@ -39,19 +39,19 @@ enum class RtpFault : uint8_t {
 // lengths of header and payload if there is no fault; after any other fault they are 0.
 RtpFault parse_rtp(std::span<const std::byte> datagram, RtpPacket* packet) noexcept;
 
-// Whether a payload of this type may be a transport stream: 33, or one that two ends have agreed on
-// (96 to 127). All others are of other media (RFC 3551, section 6).
+// Whether a payload of this type may be a transport stream: 33, or a dynamic type that both ends
+// have agreed on (96 to 127). All other types are of other media (RFC 3551, section 6).
 bool may_bear_transport(uint8_t payload_type) noexcept;
 
-// Writes the first kRtpHeaderBytes, as they are said.
+// Writes the first kRtpHeaderBytes of a packet with these fields.
 void write_rtp(const RtpPacket& packet, std::byte* to) noexcept;
 
-// How far `to` is ahead of `from`: negative where it is behind. Sequence numbers wrap around.
+// The distance from `from` to `to`: negative if `to` is behind. Sequence numbers wrap around.
 constexpr int32_t sequence_distance(uint16_t from, uint16_t to) noexcept {
   return static_cast<int16_t>(static_cast<uint16_t>(to - from));
 }
 
-// What the RTP clock shows at a time, without overflow: 9 units are 100 us. Wraps around.
+// The RTP clock's value at a time, computed without overflow: 9 units are 100 us. It wraps around.
 constexpr uint32_t rtp_clock(uint64_t ns) noexcept {
   return static_cast<uint32_t>(ns / 100'000 * 9 + ns % 100'000 * 9 / 100'000);
 }
@@ -61,7 +61,7 @@ class JitterMeter {
  public:
   // `arrival_ns`: any steady clock.
   void add(uint32_t timestamp, uint64_t arrival_ns) noexcept;
-  // What came before is of another stream, or of another clock.
+  // Forgets the packets before: they are of another stream, or of another clock.
   void restart() noexcept { is_running_ = false; }
   uint64_t jitter_ns() const noexcept;
 

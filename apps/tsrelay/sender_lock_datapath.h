@@ -1,9 +1,9 @@
-// A leg takes the packets of one sender at a time, which it knows by its address and its SSRC.
+// Gives a leg to one sender at a time, known by its address and its SSRC.
 //
-// Where two send to one address, their packets would be a mixture that is of no use: the first one
-// has the leg, and keeps it until nothing has come of it for a while. A sender that has restarted
-// does not wait for that: it has its address and port, another SSRC, and sends nothing more of what
-// it sent before (Successor).
+// If two senders send to one address, a mixture of their packets is of no use: the first sender has
+// the leg, and keeps it until it has been silent for a while. A sender that has restarted need not
+// wait for that: it has the same address and port, another SSRC, and sends nothing more with the
+// old one (Successor).
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Sender {
 
 enum class SenderVerdict : uint8_t {
   kSame,
-  kNew,      // the first one, or one that takes the place of one that is silent
-  kForeign,  // another one has the leg
+  kNew,      // the first sender, or one that replaces a silent one
+  kForeign,  // another sender has the leg
 };
 
 class SenderLock {
@@ -49,17 +49,17 @@ class SenderLock {
     heard_ns_ = now_ns;
     return SenderVerdict::kNew;
   }
-  // The next sender may have it.
+  // The next sender may have the leg.
   void open() noexcept { has_sender_ = false; }
   bool is_alive(uint64_t now_ns) const noexcept {
     return has_sender_ && now_ns < heard_ns_ + silence_ns_;
   }
-  // Whether it is the one that has the leg.
+  // Whether `sender` has the leg.
   bool has(const Sender& sender) const noexcept { return has_sender_ && sender == sender_; }
   bool has_address(const DatagramAddress& from) const noexcept {
     return has_sender_ && sender_.has_address(from);
   }
-  // Whether nothing has come of a sender for so long, or ever since this was asked first.
+  // Whether no sender was heard for silence_ns_; at first the time runs from the first call.
   bool is_silent(uint64_t now_ns) noexcept {
     if (heard_ns_ == 0) heard_ns_ = now_ns;
     return now_ns >= heard_ns_ + silence_ns_;
@@ -74,19 +74,19 @@ class SenderLock {
 };
 
 enum class SuccessorVerdict : uint8_t {
-  kForeign,   // another one behind the same address
-  kWaits,     // for a second one that says the same; another one that waited is foreign
+  kForeign,   // another sender behind the same address
+  kWaits,     // for a second packet that confirms it; an earlier packet that waited is foreign
   kBelieved,  // the sender has restarted, with the packet that waited
 };
 
-// Tells a sender that has restarted from two that share an address and a port (NAT, a common
-// address of an encoder and its spare). Two packets in a row with a new SSRC are believed, if none
-// that brings anything new came of the old one between them: so a stray packet takes nothing, nor
-// do packets of two that alternate.
+// Distinguishes a sender that has restarted from two senders that share an address and a port (NAT,
+// or a common address of an encoder and its spare). Two packets in a row with a new SSRC are
+// believed, if the old SSRC brings nothing new between them. So a stray packet does not take the
+// leg, nor do two senders whose packets alternate.
 //
-// Where an SSRC comes back that was just given up there are two of them after all, which send in
-// turns: the one that comes back has the leg, as it was the first, and from then on only silence
-// gives it to another, until no second SSRC has come for so long.
+// If an SSRC comes back that was just given up, there are two senders after all, which send in
+// turns. The SSRC that comes back has the leg, as it was the first. From then on only silence gives
+// the leg to another, until no second SSRC has come for silence_ns.
 class Successor {
  public:
   explicit Successor(uint64_t silence_ns = 0) noexcept : silence_ns_(silence_ns) {}
@@ -114,11 +114,11 @@ class Successor {
     given_up_[given_up_count_++ % kGivenUpMax] = {present, now_ns + silence_ns_};
     return SuccessorVerdict::kBelieved;
   }
-  // The one that has the leg has brought something new.
+  // The sender that has the leg has brought something new.
   void deny() noexcept { is_waiting_ = false; }
 
  private:
-  static constexpr uint32_t kGivenUpMax = 8;  // so many behind one address are told from one
+  static constexpr uint32_t kGivenUpMax = 8;  // SSRCs behind one address that are remembered
   struct GivenUp {
     uint32_t ssrc = 0;
     uint64_t until_ns = 0;

@@ -16,7 +16,7 @@ struct Code {
   uint8_t bits;
   uint8_t bit_count;
 };
-// How many bits a difference of means has (13818-2, tables B.12 and B.13).
+// The codes for the number of bits of a difference of means (13818-2, tables B.12 and B.13).
 constexpr Code kLumaSizes[] = {{0b100, 3},  {0b00, 2},    {0b01, 2},     {0b101, 3},    {0b110, 3},
                                {0b1110, 4}, {0b11110, 5}, {0b111110, 6}, {0b1111110, 7}};
 constexpr Code kChromaSizes[] = {{0b00, 2},     {0b01, 2},      {0b10, 2},
@@ -91,7 +91,7 @@ void TestPicture::put_headers(uint64_t number) noexcept {
   put(0, 1);              // no composite display
 }
 
-// The mean of a block as its difference to the one before.
+// Writes the mean of a block as its difference to the one before.
 void TestPicture::put_mean(int mean, int* before, bool is_luma) noexcept {
   const int difference = mean - *before;
   *before = mean;

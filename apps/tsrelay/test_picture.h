@@ -1,8 +1,8 @@
-// A moving test picture as MPEG-2 video (ISO/IEC 13818-2): bars of colour, a ball, and how far the
-// stream has come in frames.
+// A moving test picture as MPEG-2 video (ISO/IEC 13818-2): bars of colour, a ball, and a counter of
+// frames.
 //
-// The encoder is as small as one can be: intra pictures alone, and of each block of 8 x 8 nothing
-// but its mean, so a picture is a mosaic of 44 x 36.
+// The encoder is minimal: it makes intra pictures only, and codes just the mean of each block of
+// 8 x 8, so a picture is a mosaic of 44 x 36.
 //
 // Tested by tests/apps/tsrelay/ts_generator_test.cc.
 #pragma once
@@ -20,8 +20,8 @@ class TestPicture {
   static constexpr uint32_t kFramesPerSecond = 25;
   static constexpr uint32_t kBytesMax = 16 * 1024;  // of a picture
 
-  // Encodes picture `number`, with a sequence header, so that a decoder can begin with any. It is
-  // good until the next call.
+  // Encodes picture `number`, with a sequence header, so that a decoder can begin with any. The
+  // bytes are valid until the next call.
   std::span<const std::byte> encode(uint64_t number) noexcept;
 
  private:
@@ -40,7 +40,7 @@ class TestPicture {
 
   std::byte bytes_[kBytesMax];
   uint32_t byte_count_ = 0;
-  uint32_t bits_ = 0;  // that are not in bytes_ yet
+  uint32_t bits_ = 0;  // not in bytes_ yet
   uint32_t bit_count_ = 0;
 };
 

@@ -11,7 +11,7 @@ namespace bedplate::relay {
 namespace {
 
 constexpr uint64_t kPacketBits = uint64_t{kTsPacketBytes} * 8;
-constexpr uint64_t kPictureDelay90k = 45'000;  // from when it is sent to when it is shown
+constexpr uint64_t kPictureDelay90k = 45'000;  // from sending a picture to showing it
 constexpr uint32_t kPcrFieldBytes = 8;         // length, flags, PCR
 
 }  // namespace
@@ -36,7 +36,7 @@ uint64_t TsGenerator::packets_in(uint64_t per_second) const noexcept {
   return std::max<uint64_t>(bits_per_second_ / kPacketBits / per_second, 1);
 }
 
-// Header and adaptation field, so that `payload_bytes` fill the rest.
+// Writes header and adaptation field, so that `payload_bytes` fill the rest.
 void TsGenerator::write_head(std::byte* to, uint16_t pid, bool begins_unit, uint8_t* counter,
                              uint32_t payload_bytes, bool has_pcr) noexcept {
   const uint32_t field_bytes = kTsPacketBytes - 4 - payload_bytes;

@@ -1,5 +1,5 @@
-// A transport stream of one program and a constant rate: PAT, PMT, PCRs and a moving picture, the
-// rest null packets, each of which bears its number.
+// Generates a transport stream of one program at a constant rate: PAT, PMT, PCRs and a moving
+// picture; the rest are null packets, each with its number in it.
 //
 // The same options make the same stream, byte for byte.
 #pragma once
@@ -24,9 +24,9 @@ class TsGenerator {
 
   // Writes the next packet, kTsPacketBytes, to `to`.
   void next(std::byte* to) noexcept;
-  // How many there were.
+  // The number of packets so far.
   uint64_t packet_count() const noexcept { return packet_count_; }
-  // When the packet `number` is to leave, since the first.
+  // The time at which the packet `number` is to leave, since the first.
   uint64_t ns_of(uint64_t number) const noexcept;
 
  private:
@@ -44,7 +44,7 @@ class TsGenerator {
   uint64_t bits_per_second_;
   uint64_t packet_count_ = 0;
   uint64_t picture_count_ = 0;
-  uint64_t next_pcr_ = 0;  // the number of the packet that is to have one, or the next one that can
+  uint64_t next_pcr_ = 0;  // the packet that is to have a PCR; if it cannot, the next that can
   uint64_t next_table_ = 0;
   bool is_pmt_next_ = false;
   uint8_t pat_counter_ = 0;
@@ -53,7 +53,7 @@ class TsGenerator {
   std::byte head_[32];  // of the PES packet
   uint32_t head_bytes_ = 0;
   uint32_t head_done_ = 0;
-  std::span<const std::byte> picture_;  // what is left of it
+  std::span<const std::byte> picture_;  // the rest of it
   TestPicture encoder_;
 };
 

@@ -8,7 +8,7 @@ namespace bedplate::relay {
 namespace {
 
 constexpr uint64_t kDiscontinuityTicks = kPcrHz / 10;
-// More between two PCRs of one line is the way around of a clock that stood still meanwhile.
+// More bytes than this between two PCRs of one line: the clock has wrapped around.
 constexpr uint64_t kLineBytesMax = uint64_t{1} << 32;
 
 }  // namespace
@@ -31,7 +31,7 @@ void TsInspector::forget() noexcept {
   is_in_sync_ = true;
 }
 
-// Its place among the clocks stays, as the PCRs of it may go on.
+// The PID keeps its place among the clocks, as its PCRs may go on.
 void TsInspector::is_another(uint16_t pid) noexcept {
   pids_[pid].counter = kNone;
   pids_[pid].is_repeated = false;
@@ -54,7 +54,7 @@ void TsInspector::check_sync(bool is_good) noexcept {
   }
 }
 
-// One that repeats the one before it is lawful once; without payload the counter stands still.
+// A packet may be repeated once; without payload the counter stands still.
 void TsInspector::check_counter(const TsPacket& packet, Pid& pid) noexcept {
   BP_DCHECK(packet.counter <= 0x0F && packet.pid < kPidCount);
   const auto gap = static_cast<uint16_t>(gap_);
@@ -76,7 +76,8 @@ void TsInspector::check_counter(const TsPacket& packet, Pid& pid) noexcept {
 
 // ---- Clocks -------------------------------------------------------------------------------------
 
-// The place of a PID with PCRs; one that no PMT names makes room for one that is named.
+// The clock of a PID with PCRs. If there is no room, a clock that no PMT names makes room for one
+// that a PMT names.
 TsInspector::Clock* TsInspector::clock_of(uint16_t pid, uint64_t now_ns) noexcept {
   if (pids_[pid].clock != kNone) return &clocks_[pids_[pid].clock];
   if (clock_count_ == kClocksMax) {
@@ -100,7 +101,8 @@ void TsInspector::remove_clock(uint32_t index) noexcept {
   pids_[clocks_[index].pid].clock = static_cast<uint8_t>(index);
 }
 
-// Between PCRs of one rate the bytes say when one should be: the rate is that of the two before.
+// Measures the PCR's interval and accuracy: the bytes since the last PCR, at the rate of the two
+// before, tell the PCR's right value.
 void TsInspector::measure(Clock& clock, const TsPacket& packet, uint64_t position) noexcept {
   const uint64_t ticks = pcr_distance(clock.pcr, packet.pcr);
   BP_DCHECK(position > clock.position);
@@ -124,13 +126,13 @@ void TsInspector::measure(Clock& clock, const TsPacket& packet, uint64_t positio
 
 void TsInspector::note_pcr(const TsPacket& packet, uint64_t position, uint64_t now_ns) noexcept {
   ++report_.pcrs;
-  // Where nothing came at all, no clock has fallen behind another.
+  // If no PCR came at all for a second, the pace's clock is not to blame and keeps its role.
   if (now_ns > pcr_seen_ns_ + kClockNsMax) pace_seen_ns_ = now_ns;
   pcr_seen_ns_ = now_ns;
   Clock* clock = clock_of(packet.pid, now_ns);
   if (clock == nullptr) return;
   if (packet.is_discontinuous || clock->gap != gap_) clock->count = 0;
-  // The same once more tells nothing: a sender may repeat a packet (13818-1, 2.4.3.3).
+  // A repeated PCR tells nothing: a sender may repeat a packet (13818-1, 2.4.3.3).
   if (clock->count > 0 && packet.pcr == clock->pcr) return;
   if (clock->count > 0) measure(*clock, packet, position);
   clock->count = static_cast<uint8_t>(std::min(clock->count + 1, 2));
@@ -140,7 +142,7 @@ void TsInspector::note_pcr(const TsPacket& packet, uint64_t position, uint64_t n
   clock->seen_ns = now_ns;
 }
 
-// Whether the pace is taken from this clock, of which a PCR has come.
+// Decides if this clock, of which a PCR has come, gives the pace.
 bool TsInspector::is_pace(uint16_t pid, uint64_t now_ns) noexcept {
   if (pid != pace_pid_) {
     const bool is_alive = pace_pid_ != kNullPid && now_ns <= pace_seen_ns_ + kClockNsMax;
@@ -151,7 +153,7 @@ bool TsInspector::is_pace(uint16_t pid, uint64_t now_ns) noexcept {
   return true;
 }
 
-// ---- What comes, what does not ------------------------------------------------------------------
+// ---- Missing things, and packets ----------------------------------------------------------------
 
 void TsInspector::look_for_missing(uint64_t now_ns) noexcept {
   tables_.look_for_missing(now_ns);
@@ -179,7 +181,7 @@ TsClock TsInspector::inspect(std::span<const std::byte> payload, uint64_t now_ns
     if (!is_good) continue;
     if (packet.has_error) {
       ++report_.transport_errors;
-      continue;  // nothing that it says is to be trusted
+      continue;  // its content cannot be trusted
     }
     if (packet.pid == kNullPid) {
       ++report_.null_packets;

@@ -1,18 +1,17 @@
 // Watches a transport stream as ETSI TR 101 290 asks: its first priority (sync, PAT, PMT,
 // continuity, PIDs), CRCs and transport errors of the second, PCRs and the bit rate.
 //
-// It reads four bytes of each packet, and more where there is an adaptation field, a PAT or a PMT.
+// It reads four bytes of each packet, and more of one with an adaptation field, a PAT or a PMT.
 // TsTables knows the programs and PIDs on air. The pace is taken from the clock of the first
-// program of the PAT whose PCRs come; where they stop for a second, or no table names a clock, from
-// another.
+// program of the PAT whose PCRs come; if they stop for a second, or no table names a clock, from
+// another clock.
 //
-// A clock that no PMT names is forgotten when it is silent for a second, so that there is room for
-// those on air. PIDs that a table has begun or ceased to name are new ones: their counters and
-// clocks begin anew.
+// A clock that no PMT names is forgotten after a second of silence, to make room for clocks on air.
+// A PID that a table has begun or ceased to name counts as new: its counter and clock begin anew.
 //
-// Invariants, which is_valid() looks at: 1. There are no more clocks than there is room for. 2. The
-// PID of each names its place among them. 3. Sync bytes are good or bad in a row, and not both. 4.
-// Its tables are valid.
+// Invariants, which is_valid() checks: 1. There are no more clocks than places. 2. Each clock's PID
+// names its place among them. 3. Only good or only bad sync bytes are counted in a row, not both.
+// 4. Its tables are valid.
 #pragma once
 
 #include <cstddef>
@@ -24,25 +23,25 @@
 
 namespace bedplate::relay {
 
-// Since the beginning; what ends with _ns are the largest that were seen.
+// Counts since the beginning; values that end with _ns are the largest seen.
 struct TsReport : TsTableReport {
   uint64_t packets = 0;
   uint64_t sync_losses = 0;          // 1.1
   uint64_t sync_byte_errors = 0;     // 1.2
   uint64_t continuity_errors = 0;    // 1.4
   uint64_t transport_errors = 0;     // 2.1
-  uint64_t pcr_discontinuities = 0;  // 2.3b: more than 100 ms apart without being announced
+  uint64_t pcr_discontinuities = 0;  // 2.3b: more than 100 ms apart, unannounced
   uint64_t pcr_interval_max_ns = 0;  // 2.3a: at most 40 ms (ISO: 100 ms)
   uint64_t pcr_accuracy_max_ns = 0;  // 2.4: off the line through those around it; at most 500 ns
   uint64_t pcrs = 0;
-  uint64_t bits_per_second = 0;  // by the last PCRs; 0: unknown, or none come any more
+  uint64_t bits_per_second = 0;  // by the last PCRs; 0: unknown, or PCRs have stopped
   uint64_t null_packets = 0;
 };
 
-// What the payload of a datagram has that others want to know.
+// The first PCR in a datagram's payload, for the pacer.
 struct TsClock {
   bool has_pcr = false;
-  uint64_t pcr = 0;               // the first one of the PID that the pace is taken from
+  uint64_t pcr = 0;               // the first one of the PID that gives the pace
   uint32_t offset_bytes = 0;      // of its packet in the payload
   bool is_discontinuous = false;  // or another clock than before
 };
@@ -55,21 +54,21 @@ class TsInspector final : private TsTablesOwner {
   TsInspector() noexcept = default;
   TsInspector(const TsInspector&) = delete;  // its tables know it
 
-  // `now_ns`: when it came, of a steady clock that never goes back.
-  // Returns what the pace needs. Bytes behind the last whole packet are not looked at.
+  // `now_ns`: the payload's arrival, of a steady clock that never goes back.
+  // Returns the clock for the pacer. Bytes behind the last whole packet are ignored.
   TsClock inspect(std::span<const std::byte> payload, uint64_t now_ns) noexcept;
-  // Looks for what has not come. To be called now and then; inspect() does it, too.
+  // Looks for missing tables, PIDs and clocks. Called now and then; inspect() does it, too.
   void look_for_missing(uint64_t now_ns) noexcept;
-  // Packets were lost before the next one. The loss has counters of its own; continuity errors and
-  // PCR distances would tell it twice, so their counts begin anew behind the gap.
+  // Packets were lost before the next one. The loss has counters of its own; so that continuity
+  // errors and PCR distances do not count it again, they begin anew behind the gap.
   void forgive_gap() noexcept { ++gap_; }
-  // Forgets all that was learned of the stream: the next packets are another sender's. The counts
-  // go on.
+  // Forgets all that it has learned of the stream: the next packets are another sender's. The
+  // counts go on.
   void forget() noexcept;
 
   const TsReport& report() const noexcept { return report_; }
   const TsTables& tables() const noexcept { return tables_; }
-  // Whose PCRs the pace is taken from; kNullPid: of none yet.
+  // The PID whose PCRs give the pace; kNullPid: none yet.
   uint16_t pace_pid() const noexcept { return pace_pid_; }
   uint32_t clock_count() const noexcept { return clock_count_; }
   bool is_valid() const noexcept;
@@ -77,11 +76,11 @@ class TsInspector final : private TsTablesOwner {
  private:
   static constexpr uint64_t kClockNsMax = 1'000'000'000;
   static constexpr uint64_t kLookNs = 100'000'000;
-  static constexpr uint32_t kSyncLost = 2;   // so many bad sync bytes in a row
-  static constexpr uint32_t kSyncFound = 5;  // so many good ones
+  static constexpr uint32_t kSyncLost = 2;   // bad sync bytes in a row
+  static constexpr uint32_t kSyncFound = 5;  // good sync bytes in a row
   static constexpr uint8_t kNone = 0xFF;
 
-  // Of each PID; only those in use are ever touched.
+  // One for each PID; only those in use are ever touched.
   struct Pid {
     uint8_t counter = kNone;  // kNone: nothing came yet
     bool is_repeated = false;
@@ -91,7 +90,7 @@ class TsInspector final : private TsTablesOwner {
   struct Clock {
     uint16_t pid = 0;
     uint32_t gap = 0;
-    uint8_t count = 0;  // of PCRs that are known, up to 2: the last ones
+    uint8_t count = 0;  // of known PCRs, up to 2: the last ones
     uint64_t pcr = 0;
     uint64_t position = 0;  // in bytes of the stream
     uint64_t last_ticks = 0;

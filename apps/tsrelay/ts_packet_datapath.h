@@ -1,5 +1,5 @@
-// A packet of an MPEG-2 transport stream (ISO/IEC 13818-1, 2.4.3): 188 bytes, its header and what
-// its adaptation field says of time.
+// A packet of an MPEG-2 transport stream (ISO/IEC 13818-1, 2.4.3), 188 bytes: its header, and the
+// clock in its adaptation field.
 //
 // Tested by tests/apps/tsrelay/ts_inspector_test.cc, tests/apps/tsrelay/ts_generator_test.cc.
 #pragma once
@@ -16,9 +16,9 @@ inline constexpr uint16_t kPatPid = 0;
 inline constexpr uint16_t kNullPid = 0x1FFF;
 inline constexpr uint32_t kPidCount = 8192;
 inline constexpr uint64_t kPcrHz = 27'000'000;
-inline constexpr uint64_t kPcrModulus = (uint64_t{1} << 33) * 300;  // where it wraps around
+inline constexpr uint64_t kPcrModulus = (uint64_t{1} << 33) * 300;  // a PCR wraps around there
 
-// Whether `bytes` are whole packets: nothing else begins each with the sync byte.
+// Whether `bytes` are whole packets, each with the sync byte.
 inline bool are_ts_packets(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty() || bytes.size() % kTsPacketBytes != 0) return false;
   for (size_t at = 0; at < bytes.size(); at += kTsPacketBytes) {
@@ -41,8 +41,8 @@ struct TsPacket {
   uint64_t pcr = 0;  // of kPcrHz
 };
 
-// What a packet says. Requires: kTsPacketBytes. Returns false where it makes no sense: no sync
-// byte, or an adaptation field that is longer than the packet.
+// Parses a packet. Requires: kTsPacketBytes. Returns false if it makes no sense: no sync byte, or
+// an adaptation field that is longer than the packet.
 constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   if (load_u8(bytes) != kTsSync) return false;
   const uint16_t second = load_u16(bytes + 1);
@@ -59,7 +59,7 @@ constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   packet->payload_offset = 4;
   if (!packet->has_adaptation) return true;
   const uint8_t length = load_u8(bytes + 4);
-  // 183 fill the packet: there is no payload then.
+  // 183 bytes fill the packet and leave no payload.
   if (length > (packet->has_payload ? 182 : 183)) return false;
   packet->payload_offset = static_cast<uint8_t>(5 + length);
   if (length == 0) return true;
@@ -74,12 +74,12 @@ constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   return true;
 }
 
-// How far `to` is ahead of `from`, both below kPcrModulus; 0 up to the modulus.
+// The distance from `from` to `to`, both below kPcrModulus: 0 up to the modulus.
 constexpr uint64_t pcr_distance(uint64_t from, uint64_t to) noexcept {
   return to >= from ? to - from : to + kPcrModulus - from;
 }
 
-// Nanoseconds of so many ticks of kPcrHz. Requires: below 2^54, which is a few years.
+// Converts ticks of kPcrHz to nanoseconds. Requires: below 2^54, which is a few years.
 constexpr uint64_t pcr_ns(uint64_t ticks) noexcept {
   return ticks / 27 * 1000 + ticks % 27 * 1000 / 27;
 }

@@ -139,7 +139,7 @@ void TsTables::read_pat(std::span<const std::byte> section, uint64_t now_ns) noe
   }
   pat_.sections.set(head.section);
   ++stamp_;
-  // Those that end make room for those that begin.
+  // Programs that end make room for those that begin.
   list_programs(head, false, now_ns);
   drop_unlisted(head, now_ns);
   list_programs(head, true, now_ns);
@@ -166,7 +166,7 @@ void TsTables::list_programs(const SectionHead& head, bool adds, uint64_t now_ns
 }
 
 // Removes programs that the PAT lists no more. A program that the present version has listed ends
-// as soon as its section comes without it: the section has changed, but not its version.
+// as soon as its section comes without it: the section has changed without a new version.
 void TsTables::drop_unlisted(const SectionHead& head, uint64_t now_ns) noexcept {
   const bool is_whole = pat_.sections.count() == head.last_section + 1U;
   const uint64_t stamp = stamp_;
@@ -190,7 +190,7 @@ void TsTables::read_pmt(uint16_t pid, std::span<const std::byte> section,
     if (is_broken) ++report_->crc_errors;
     return;
   }
-  if (head.table != kPmtTable) return;  // others may share its PID
+  if (head.table != kPmtTable) return;  // other tables may share its PID
   const uint32_t index = find(head.number, pid);
   if (index == kNone) return;
   Program& program = programs_[index];
@@ -212,7 +212,7 @@ void TsTables::read_map(uint32_t index, const SectionHead& head, uint64_t now_ns
   program.clock_pid = clock_pid;
   if (!is_clock) owner_->is_another_clock(clock_pid);
   ++stamp_;
-  // A program's clock is there as often as its pictures are, whatever else the PID has.
+  // The PID of a program's clock must come all the time, whatever else it carries.
   name(index, program.clock_pid, true, now_ns);
   const size_t information = load_u16(head.body.data() + 2) & 0xFFFU;
   std::span<const std::byte> rest = head.body.subspan(kPmtHeadBytes);
@@ -253,7 +253,7 @@ void TsTables::name(uint32_t program, uint16_t pid, bool is_continuous, uint64_t
   named.continuous_stamp = stamp_;
 }
 
-// Drops the PIDs that the program has named before this stamp, and not since.
+// Drops the PIDs that the program has named before, but not with this stamp.
 void TsTables::drop_unnamed(uint32_t program) noexcept {
   const uint32_t others = ~(1U << program);
   for (uint32_t i = named_count_; i-- > 0;) {

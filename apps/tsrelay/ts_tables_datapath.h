@@ -1,21 +1,20 @@
-// The programs and PIDs that a transport stream has on air, as its tables say now: the programs of
+// The programs and PIDs that a transport stream has on air, by its present tables: the programs of
 // the PAT (ISO/IEC 13818-1, 2.4.4), and the PIDs that each PMT names.
 //
-//     a section of the PAT  has the programs that are in it from now on. Programs that no section
-//                           of this version names are forgotten once all of its sections have come.
-//     a section of a PMT    names the PIDs of its program, and no others: where two PMTs have the
-//                           same CRC the second one says nothing new.
-//     look_for_missing()    counts what should have come and did not: tables, and PIDs of video and
-//                           audio (is_continuous()).
+//     a section of the PAT  lists programs that are on air from now on. Programs that no section
+//                           of this version lists are forgotten once all its sections have come.
+//     a section of a PMT    names all PIDs of its program. A PMT with the same CRC as the one
+//                           before it says nothing new.
+//     look_for_missing()    counts missing tables, and missing PIDs of video and audio
+//                           (is_continuous()).
 //     forget()              another sender has the stream.
 //
-// So it is as large as what is on air, not as what has ever been. Tables are of fixed sizes: a
-// stream with more programs than kProgramsMax, or more PIDs of them than kPidsMax, has the rest of
-// them unwatched, until others end.
+// So it holds only programs and PIDs on air, not all that ever were. Tables are of fixed sizes: if
+// a stream has more programs than kProgramsMax, or more PIDs of them than kPidsMax, the rest are
+// not watched until others end.
 //
-// Invariants, which is_valid() looks at: 1. Each program that is used can be found by the PID of
-// its PMT. 2. The PID of each that is named says its place. 3. Each that is named has a program,
-// which is used.
+// Invariants, which is_valid() checks: 1. Each used program can be found by the PID of its PMT.
+// 2. Each named PID names its place in named_. 3. Each entry of named_ has a program that is used.
 #pragma once
 
 #include <bitset>
@@ -28,41 +27,41 @@
 
 namespace bedplate::relay {
 
-// Since the beginning, by the numbers of ETSI TR 101 290.
+// Counts since the beginning, by the numbers of ETSI TR 101 290.
 struct TsTableReport {
   uint64_t pat_errors = 0;  // 1.3: none for 500 ms, another table on its PID, scrambled
   uint64_t pmt_errors = 0;  // 1.5: none of a program for 500 ms, or scrambled
   uint64_t pid_errors = 0;  // 1.6: none for 5 s of a PID that must come all the time
   uint64_t crc_errors = 0;  // 2.2: of PAT and PMT
-  uint32_t programs = 0;    // that there are now
+  uint32_t programs = 0;    // on air now
 };
 
 class TsTablesOwner {
  public:
   virtual ~TsTablesOwner() = default;
-  // A table has begun or ceased to name this PID: what comes is of another stream.
+  // A table has begun or ceased to name this PID: its next packets are of another stream.
   virtual void is_another(uint16_t pid) noexcept = 0;
-  // A program has begun to have its clock there.
+  // A program has begun to have its clock on this PID.
   virtual void is_another_clock(uint16_t pid) noexcept = 0;
 };
 
 class TsTables {
  public:
   static constexpr uint32_t kProgramsMax = 32;
-  static constexpr uint32_t kPidsMax = 256;  // that PMTs name
+  static constexpr uint32_t kPidsMax = 256;  // named by PMTs
   static constexpr uint32_t kNoRank = ~uint32_t{0};
 
   // Both outlive this.
   TsTables(TsTableReport& report, TsTablesOwner& owner) noexcept
       : report_(&report), owner_(&owner) {}
 
-  // Something of the stream has come: from now on its tables are missed.
+  // The stream has begun: from now on missing tables are counted.
   void begin(uint64_t now_ns) noexcept {
     if (has_begun_) return;
     has_begun_ = true;
     looked_ns_ = pat_seen_ns_ = now_ns;
   }
-  // This PID has come. Called for each packet but null packets and those with an error.
+  // A packet of this PID has come. Called for each packet but null packets and those with an error.
   void seen(uint16_t pid, uint64_t now_ns) noexcept {
     const uint16_t named = places_[pid].named;
     if (named == 0) return;
@@ -79,7 +78,7 @@ class TsTables {
   void count_scrambled(uint16_t pid) noexcept {
     ++(pid == kPatPid ? report_->pat_errors : report_->pmt_errors);
   }
-  // A packet is missing: what was begun is lost.
+  // A packet is missing: drops the section that was begun.
   void restart(uint16_t pid) noexcept {
     if (pid == kPatPid) pat_reader_.restart();
     if (places_[pid].program != kNone) programs_[places_[pid].program].reader.restart();
@@ -87,8 +86,7 @@ class TsTables {
   void look_for_missing(uint64_t now_ns) noexcept;
   void forget() noexcept;
 
-  // Which program of the PAT has its clock on this PID, the first one before all others; kNoRank:
-  // none.
+  // The rank in the PAT of the first program that has its clock on this PID; kNoRank: none has.
   uint32_t clock_rank(uint16_t pid) const noexcept;
   bool is_named(uint16_t pid) const noexcept { return places_[pid].named != 0; }
   bool must_come(uint16_t pid) const noexcept {
@@ -107,19 +105,19 @@ class TsTables {
 
   // One for each PID; only those in use are ever touched.
   struct Place {
-    uint8_t program = kNone;  // whose reader has its sections, which may be of others, too
+    uint8_t program = kNone;  // its reader reads this PID's sections, of other programs, too
     uint16_t named = 0;       // 1 + its place in named_; 0: none
   };
   struct Program {
     bool is_used = false;
-    bool is_missing = false;  // which has been counted
+    bool is_missing = false;  // its PMT is, and was counted
     bool has_map = false;     // its PMT has come
-    bool is_whole = false;    // all that it names had room
+    bool is_whole = false;    // all PIDs that it names had room
     uint8_t section = 0;      // of the PAT, which names it
     uint16_t number = 0;
     uint16_t pid = 0;
     uint16_t clock_pid = kNullPid;
-    uint32_t version = 0;  // of the PATs: the one that named it last
+    uint32_t version = 0;  // of the PAT that named it last
     uint32_t order = 0;    // its place in the PAT
     uint64_t stamp = 0;    // of the section that named it last
     uint32_t crc = 0;      // of its PMT
@@ -130,19 +128,19 @@ class TsTables {
   struct Named {
     uint16_t pid = 0;
     bool is_missing = false;
-    uint32_t programs = 0;    // that name it, as bits
-    uint32_t continuous = 0;  // those of them that say so
-    uint64_t stamp = 0;       // of the PMTs: the one that named it last
+    uint32_t programs = 0;    // bits of the programs that name it
+    uint32_t continuous = 0;  // bits of those for which it must come all the time
+    uint64_t stamp = 0;       // of the PMT that named it last
     uint64_t continuous_stamp = 0;
     uint64_t seen_ns = 0;
   };
-  // The PAT as a whole, as its last section said.
+  // The PAT as a whole, by its last section.
   struct Pat {
     bool is_there = false;
     uint16_t stream = 0;
     uint8_t version = 0;
     uint8_t last_section = 0;
-    std::bitset<256> sections;  // that have come
+    std::bitset<256> sections;  // those that have come
   };
 
   void read_pat(std::span<const std::byte> section, uint64_t now_ns) noexcept;
