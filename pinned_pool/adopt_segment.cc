@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kOwnersFault =
     "the owner of the pool offered it wrongly: run both from the same release of Bedplate";
 
-// Whether the file is what was offered. Sets what it is, or what is wrong with it.
+// Returns true if the file is as offered. Sets its `status`, or the `error`.
 bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status,
                    Error* error) noexcept {
   struct statfs system = {};

@@ -28,7 +28,7 @@ void Auditor::complain(const char* format, ...) noexcept {
   constexpr size_t kRestBytes = 32;  // for "; and N more"
   const size_t used = std::strlen(report_.text);
   const bool fits = used + 2 + std::strlen(finding) + kRestBytes <= sizeof report_.text;
-  // Once one was left out, all that follow are.
+  // Once one finding was left out, all later ones are.
   if (fits && told_count_ == report_.finding_count) {
     std::snprintf(report_.text + used, sizeof report_.text - used, "%s%s", used == 0 ? "" : "; ",
                   finding);
@@ -82,7 +82,7 @@ void Auditor::mapping(const Mapping& found) noexcept {
   foreign_mapping(found);
 }
 
-// `found`, or the beginning of it, lies in `segment`, the `index`-th.
+// Checks the part of `found` that lies in `segment`, the `index`-th. `found` begins in it.
 void Auditor::piece(const Mapping& found, const PoolMapSegment& segment, uint32_t index) noexcept {
   const uint64_t begin = found.begin;
   const uint64_t end = std::min(found.end, segment.address + segment.bytes);
@@ -96,8 +96,8 @@ void Auditor::piece(const Mapping& found, const PoolMapSegment& segment, uint32_
     complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not %s", segment.owner.text, begin,
              end, found.rights, rights);
   }
-  // Each page of the segment's memfd in its place, or of no file. A file is known by its inode: any
-  // memfd can have any name.
+  // Each page of the segment's memfd must be in its place; private memory has no file. Files are
+  // compared by inode: any memfd can have any name.
   if (found.device != segment.device || found.inode != segment.inode) {
     complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another file: inode %" PRIu64 ", %s",
              segment.owner.text, begin, end, found.inode, found.path);
@@ -107,7 +107,7 @@ void Auditor::piece(const Mapping& found, const PoolMapSegment& segment, uint32_
   }
 }
 
-// Named by what is mapped, and by the segment before it.
+// Reports a mapping that is no segment, with its path and the segment before it.
 void Auditor::foreign_mapping(const Mapping& found) noexcept {
   const PoolMapSegment* before = nullptr;
   for (uint32_t i = 0; i < map_.segment_count; ++i) {

@@ -1,9 +1,9 @@
 // The audit: does the kernel still map the pool as the pool map says?
 //
-// It reads /proc/<pid>/smaps, so it proves rather than assumes, can be asked at any time, and works
-// from another process (`bedplate stats`). It finds each hole, each mapping that is not the pool's
-// (in a gap, or in place of a segment's own memfd), wrong rights, a wrong page size and a lost
-// lock, and names the owner. It does not look at the physical pages, nor tell one piece of
+// It reads /proc/<pid>/smaps, so it proves rather than assumes, can run at any time, and works from
+// another process (`bedplate stats`). It finds each hole, each mapping that is not the pool's (in a
+// gap, or in place of a segment's own memfd), wrong rights, a wrong page size and a lost lock, and
+// names the owner. It does not look at the physical pages, and does not distinguish one piece of
 // private memory from another.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace bedplate {
 struct AuditReport {
   bool ok = false;
   uint32_t finding_count = 0;
-  char text[1024] = {};  // "ok", or what is wrong, with its owner: "; " between findings, and when
-                         // there is no more room "; and N more"
+  char text[1024] = {};  // "ok", or the findings with their owners, separated by "; "; if there is
+                         // no more room, "; and N more" at the end
 };
 
 // Compares the maps of process `pid` (0: this one) with `map`.
@@ -26,7 +26,7 @@ struct AuditReport {
 // Threads: any, also at once. Allocates nothing.
 Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept;
 
-// The comparison itself on the text of an smaps file, fed line by line.
+// Compares the text of an smaps file, fed line by line.
 class Auditor {
  public:
   explicit Auditor(const PoolMap& map) noexcept : map_(map) {}
@@ -40,7 +40,7 @@ class Auditor {
     uint64_t end = 0;
     char rights[8] = {};
     uint64_t offset = 0;  // in the file
-    uint64_t device = 0;  // as st_dev has it
+    uint64_t device = 0;  // as in st_dev
     uint64_t inode = 0;
     const char* path = "";
   };
@@ -54,9 +54,9 @@ class Auditor {
 
   const PoolMap& map_;
   AuditReport report_;
-  uint32_t told_count_ = 0;                  // of the findings, those that are in the text
+  uint32_t told_count_ = 0;                  // findings that are in the text
   const PoolMapSegment* current_ = nullptr;  // the segment that the last mapping lies in
-  uint64_t current_begin_ = 0;               // where that mapping begins and ends
+  uint64_t current_begin_ = 0;               // that mapping's begin and end
   uint64_t current_end_ = 0;
   uint64_t covered_bytes_[kSegmentCountMax] = {};
 };

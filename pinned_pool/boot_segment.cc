@@ -18,15 +18,15 @@ extern "C" __attribute__((weak)) const uint64_t bedplate_has_preflight = 0;
 namespace bedplate {
 namespace {
 
-// One of the two settings, from the environment, or else the program.
+// One of the two settings, from the environment, or else from the program.
 struct Setting {
   const char* variable;
   const char* constant;
   // The linker may replace a weak constant: the compiler must not fold its value.
   const volatile uint64_t& linked;
   bool (*is_good)(uint64_t) noexcept;
-  const char* what;          // it has to be
-  const char* for_variable;  // what to write there
+  const char* what;          // the kind of value that it has to be
+  const char* for_variable;  // a good value there
   const char* for_constant;
 };
 
@@ -86,7 +86,7 @@ void refuse_unfit_sanitizer() noexcept {
   stop_with(error);
 }
 
-// Once, before main: its pages may be swapped out, and nothing else would tell.
+// Warns once, before main, that the pages may be swapped out: nothing else would tell.
 void tell_not_locked(const Segment& segment) noexcept {
   const volatile uint64_t& linked = bedplate_has_preflight;
   if (segment.lock_errno == 0 || linked != 0) return;

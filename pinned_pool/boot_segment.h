@@ -1,10 +1,10 @@
 // Segment 0: the memory of the process before there is a configuration.
 //
-// The first malloc of a program comes before main, so the first segment must, too: owner `boot`,
-// its size and its pages fixed at link time (bedplate_boot_bytes, bedplate_boot_page_bytes) or by
-// the environment (BEDPLATE_BOOT_BYTES, BEDPLATE_BOOT_PAGE_BYTES, byte sizes as in the
-// configuration). 16 MiB in pages of 4 KiB where nobody says otherwise: hugepages may not have been
-// reserved yet, and an appliance has them later.
+// The first malloc of a program comes before main, so the first segment must exist before it, too.
+// Its owner is `boot`. Its size and its pages are fixed at link time (bedplate_boot_bytes,
+// bedplate_boot_page_bytes) or by the environment (BEDPLATE_BOOT_BYTES, BEDPLATE_BOOT_PAGE_BYTES,
+// byte sizes as in the configuration). The default is 16 MiB in pages of 4 KiB: hugepages may not
+// have been reserved yet, and an appliance gets them later.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ namespace bedplate {
 
 // The smallest segment 0 with which a program gets to its main.
 inline constexpr uint64_t kBootBytesMin = 8 * kMiB;
-// Half the pool's range, where that is smallest: the rest is for what comes later.
+// Half of the smallest range that a pool has: the rest is for later segments.
 inline constexpr uint64_t kBootBytesMax = 128 * kGiB;
 static_assert(kBootBytesMax <= kPoolSpanBytes / 2);
-// What its size is rounded up to, beside its pages.
+// Its size is rounded up to a multiple of this, and of its pages.
 inline constexpr uint64_t kBootBytesGranularity = 4 * kMiB;
 
 // The pages and the size that segment 0 has or would have.
 PageSize boot_page() noexcept;
 uint64_t boot_segment_bytes() noexcept;
 
-// Creates segment 0 if it does not exist yet. Ends the process with a message when the system has
-// no memory for it (no hugepages are free, say) or a setting is no size: before main there is
-// nobody to report to.
-// Threads: the first call comes before there are any.
+// Creates segment 0 if it does not exist yet. Ends the process with a message if the system has no
+// memory for it (no hugepages are free, say) or a setting is no size: before main there is nobody
+// to report to.
+// Threads: the first call comes before other threads exist.
 Segment& boot_segment() noexcept;
 
 }  // namespace bedplate

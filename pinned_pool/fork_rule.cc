@@ -10,7 +10,7 @@
 #include "platform/log.h"
 
 extern "C" __attribute__((weak)) const char* const bedplate_fork = nullptr;
-// Defined by shared_segments.cc, where that is linked.
+// Defined by shared_segments.cc, if that is linked.
 extern "C" __attribute__((weak)) const char bedplate_shares_segments;
 
 namespace bedplate {
@@ -21,7 +21,7 @@ constexpr const char* kWords[] = {"copy", "share", "refuse"};  // in the order o
 
 bool shares_segments() noexcept { return &bedplate_shares_segments != nullptr; }
 
-// Why the heap cannot be private; nullptr: it can.
+// The reason why the heap cannot be private; nullptr: it can.
 const char* obstacle() noexcept {
   if (shares_segments()) return "this program has code for devices or processes that use its heap";
   if (is_huge(boot_page())) return "the copy of a hugepage needs another one that is free";

@@ -3,8 +3,8 @@
 // The range is cut into regions of 1 GiB of address space. A segment begins at a region's start
 // and takes as many regions as it needs. A region is what a device registers (io_uring takes at
 // most 1 GiB for a buffer), so "which key" is a shift and a table load (transport/registration.h);
-// "which segment" is a look at each of the few that there are (PinnedPool::segment_of).
-// Address space is cheap: 128 TiB of it are a process's, and an unused region has no pages.
+// "which segment" is a comparison with each of the few segments (PinnedPool::segment_of).
+// Address space is cheap: a process has 128 TiB of it, and an unused region has no pages.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace bedplate {
 
-// Where the pool begins. Above the program and the heap that the kernel places, below libraries
-// and stacks; above what AddressSanitizer claims (16 TiB and a little), and so that it ends below
-// the 20 TiB that mimalloc's map of its segments covers. ThreadSanitizer claims most of the address
-// space for itself; what it leaves to programs begins at 0x7e8000000000, and libraries may lie from
-// 0x7efb00000000 on: half the regions have to do there.
+// The pool's first address. It lies above the program and the heap that the kernel places, below
+// libraries and stacks, and above AddressSanitizer's range (16 TiB and a little); the pool ends
+// below the 20 TiB that mimalloc's map of its segments covers. ThreadSanitizer claims most of the
+// address space: it leaves programs the range from 0x7e8000000000 on, and libraries may lie from
+// 0x7efb00000000 on, so the pool there has half the regions.
 #ifdef BP_THREAD_SANITIZER
 inline constexpr uintptr_t kPoolBase = 0x7e90'0000'0000;
 inline constexpr uint32_t kRegionCountMax = 256;
@@ -32,7 +32,7 @@ inline constexpr uint64_t kRegionBytes = uint64_t{1} << kRegionBytesLog2;
 inline constexpr uint64_t kPoolSpanBytes = kRegionBytes * kRegionCountMax;
 inline constexpr uint32_t kSegmentCountMax = 128;
 
-// How many regions a segment of `bytes` takes.
+// The number of regions that a segment of `bytes` takes.
 constexpr uint64_t regions_of(uint64_t bytes) noexcept {
   return (bytes + kRegionBytes - 1) >> kRegionBytesLog2;
 }

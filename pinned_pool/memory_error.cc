@@ -19,7 +19,7 @@ struct MappedFile {
 };
 constinit MappedFile mapped_files[4];
 
-// nullptr: no file that was named is mapped there.
+// The named file that is mapped at `address`; nullptr: there is none.
 const char* mapped_file_at(const void* address) noexcept {
   for (const MappedFile& file : mapped_files) {
     const char* path = file.path.load(std::memory_order_acquire);
@@ -49,8 +49,8 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
     error.set_answer("another process has cut it short");
     log_error(error.set_cure("see which one writes to it, and start this one again"));
   }
-  // The handler before this one is called as the kernel would: it may know what to do about it, as
-  // the guard of copies does (transport/single_copy/guarded_copy_datapath.h).
+  // Calls the handler before this one as the kernel would: it may handle the error, as the guard of
+  // copies does (transport/single_copy/guarded_copy_datapath.h).
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     return before.sa_handler(number);
@@ -82,7 +82,7 @@ void forget_mapped_file(const void* begin) noexcept {
 void report_memory_errors() noexcept {
   struct sigaction action = {};
   action.sa_sigaction = &on_bus_error;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // as a handler of before may need
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // the former handler may need these
   struct sigaction was_there = {};
   sigaction(SIGBUS, &action, &was_there);
   if (was_there.sa_sigaction != &on_bus_error) before = was_there;

@@ -19,7 +19,7 @@
 #define __NR_mseal 462  // Linux 6.10; newer than the distribution's headers
 #endif
 
-// Defined by alloc/memory_calls.cc, where that is linked.
+// Defined by alloc/memory_calls.cc, if that is linked.
 extern "C" __attribute__((weak)) const char bedplate_memory_calls;
 
 namespace bedplate {
@@ -44,17 +44,17 @@ constexpr Way kWays[] = {
     {"madvise FREE", kKernelStops},      // for private memory only
     {"madvise PAGEOUT", kKernelStops},   // refused for locked and for huge pages
     {"process_madvise", kKernelStops},   // as madvise
-    // What is locked cannot be dropped; but the lock can be, and the kernel does not mind.
+    // The kernel keeps locked pages, but lets a program drop the lock first.
     {"munlock, then madvise PAGEOUT", kMoveStops},
     {"munlock, then madvise GUARD_INSTALL", kLibcCallStops | kSeccompStops},
     {"move_pages", kMoveStops},
     {"mbind MOVE", kMoveStops},
     {"madvise SOFT_OFFLINE", kMoveStops},
-    // Nobody asks for these; locked pages of 4 KiB are moved all the same.
+    // The kernel does this by itself, and moves even locked pages of 4 KiB.
     {"compaction", kPinStops},
 };
 
-// Each once, stopped by something that there is; what the kernel stops anyway needs nothing else.
+// Each way is listed once, with known stoppers; a way that every kernel stops has no other stopper.
 constexpr bool is_sound() noexcept {
   for (const Way& way : kWays) {
     if (way.stoppers == 0 || way.stoppers >= 2 * kSeccompStops) return false;
@@ -111,7 +111,7 @@ uint32_t available_stoppers() noexcept {
   if (scratch.is_open() && seal_against_writers(scratch.number()) == 0) {
     stoppers |= kWriteSealStops;
   }
-  if (seal_mapping(nullptr, 0) == 0) stoppers |= kMappingSealStops;  // of nothing: it succeeds
+  if (seal_mapping(nullptr, 0) == 0) stoppers |= kMappingSealStops;  // an empty range: no effect
   if (memory_calls_are_intercepted()) stoppers |= kLibcCallStops;
   return stoppers;
 }

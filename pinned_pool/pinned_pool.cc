@@ -29,7 +29,7 @@ namespace {
 
 constexpr uint64_t kPopulateChunkBytes = 64 * kMiB;
 
-// By the system call itself: sanitizers answer mlock themselves, and lock nothing.
+// Makes the system call itself: sanitizers replace mlock by a function that locks nothing.
 int lock_pages(const void* address, uint64_t bytes) noexcept {
   return syscall(SYS_mlock, address, bytes) == 0 ? 0 : errno;
 }
@@ -47,7 +47,7 @@ Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
 }
 
 // Maps `memory`, a part of `segment` or all of it, where nothing is mapped. Returns false, with
-// errno, where that fails.
+// errno, if that fails.
 bool map_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
   const int flags = segment.is_private() ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   const off_t offset = segment.is_private() ? 0 : memory.data() - segment.address;
@@ -55,15 +55,15 @@ bool map_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
            segment.memfd, offset) == MAP_FAILED) {
     return false;
   }
-  // The configuration says which pages a file has. Private memory gets large ones where the kernel
-  // has them.
+  // The configuration sets the pages of a file. Private memory gets large ones if the kernel has
+  // them.
   if (segment.is_private()) madvise(memory.data(), memory.size(), MADV_HUGEPAGE);
   return true;
 }
 
-// Takes the pages of [address, address + bytes). Returns 0 or an errno value. A hugepage that is
-// missing shows here as an error, not later as a SIGBUS. A process that is told to stop, and so
-// blocks these signals, takes no more: of hundreds of GiB that is minutes. `progress` may be
+// Takes the pages of [address, address + bytes). Returns 0 or an errno value. A missing hugepage
+// shows here as an error, not later as a SIGBUS. A process that is told to stop, which it sees as
+// it blocks these signals, takes no more: hundreds of GiB would take minutes. `progress` may be
 // nullptr.
 int populate(std::byte* address, uint64_t bytes, unsigned thread_count,
              Progress* progress) noexcept {
@@ -143,7 +143,7 @@ Result<Segment*> PinnedPool::take(const TakeAttempt& attempt, Fd memfd, unsigned
       outcome != 0) {
     return failed(TakeStep::kPopulate, outcome);
   }
-  // The first may grow until others are there.
+  // The first segment may grow until there are others.
   if (segment_count() == 1) end_growth();
   if (!made.is_private()) {
     const int seals = F_SEAL_SHRINK | (segment_count() == 0 ? 0 : F_SEAL_GROW);

@@ -10,7 +10,7 @@
 namespace bedplate {
 namespace {
 
-// Rounding to pages of 1 GiB may cost this part of a segment.
+// Rounding to pages of 1 GiB may cost one part in so many of a segment.
 constexpr uint64_t kWastePart = 8;
 
 Error does_not_fit(const PoolBudget& budget, const OwnerName& owner, uint64_t wanted_bytes,
@@ -27,7 +27,7 @@ Error does_not_fit(const PoolBudget& budget, const OwnerName& owner, uint64_t wa
   return error;
 }
 
-// Whether `segment` may have `bytes` of 1 GiB pages, beside those that `plan` has already.
+// Returns true if `segment` may have `bytes` of 1 GiB pages, besides those already in `plan`.
 bool has_1gib_pages(const PoolBudget& budget, const PoolPlan& plan, const SegmentPlan& segment,
                     uint64_t bytes) {
   if (!budget.free_1gib_pages) return false;
@@ -35,8 +35,8 @@ bool has_1gib_pages(const PoolBudget& budget, const PoolPlan& plan, const Segmen
   return (planned_bytes + bytes) / kGiB <= budget.free_1gib_pages(segment.node);
 }
 
-// Gives 1 GiB pages to the services that wish for the largest and can have them. Rounding up costs
-// part of `left_bytes`, which nobody has yet; returns what is left then.
+// Gives 1 GiB pages to the services that wish for the largest and can have them. Rounding up takes
+// part of `left_bytes`, which nobody has yet; returns the rest.
 uint64_t take_largest(const PoolBudget& budget, const std::vector<SegmentRequest>& requests,
                       uint64_t left_bytes, PoolPlan& plan) {
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -55,7 +55,7 @@ uint64_t take_largest(const PoolBudget& budget, const std::vector<SegmentRequest
   return left_bytes;
 }
 
-// The rest is the heap's. Its last part is not taken where it is no whole page.
+// Gives the rest to the heap, in whole pages.
 void grow_heap(const PoolBudget& budget, uint64_t left_bytes, PoolPlan& plan) {
   SegmentPlan& heap = plan.segments[1];
   const uint64_t floor_bytes = heap.bytes;

@@ -1,13 +1,14 @@
 // The plan: every byte of the pool with its owner, before anything is taken.
 //
-// A plan is made from the configuration, and, where that leaves the page open, from the pages that
-// are free; it is what `bedplate plan` prints. Boot takes exactly what it says: PinnedPool::reserve
-// creates its segments, and services get the carves they planned, by name. Made before the seal, so
-// it may use the heap.
+// A plan is made from the configuration, and, if that leaves the page open, from the free pages;
+// `bedplate plan` prints it. Boot takes exactly the planned memory: PinnedPool::reserve creates its
+// segments, and services get the carves they planned, by name. It is made before the seal, so it
+// may use the heap.
 //
-// It takes nothing and asks the system nothing, but what free_1gib_pages() answers: the same input
-// makes the same plan, on any machine. Ownership: values, which point to nothing of the caller's.
-// Threads: one for each plan. Sizes are bytes; nodes are the kernel's numbers, or kAnyNode.
+// It takes nothing, and its only question to the system is free_1gib_pages(): the same input and
+// answer make the same plan on any machine. Ownership: values, which point to nothing of the
+// caller's. Threads: one for each plan. Sizes are bytes; nodes are the kernel's numbers, or
+// kAnyNode.
 #pragma once
 
 #include <functional>
@@ -27,10 +28,10 @@ struct CarvePlan {
   uint64_t bytes = 0;  // a multiple of the cache line, not 0
 };
 
-// In bytes. Carves lie behind one another without gaps, so it is what they take.
+// The bytes that carves take: they lie behind one another without gaps.
 uint64_t sum_of_carves(const std::vector<CarvePlan>& carves) noexcept;
 
-// A segment as it is to be: one memfd, one page size, one node.
+// A planned segment: one memfd, one page size, one node.
 struct SegmentPlan {
   OwnerName owner;
   uint64_t bytes = 0;  // a multiple of the page
@@ -42,35 +43,35 @@ struct SegmentPlan {
   uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
 
-// Invariants, which is_valid() looks at: 1. The first two segments are segment 0, owner `boot`, and
-// the heap's. 2. Each is of whole pages, and its carves, of whole cache lines, fit into it.
+// Invariants, which is_valid() checks: 1. The first two segments are segment 0, owner `boot`, and
+// the heap's. 2. Each has whole pages, and its carves, of whole cache lines, fit into it.
 struct PoolPlan {
   // In the order in which they are created, and numbered.
   std::vector<SegmentPlan> segments;
 
   bool is_valid() const noexcept;
-  // Of all segments: what the pool takes of the machine.
+  // The bytes of all segments, which the pool takes from the machine.
   uint64_t total_bytes() const noexcept;
-  // Of the segments that are registered with devices.
+  // The bytes of the segments that are registered with devices.
   uint64_t bytes_for_devices() const noexcept;
-  // Of the segments with this page; with a node, of those on it.
+  // The bytes of the segments with this page; with a node, only of those on it.
   uint64_t bytes_with(PageSize page, int node = kAnyNode) const noexcept;
 };
 
-// The page that a segment is to have: this one and no other, or the largest hugepage that will do.
+// The page that a segment is to have: exactly this one, or the largest hugepage that fits.
 enum class PageWish { k4KiB, k2MiB, k1GiB, kLargest };
 
 // The smallest page that fulfils `wish`. It is never 4 KiB unless that was asked for.
 PageSize smallest_page(PageWish wish) noexcept;
 
-// Where a segment is to lie, and on what.
+// A segment's wishes: its pages and its node.
 struct Placement {
   PageWish pages = PageWish::k2MiB;
   int node = kAnyNode;
   bool is_own_wish = false;  // these pages were asked for this segment alone
 };
 
-// What a service asks for: one segment, cut into carves.
+// A service's request: one segment, cut into carves.
 struct SegmentRequest {
   OwnerName owner;
   std::vector<CarvePlan> carves = {};
@@ -80,25 +81,25 @@ struct SegmentRequest {
   uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
 
-// What there is to be given out, and what the runtime itself needs of it.
+// The memory to be given out, and the runtime's own needs.
 struct PoolBudget {
   uint64_t bytes = 0;               // the whole pool, segment 0 included
-  PageSize unit = PageSize::k2MiB;  // what a better `bytes` would be a multiple of
+  PageSize unit = PageSize::k2MiB;  // the errors propose `bytes` as a multiple of this
   uint64_t boot_bytes = 0;          // segment 0
   PageSize boot_page = PageSize::k4KiB;
   uint64_t heap_min_bytes = 0;
   Placement heap = {};
-  // How many pages of 1 GiB are free on a node, or on all with kAnyNode. Asked for kLargest only,
-  // on the caller's thread, perhaps more than once. Empty: none.
+  // Returns the free pages of 1 GiB on a node, or on all with kAnyNode. Called for kLargest only,
+  // on the caller's thread, perhaps more than once. Empty: none are free.
   std::function<uint64_t(int node)> free_1gib_pages = {};
 };
 
 // Gives each request a segment, rounded up to the page, in order; the rest is the heap, in whole
 // pages. A rest smaller than a page is not taken, so total_bytes() may be that much less than the
-// budget. kLargest is 1 GiB where so many are free on the node, rounding costs an eighth of the
-// segment at most, and everything else still fits; else 2 MiB. Requests choose in order, the heap
-// last.
-// Requires: carves as CarvePlan says; what is no multiple was the caller's to round up.
+// budget. kLargest is 1 GiB if enough such pages are free on the node, rounding costs an eighth of
+// the segment at most, and everything else still fits; else 2 MiB. Requests choose in order, the
+// heap last.
+// Requires: carves as CarvePlan describes; the caller has rounded their sizes up.
 // Returns the plan: boot, heap, then the requests. It is_valid().
 // Errors (kConfiguration): the first owner that does not fit, by how many bytes, and the pool size
 // that would do; more segments or address space than a pool has.

@@ -1,12 +1,12 @@
-// The pool map: what the pool consists of, as plain data that can be read by another process.
+// The pool map: the pool's segments as plain data that another process can read.
 //
-// The audit compares it with what the kernel says is mapped. The counters file has the same, each
-// segment as a set of its own, from which `stats` makes the map again (docs/counters.md).
+// The audit compares it with the kernel's mappings. The counters file has the same, each segment as
+// a set of its own, from which `stats` makes the map again (docs/counters.md).
 //
 // It is a copy, made by PinnedPool::write_map, and belongs to the caller. After the seal it cannot
-// come to be out of date; one made before shows the segments that were whole by then. All numbers
-// have 64 bits, as counters do. Threads: any, as any value. It holds no memory: what it says of
-// addresses is true in its own process only, and in those that joined, who map them at the same.
+// get out of date; a copy made before shows the segments that were complete by then. All numbers
+// have 64 bits, as counters do. Threads: any, as any value. It holds no memory: its addresses are
+// valid only in its own process, and in processes that joined, which map the same addresses.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ namespace bedplate {
 
 struct PoolMapSegment {
   OwnerName owner;
-  uint64_t address = 0;         // where it is mapped; a multiple of 1 GiB
+  uint64_t address = 0;         // a multiple of 1 GiB
   uint64_t bytes = 0;           // mapped; a multiple of the page
   uint64_t page_bytes = 0;      // 4 KiB, 2 MiB or 1 GiB
-  uint64_t device = 0;          // with the inode, which file it is: st_dev and st_ino of its memfd
-  uint64_t inode = 0;           // 0: it has none, and is private
+  uint64_t device = 0;          // this and the inode: st_dev and st_ino of its memfd
+  uint64_t inode = 0;           // 0: it has no memfd, and is private
   uint64_t is_locked = 0;       // by mlock; hugepages need none
-  int64_t node = kAnyNode;      // that its pages were asked for on
+  int64_t node = kAnyNode;      // its pages were asked for on this node
   uint64_t is_writable = 1;     // mapped so in this process
   uint64_t has_write_seal = 0;  // of its memfd
 };
 
 struct PoolMap {
-  uint32_t segment_count = 0;                 // how many of `segments` count
+  uint32_t segment_count = 0;                 // of `segments`, from the first
   uint32_t is_sealed = 0;                     // a number, not a bool: other processes read it
   PoolMapSegment segments[kSegmentCountMax];  // by their numbers; segment 0 first
 };

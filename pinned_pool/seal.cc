@@ -1,4 +1,4 @@
-// PinnedPool::seal: the end of its making.
+// PinnedPool::seal.
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/shared_segments.h"
@@ -7,7 +7,7 @@
 namespace bedplate {
 namespace {
 
-// Gives the segment's memfd its last seals. Returns whether it takes no more writers from here on.
+// Gives the segment's memfd its last seals. Returns true if it takes no more writers from here on.
 bool take_file_seals(const Segment& segment) noexcept {
   if (!segment.is_own) return false;
   if (segment.has_its_memfd()) {
@@ -15,7 +15,7 @@ bool take_file_seals(const Segment& segment) noexcept {
     seal_against_seals(segment.memfd);
     return is_shut;
   }
-  // Neither is somebody else's file sealed, nor is this passed over in silence.
+  // The number may be another file's by now: it is not sealed, and a warning tells.
   BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; close "
                  "only what the program has opened itself (no closefrom)",
                  segment.owner.text, segment.memfd);

@@ -27,9 +27,8 @@ constexpr uint32_t low_half(unsigned argument) {  // x86-64 is little-endian
 }
 constexpr uint32_t high_half(unsigned argument) { return low_half(argument) + 4; }
 
-// Writes the program. Jumps of a classic filter go forward only, by at most 255 instructions, so a
-// block for each call stands for itself: it is skipped as a whole when the call is another one, and
-// ends in an answer.
+// Writes the program. Jumps of a classic filter go forward only, by at most 255 instructions. So
+// each call has a block of its own, which other calls skip as a whole, and which ends in an answer.
 class Assembler {
  public:
   Assembler(uint64_t begin, uint64_t end) noexcept : begin_(begin), end_(end) {}
@@ -56,7 +55,7 @@ class Assembler {
   // address + bytes > begin. Classic BPF has words of 32 bits, so both are done by halves.
   void refuse_overlap(unsigned address, unsigned bytes) noexcept {
     constexpr uint32_t kLowSum = 0;  // a word of the scratch memory
-    // Jumps to `out` are set when it is known how far it is.
+    // Jumps to `out` are set once their distance is known.
     std::array<size_t, 8> to_out_if_true{}, to_out_if_false{};
     size_t true_count = 0, false_count = 0;
     const auto out_if = [&](uint16_t test, uint32_t k, uint8_t if_false) {
@@ -141,7 +140,7 @@ void assemble(Assembler& filter) noexcept {
     filter.end_call(SECCOMP_RET_ALLOW);
   }
   filter.begin_call(SYS_madvise);
-  // What says how memory will be used may pass; the rest drops it, moves it or bars it.
+  // Advice on how memory will be used passes; all other advice drops, moves or bars memory.
   filter.load(low_half(2));
   constexpr uint32_t kHarmless[] = {MADV_NORMAL,
                                     MADV_RANDOM,
@@ -194,7 +193,7 @@ Result<void> install_seccomp_filter(uint64_t begin, uint64_t end) {
   };
   long outcome = install();
   if (outcome == -1 && errno == EACCES) {
-    // A process that is not root may filter itself once it can gain no rights by exec any more.
+    // A process that is not root may filter itself once exec can give it no rights any more.
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     outcome = install();
   }

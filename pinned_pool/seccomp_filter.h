@@ -1,11 +1,10 @@
 // A seccomp filter that refuses, with EPERM, every system call that could take memory of the sealed
-// pool away, however the program makes it: for kernels without mseal, and for what mseal lets pass.
+// pool away, through libc or raw: for kernels without mseal, and for calls that mseal lets pass.
 //
-// It looks at addresses only, so everything else about the program stays as it was; calls that name
-// memory by other means and that an appliance has no use for (move_pages, migrate_pages,
-// process_madvise, munlockall, shmat with SHM_REMAP, the x32 calls) are refused altogether. A
-// filter cannot be taken off again and is inherited by children, where the same addresses stay
-// refused.
+// It judges addresses only, so it changes nothing else for the program. It refuses calls altogether
+// that name memory by other means and that an appliance does not need (move_pages, migrate_pages,
+// process_madvise, munlockall, shmat with SHM_REMAP, the x32 calls). A filter cannot be removed;
+// children inherit it, and the same addresses stay refused there.
 // Sources: seccomp(2), Documentation/userspace-api/seccomp_filter.rst of the kernel.
 #pragma once
 
@@ -17,8 +16,8 @@ namespace bedplate {
 
 // Puts the filter in force for all threads of the process, for addresses from `begin` up to `end`.
 // Requires: no thread has a filter of its own that the others lack.
-// Errors: the kernel has no seccomp, or another thread's filter stands in the way.
-// Cost: for the calls that it judges some tens of instructions; for all others the kernel remembers
+// Errors: the kernel has no seccomp, or another thread has a filter of its own.
+// Cost: some tens of instructions for each call that it judges; for all others the kernel remembers
 // that they pass.
 Result<void> install_seccomp_filter(uint64_t begin, uint64_t end);
 

@@ -4,7 +4,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "platform/assert.h"
 
-// That it is linked says it all (fork_rule.cc).
+// fork_rule.cc only tests if this symbol is linked.
 extern "C" const char bedplate_shares_segments = 1;
 
 namespace bedplate {

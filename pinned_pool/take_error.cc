@@ -17,7 +17,7 @@
 namespace bedplate {
 namespace {
 
-// A limit that the kernel does not tell counts as none.
+// If the kernel does not tell the limit, there is none.
 uint64_t limit_of(__rlimit_resource resource) noexcept {
   rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
   getrlimit(resource, &limit);

@@ -42,8 +42,7 @@ std::string what_of(const RelayStreamSettings& stream, const char* what, uint32_
 }
 
 // `beside`: added to the leg's port. A group's socket is bound to the group's address and shares
-// its port: so two interfaces can bring the same group, and other streams can have other groups on
-// that port.
+// its port: two interfaces can bring the same group, and other streams other groups of the port.
 DatagramOpening opening_of_leg(const RelayStreamSettings& stream, uint32_t index, uint16_t beside) {
   const RelayLegSettings& leg = stream.legs[index];
   DatagramOpening opening;
