@@ -25,7 +25,8 @@ enum class ForkRule : uint8_t { kCopy, kShare, kRefuse };
 
 // The rule in force. A setting that is no such word, or "copy" where none is possible, ends the
 // process with exit code 2 and a message.
-// Threads: the first call comes before other threads exist. Allocates nothing.
+// Threads: the first call comes before other threads exist, or under the caller's lock. Allocates
+// nothing.
 ForkRule fork_rule() noexcept;
 
 // The cure that gets the program a heap that a fork copies. Static text.

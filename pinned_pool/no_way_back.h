@@ -3,10 +3,9 @@
 //
 // A way takes pages out of the pool's mappings or memfds, or moves the content of a page to another
 // physical page. The kernel stops most ways once the pool is sealed. The runtime refuses the others
-// if the program calls libc (alloc/memory_calls.cc); a seccomp filter (pinned_pool/seccomp_filter.h)
-// refuses them as raw system calls, too. Boot, `stats` and `doctor` name each way that is left
-// open. docs/pool.md has the same table in words; tests try each way through libc and as a raw
-// call.
+// if the program calls libc (alloc/memory_calls.cc); a seccomp filter, as raw system calls, too
+// (pinned_pool/seccomp_filter.h). Boot, `stats` and `doctor` name each way that is left open.
+// docs/pool.md has the same table in words; tests try each way through libc and as a raw call.
 #pragma once
 
 #include <cstddef>

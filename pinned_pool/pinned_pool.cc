@@ -62,9 +62,8 @@ bool map_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
 }
 
 // Takes the pages of [address, address + bytes). Returns 0 or an errno value. A missing hugepage
-// shows here as an error, not later as a SIGBUS. A process that is told to stop, which it sees as
-// it blocks these signals, takes no more: hundreds of GiB would take minutes. `progress` may be
-// nullptr.
+// shows here as an error, not later as a SIGBUS. If a blocked stop signal is pending it takes no
+// more: hundreds of GiB would take minutes. `progress` may be nullptr.
 int populate(std::byte* address, uint64_t bytes, unsigned thread_count,
              Progress* progress) noexcept {
   std::atomic<int> first_errno{0};

@@ -116,9 +116,9 @@ class PinnedPool {
   bool grow_first_segment(uint64_t bytes) noexcept;
 
   // Maps a segment that another process made, at the address that it has there. `offered` is not
-  // trusted: the segment must lie at the start of a region of this pool's range and overlap no other
-  // one; the memfd must have its size, its page and exactly the promised rights, and can neither
-  // shrink nor grow. `memfd` is kept as long as the process lives. Its maker has taken and locked
+  // trusted: the segment must lie at the start of a region of this pool's range and overlap no
+  // other; the memfd must have its size, its page and exactly the promised rights, and be unable to
+  // shrink or grow. `memfd` is kept as long as the process lives. Its maker has taken and locked
   // its pages; nothing is touched here. Allocates nothing.
   // Requires: not sealed. Errors (kSystem): the check that failed, or the system's.
   Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;

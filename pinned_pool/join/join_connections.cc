@@ -1,4 +1,4 @@
-// What a connection goes through once its process has a part: until the day when it is forgotten.
+// Connections whose process has a part, until they are forgotten.
 //
 // Tested by tests/pinned_pool/join/join_test.cc.
 #include "pinned_pool/join/join_server.h"
@@ -28,7 +28,8 @@ bool JoinServer::watch(Connection& connection, Watched watched, int fd, uint32_t
   return epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// A forked child may have the descriptor, too, and keep what it stands for in the epoll.
+// Removes the descriptor from the epoll before closing it: a forked child may have a copy, which
+// would keep the file there.
 void JoinServer::close_watched(Fd& fd) noexcept {
   if (fd.is_open()) epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, fd.number(), nullptr);
   fd.close();
@@ -43,7 +44,7 @@ void JoinServer::close_socket(Connection& connection) noexcept {
 void JoinServer::read_socket(Connection& connection) noexcept {
   alignas(8) std::byte packet[sizeof(join::Explained)];
   static_assert(sizeof packet >= sizeof(join::Request));
-  // A process that is gone from here is read no further.
+  // A connection that is closed meanwhile is read no further.
   while (connection.socket.is_open()) {
     if (join::brings_descriptors(connection.socket.number())) return cut_off(connection);
     const int64_t got = join::receive_packet(connection.socket.number(), packet, sizeof packet);
@@ -64,7 +65,7 @@ void JoinServer::read_socket(Connection& connection) noexcept {
   }
 }
 
-// What a process says that was given its part.
+// Handles a packet of a process that was given its part.
 void JoinServer::hear(Connection& connection, const void* packet, size_t bytes) noexcept {
   join::Head head = {.kind = join::PacketKind::kRefused};
   std::memcpy(static_cast<void*>(&head), packet, std::min(bytes, sizeof head));
@@ -93,7 +94,7 @@ void JoinServer::hear(Connection& connection, const void* packet, size_t bytes) 
   cut_off(connection);
 }
 
-// It has said something that makes no sense, or sent descriptors with it.
+// Ends a connection that has sent nonsense, or descriptors.
 void JoinServer::cut_off(Connection& connection) noexcept {
   Error error;
   if (connection.phase == Phase::kConnected) {
@@ -105,7 +106,7 @@ void JoinServer::cut_off(Connection& connection) noexcept {
   lose(connection, JoinEvent::Kind::kDied, error.set_cure("it is cut off; end it"));
 }
 
-// A process that was given its part: from now on it is dead to the others.
+// Declares a process with a part dead: the others see it as dead from now on.
 void JoinServer::lose(Connection& connection, JoinEvent::Kind kind, const Error& error) noexcept {
   BP_KEEPS_VALID(*this);
   BP_ASSERT(connection.phase == Phase::kHandedOver || connection.phase == Phase::kJoined);
@@ -125,9 +126,9 @@ void JoinServer::process_ended(Connection& connection) noexcept {
   BP_ASSERT(!connection.has_ended && connection.phase >= Phase::kHandedOver);
   connection.has_ended = true;
   close_watched(connection.pidfd);
-  // Before the others hear of its death, and also of one that was dead by name.
+  // Before the others hear of its death; also for a process that was already dead in the table.
   roster_->set_stopped(connection.instance);
-  // What it said last is heard first: it may have left in good order.
+  // Its last packets are read first: it may have left in good order.
   if (connection.phase != Phase::kGone) read_socket(connection);
   if (connection.phase != Phase::kGone) {
     Error error;
@@ -177,7 +178,7 @@ void JoinServer::tell(const Connection& connection, JoinEvent::Kind kind,
   options_.on_event(event);
 }
 
-// Its place can be used by another connection.
+// Frees the connection's place for another one.
 void JoinServer::forget(Connection& connection) noexcept {
   BP_ASSERT(connection.phase == Phase::kConnected ||
             (connection.phase == Phase::kGone && connection.has_ended && connection.pipe_is_shut));

@@ -171,7 +171,7 @@ bool brings_descriptors(int socket) noexcept {
   iovec part = {&first, sizeof first};
   msghdr message = {};
   message.msg_iov = &part;
-  message.msg_iovlen = 1;  // and no room for descriptors, so their coming is told
+  message.msg_iovlen = 1;  // no room for descriptors, so a flag tells that they come
   ssize_t got = 0;
   do {
     got = recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
@@ -181,13 +181,13 @@ bool brings_descriptors(int socket) noexcept {
 
 int64_t receive_packet(int socket, void* packet, size_t capacity, int flags,
                        std::span<Fd> descriptors, uint32_t* descriptor_count) noexcept {
-  BP_ASSERT(capacity > 0);  // of nothing it could not tell the end
+  BP_ASSERT(capacity > 0);  // with 0, a packet would look like the end
   iovec part = {packet, capacity};
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorCountMax * sizeof(int))];
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  // Without room for them the kernel closes descriptors by itself, and installs none.
+  // If there is no room for descriptors, the kernel installs none and closes them itself.
   if (!descriptors.empty()) {
     message.msg_control = control;
     message.msg_controllen = sizeof control;

@@ -1,8 +1,8 @@
-// What a process that joins and the owner of the pool say to one another.
+// The protocol between a process that joins and the owner of the pool.
 //
-// One packet each way over a Unix socket (SOCK_SEQPACKET), the descriptors beside it (SCM_RIGHTS),
-// then a word that all is mapped. All integers are the machine's: both sides are on it. Neither
-// side believes the other: what arrives is checked here before anything uses it.
+// Each side sends one packet over a Unix socket (SOCK_SEQPACKET), the owner with descriptors
+// (SCM_RIGHTS); then the joiner says that all is mapped. All integers are the machine's: both sides
+// are on it. Neither side trusts the other: each packet is checked here before anything uses it.
 // The byte tables: docs/join.md. The owner's side: join_server.h; the joiner's: joined_pool.h.
 // All functions: any thread; nothing is allocated. Programs need none of them: JoinedPool does.
 #pragma once
@@ -33,9 +33,9 @@ enum class PacketKind : uint32_t {
   kAccepted = 2,  // owner, with descriptors
   kRefused = 3,   // owner; it closes
   kReady = 4,     // joiner: everything is mapped
-  kFailed = 5,    // joiner: it cannot use what it was given
+  kFailed = 5,    // joiner: it cannot use its part
   kLeave = 6,     // joiner: it uses nothing of the pool any more
-  kNotNow = 7,    // owner; as kRefused, for a reason that time may cure: there is no place, say
+  kNotNow = 7,    // owner; as kRefused, for a cause that may pass: there is no place, say
   kAlive = 8,     // owner: the others see the joiner as alive
 };
 
@@ -48,7 +48,7 @@ static_assert(sizeof(Head) == 16);
 
 struct Request {
   Head head = {.kind = PacketKind::kRequest};
-  // What both programs must agree on for a pointer to mean the same.
+  // The layout that both programs must share for a pointer to mean the same.
   uint64_t pool_base = kPoolBase;
   uint64_t pool_span_bytes = kPoolSpanBytes;
   uint64_t region_bytes = kRegionBytes;
@@ -105,7 +105,7 @@ struct Accepted {
   uint32_t segment_count = 0;
   uint32_t layout_bytes = 0;
   uint32_t terms_bytes = 0;
-  std::byte layout[kLayoutBytesMax] = {};  // opaque, as the terms are: the transport's
+  std::byte layout[kLayoutBytesMax] = {};  // this and the terms are the transport's: opaque here
   std::byte terms[kTermsBytesMax] = {};
   MemberGrant members[kMemberCountMax] = {};
   SegmentGrant segments[kSegmentCountMax] = {};
@@ -120,33 +120,34 @@ static_assert(offsetof(Accepted, members) == 504);
 static_assert(offsetof(Accepted, segments) == 1528);
 static_assert(std::is_trivially_copyable_v<Accepted>);
 
-// The fault of the first `bytes` of a packet that has to be of `kind`: nothing, or an answer (with
-// its cure) for an Error.
+// Checks the first `bytes` of a packet that has to be of `kind`. Errors: the answer and its cure;
+// the caller adds the rest.
 Result<void> check_head(const void* packet, size_t bytes, PacketKind kind, size_t bytes_min,
                         size_t bytes_max) noexcept;
-// `pool_base`: of the pool that is asked for.
+// Checks a request. `pool_base`: that of the owner's pool.
 Result<void> check_request(const Request& request, size_t bytes, uintptr_t pool_base) noexcept;
-// What PinnedPool::adopt_segment and MembersTable::open check by themselves is left to them.
+// Checks the owner's answer, except for the checks of PinnedPool::adopt_segment and
+// MembersTable::open.
 Result<void> check_accepted(const Accepted& accepted, size_t bytes,
                             uint32_t descriptor_count) noexcept;
 
 // The packet that tells `error`. Requires: `kind` is kRefused, kNotNow or kFailed.
 Explained explain(PacketKind kind, const Error& error) noexcept;
-// The other way: every text terminated, and with no byte that a terminal would obey.
+// The error that a packet tells. Every text is terminated, without bytes that a terminal obeys.
 Error told(const Explained& explained) noexcept;
 
-// Sends one packet with `descriptors`, which stay the caller's. Waits for room where `socket`
-// blocks. Returns 0 or an errno value. Raises no signal.
+// Sends one packet with `descriptors`, which stay the caller's. Waits for room if `socket` blocks.
+// Returns 0 or an errno value. Raises no signal.
 int send_packet(int socket, const void* packet, size_t bytes,
                 std::span<const int> descriptors = {}) noexcept;
 
-// Whether descriptors come with the next packet, which stays where it is. Before Linux 6.16 the
-// thread that receives such a packet, or closes its socket, may have to close what they stand for.
+// Whether descriptors come with the next packet, which stays in the socket. Before Linux 6.16 the
+// thread that receives such a packet, or closes its socket, may have to close their files.
 bool brings_descriptors(int socket) noexcept;
 
 // Receives one packet. Returns its true length, which may be more than `capacity` (it was cut
-// off), 0 at the end, or -errno. Of descriptors that come with it, those that fit into
-// `descriptors` are kept there and counted, the others are closed.
+// off), 0 at the end, or -errno. Descriptors that come with it are counted and kept as far as they
+// fit into `descriptors`; the others are closed.
 int64_t receive_packet(int socket, void* packet, size_t capacity, int flags = 0,
                        std::span<Fd> descriptors = {},
                        uint32_t* descriptor_count = nullptr) noexcept;

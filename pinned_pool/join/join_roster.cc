@@ -16,12 +16,12 @@
 namespace bedplate {
 namespace {
 
-// A process may give its devices what nobody else can take from under them.
+// A process may register memory with its devices if nobody else can take it from under them.
 bool is_for_its_devices(const Segment& segment, join::SegmentRole role) noexcept {
   return segment.is_for_devices || role == join::SegmentRole::kOwnHeap;
 }
 
-// In which state of the table the members of a part are that is not free.
+// The members' state in the table, for a part that is not free.
 MemberState state_of_members(JoinRoster::Instance::State state) noexcept {
   using State = JoinRoster::Instance::State;
   switch (state) {
@@ -107,14 +107,15 @@ Result<void> JoinRoster::check_pages(const ProcessGrant& grant) const noexcept {
       .set_cure("give what it may write pages of 4 KiB, or have it trusted and run as this user");
 }
 
-// The segment's file: rights that other users cannot widen, and a way to hand it out read-only.
+// Sets the file's mode so that other users cannot widen their rights, and opens it to be handed out
+// read-only.
 Result<void> JoinRoster::prepare(Segment& segment, bool is_writable) noexcept {
   if (is_writable) segment.takes_write_seal = false;
   Fd& read_only = read_only_[segment.number];
   if (read_only.is_open()) return {};
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", segment.memfd);
-  // 0600: what a joiner of another user was handed it can map, and not open once more.
+  // 0600: a joiner of another user can map its descriptor, but not open the file once more.
   if (fchmod(segment.memfd, 0600) == 0) read_only = Fd(open(path, O_RDONLY | O_CLOEXEC));
   if (read_only.is_open()) return {};
   return error_from_errno("opening %s to hand it out", segment.owner.text)
@@ -243,7 +244,7 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
     if (table.state(i) == MemberState::kFree) ++free_count;
   }
   if (free_count < request.member_count) {
-    *may_come = request.member_count < table.member_count();  // one is the owner's
+    *may_come = request.member_count < table.member_count();  // one member is the owner's
     return error
         .set_answer("group %s has %u free members of %u, %u are wanted",
                     options_.groups[place->group].name.text, free_count, table.member_count(),
@@ -287,7 +288,7 @@ SegmentRights JoinRoster::visit_segments(const Instance& instance, Visit visit) 
   const JoinGroup& group = options_.groups[instance.group];
   SegmentRights rights;
   const auto hand_out = [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
-    if (rights.may_read(segment.number)) return;  // a grant may name what it is handed anyway
+    if (rights.may_read(segment.number)) return;  // a grant may name a segment that all get
     rights.add(segment.number, is_writable);
     visit(segment, is_writable, role);
   };
@@ -314,7 +315,7 @@ uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
   visit_segments(instance, [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
     BP_ASSERT(count < descriptors.size() && count < kSegmentCountMax);
     descriptors[count] = is_writable ? segment.memfd : read_only_[segment.number].number();
-    // A right to write comes with the memfd alone, one to read with a descriptor of its own.
+    // The memfd itself gives the right to write; a descriptor of its own the right to read.
     BP_ASSERT(descriptors[count] >= 0 && (!is_writable || !segment.takes_write_seal));
     accepted->segments[count++] = {segment.owner,
                                    reinterpret_cast<uintptr_t>(segment.address),
@@ -460,9 +461,9 @@ JoinRoster::Release JoinRoster::try_release(uint32_t index) noexcept {
   return Release::kFree;
 }
 
-// The next piece of what it may write. What the former process had in memory is not for the next
-// one to see, and what that one is handed is there. Nothing is touched here: a process that was
-// handed the same file may still give pages back.
+// Renews the next piece of the segments that the process may write. The next process must not see
+// the former one's data, and must find all pages there. Memory is never touched here: a process
+// that has the same file may still give pages back.
 JoinRoster::Release JoinRoster::renew(Instance& instance) noexcept {
   const Segment* segment = nullptr;
   uint32_t count = 0;

@@ -1,14 +1,14 @@
-// The roster: the processes that may join, those that have, and what each was given.
+// The roster: the processes that may join, those that have joined, and the part of each.
 //
 // It keeps the account of groups, members and instances (the k-th place of one `[[process]]`)
-// and speaks to nobody; the sockets are join_server.h's. A part goes from one process to the next
-// only when the former cannot reach it any more, nobody refers to it, and nothing of what it had
-// in memory is left.
+// and talks to nobody; join_server.h has the sockets. A part goes from one process to the next
+// only when the former cannot reach it any more, nobody refers to it, and none of its data is left
+// in memory.
 //
-// Invariants, which is_valid() looks at, before and after each change: 1. A part is free, or each
-// of its members is in the state of the table that is its own. 2. What is renewed is counted only
-// then, and lies within a segment that its process may write. 3. Each member that is not free is of
-// one part, or the owner's own. 4. No more processes of a grant are joining or alive than it has.
+// Invariants, which is_valid() checks before and after each change: 1. A part is free, or the table
+// has each of its members in the part's state. 2. Renewed bytes are counted only in kRenewing, and
+// lie within a segment that the process may write. 3. Each member that is not free belongs to one
+// part, or to the owner. 4. No more processes of a grant are joining or alive than it allows.
 // 5. The parts of a grant lie together, in the order of their numbers, each in its group.
 #pragma once
 
@@ -31,14 +31,14 @@
 
 namespace bedplate {
 
-// What the transport does for a group of its own. Called on the control thread.
+// The transport's half of a group: the roster calls it, on the control thread.
 class GroupKeeper {
  public:
   virtual ~GroupKeeper() = default;
-  // Makes the member's part of the FIFO segment as new.
+  // Resets the member's part of the FIFO segment.
   virtual void reset_member(uint32_t member) noexcept = 0;
-  // No store of the member into the FIFO segment can come any more: its process has ended, or has
-  // said that it leaves.
+  // The member cannot store into the FIFO segment any more: its process has ended, or has said that
+  // it leaves.
   virtual void stop_writing(uint32_t member) noexcept = 0;
   // Whether every member that may still run has acknowledged `epoch` and holds no loan of `member`.
   virtual bool is_forgotten(uint32_t member, uint64_t epoch) noexcept = 0;
@@ -49,7 +49,7 @@ class GroupKeeper {
 struct JoinGroup {
   OwnerName name;
   MembersTable* table = nullptr;           // in a segment of the pool
-  std::span<const std::byte> layout = {};  // handed to joiners as it is; kLayoutBytesMax at most
+  std::span<const std::byte> layout = {};  // handed to joiners unread; kLayoutBytesMax at most
   Segment* fifo = nullptr;
   GroupKeeper* keeper = nullptr;
 };
@@ -59,9 +59,9 @@ struct GrantedSegment {
   bool is_writable = false;
 };
 
-// Whether processes of a kind are outsiders: not trusted, or of a user that could not do to this
-// process whatever it likes anyway. What they may write they can punch holes into. A hole in pages
-// of 4 KiB is filled on the next touch, one in hugepages can be for ever.
+// Whether processes of a kind are outsiders: not trusted, or of a user that does not have full
+// power over this process anyway. Outsiders can punch holes into memory that they may write. A hole
+// in pages of 4 KiB is filled on the next touch, one in hugepages may stay for ever.
 // `uid`: the user that it has to be; nothing: any. `own`: the user of this process.
 inline bool is_outsider(bool is_trusted, const std::optional<uid_t>& uid,
                         uid_t own = own_user()) noexcept {
@@ -73,17 +73,17 @@ struct ProcessGrant {
   MemberName name;
   std::optional<uid_t> uid = {};  // nothing: any user
   uint32_t max_count = 1;         // processes of this name at once
-  // Places more, for newcomers while those of processes that died or left are not free: a member
-  // that is stopped may be about to write there. Trusted ones only.
+  // More places, for newcomers while the places of processes that died or left are not free yet: a
+  // stopped member may still be about to write there. For trusted processes only.
   uint32_t spare_count = 0;
-  uint32_t members_max = 1;  // of each
-  // Trusted processes share this group. Of the others each has a group of its own: the k-th has
+  uint32_t members_max = 1;  // of each process
+  // Trusted processes share this group. Each other process has a group of its own: the k-th has
   // group + k.
   uint32_t group = 0;
   bool is_trusted = true;
-  std::span<const std::byte> terms = {};  // handed to it as they are; kTermsBytesMax at most
+  std::span<const std::byte> terms = {};  // handed to it unread; kTermsBytesMax at most
   std::vector<GrantedSegment> segments = {};
-  // None, or one for each place: its own is writable, those of its group read-only.
+  // None, or one for each place: a process may write its own, and read those of its group.
   std::vector<Segment*> heaps = {};
 
   uint32_t place_count() const noexcept { return max_count + spare_count; }
@@ -98,7 +98,7 @@ class JoinRoster {
     std::vector<ProcessGrant> grants;
   };
 
-  // One process that joined. Its place in the roster is its number.
+  // A place for a process. Its index in the roster identifies it.
   struct Instance {
     enum class State : uint8_t { kFree, kJoining, kAlive, kDead, kQuiet, kRenewing };
     State state = State::kFree;
@@ -108,16 +108,16 @@ class JoinRoster {
     uint32_t pid = 0;
     uint32_t member_count = 0;
     uint16_t members[join::kMemberCountMax] = {};
-    // While kRenewing: how many of the segments that it may write are as new, how much of the next
-    // one, and whether pages of that could not be had.
+    // While kRenewing: the number of its writable segments that are renewed, the renewed bytes of
+    // the next one, and whether pages of that were not to be had.
     uint32_t renewed_segments = 0;
     uint64_t renewed_bytes = 0;
     bool lacks_pages = false;
   };
 
-  // Checks that the grants and the groups fit together, opens each segment once more for those who
-  // get it read-only, and shuts its file to other users, so that such a descriptor cannot be opened
-  // again for writing. Segments that are granted writable lose the pool's write seal.
+  // Checks that the grants and the groups fit together. Opens each segment once more for processes
+  // that get it read-only, and shuts its file to other users, so that they cannot open such a
+  // descriptor again for writing. Segments that are granted writable lose the pool's write seal.
   // Requires: before the pool's seal.
   // Errors: a description that makes no sense, or hugepages for outsiders to write
   // (kConfiguration), or the system's.
@@ -137,10 +137,10 @@ class JoinRoster {
   }
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(options_.groups.size()); }
 
-  // A member of the owner itself, alive at once. The first of a group is member 0.
+  // Adds a member of the owner itself, alive at once. The first of a group is member 0.
   uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
 
-  // Which of the grants is meant for a process that says this name and runs as this user; kNoGrant.
+  // The grant for a process with this name and this user; kNoGrant: there is none.
   static constexpr uint32_t kNoGrant = UINT32_MAX;
   uint32_t find_grant(const MemberName& name, uid_t uid) const noexcept;
   uint32_t grant_count() const noexcept { return static_cast<uint32_t>(options_.grants.size()); }
@@ -149,28 +149,29 @@ class JoinRoster {
     return options_.grants[index];
   }
 
-  // Which instance a process can become. Errors: why none, and what to do about it; whether it may
-  // be one when others have gone is told by `may_come`.
+  // Finds a free instance for a process. Errors: why there is none, and the cure. `may_come`: there
+  // may be one when others have gone.
   Result<uint32_t> find_place(const join::Request& request, uid_t uid,
                               bool* may_come) const noexcept;
   // Gives a process its part: its members are joining from here on.
   // Requires: find_place() has just found `index` for it.
   void admit(uint32_t index, const join::Request& request, pid_t pid) noexcept;
-  // What to send to it. Returns how many descriptors were written, without the quiet pipe.
+  // Fills the answer to an admitted process. Returns the number of descriptors, without the quiet
+  // pipe.
   uint32_t describe(uint32_t index, join::Accepted* accepted,
                     std::span<int> descriptors) const noexcept;
 
   void set_alive(uint32_t index) noexcept;
   void set_dead(uint32_t index) noexcept;
-  // No instruction of its process stores into the FIFOs any more: it has ended, or has left.
+  // Its process cannot store into the FIFOs any more: it has ended, or has left.
   void set_stopped(uint32_t index) noexcept;
   // Its process has ended and its rings are torn down.
   void set_quiet(uint32_t index) noexcept;
 
   enum class Release { kNotYet, kRenewing, kFree };
-  // Of an instance that is quiet: makes its part free, once its group has forgotten it. Its heap is
-  // wiped, and pages are taken again where it gave them back, piece by piece, a few milliseconds in
-  // each call (kRenewing), so that nobody waits for it. Where pages are not to be had, kNotYet.
+  // Frees the part of a quiet instance, once its group has forgotten it. Before, it wipes the heap
+  // and takes pages again that the process gave back, piece by piece, a few milliseconds in each
+  // call (kRenewing), so that nobody waits for it. If pages are not to be had, returns kNotYet.
   Release try_release(uint32_t index) noexcept;
 
   // Whether the invariants hold. Cost: a look at each member of each group and of each part.
@@ -189,16 +190,17 @@ class JoinRoster {
   Segment* heap_of(const Instance& instance) const noexcept;
   Release renew(Instance& instance) noexcept;
   static Release without_pages(Instance& instance, const Segment& segment) noexcept;
-  // Calls visit(segment, is_writable, role) for each segment that its process gets. Returns all.
+  // Calls visit(segment, is_writable, role) for each segment that its process gets. Returns the
+  // rights to all of them.
   template <typename Visit>
   SegmentRights visit_segments(const Instance& instance, Visit visit) const noexcept;
 
   Options options_;
   std::vector<Instance> instances_;
   std::vector<uint32_t> first_instance_;      // of each grant
-  std::vector<uint32_t> own_member_counts_;   // of each group: the owner's
-  std::vector<std::vector<Segment*>> heaps_;  // of each group: all that its processes may have
-  Fd read_only_[kSegmentCountMax];            // of each segment of the pool, where opened
+  std::vector<uint32_t> own_member_counts_;   // of each group: the owner's members
+  std::vector<std::vector<Segment*>> heaps_;  // of each group: all heaps of its processes
+  Fd read_only_[kSegmentCountMax];            // of each segment of the pool, if opened
   PageWiper wiper_;
 };
 

@@ -16,13 +16,13 @@
 namespace bedplate {
 namespace {
 
-// Deaths are told at once; that somebody came, or that a place is free, within this time, so that a
-// thousand who join together do not wake one another a million times.
+// Deaths are told at once. New members and free places are told within this time, so that a
+// thousand processes that join together do not wake one another a million times.
 constexpr uint64_t kTellWithinNs = 20 * kNsPerMs;
-// How often to ask whether a quiet member is forgotten.
+// The interval between two checks if quiet members are forgotten.
 constexpr uint64_t kReleaseIntervalMinNs = kNsPerMs;
 constexpr uint64_t kReleaseIntervalMaxNs = 64 * kNsPerMs;
-// How long a turn makes parts as new before it looks at everything else once more.
+// The most time that a turn spends on renewing parts.
 constexpr uint64_t kReleaseTurnNs = 2 * kNsPerMs;
 
 }  // namespace
@@ -51,7 +51,7 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
       {given.pool, given.pool_id, std::move(given.groups), std::move(given.grants)});
   if (!roster.ok()) return roster.error();
   server->roster_ = roster.take();
-  // One more: a newcomer has a place before another one has to go.
+  // One more: a newcomer has a place before another connection has to go.
   server->connections_.resize(server->roster_->instance_count() + kSilentCountMax + 1);
   for (size_t i = server->connections_.size(); i > 0; --i) {
     server->unused_.push(server->connections_[i - 1]);
@@ -74,7 +74,7 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
 Result<void> JoinServer::take_listener() noexcept {
   if (options_.listener != nullptr) {
     listener_ = options_.listener->take();
-    // Those that connect are told whose it is: the user that listens last.
+    // Listens once more: joiners see the user of the last listen() as the socket's owner.
     if (listen(listener_.number(), SOMAXCONN) == 0) return {};
     return error_from_errno("listening for those who join");
   }
@@ -84,12 +84,12 @@ Result<void> JoinServer::take_listener() noexcept {
   return {};
 }
 
-// What the thread waits for.
+// Opens the epoll that the thread waits at.
 Result<void> JoinServer::open_epoll() noexcept {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   stop_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = kStopMark}};
-  // Waited for once as well: its thread could only stop where that is forbidden.
+  // Waits once, too: if a sandbox forbids that, the thread could later only stop.
   if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, stop_event_.number(), &event) == 0 &&
       epoll_wait(epoll_.number(), &event, 1, 0) == 0) {
     return {};
@@ -141,7 +141,7 @@ void JoinServer::stop() noexcept {
   closing_.stop();
 }
 
-// Whether the connection is as its phase says.
+// Returns true if the connection's parts match its phase.
 bool JoinServer::is_valid(const Connection& connection) const noexcept {
   using State = JoinRoster::Instance::State;
   const bool has_socket = connection.socket.is_open();
@@ -248,13 +248,13 @@ int JoinServer::milliseconds_to_wait() const noexcept {
   for (const LogLimit& limit : log_limits_) due = std::min(due, limit.due_ns());
   if (!silent_.empty()) due = std::min(due, connections_[silent_.front()].deadline_ns);
   const uint64_t now = monotonic_ns();
-  // Deadlines are seconds: to look twice a second is exact enough.
+  // Deadlines are seconds long: checking twice a second is exact enough.
   if (joining_count_ > 0) due = std::min(due, now + kNsPerSecond / 2);
   if (due == UINT64_MAX) return -1;
   return due <= now ? 0 : static_cast<int>((due - now) / kNsPerMs + 1);
 }
 
-// The connection that the event is about, where it has not said who it is.
+// The event's connection, if that has not sent its request yet; else nullptr.
 JoinServer::Connection* JoinServer::stranger_of(uint64_t event_data) noexcept {
   if (event_data == kListenerMark) return nullptr;
   BP_ASSERT(static_cast<uint32_t>(event_data) >> 2 < connections_.size());
@@ -268,7 +268,7 @@ void JoinServer::handle(uint64_t event_data) noexcept {
   BP_KEEPS_VALID(*this);
   BP_ASSERT(static_cast<uint32_t>(event_data) >> 2 < connections_.size());
   Connection& connection = connections_[static_cast<uint32_t>(event_data) >> 2];
-  if (connection.use != event_data >> 32) return;  // of one that is gone since
+  if (connection.use != event_data >> 32) return;  // an event of a former connection
   switch (static_cast<Watched>(event_data & 3)) {
     case Watched::kSocket: return read_socket(connection);
     case Watched::kProcess: return process_ended(connection);
@@ -300,7 +300,7 @@ void JoinServer::check_deadlines() noexcept {
   watch_listener();
 }
 
-// Makes parts as new, piece by piece, for so long that a turn stays short; they take turns.
+// Renews parts, piece by piece, in a short time for each turn; the parts take turns.
 void JoinServer::release_parts() noexcept {
   BP_KEEPS_VALID(*this);
   const uint64_t now = monotonic_ns();

@@ -105,7 +105,7 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
     setsockopt(fd.number(), SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left);
     const int outcome = try_connect(fd.number(), address.value());
     if (outcome == 0) return fd;
-    // The owner lets other users reach its socket a moment after that is there.
+    // The owner opens its socket to other users a moment after it has made it.
     const bool is_young = outcome == EACCES && now - begin_ns < kNsPerSecond;
     const bool may_come =
         outcome == ENOENT || outcome == ECONNREFUSED || outcome == EAGAIN || is_young;

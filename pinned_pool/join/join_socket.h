@@ -1,5 +1,5 @@
-// The socket over which processes join: opened by the owner, connected to by the joiner. What is
-// said over it is join_protocol.h's. Threads: any.
+// The socket over which processes join: the owner listens, the joiner connects. join_protocol.h has
+// its packets. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace bedplate {
 
 // Listens at `path`, non-blocking. Any user can connect: whether it may join depends on the user
-// (SO_PEERCRED), not on the file's mode. A socket that a dead owner left is replaced.
-// Errors: the path is too long, somebody serves it, it is something else, or the system's.
+// (SO_PEERCRED), not on the file's mode. Replaces a socket that a dead owner left.
+// Errors: the path is too long, another process serves it, it is no socket, or the system's.
 Result<Fd> listen_for_joiners(const char* path) noexcept;
 
-// Such a socket before there is a server that it is for (JoinServerOptions::listener): it goes with
-// its file, unless that has taken it over.
+// Holds such a socket for a later server (JoinServerOptions::listener). Its end closes the socket
+// and removes its file, unless the server has taken it over.
 class JoinListener {
  public:
   JoinListener() noexcept = default;
@@ -36,11 +36,11 @@ class JoinListener {
   Fd fd_;
 };
 
-// Connects to the owner at `path`; waits for it to be there until `deadline_ns`, on the clock of
-// monotonic_ns(). Sending and receiving have the same deadline then.
+// Connects to the owner at `path`; waits until `deadline_ns`, on the clock of monotonic_ns(), for
+// it to be there. Later sending and receiving have the same deadline.
 Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept;
 
-// Raises this process's limit of open files to `count` where it is lower.
+// Raises this process's limit of open files to `count` if it is lower.
 Result<void> allow_open_files(uint64_t count) noexcept;
 
 }  // namespace bedplate

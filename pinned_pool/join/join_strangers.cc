@@ -1,7 +1,7 @@
-// Those who connect: from accept until they are given a part, or refused.
+// New connections: from accept() until their process gets a part, or is refused.
 //
-// Anybody can connect, as often as the system lets it. So all that is done here has a budget for
-// each turn (JoinServer::turn), and silent connections are shared out among users.
+// Anybody can connect, as often as the system permits. So all work here has a budget for each turn
+// (JoinServer::turn), and silent connections are shared out among users.
 //
 // Tested by tests/pinned_pool/join/join_hostile_test.cc,
 //     tests/pinned_pool/join/join_flood_test.cc.
@@ -30,8 +30,8 @@ namespace {
 
 constexpr uint64_t kAcceptPauseNs = 100 * kNsPerMs;
 
-// The process at the other end, for sure where the kernel has SO_PEERPIDFD. Before, its number can
-// only have become another's if it ended already: then its connection has hung up, which is seen.
+// Opens a pidfd of the process at the other end. Without SO_PEERPIDFD its number may have become
+// another process's if it has ended; but then its connection has hung up, which is noticed.
 Fd open_pidfd(int socket, pid_t pid) noexcept {
   int number = -1;
   socklen_t bytes = sizeof number;
@@ -39,7 +39,7 @@ Fd open_pidfd(int socket, pid_t pid) noexcept {
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
-// Its patience may end before the owner has a core for it.
+// Whether the joiner has hung up: its patience may end before the owner has a core for it.
 bool has_gone(int socket) noexcept {
   pollfd asked = {socket, 0, 0};
   return poll(&asked, 1, 0) == 1 && (asked.revents & POLLHUP) != 0;
@@ -47,7 +47,7 @@ bool has_gone(int socket) noexcept {
 
 }  // namespace
 
-// First those who have connected: there are kSilentCountMax at most, so newcomers' turn comes.
+// Serves present connections first: they are kSilentCountMax at most, so newcomers get their turn.
 void JoinServer::serve_strangers(std::span<const epoll_event> events) noexcept {
   uint32_t budget = kStrangersPerTurn;
   bool may_accept = false;
@@ -62,7 +62,7 @@ void JoinServer::serve_strangers(std::span<const epoll_event> events) noexcept {
   while (may_accept && budget-- > 0) may_accept = accept_one();
 }
 
-// Returns whether there may be another one.
+// Accepts a connection. Returns true if there may be another one.
 bool JoinServer::accept_one() noexcept {
   Fd socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.is_open()) {
@@ -88,14 +88,15 @@ bool JoinServer::accept_one() noexcept {
   connection.socket = std::move(socket);
   connection.deadline_ns = monotonic_ns() + options_.request_timeout_ns;
   silent_.push_back(place_of(connection));
-  BP_ASSERT(silent_.size() <= kSilentCountMax + 1);  // as many as it has room for
+  BP_ASSERT(silent_.size() <= kSilentCountMax + 1);  // the room that was reserved
   BP_DCHECK_SLOW(is_valid());
-  read_socket(connection);  // most have said it already
+  read_socket(connection);  // most have sent their request already
   if (silent_.size() > kSilentCountMax) make_room();
   return true;
 }
 
-// There is no descriptor to answer by; the listener stays readable, so it is not watched meanwhile.
+// No descriptor is free for a connection. The listener stays readable, so it is not watched
+// meanwhile.
 void JoinServer::pause_accepting() noexcept {
   const Error error = error_from_errno("accepting a process that wants to join")
                           .set_cure("it waits; raise the limit of open files (ulimit -n)");
@@ -105,8 +106,8 @@ void JoinServer::pause_accepting() noexcept {
   if (log_limits_[strangers].try_pass(log_source(strangers))) log_error(error);
 }
 
-// One of those who have not said who they are has to go: the oldest of the user who has most, so
-// that no user can push out those of others; where nobody has two, the newest.
+// Drops a silent connection: the oldest of the user who has most, so that no user can push out
+// another's; if no user has two, the newest.
 void JoinServer::make_room() noexcept {
   const auto count_of = [this](uint32_t place) {
     return std::count_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
@@ -134,7 +135,7 @@ void JoinServer::make_room() noexcept {
   refuse(connection, error.set_cure("try again; say who joins right after connecting"), true);
 }
 
-// Of those who have not said who they are: those whose time is over.
+// Drops silent connections whose time is over.
 void JoinServer::drop_expired() noexcept {
   const uint64_t now = monotonic_ns();
   while (!silent_.empty() && connections_[silent_.front()].deadline_ns <= now) {
@@ -175,7 +176,7 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
   const auto failed = [&request] {
     return error_from_errno("joining the pool as %s", request.process.text);
   };
-  // Before anything is opened: to be refused is cheap.
+  // Comes before anything is opened, so that a refusal is cheap.
   auto found = roster_->find_place(request, connection.uid, may_come);
   if (!found.ok()) return found.error();
   if (has_gone(connection.socket.number())) {
@@ -220,7 +221,7 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
   return {};
 }
 
-// `may_come`: time may cure it, so the joiner tries again as long as its patience lasts.
+// Refuses a connection. `may_come`: the cause may pass; the joiner tries again until its timeout.
 void JoinServer::refuse(Connection& connection, const Error& error, bool may_come) noexcept {
   const join::Explained explained =
       join::explain(may_come ? join::PacketKind::kNotNow : join::PacketKind::kRefused, error);

@@ -16,8 +16,8 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kAliveWithinNs = 10 * kNsPerSecond;
-constexpr uint64_t kAliveLookNs = 100 * kNsPerMs;  // how often to look whether it was cut off
-// How long until a place is asked for again: at first, and at most.
+constexpr uint64_t kAliveLookNs = 100 * kNsPerMs;  // between checks if it was cut off
+// The wait before it asks for a place again: at first, and at most.
 constexpr uint64_t kAskAgainMinNs = 2 * kNsPerMs;
 constexpr uint64_t kAskAgainMaxNs = 128 * kNsPerMs;
 
@@ -28,7 +28,7 @@ void sleep_ns(uint64_t ns) noexcept {
 }
 
 constinit std::atomic<int> the_quiet_fd{-1};
-// The pool that this process has mapped, or a part of it, for good.
+// The table of the pool that this process has joined; and true once it has mapped any of it.
 constinit const MembersTable* the_table = nullptr;
 constinit bool has_mapped = false;
 
@@ -65,8 +65,8 @@ Result<void> check_owner(int socket, const JoinOptions& options) noexcept {
       .set_cure("find out who took the owner's socket, or expect the user who runs it");
 }
 
-// Receives the owner's answer. Errors: without the part `doing`, or the owner's own, whole;
-// `may_come`: it was not for ever.
+// Receives the owner's answer. Errors: one without the part `doing`, or the owner's own, whole.
+// `may_come`: its cause may pass.
 Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> descriptors,
                             bool* may_come) noexcept {
   uint32_t descriptor_count = 0;
@@ -75,7 +75,7 @@ Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> 
                                 &descriptor_count);
   };
   int64_t got = receive();
-  // The owner closed before it had read what was sent; a refusal may lie behind that news.
+  // The owner closed before it had read our request; a refusal may still be in the socket.
   if (got == -ECONNRESET) got = receive();
   if (got <= 0) {
     Error error;
@@ -118,13 +118,13 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
   join::Accepted accepted;
   Fd descriptors[join::kDescriptorCountMax];
   JoinedPool joined;
-  bool was_told = false;  // that there is no place, by `error`
+  bool was_told = false;  // `error` says that there is no place
   for (uint64_t pause_ns = kAskAgainMinNs;; pause_ns = std::min(2 * pause_ns, kAskAgainMaxNs)) {
     bool may_come = false;
     auto asked = joined.ask(options, deadline_ns, &accepted, descriptors, &may_come);
     if (asked.ok()) break;
     const bool is_over = monotonic_ns() >= deadline_ns;
-    // The time may end between two answers: then the last one says more than its end does.
+    // If the time ends between two answers, the last answer says more than a timeout.
     if (!may_come && !(is_over && was_told)) return complete(asked.error());
     if (may_come) error = complete(asked.error());
     if (is_over) return error;
@@ -156,7 +156,7 @@ bool JoinedPool::is_valid() const noexcept {
          layout_bytes_ <= sizeof layout_ && terms_bytes_ <= sizeof terms_;
 }
 
-// Connects and asks once. Errors: as of receive_answer.
+// Connects and asks once. Errors: those of receive_answer.
 Result<void> JoinedPool::ask(const JoinOptions& options, uint64_t deadline_ns,
                              join::Accepted* accepted, std::span<Fd> descriptors,
                              bool* may_come) noexcept {
@@ -169,14 +169,14 @@ Result<void> JoinedPool::ask(const JoinOptions& options, uint64_t deadline_ns,
   request.pool_base = options.pool->base();
   request.member_count = options.member_count;
   request.process = MemberName(options.process);
-  // EPIPE: the owner may have refused already, and said why.
+  // EPIPE: the owner may have refused already, and sent its reason.
   if (const int outcome = join::send_packet(socket_.number(), &request, sizeof request);
       outcome != 0 && outcome != EPIPE) {
     return Error{}.set_answer_errno(outcome).set_cure("look whether the owner of the pool runs");
   }
   at_step(options, JoinStep::kAsked);
   auto answered = receive_answer(socket_.number(), accepted, descriptors, may_come);
-  if (!answered.ok()) fail(answered.error());  // heard where it was no refusal
+  if (!answered.ok()) fail(answered.error());  // the owner hears it unless it has refused
   return answered;
 }
 
@@ -228,8 +228,8 @@ Result<void> JoinedPool::ready() noexcept {
   BP_KEEPS_VALID(*this);
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
-  // A message of a member that the others do not see as alive is nobody's, and dropped. So the
-  // owner's word is waited for; one that has cut this process off says none.
+  // The others drop messages of a member that they do not see as alive. So it waits for the owner's
+  // kAlive, which does not come if the owner has cut this process off.
   const join::MemberGrant& last = members_[member_count_ - 1];
   const auto now = [&] { return table_->word(static_cast<uint32_t>(last.index)); };
   const MemberWord joining = {last.generation, MemberState::kJoining};
@@ -241,7 +241,7 @@ Result<void> JoinedPool::ready() noexcept {
     const int64_t got = join::receive_packet(socket_.number(), &said, sizeof said);
     if (got > 0 || is_owner_gone()) break;
     if (!(now() == joining) && !(now() == alive)) break;
-    if (got != -EAGAIN) sleep_ns(kNsPerMs);  // closed: the table is about to say why
+    if (got != -EAGAIN) sleep_ns(kNsPerMs);  // closed: the table will soon show the cause
   }
   if (now() == alive) return {};
   Error error;

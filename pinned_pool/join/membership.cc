@@ -127,7 +127,7 @@ bool MembersTable::is_valid() const noexcept {
          (epoch() == 0 || last_count == 1);
 }
 
-// The entry first, the epoch last, each with release: pairs with the loads in word() and epoch().
+// Stores the entry first and the epoch last, each with release: pairs with word() and epoch().
 void MembersTable::publish(MemberEntry& entry, const MemberWord& word) noexcept {
   const uint64_t next_epoch = epoch_.load(std::memory_order_relaxed) + 1;
   entry.changed_epoch.store(next_epoch, std::memory_order_relaxed);

@@ -1,15 +1,15 @@
-// The members table of a group: the members that may be sent to, those that have died, and whether
-// the owner lives.
+// The members table of a group: the members that may be sent to, the dead ones, and the owner's
+// life.
 //
-// It lies in a segment that the owner of the pool alone writes (owner `members`); every joined
+// It lies in a segment that only the owner of the pool writes (owner `members`); every joined
 // process maps it read-only. The owner's control thread changes an entry first and the epoch after
-// it, so a member that polls compares one word in one line with what it saw last, and looks at the
-// entries only when it moved. The owner's own life is a word beside the epoch that the kernel
-// clears when the owner dies: to notice it takes no system call.
+// it. So a member that polls compares one word in one line with the value it saw last, and looks at
+// the entries only if that has changed. The owner's own life is a word beside the epoch that the
+// kernel clears when the owner dies: noticing it takes no system call.
 // How a process comes into the table: join_roster.h. The bytes: docs/join.md.
 //
-// The table also says which segments the process of each member has mapped, and how: what a member
-// says of memory is worth no more than what it may do there itself.
+// The table also has the segments that the process of each member has mapped, and its rights to
+// them: a member's claim about memory counts only as far as the member itself may access it.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@
 
 namespace bedplate {
 
-// Which pool: no two have the same, not even those of one machine before and after a restart.
+// Identifies a pool: no two have the same, not even before and after a restart of one machine.
 struct PoolId {
   uint64_t random = 0;
   uint64_t born_ns = 0;  // since 1970 (CLOCK_REALTIME)
@@ -35,19 +35,19 @@ struct PoolId {
   bool operator==(const PoolId&) const noexcept = default;
 };
 
-// A new one, of random bytes and the time.
+// Makes a new id, of random bytes and the time.
 Result<PoolId> make_pool_id() noexcept;
 
-// In this order, and then kFree again (docs/join.md, "Life of a member").
+// The states of a member, in this order, and then kFree again (docs/join.md, "Life of a member").
 enum class MemberState : uint8_t {
   kFree,     // no process has the place
-  kJoining,  // it was given its part and has not said yet that it is ready
+  kJoining,  // its process has its part and has not said yet that it is ready
   kAlive,
-  kDead,   // it left, or no instruction of it runs any more; devices may still write for it
+  kDead,   // its process left, or does not run any more; devices may still write for it
   kQuiet,  // its process has ended and all its rings are torn down
 };
 
-// "free", "joining", ...: static text; "unknown" for what is none of them.
+// "free", "joining", ...: static text; "unknown" for any other value.
 const char* to_text(MemberState state) noexcept;
 
 struct MemberName {
@@ -57,19 +57,19 @@ struct MemberName {
   explicit MemberName(std::string_view name) noexcept;  // cut off at 31 bytes
 };
 
-// What of a member changes together.
+// A member's generation and state, which change together.
 struct MemberWord {
-  uint64_t generation = 0;  // how many have joined in this place, this one included
+  uint64_t generation = 0;  // the number of joins in this place, this one included
   MemberState state = MemberState::kFree;
 
   bool operator==(const MemberWord&) const noexcept = default;
 };
 
-// Which segments of the pool a process has mapped, by their numbers there (Segment::number).
+// The segments of the pool that a process has mapped, by their numbers there (Segment::number).
 struct SegmentRights {
   static constexpr uint32_t kWordCount = kSegmentCountMax / 64;
 
-  // The owner's: it may write every segment.
+  // The owner's rights: it may write every segment.
   static SegmentRights all() noexcept;
   void add(uint32_t segment, bool is_writable) noexcept {
     BP_ASSERT(segment < kSegmentCountMax);
@@ -82,7 +82,7 @@ struct SegmentRights {
     return (readable[segment / 64] >> (segment % 64) & 1) != 0;
   }
 
-  uint64_t readable[kWordCount] = {};  // bits; what is writable is readable, too
+  uint64_t readable[kWordCount] = {};  // bits; a writable segment is readable, too
   uint64_t writable[kWordCount] = {};
 };
 
@@ -111,8 +111,8 @@ class MembersTable {
   static MembersTable* create(std::span<std::byte> memory, uint32_t member_count,
                               const PoolId& pool_id) noexcept;
 
-  // Joiner: the table in `memory`, once it was checked to be one, of this version, of the pool
-  // `pool_id`, and wholly inside. Errors (kSystem): which of these does not hold.
+  // Joiner: the table in `memory`. Checks that it is a table, of this version, of the pool
+  // `pool_id`, and wholly inside. Errors (kSystem): the check that failed.
   // Ownership: the table lies in `memory`, and lives as long; as with create().
   static Result<const MembersTable*> open(std::span<const std::byte> memory,
                                           const PoolId& pool_id) noexcept;
@@ -136,7 +136,7 @@ class MembersTable {
   }
   MemberState state(uint32_t member) const noexcept { return word(member).state; }
   uint64_t generation(uint32_t member) const noexcept { return word(member).generation; }
-  // The process, as the owner's PID namespace numbers it.
+  // The process's number in the owner's PID namespace.
   uint32_t pid(uint32_t member) const noexcept {
     return entry(member).pid.load(std::memory_order_relaxed);
   }
@@ -144,8 +144,8 @@ class MembersTable {
     return entry(member).changed_epoch.load(std::memory_order_relaxed);
   }
   MemberName name(uint32_t member) const noexcept;
-  // Whether the member's process, of the generation that the table has now, has the segment mapped,
-  // or mapped writable.
+  // Whether the member's process, of the present generation, has the segment mapped; or, below,
+  // mapped writable.
   bool may_read(uint32_t member, uint32_t segment) const noexcept {
     return has_bit(entry(member).readable, segment);
   }
@@ -155,24 +155,25 @@ class MembersTable {
 
   // ---- Writers: the owner's control thread; before it runs, the thread that makes the pool. ----
 
-  // kFree -> kJoining: a new generation begins, with a name, a process and what it has mapped.
-  // Bumps the epoch. Requires: the member is free.
+  // kFree -> kJoining: begins a new generation, with a name, a process and its rights. Bumps the
+  // epoch. Requires: the member is free.
   void begin_join(uint32_t member, uint32_t pid, const MemberName& name,
                   const SegmentRights& rights) noexcept;
-  // Every other change. Bumps the epoch. Requires: `state` is not kJoining. Which may follow on
-  // which is the roster's to know.
+  // Makes every other change. Bumps the epoch. Requires: `state` is not kJoining. The roster keeps
+  // the order of states.
   void set_state(uint32_t member, MemberState state) noexcept;
 
-  // From here on the table says that the owner lives, until this thread releases it or ends, for
-  // whatever reason: the kernel then clears the word. Called once. Errors: OwnerLife::hold.
+  // Has the table say that the owner lives, until this thread releases it or ends, for whatever
+  // reason: the kernel then clears the word. Called once. Errors: OwnerLife::hold.
   Result<void> hold_owner_life() noexcept;
-  // The same thread, at an orderly end: the owner is gone.
+  // Says that the owner is gone. Called by the same thread, at an orderly end.
   void release_owner_life() noexcept;
 
-  // Invariants, looked at before and after each change, by the writer: 1. The entry that changed
-  // last did so in the present epoch, the others in epochs before it, each in its own. 2. A place
-  // that nobody has joined is free, and has never changed. 3. What a member may write it may read.
-  // 4. Each generation began in an epoch of its own. 5. The header says what create() wrote there.
+  // Invariants, checked by the writer before and after each change: 1. The last entry that changed
+  // did so in the present epoch, the others in earlier epochs, each in its own. 2. A place that no
+  // process has joined is free, and has never changed. 3. A member may read each segment that it
+  // may write. 4. Each generation began in an epoch of its own. 5. The header is as create() wrote
+  // it.
   bool is_valid() const noexcept;
 
  private:

@@ -9,11 +9,11 @@
 namespace bedplate {
 namespace {
 
-// Of this thread: the list that the kernel knows while lives are held, and the one before it.
+// This thread's list that the kernel knows while lives are held, and the list before it.
 constinit thread_local robust_list_head* our_head = nullptr;
 constinit thread_local robust_list_head* head_before = nullptr;
 
-// Finds the robust list that the kernel knows for this thread. Returns whether the kernel tells it.
+// Finds the robust list that the kernel knows for this thread. Returns false if it does not tell.
 bool find_registered_head(robust_list_head** head) noexcept {
   size_t bytes = 0;
   return syscall(SYS_get_robust_list, 0, head, &bytes) == 0;
@@ -41,8 +41,8 @@ bool is_callers(uint32_t word) noexcept {
   return (word & FUTEX_TID_MASK) == static_cast<uint32_t>(gettid());
 }
 
-// What follows is what the kernel must see in this order, should the thread end in between. It
-// looks from the same thread, so the compiler alone has to keep it.
+// Keeps the stores before and after it in order, as the kernel must see them if the thread ends in
+// between. The kernel looks from the same thread, so a compiler fence is enough.
 void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace
@@ -52,7 +52,7 @@ OwnerLife& OwnerLife::of(robust_list& link) noexcept {
                                        OwnerLifeLayout::kLink);
 }
 
-// The link of this thread's list that leads back to its head; the head itself, when it is empty.
+// The link of this thread's list that leads back to its head; if it is empty, the head itself.
 robust_list& OwnerLife::last_of_all() noexcept {
   robust_list* last = &our_head->list;
   while (last->next != &our_head->list) last = last->next;
@@ -64,7 +64,7 @@ bool OwnerLife::is_held_by_another() const noexcept {
 }
 
 bool OwnerLife::list_is_valid() noexcept {
-  constexpr uint32_t kCountMax = 1 << 16;  // more than there are: a ring without its head
+  constexpr uint32_t kCountMax = 1 << 16;  // more than there can be: the ring lacks its head
   if (our_head == nullptr || registered_head() != our_head) return true;
   if (our_head->futex_offset != OwnerLifeLayout::kWordFromLink ||
       our_head->list_op_pending != nullptr) {
@@ -86,7 +86,7 @@ Result<void> OwnerLife::hold() noexcept {
   BP_ASSERT(!is_held());
   robust_list_head* registered = nullptr;
   if (!find_registered_head(&registered)) return no_list("get_robust_list");
-  // A forked child has the variables, and not the list.
+  // A forked child has these variables, but the kernel does not know its list.
   if (our_head == nullptr || registered != our_head) {
     head_ = {{&head_.list}, OwnerLifeLayout::kWordFromLink, nullptr};
     if (!try_to_register_head(&head_)) return no_list("set_robust_list");
@@ -122,8 +122,8 @@ void OwnerLife::release() noexcept {
     register_head(head_before);
     our_head = nullptr;
   } else if (our_head == &head_) {
-    // The others' list goes on without this table. A walk from the old head that ends at the new
-    // one takes it for a link, of a life that nobody holds.
+    // The list goes on without this table. A walk from the old head that comes to the new one takes
+    // that for a link, of a life that nobody holds.
     robust_list_head& next = of(*head_.list.next).head_;
     next = {{head_.list.next}, OwnerLifeLayout::kWordFromLink, nullptr};
     last_of_all().next = &next.list;

@@ -1,17 +1,17 @@
-// The life of the thread that owns a shared table, as a word in it that the kernel clears when the
-// thread ends, for whatever reason.
+// The life of the thread that owns a shared table: a word in the table that the kernel clears when
+// the thread ends, for whatever reason.
 //
-// A robust futex, of a list of our own: set_robust_list(2) has the kernel walk it as the thread
-// ends. The C library's robust mutexes would do the same, but their list leads through its records
-// of the thread, and so shows addresses of the owner's to everybody who can read the table. Here
-// all that the words point to are the lives themselves: head, links and words lie in the tables,
-// and readers know the addresses of these.
+// It is a robust futex, in a list of our own: set_robust_list(2) has the kernel walk the list as
+// the thread ends. The C library's robust mutexes would do the same, but their list leads through
+// its records of the thread, and so shows addresses of the owner's to every reader of the table.
+// Our links point only to the lives themselves: head, links and words lie in the tables, whose
+// addresses readers know.
 //
-// A thread has one such list. While it holds a life, the C library's is not registered: robust
+// A thread has one such list. While it holds a life, the C library's list is not registered: robust
 // mutexes that it then holds stay locked when it dies.
 //
-// Invariants of a thread's list, which list_is_valid() looks at, before and after each change:
-// 1. Each link is that of a life which this thread holds, and the last one leads back to the head.
+// Invariants of a thread's list, which list_is_valid() checks before and after each change:
+// 1. Each link is that of a life which this thread holds, and the last link leads back to the head.
 // 2. The head lies in one of these lives, and no change is under way. 3. The kernel finds the word
 // of a life from its link.
 #pragma once
@@ -34,18 +34,18 @@ class OwnerLife {
     return (word_.load(std::memory_order_relaxed) & FUTEX_TID_MASK) != 0;
   }
 
-  // Whether a thread has it that is not the calling one. Cost: a system call.
+  // Whether another thread than the calling one holds it. Cost: a system call.
   bool is_held_by_another() const noexcept;
 
-  // From here on the calling thread holds it, until it releases it or ends. A thread can hold many.
+  // Has the calling thread hold it, until it releases it or ends. A thread can hold many lives.
   // Requires: nobody holds it; the memory stays mapped, writable, as long as it is held.
   // Errors: the kernel takes no list (a seccomp profile forbids it); then nobody holds it.
   Result<void> hold() noexcept;
-  // From here on nobody holds it. Requires: the calling thread holds it.
+  // Releases it. Requires: the calling thread holds it.
   void release() noexcept;
 
-  // Whether the invariants of the calling thread's list hold; one that the kernel does not know, as
-  // a forked child has it, is none. Cost: a system call, and a look at each life.
+  // Whether the invariants of the calling thread's list hold. A list that the kernel does not know,
+  // as in a forked child, counts as none. Cost: a system call, and a look at each life.
   static bool list_is_valid() noexcept;
 
  private:
@@ -57,8 +57,8 @@ class OwnerLife {
   std::atomic<uint32_t> word_ = 0;  // the holder's thread id in the low 30 bits; 0 there: nobody
   uint32_t reserved_ = 0;
   robust_list link_ = {};       // to the next life that the thread holds; the last: to a head
-  uint64_t never_held_ = 0;     // what a word would be if somebody took the head for a link
-  robust_list_head head_ = {};  // of all that the thread holds: used in one of them
+  uint64_t never_held_ = 0;     // read as a life's word if a walk takes the head for a link
+  robust_list_head head_ = {};  // of all lives that the thread holds: used in one of them
 };
 
 struct OwnerLifeLayout {
