@@ -1,4 +1,4 @@
-// Which of DPDK's drivers this program has.
+// The DPDK drivers linked into this program.
 //
 // Tested by tests/transport/dpdk/eal/eal_test.cc.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace bedplate {
 
-// Their names with blanks between them, without "net_": DRIVERS of the Makefile. Static.
+// Their names, separated by blanks, without "net_": DRIVERS of the Makefile. Static.
 const char* dpdk_drivers() noexcept;
 
 // Whether `name` is one of them.

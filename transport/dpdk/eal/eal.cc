@@ -36,10 +36,10 @@
 namespace bedplate {
 namespace {
 
-// Of all memory zones, of files that are as long as the tables of segments, and of rounding.
+// Room for all memory zones, for files as long as the tables of segments, and for rounding.
 constexpr uint64_t kTablesBytes = kMiB;
-constexpr uint64_t kPageBytes = 4 * kKiB;  // EAL's own, where it has no hugepages
-// EAL's record of a page takes less.
+constexpr uint64_t kPageBytes = 4 * kKiB;  // EAL's page size without hugepages
+// An upper bound of EAL's record of a page.
 constexpr uint64_t kRecordBytes = 96;
 static_assert(sizeof(rte_memseg) <= kRecordBytes);
 
@@ -55,7 +55,7 @@ Error eal_error(const char* doing) {
   return error;
 }
 
-// Where EAL's threads run: all cores of the process but the shards', if there are others.
+// The cores for EAL's threads: all of the process but the shards', if there are others.
 cpu_set_t cores_beside(const cpu_set_t& usable, std::span<const int> shard_cpus) noexcept {
   cpu_set_t cores = usable;
   for (const int cpu : shard_cpus) CPU_CLR(static_cast<size_t>(cpu), &cores);
@@ -97,8 +97,8 @@ void name_new_threads(const std::vector<std::string>& before, const std::string&
                 cores.find(',') == std::string::npos ? "" : "s", cores.c_str());
 }
 
-// EAL makes its folder also where it has nothing to put there; so that is taken away again, with
-// the one that it lies in, unless others have something there.
+// EAL makes its folder even if it puts nothing there. Removes that folder and its parent, if they
+// are empty.
 void remove_empty_folder() {
   std::string path = rte_eal_get_runtime_dir();
   if (rmdir(path.c_str()) == 0) rmdir(dirname(path.data()));
@@ -111,7 +111,7 @@ Result<void> initialise(const EalOptions& options, const std::string& cores) {
   std::snprintf(address, sizeof address, "0x%" PRIxPTR,
                 reinterpret_cast<uintptr_t>(options.memory.data()));
   std::snprintf(megabytes, sizeof megabytes, "%" PRIu64, heap_bytes / kMiB);
-  // No device is looked for: each is attached by its name, and says what is wrong with it alone.
+  // EAL probes no device: each is attached by name later, so its errors are its own.
   std::vector<std::string> words = {options.name,
                                     "--no-huge",
                                     "-m",
@@ -136,7 +136,7 @@ Result<void> initialise(const EalOptions& options, const std::string& cores) {
   return {};
 }
 
-// In the largest pieces that its size allows: a record each.
+// Registers it in the largest pieces that its size allows: a record each.
 Result<void> make_known(const Segment& segment) {
   const uint64_t piece_bytes = std::min(uint64_t{1} << std::countr_zero(segment.bytes), kGiB);
   const auto count = static_cast<unsigned>(segment.bytes / piece_bytes);
@@ -186,7 +186,7 @@ Result<void> start_eal(const EalOptions& options) {
     return error_from_errno("asking for the cores of this process");
   }
   const cpu_set_t cores = cores_beside(usable, options.shard_cpus);
-  // Its threads inherit these: the cores, and stacks that are no larger than ours.
+  // EAL's threads inherit these: the cores, and stacks no larger than ours.
   pthread_attr_t usual, small;
   pthread_getattr_default_np(&usual);
   pthread_attr_init(&small);
@@ -224,5 +224,5 @@ uint64_t eal_heap_used_bytes() noexcept {
 
 }  // namespace bedplate
 
-// In place of dlopen in the static programs of this tree (DPDK_LOOKUPS in scripts/mk/flags.mk).
+// Replaces dlopen in the static programs of this tree (DPDK_LOOKUPS in scripts/mk/flags.mk).
 extern "C" void* bedplate_loads_nothing() noexcept { return nullptr; }

@@ -1,4 +1,4 @@
-// What DPDK says goes to our log, line by line.
+// Sends DPDK's messages to our log, line by line.
 //
 // Tested by tests/transport/dpdk/eal/eal_test.cc.
 #pragma once
@@ -7,13 +7,13 @@
 
 namespace bedplate {
 
-// Has DPDK write to our log from now on: warnings and errors, and what it calls notices. Allocates.
+// From now on DPDK writes its warnings, errors and notices to our log. Allocates.
 // Errors: there is no memory for a stream.
 Result<void> open_eal_log() noexcept;
 
-// The last line of DPDK's that was an error, since this was called last; "" where there was none.
-// It is what it knows of a failure beyond a number. Valid until the next one. Threads: one at a
-// time, before the shards run.
+// DPDK's last error line since the previous call; "" if there was none. It tells more of a failure
+// than DPDK's error number. Valid until the next error line. Threads: one at a time, before the
+// shards run.
 const char* take_eal_error() noexcept;
 
 }  // namespace bedplate

@@ -18,7 +18,7 @@ struct Search {
   bool is_found = false;
 };
 
-// AddressSanitizer takes what lies between constants for a mistake.
+// AddressSanitizer would report reads of the gaps between constants.
 [[gnu::no_sanitize_address]] bool begins_here(const char* text) noexcept {
   for (size_t i = 0; i < kMark.size(); ++i) {
     if (text[i] != kMark.data()[i]) return false;
@@ -29,7 +29,7 @@ struct Search {
 [[gnu::no_sanitize_address]] void look_in(const char* text, size_t bytes, Search& search) noexcept {
   if (bytes < kMark.size()) return;
   for (const char* const end = text + bytes - kMark.size(); text <= end; ++text) {
-    // The mark by itself is this file's constant, which has no identities behind it.
+    // This file's constant is a bare mark, without identities behind it.
     if (begins_here(text) && is_driver_for(text, search.identity)) search.is_found = true;
   }
 }

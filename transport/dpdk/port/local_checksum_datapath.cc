@@ -14,7 +14,7 @@
 namespace bedplate {
 namespace {
 
-// The header at `offset` of a frame whose headers lie in its first piece; nullptr: it is shorter.
+// The header at `offset` in the first segment of a frame; nullptr: the segment is too short.
 template <typename Header>
 const Header* header_at(const rte_mbuf* frame, uint32_t offset) noexcept {
   if (offset + sizeof(Header) > frame->data_len) return nullptr;

@@ -12,14 +12,14 @@
 namespace bedplate {
 namespace {
 
-// Free mbufs that a thread keeps at hand, where there are many; else its share of a few shards.
+// The size of a thread's cache of free mbufs; in a small pool, one kCacheShare-th of the pool.
 constexpr uint32_t kCacheCount = 256;
 constexpr uint32_t kCacheShare = 8;
 constexpr uint32_t kPoolCountMax = 64;
 constexpr size_t kNameBytesMax = RTE_MEMPOOL_NAMESIZE - 1;
 static_assert(kNameBytesMax == 25);  // as the header says
 
-// All that were made. Written before the seal alone.
+// All pools. Written only before the seal.
 const MbufPool* pools[kPoolCountMax];
 uint32_t pool_count = 0;
 
@@ -44,7 +44,7 @@ uint64_t MbufShape::bytes() const noexcept {
   return align_up(stride_bytes() * count + RTE_MEMPOOL_ALIGN, RTE_MEMPOOL_ALIGN);
 }
 
-// The head with the caches of all threads that can be, and the ring.
+// The head with the caches of as many threads as DPDK allows, and the ring.
 uint64_t MbufShape::heap_bytes() const noexcept {
   return sizeof(rte_mempool) + RTE_MAX_LCORE * sizeof(rte_mempool_cache) +
          uint64_t{16} * align_up(count, 64) + 64 * kKiB;

@@ -1,8 +1,8 @@
 // The buffers of one port: mbufs, heads and data, in one carve of the pool.
 //
-// They lie one behind the other, each as long as the next, so that the mbuf of any byte is found by
-// arithmetic (is_valid() looks at it for each). What DPDK keeps beside them (a ring of those that
-// are free, a cache for each thread) lies in EAL's heap.
+// They lie one behind the other, all equally long, so that the mbuf of any byte is found by
+// arithmetic (is_valid() checks it for each). DPDK's own records (a ring of the free mbufs, a
+// cache for each thread) lie in EAL's heap.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ namespace bedplate {
 
 struct MbufShape {
   uint32_t count = 4096;            // kMbufCountMin to kMbufCountMax
-  uint32_t frame_bytes = 2048;      // what one holds, RTE_PKTMBUF_HEADROOM in front of it aside
+  uint32_t frame_bytes = 2048;      // room in each, behind RTE_PKTMBUF_HEADROOM
   uint64_t bytes() const noexcept;  // of the carve
   uint64_t heap_bytes() const noexcept;  // of EAL's heap
-  // From one mbuf to the next.
+  // The distance from one mbuf to the next.
   uint64_t stride_bytes() const noexcept;
 };
 inline constexpr uint32_t kMbufCountMin = 64;
@@ -36,13 +36,13 @@ class MbufPool {
   MbufPool(const MbufPool&) = delete;
   MbufPool& operator=(const MbufPool&) = delete;
 
-  // Requires: EAL is started; `memory` is of shape.bytes(), the pool's; the shape is one that can
-  // be. `name`: 25 bytes at most, no other pool's. Before the seal: it allocates. Errors (kSystem):
-  // DPDK's.
+  // Requires: EAL is started; `memory` is the pool's and has shape.bytes(); the shape is within its
+  // limits. `name`: 25 bytes at most, no other pool's. Before the seal: it allocates. Errors
+  // (kSystem): DPDK's.
   Result<void> create(const std::string& name, std::span<std::byte> memory, const MbufShape& shape);
 
   rte_mempool* pool() const noexcept { return pool_; }
-  // How many are in nobody's hands, those in threads' caches included. Cost: a look at each cache.
+  // How many are free, including those in threads' caches. Cost: a look at each cache.
   uint32_t free_count() const noexcept;
 
   // Cost: a look at each mbuf.
@@ -62,8 +62,8 @@ class MbufPool {
   uint64_t stride_bytes_ = 1;
 };
 
-// The mbuf, of the pool of any port of this process, whose buffer `byte` lies in; nullptr: it is
-// other memory. Cost: a comparison for each port.
+// The mbuf of any port of this process whose buffer `byte` lies in; nullptr: it is other memory.
+// Cost: a comparison for each port.
 rte_mbuf* find_mbuf(const std::byte* byte) noexcept;
 
 }  // namespace bedplate

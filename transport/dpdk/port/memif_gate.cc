@@ -14,7 +14,7 @@ constexpr uint32_t kGateMax = 16 * 32;  // ports with queues
 MemifGate* gates[kGateMax];             // written while no shard runs
 uint32_t gate_count = 0;
 
-// What is under way ends; what begins later sees what the caller has written before.
+// Waits until each burst under way has ended. Later bursts see the caller's earlier writes.
 void wait_for_bursts() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t i = 0; i < gate_count; ++i) {
@@ -50,10 +50,10 @@ void open_memif_gates() noexcept {
 
 }  // namespace bedplate
 
-// The driver's functions, and one of EAL's that it calls before it closes descriptors. By then it
-// has marked the port as not connected, so bursts that begin later touch nothing. A burst that has
-// looked before at where a ring is must not see the port connected again: so bursts are kept off
-// while it connects.
+// Wraps the driver's functions, and EAL's that the driver calls before it closes descriptors. By
+// then it has marked the port as not connected, so later bursts touch nothing. A burst that has
+// read an old ring's address must not see the port connected again: so the gates are closed while
+// the driver connects.
 extern "C" {
 
 struct rte_eth_dev;

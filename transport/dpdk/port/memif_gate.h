@@ -1,11 +1,11 @@
-// Keeps bursts off the memory of a memif's peer while that comes and goes.
+// Keeps bursts off the memory of a memif's peer while that memory comes and goes.
 //
 // The driver connects and disconnects on EAL's own thread: there it maps and unmaps the peer's
-// memory, and closes descriptors, whether or not a shard is in the midst of a burst that uses them.
+// memory, and closes descriptors, even while a shard is in the midst of a burst that uses them.
 // So each queue of such a port has a gate. A shard goes through it for each burst, and never waits:
-// where it is closed there are no frames for now. EAL's thread waits until no burst is under way. A
-// program that links DPDK is linked so that what it would do comes here first (DPDK_WRAPS in
-// scripts/mk/flags.mk).
+// if the gate is closed, there are no frames for now. EAL's thread waits until no burst is under
+// way. A program that links DPDK is linked so that the driver's calls come here first (DPDK_WRAPS
+// in scripts/mk/flags.mk).
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@ class MemifGate {
   MemifGate(const MemifGate&) = delete;
   MemifGate& operator=(const MemifGate&) = delete;
 
-  // Returns whether there may be a burst; then it ends with leave().
+  // Returns whether a burst may begin; if so, the caller ends it with leave().
   bool enter() noexcept {
-    // In one order with close_memif_gates(): either this sees it closed, or that sees the burst.
+    // In one order with close_memif_gates(): either we see it closed, or it sees our burst.
     const bool was_inside = is_inside_.exchange(true, std::memory_order_seq_cst);
     BP_ASSERT(!was_inside && "one thread has it, and one burst at a time");
     if (closed_count.load(std::memory_order_seq_cst) == 0) [[likely]]
@@ -48,7 +48,7 @@ class MemifGate {
   std::atomic<bool> is_inside_{false};
 };
 
-// Returns when no burst is under way; none begins until those that closed them have opened them
+// Returns when no burst is under way; none begins until all that closed the gates have opened them
 // again. Threads: EAL's and the control thread.
 void close_memif_gates() noexcept;
 void open_memif_gates() noexcept;

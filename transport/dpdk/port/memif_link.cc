@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// While it is stopped and started no shard may touch it. The driver would call it an error that
-// nobody is there, each time.
+// No shard may touch the port while it is stopped and started. The log level is raised meanwhile:
+// the driver would log an error each time nobody is there.
 bool MemifClient::connect(uint16_t number) noexcept {
   tried_ns_ = monotonic_ns();
   wait_ns_ = std::min(2 * wait_ns_, kLastWaitNs);

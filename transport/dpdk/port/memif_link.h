@@ -1,5 +1,5 @@
-// The driver of memif leaves one thing to its user: a client whose server is not there yet, or has
-// gone, connects again.
+// Reconnects a memif client whose server is not there yet, or has gone: the driver leaves that to
+// its user.
 //
 // Tested by tests/system/ports_devices_test.py.
 #pragma once
@@ -10,13 +10,13 @@
 
 namespace bedplate {
 
-// A client's. Threads: one at a time: the main thread, then the control thread.
+// One client. Threads: one at a time: the main thread, then the control thread.
 class MemifClient {
  public:
   // Starts port `number` of DPDK, which may have been started before. Returns whether somebody
-  // listens at its path; whether that becomes a connection the link says.
+  // listens at its path. The link's state tells later if a connection came of it.
   bool connect(uint16_t number) noexcept;
-  // Whether it is time for it, when there is no link. Each one lets the next wait twice as long.
+  // Whether it is time to connect(), if there is no link. Each try doubles the wait for the next.
   bool is_due() const noexcept;
   void note_link() noexcept { wait_ns_ = kFirstWaitNs; }
 

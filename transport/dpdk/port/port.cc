@@ -23,15 +23,15 @@ namespace {
 
 using Kind = PortDevice::Kind;
 
-// Ethernet's head, a tag of 802.1Q, and the check sequence where a device leaves it.
+// Ethernet's header, a tag of 802.1Q, and the check sequence, which some devices leave in place.
 constexpr uint32_t kFrameExtraBytes = RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN + RTE_ETHER_CRC_LEN;
 
-// Room for what drivers keep of a queue: a descriptor has at most so many bytes, each way, with the
-// driver's own record of it; and of a device.
+// Room for a driver's records. For each descriptor, each way: at most so many bytes, with the
+// driver's own record of it. And for each device.
 constexpr uint64_t kDescriptorBytes = 160;
 constexpr uint64_t kDeviceBytes = kMiB;
 
-// What the bits of DPDK mean here.
+// Maps DPDK's offload bits to ours.
 struct OffloadBit {
   uint64_t theirs;
   PortOffload ours;
@@ -41,7 +41,7 @@ constexpr OffloadBit kSendBits[] = {{RTE_ETH_TX_OFFLOAD_IPV4_CKSUM, kIpv4Checksu
                                     {RTE_ETH_TX_OFFLOAD_MULTI_SEGS, kMultiSegment}};
 constexpr uint64_t kReceiveChecksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 
-// Two ports of one name share the rings: what the first sends the second receives.
+// Two ports of one name share the rings: each receives the frames that the other sends.
 struct RingPair {
   std::string name;
   uint32_t user_count = 0;
@@ -87,7 +87,7 @@ std::string words_of(uint64_t bits, bool are_there) {
 }  // namespace
 
 MbufShape mbuf_shape(uint32_t mtu_bytes, uint32_t buffer_count) noexcept {
-  // Some devices take buffers in multiples of 1 KiB alone.
+  // Some devices take only buffers of a multiple of 1 KiB.
   return {buffer_count, static_cast<uint32_t>(align_up(mtu_bytes + kFrameExtraBytes, kKiB))};
 }
 
@@ -128,7 +128,7 @@ Result<void> Port::open(const PortOptions& options) {
   return {};
 }
 
-// "net_tap_lan,iface=tap0": what DPDK calls the device, and what it is to be.
+// "net_tap_lan,iface=tap0": DPDK's name of the device, and its arguments.
 std::string Port::arguments_of_device() const {
   const PortDevice& device = options_.device;
   if (device.kind == Kind::kPci) return device.argument;
@@ -136,7 +136,7 @@ std::string Port::arguments_of_device() const {
   std::string text = "net_" + std::string(device.driver()) + "_" + options_.name;
   switch (device.kind) {
     case Kind::kAfPacket: {
-      // The kernel's rings have frames of a power of two, each with some bytes of its own.
+      // The kernel's rings have slots of a power of two, each with some bytes of its own.
       uint64_t frame_bytes = 2 * kKiB;
       while (frame_bytes < options_.mtu_bytes + kFrameExtraBytes + 128) frame_bytes *= 2;
       text += ",iface=" + device.argument + ",qpairs=" + queues +
@@ -146,7 +146,7 @@ std::string Port::arguments_of_device() const {
     }
     case Kind::kAfXdp: text += ",iface=" + device.argument + ",queue_count=" + queues; break;
     case Kind::kTap: {
-      // The interface is the kernel's end, a station of its own.
+      // The interface is the kernel's end: a station with its own MAC address.
       rte_ether_addr kernels = options_.mac;
       kernels.addr_bytes[5] ^= 1;
       char mac[RTE_ETHER_ADDR_FMT_SIZE];
@@ -169,7 +169,7 @@ std::string Port::arguments_of_device() const {
 }
 
 Result<void> Port::attach() {
-  // A server that was killed left its socket behind, and the driver would not take its place.
+  // A server that was killed left its socket behind, and the driver would refuse to replace it.
   if (options_.is_memif_server) remove_stale_socket(options_.device.argument, SOCK_SEQPACKET);
   const std::string arguments = arguments_of_device();
   if (const int outcome = rte_dev_probe(arguments.c_str()); outcome < 0) {
@@ -281,7 +281,7 @@ bool Port::is_memif_client() const noexcept {
   return options_.device.kind == Kind::kMemif && !options_.is_memif_server;
 }
 
-// A device that refuses to interrupt for frames does without.
+// If the device refuses to interrupt for frames, it is started without.
 int Port::start_device() {
   if (is_memif_client()) {
     is_running_ = memif_client_.connect(number_);
@@ -321,7 +321,7 @@ void Port::close() noexcept {
   is_started_ = false;
 }
 
-// What carries it may know better than the driver, to which such a link is always up.
+// Asks the kernel first if an interface carries the port: to the driver such a link is always up.
 PortState Port::look() noexcept {
   if (options_.device.is_kernel_interface()) {
     const char* name = options_.device.argument.c_str();
@@ -374,7 +374,7 @@ void Port::watch() noexcept {
   counters->no_buffer_frames.set(stats.rx_nombuf);
   const uint64_t free_count = buffers_->free_count();
   counters->free_buffers.set(free_count);
-  // Others take and give meanwhile, so the count may be off by what is on its way.
+  // Other threads take and give buffers meanwhile, so the count may be off by those.
   counters->used_peak_buffers.raise(counters->buffers.read() -
                                     std::min(counters->buffers.read(), free_count));
 }

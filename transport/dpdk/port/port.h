@@ -1,8 +1,8 @@
 // A port: one device of DPDK with its queues and its buffers.
 //
-// It is attached by name, so that what is wrong with one device is said of it alone; configured
-// with a queue each way for each shard; and started. What the port does itself of what can be done
-// in hardware is asked for, and told (PortCounters::offloads).
+// It is attached by name, so that an error names the one device that is at fault; configured with
+// a queue each way for each shard; and started. It turns on the offloads that the device has, and
+// reports them (PortCounters::offloads).
 #pragma once
 
 #include <atomic>
@@ -29,18 +29,18 @@ struct PortOptions {
   uint32_t queue_count = 1;
   uint32_t descriptor_count = 1024;  // of each queue, each way; the device may have its own limits
   uint32_t mtu_bytes = 1500;
-  bool strips_vlan = false;      // where the device can
-  bool is_promiscuous = false;   // also what is for others
+  bool strips_vlan = false;      // if the device can
+  bool is_promiscuous = false;   // also takes frames for others
   bool takes_all_groups = true;  // multicast, also those that nobody joined
-  bool wants_interrupts = true;  // where the device has them
+  bool wants_interrupts = true;  // if the device has them
   uint32_t buffer_count = 4096;
   std::span<std::byte> memory;       // of mbuf_shape(...).bytes(), the pool's
   PortCounters* counters = nullptr;  // outlive the port
 };
 
-// What its buffers are: each holds a frame of that MTU with a VLAN tag.
+// The shape of a port's buffers: each holds a frame of that MTU with a VLAN tag.
 MbufShape mbuf_shape(uint32_t mtu_bytes, uint32_t buffer_count) noexcept;
-// What one port takes of EAL's heap.
+// The share of EAL's heap that one port needs.
 uint64_t port_heap_bytes(const PortOptions& options) noexcept;
 
 // Threads: before the seal, the main thread; from then on watch() is the control thread's, and
@@ -58,11 +58,11 @@ class Port {
   Result<void> open(const PortOptions& options);
   // From here on frames come. Before the seal. Errors: the device's.
   Result<void> start();
-  // Stops it and lets go of the device. Requires: no shard uses a queue any more. Nothing happens
-  // where it is not open.
+  // Stops it and lets go of the device. Requires: no shard uses a queue any more. Does nothing if
+  // the port is not open.
   void close() noexcept;
 
-  // Looks at the link and brings the counters up to date. Threads: one at a time.
+  // Reads the link's state and brings the counters up to date. Threads: one at a time.
   void watch() noexcept;
 
   const std::string& name() const noexcept { return options_.name; }
@@ -74,10 +74,10 @@ class Port {
   uint32_t mtu_bytes() const noexcept { return options_.mtu_bytes; }
   MbufPool& buffers() noexcept { return *buffers_; }
   PortState state() const noexcept { return state_; }
-  // Whether it was configured to interrupt for what comes (queue_wake.h).
+  // Whether it was configured to interrupt for received frames (queue_wake.h).
   bool asks_interrupts() const noexcept { return asks_interrupts_; }
-  // Whether DPDK's functions of a burst may be called: not while a memif waits for its server.
-  // Threads: any, inside of a gate (memif_gate.h) where it is a memif.
+  // Whether DPDK's burst functions may be called: not while a memif waits for its server.
+  // Threads: any; for a memif, inside of a gate (memif_gate.h).
   bool is_running() const noexcept { return is_running_.load(std::memory_order_relaxed); }
 
  private:

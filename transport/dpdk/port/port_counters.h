@@ -1,6 +1,6 @@
-// What a port counts: one set for the port, written by the control thread, and one for each queue,
+// A port's counters: one set for the port, written by the control thread, and one for each queue,
 // written by its shard. Any thread or process reads. apps/ports/port_counters_table.h has the unit
-// and meaning of each. What the device itself counts (missed, errors) is read from it now and then.
+// and meaning of each. The device's own counters (missed, errors) are read from it now and then.
 //
 // Tested by tests/transport/dpdk/port/port_test.cc.
 #pragma once
@@ -14,12 +14,12 @@ namespace bedplate {
 enum class PortState : uint64_t { kDown, kUp, kGone };
 inline constexpr char kPortStateWords[] = "down|up|gone";
 
-// What the port does, as bits of PortCounters::offloads; the rest is done in software.
+// Work that the device does, as bits of PortCounters::offloads; the rest is done in software.
 enum PortOffload : uint64_t {
   kReceiveChecksum = 1,
   kIpv4Checksum = 2,
   kUdpChecksum = 4,
-  kSpreading = 8,  // of what comes over the queues (RSS)
+  kSpreading = 8,  // of received frames over the queues (RSS)
   kVlanStripping = 16,
   kMultiSegment = 32,
   kReceiveInterrupts = 64
@@ -39,7 +39,7 @@ struct PortCounters {
   Counter send_errors;
   Counter no_buffer_frames;
   Counter free_buffers;
-  Counter used_peak_buffers;  // of the others, as seen by Port::watch()
+  Counter used_peak_buffers;  // the most not free, as seen by Port::watch()
   Counter buffers;
 };
 
@@ -51,7 +51,7 @@ struct alignas(kCacheLineBytes) PortQueueCounters {
   Counter sent_bytes;
   Counter refused_frames;  // by a full queue, for now
   Counter no_buffer;       // allocate() had none
-  Counter wakes;           // of its shard, by what came
+  Counter wakes;           // of its shard, by its wake descriptor
   Counter unforwarded_frames;
 };
 

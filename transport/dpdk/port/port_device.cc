@@ -57,7 +57,7 @@ Error problem_of(const std::string& port, const PortDevice& device) {
                            port.c_str());
 }
 
-// That it is there, and who drives it, the runtime looks at for all services
+// The runtime checks, for all services, that the device is there and which driver has it
 // (ServicePlan::vfio_device).
 void look_at_pci(const std::string& port, const PortDevice& device, std::vector<Error>* problems,
                  const std::string& root) {
@@ -121,7 +121,7 @@ Result<PortDevice> parse_port_device(std::string_view text) {
   if (has_argument && (argument.empty() || argument.size() > word->argument_max)) {
     return refused(text, argument.empty() ? "what it is on is missing" : "it is too long");
   }
-  // They are words of DPDK's, too, and some are of the kernel's.
+  // DPDK and the kernel give these characters a meaning.
   if (argument.find_first_of(", =[]\"'\t") != std::string_view::npos) {
     return refused(text, "it has a blank, a comma or the like in it");
   }

@@ -1,13 +1,13 @@
-// One queue of a port, each way, on its shard: a source of the loop for what comes, and what the
-// packet layer sends through (net/frame_queue.h).
+// One queue of a port, each way, on its shard: a poll source of the loop for received frames, and
+// the packet layer's queue for sending (net/frame_queue.h).
 //
-// Where nothing comes the loop sleeps. A device that can wake it does so (queue_wake.h); others are
-// looked at now and then: the next time after an eighth of the time for which nothing has come, but
-// at least each `idle_poll_ns`.
+// The loop sleeps while no frames come. A device that can wake it does so (queue_wake.h). Others
+// are polled now and then: the next time after an eighth of the time for which nothing has come,
+// but at least each `idle_poll_ns`.
 //
-// Invariants: 1. A look is never further away than that. 2. Where the device maps memory of a peer,
-// and only there, bursts go through a gate (is_valid looks at both). 3. A device takes and gives no
-// more frames than it was asked to. (poll, send)
+// Invariants: 1. The next poll is never further away than that. 2. Bursts go through a gate exactly
+// if the device maps memory of a peer (is_valid looks at both). 3. A device takes and gives no more
+// frames than it was asked to. (poll, send)
 #pragma once
 
 #include <atomic>
@@ -24,15 +24,15 @@
 
 namespace bedplate {
 
-// What becomes of frames that come: a packet layer (net/net_stack.h), or whatever sends them on.
+// The consumer of received frames: a packet layer (net/net_stack.h), or a forwarder.
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
-  // The frames are the receiver's.
+  // The receiver owns the frames.
   virtual void receive(std::span<rte_mbuf*> frames) noexcept = 0;
-  // What is due. Returns how much there was.
+  // Does the work that is due. Returns how much there was.
   virtual uint32_t advance() noexcept { return 0; }
-  // How long advance() need not be called from now on.
+  // The time from now within which advance() need not be called.
   virtual uint64_t idle_max_ns() const noexcept { return PollSource::kUnlimitedNs; }
 };
 
@@ -53,11 +53,12 @@ class PortQueue final : public FrameQueue, public PollSource {
   PortQueue(const PortQueue&) = delete;
   PortQueue& operator=(const PortQueue&) = delete;
 
-  // Before the loop runs: what it could not be made with.
+  // Sets the receiver, if that is made after the queue. Before the loop runs.
   void set_receiver(FrameReceiver& receiver) noexcept { options_.receiver = &receiver; }
-  // The same: what wakes its shard, by the sockets of that. Requires: the port is started.
+  // Lets `descriptor` wake the shard that has `sockets`. Before the loop runs. Requires: the port
+  // is started.
   void wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor) noexcept;
-  // While it is cut off nothing is received, and what is sent is refused. Threads: any.
+  // From now on nothing is received, and sends are refused. Threads: any.
   void cut_off() noexcept { is_cut_off_.store(true, std::memory_order_relaxed); }
 
   // PollSource
@@ -81,8 +82,8 @@ class PortQueue final : public FrameQueue, public PollSource {
   uint16_t receive_burst(rte_mbuf** frames, uint16_t count) noexcept;
   uint16_t send_burst(rte_mbuf** frames, uint16_t count) noexcept;
 
-  // The first look after the last frame. Each later one is an eighth further away than the one
-  // before it, so it comes when about an eighth of all the time has gone by once more.
+  // The wait for the first poll after the last frame. Each later wait is an eighth longer than the
+  // one before it: about an eighth of the whole time since that frame.
   static constexpr uint64_t kFirstLookNs = 50 * kNsPerUs;
   static constexpr uint64_t kGrowth = 8;
 
@@ -92,7 +93,7 @@ class PortQueue final : public FrameQueue, public PollSource {
   PortQueueCounters own_counters_;
   QueueWake wake_;
   std::optional<MemifGate> gate_;         // of a memif
-  uint64_t next_look_ns_ = kFirstLookNs;  // from the sleep on that comes
+  uint64_t next_look_ns_ = kFirstLookNs;  // from the start of the next sleep
   std::atomic<bool> is_cut_off_{false};
 };
 

@@ -1,15 +1,15 @@
-// What wakes a shard when frames come to one queue of a port.
+// Wakes a shard when frames come to one queue of a port.
 //
 // Devices that the kernel carries have a descriptor that is readable while frames wait (af_packet,
 // af_xdp, tap); others interrupt, when their driver is asked to, through a descriptor that counts.
-// The rest wakes nobody, and is looked at by time (port_queue_datapath.h).
+// The rest wake nobody, and are polled by time (port_queue_datapath.h).
 //
 // The descriptor is watched from a sleep on until it wakes once, so a busy shard pays nothing. One
 // that wakes for nothing again and again (no buffer is free, the link is down) is not watched until
-// frames have come. A device that says it interrupts is believed when it has done so.
+// frames have come. A device that claims to interrupt is believed once it has done so.
 //
-// Invariants, which is_valid() looks at: 1. It is watched only where there is a descriptor. 2. It
-// woke for nothing kVainMax times in a row at most. 3. Only an interrupt is asked for.
+// Invariants, which is_valid() looks at: 1. It is watched only if there is a descriptor. 2. It woke
+// for nothing kVainMax times in a row at most. 3. The driver is asked only for interrupts.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ class StreamSockets;
 
 struct WakeDescriptor {
   int fd = -1;                // -1: the device wakes nobody
-  bool is_interrupt = false;  // the driver is asked for each, and what it counts is taken
+  bool is_interrupt = false;  // the driver is asked for each, and the count is read
 };
 
-// That of queue `queue`. It is the driver's, and open until the port is closed. Requires: the port
-// is started. Threads: before the seal.
+// The descriptor of queue `queue`. It is the driver's, and open until the port is closed. Requires:
+// the port is started. Threads: before the seal.
 WakeDescriptor find_wake_descriptor(const Port& port, uint16_t queue) noexcept;
 
 // Tested by tests/transport/dpdk/port/port_wake_test.cc.
@@ -56,7 +56,7 @@ class QueueWake {
   void arm() noexcept;
   // Frames have come.
   void note_frames() noexcept { vain_count_ = 0; }
-  // How long the shard may sleep without a look at the queue; 0: it is looked at by time.
+  // How long the shard may sleep without a poll of the queue; 0: it is polled by time.
   uint64_t sleep_max_ns() const noexcept;
 
   bool is_valid() const noexcept {
@@ -65,9 +65,9 @@ class QueueWake {
   }
 
  private:
-  // In a row, and then it is not watched.
+  // After so many vain wakes in a row it is not watched.
   static constexpr uint32_t kVainMax = 3;
-  // An interrupt that was lost costs no more than this.
+  // A lost interrupt costs no more than this.
   static constexpr uint64_t kInterruptLookNs = 100 * kNsPerMs;
 
   void woken(uint32_t events) noexcept;

@@ -31,7 +31,8 @@ int xdp_socket_of(const std::string& interface, uint16_t queue) noexcept {
 
 }  // namespace bedplate
 
-// Of libxdp, whose headers a program with ports does not need; there where the driver is.
+// libxdp's functions, declared here so that a program with ports does not need its headers. They
+// are linked in exactly if the driver is.
 extern "C" {
 
 struct xsk_socket;

@@ -1,7 +1,7 @@
-// The sockets that the driver of af_xdp makes.
+// Finds the sockets that the driver of af_xdp makes.
 //
-// It tells them to nobody. A program that links DPDK is linked so that what makes one of them comes
-// here first (DPDK_WRAPS in scripts/mk/flags.mk), and it is written down.
+// The driver tells them to nobody. A program that links DPDK is linked so that the call that makes
+// one comes here first (DPDK_WRAPS in scripts/mk/flags.mk), and we record the socket.
 //
 // Tested by tests/system/ports_devices_test.py.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-// The last one that was made for that queue of that interface; -1: none. Threads: before the seal.
+// The last socket made for that queue of that interface; -1: none. Threads: before the seal.
 int xdp_socket_of(const std::string& interface, uint16_t queue) noexcept;
 
 }  // namespace bedplate
