@@ -24,9 +24,8 @@ rte_mbuf* DatagramSender::copy(const DatagramFields& fields) noexcept {
   return frame;
 }
 
-// The headers get an mbuf of their own. The bytes' mbuf itself follows it, once more referred to,
-// where it has just these bytes, as one that was received has; an mbuf that is attached to it where
-// they are other ones of it.
+// The headers get an mbuf of their own. If the bytes' mbuf has exactly these bytes, as a received
+// one has, it follows itself, with one more reference. Else an mbuf that is attached to it follows.
 rte_mbuf* DatagramSender::refer(const DatagramFields& fields) noexcept {
   rte_mbuf* owner = sender_.queue().find(fields.bytes);
   if (owner == nullptr) return nullptr;
@@ -99,7 +98,7 @@ rte_mbuf* DatagramSender::make(const DatagramFields& fields) noexcept {
   } else {
     const uint32_t sum = __rte_raw_cksum(&header, sizeof header, pseudo);
     const auto made = static_cast<uint16_t>(~folded(sum + sum_of(fields, is_reference)));
-    header.dgram_cksum = made != 0 ? made : uint16_t{0xffff};  // RFC 768: 0 says that there is none
+    header.dgram_cksum = made != 0 ? made : uint16_t{0xffff};  // RFC 768: 0 means no checksum
     if (sender_.offloads().ipv4_checksum && !is_ipv6) frame->ol_flags |= RTE_MBUF_F_TX_IPV4;
   }
   char* start = rte_pktmbuf_prepend(frame, sizeof header);

@@ -1,8 +1,8 @@
-// Makes a frame of a datagram: by reference to the bytes where they lie in a received buffer, by
-// copy else; with the checksum that the port does not make.
+// Makes the frame of a datagram: by reference if the bytes lie in a received buffer, else by copy.
+// Makes the checksum, if the port does not.
 //
-// A sum over bytes that are sent by reference is remembered for the round: they may not change
-// before the device has sent them, so what goes to many is read once.
+// The sum over bytes sent by reference is remembered for the round: they may not change before the
+// device has sent them. So bytes that go to many are read once.
 //
 // Tested by tests/transport/dpdk/net/port_datagram_socket_test.cc.
 #pragma once
@@ -23,16 +23,16 @@ struct DatagramFields {
 
 class DatagramSender {
  public:
-  // Of UDP and IP of a family: so much less than the MTU has a datagram.
+  // The bytes of the UDP and IP headers of a family: a datagram has so much less than the MTU.
   static uint32_t header_bytes(int family) noexcept;
 
   DatagramSender(FrameSender& sender, NetCounters& counters) noexcept
       : sender_(sender), counters_(counters) {}
 
-  // The frame, but for where it goes on the link (FrameSender::set_destination). nullptr: there is
-  // no buffer.
+  // Makes the frame, without its destination on the link (FrameSender::set_destination). nullptr:
+  // there is no buffer.
   rte_mbuf* make(const DatagramFields& fields) noexcept;
-  // A round has ended: received buffers may have other bytes.
+  // A round has ended: from now on received buffers may have other bytes.
   void forget_sums() noexcept { summed_bytes_ = nullptr; }
 
  private:

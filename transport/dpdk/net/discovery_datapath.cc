@@ -9,14 +9,14 @@ namespace bedplate {
 namespace {
 
 constexpr rte_ether_addr kAllStations = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
-constexpr uint8_t kDiscoveryHops = 255;  // RFC 4861: no router has had it in hand
+constexpr uint8_t kDiscoveryHops = 255;  // RFC 4861: no router has forwarded it
 constexpr uint32_t kOptionUnit = 8;
 constexpr uint8_t kFlagSolicited = 0x40;
 constexpr uint8_t kFlagOverride = 0x20;
 const IpAddress kAllNodes = link_group(1);
 const IpAddress kAllRouters = link_group(2);
 
-// Of a solicitation or an advertisement, with the one option that tells a MAC address.
+// A neighbour solicitation or advertisement, with its one option: a MAC address.
 struct NeighbourMessage {
   uint8_t type;
   uint8_t code;
@@ -30,7 +30,7 @@ struct NeighbourMessage {
 };
 static_assert(sizeof(NeighbourMessage) == sizeof(nd_neighbor_solicit) + kOptionUnit);
 
-// Of a solicitation of routers.
+// A router solicitation.
 struct RouterQuestion {
   uint8_t type;
   uint8_t code;
@@ -135,7 +135,8 @@ Drop Discovery::take_arp(const Packet& packet, bool may_answer, uint64_t now_ns)
   return Drop::kNone;
 }
 
-// Says whose it is, not too often: two that defend one address would never end (RFC 5227, 2.4).
+// Announces the address, but not too often: two stations that defend one address would never end
+// (RFC 5227, 2.4).
 void Discovery::note_conflict(const IpAddress& own, uint64_t now_ns) noexcept {
   BP_DCHECK(routes_.is_own(own) && next_defence_ns_ <= now_ns + kDefendNs);
   counters_.address_conflicts.add(1);
@@ -219,7 +220,7 @@ void Discovery::advance(uint64_t now_ns) noexcept {
   ask_for_routers(now_ns);
 }
 
-// RFC 4861, 4.6: each has a length, over 0; those that are not known are skipped.
+// RFC 4861, 4.6: each option has a length over 0; unknown ones are skipped.
 Discovery::Options Discovery::read_options(const Packet& packet, uint32_t offset,
                                            uint8_t mac_type) noexcept {
   BP_DCHECK(offset <= packet.message_bytes && "what comes before them is all there");
@@ -251,7 +252,7 @@ Drop Discovery::take_icmp6(const Packet& packet, bool may_answer, uint64_t now_n
   }
 }
 
-// RFC 4861, 7.1.1 and 7.2.3; of ::, RFC 4862, 5.4.3.
+// RFC 4861, 7.1.1 and 7.2.3; from ::, RFC 4862, 5.4.3.
 Drop Discovery::take_solicitation(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept {
   if (packet.message_bytes < sizeof(nd_neighbor_solicit)) return Drop::kNeighbour;
   const Options options = read_options(packet, sizeof(nd_neighbor_solicit), ND_OPT_SOURCE_LINKADDR);
@@ -293,7 +294,7 @@ Drop Discovery::take_advertisement(const Packet& packet, bool may_answer,
     if (may_answer) note_conflict(target, now_ns);
     return Drop::kNone;
   }
-  // An answer to a question to its known address may leave its address out.
+  // A station that was asked at its known MAC address may leave that address out of its answer.
   const Neighbour* entry = neighbours_.find(target);
   if (entry == nullptr || (!options.has_mac && !entry->has_mac())) return Drop::kNone;
   const rte_ether_addr mac = options.has_mac ? options.mac : entry->mac;
@@ -304,7 +305,7 @@ Drop Discovery::take_advertisement(const Packet& packet, bool may_answer,
   return Drop::kNone;
 }
 
-// RFC 4861, 6.1.2 and 6.3.4: the first that announces itself, for as long as it does.
+// RFC 4861, 6.1.2 and 6.3.4. Follows the first router that announces itself, as long as it does.
 Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
   if (packet.message_bytes < sizeof(nd_router_advert) || !is_link_local(packet.from)) {
     return Drop::kNeighbour;
@@ -316,7 +317,7 @@ Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
   }
   const IpAddress& gateway = routes_.gateway(AF_INET6);
   const bool is_present = is_same(gateway, packet.from);
-  // One that the configuration names stays.
+  // A gateway of the configuration stays.
   if (!takes_routers_ || (gateway.family != 0 && (!is_present || router_end_ns_ == 0))) {
     return Drop::kNone;
   }
@@ -326,7 +327,7 @@ Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
   const uint64_t life_ns = rte_be_to_cpu_16(lifetime_seconds) * uint64_t{1'000'000'000};
   if (life_ns == 0 && !is_present) return Drop::kNone;
   routes_.set_gateway(AF_INET6, packet.from);
-  router_end_ns_ = deadline_ns_ = now_ns + life_ns;  // at once, where it goes
+  router_end_ns_ = deadline_ns_ = now_ns + life_ns;  // at once, if it goes
   return Drop::kNone;
 }
 

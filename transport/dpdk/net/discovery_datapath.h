@@ -1,12 +1,12 @@
-// How stations on the link find one another: ARP (RFC 826, RFC 5227) and neighbour discovery
+// Finds the MAC addresses of stations on the link: ARP (RFC 826, RFC 5227) and neighbour discovery
 // (RFC 4861). Asks for the addresses of others, answers for its own, defends them, and follows the
 // routers of IPv6 that announce themselves, if it is to.
 //
 // It does not probe before it uses an address, follow redirects, or take addresses from routers.
 //
 // Invariants, which is_valid() looks at: 1. A router that announced itself is the gateway of IPv6,
-// and what is due next is the end of its time; there is one only if such are followed. 2. Nobody is
-// asked for routers more than kRouterAskMax times in a row, or where none are followed.
+// and the next deadline is the end of its time; there is one only if such routers are followed.
+// 2. It asks for routers kRouterAskMax times in a row at most, and not at all if none are followed.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ class Discovery {
         counters_(counters),
         takes_routers_(takes_routers) {}
 
-  // Tells the link which addresses there are, and asks for routers.
+  // Announces its addresses on the link, and asks for routers.
   void start(uint64_t now_ns) noexcept;
   // Asks for the MAC of `target` (NeighbourAsker::ask).
   void ask(const IpAddress& target, const rte_ether_addr* known) noexcept;
 
-  // A message that came, of ARP, or of ICMPv6 of the types 133 to 137. Answers it only if it
+  // Takes a received message of ARP, or of ICMPv6 of the types 133 to 137. Answers it only if it
   // `may_answer`. Returns why it was dropped, or kNone.
   Drop take_arp(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
   Drop take_icmp6(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
@@ -52,7 +52,7 @@ class Discovery {
   bool is_valid() const noexcept;
 
  private:
-  // What the options of a message say.
+  // The options of a message, as parsed.
   struct Options {
     bool is_good = false;
     bool has_mac = false;  // of the type that was looked for
@@ -83,7 +83,7 @@ class Discovery {
   NetCounters& counters_;
   bool takes_routers_;
   uint32_t router_asked_count_ = 0;
-  uint64_t router_end_ns_ = 0;     // 0: it has none by an announcement
+  uint64_t router_end_ns_ = 0;     // 0: no router has announced itself
   uint64_t deadline_ns_ = kNever;  // of asking again, or of the router's end
   uint64_t next_defence_ns_ = 0;
 };

@@ -1,13 +1,13 @@
-// One queue of a port, as the packet layer sees it: where frames go out, and what the port can do.
+// One queue of a port, as the packet layer sees it: it takes frames to send, and tells what the
+// port can do.
 //
 // The packet layer does no input or output of its own: received bursts are pushed into
-// NetStack::receive(), and what it sends goes through this. The port implements it
-// (transport/dpdk); tests have one that is made up (tests/transport/dpdk/net/made_up_port.h).
+// NetStack::receive(), and it sends through this queue. The port implements it (transport/dpdk);
+// tests have a made-up one (tests/transport/dpdk/net/made_up_port.h).
 //
-// What the packet layer relies on: mbufs are given back on any thread (their pools are for many
-// producers and many consumers), one may be in several frames at a time, so that no device frees
-// them by the fast way (RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE), and their data lies behind them in
-// their pools, not in external buffers.
+// The packet layer needs this of mbufs: any thread may free one (pools are for many producers and
+// many consumers); one may be in several frames at a time, so no device frees them by the fast way
+// (RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE); their data lies behind them in their pools.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@
 
 namespace bedplate {
 
-// What the port does for what it sends; what is false is done in software. Of what it receives the
-// flags in each mbuf say it (RTE_MBUF_F_RX_*).
+// Work that the port does on frames that it sends; software does the rest. For received frames the
+// flags in each mbuf tell (RTE_MBUF_F_RX_*).
 struct FrameOffloads {
   bool ipv4_checksum = false;  // RTE_ETH_TX_OFFLOAD_IPV4_CKSUM
   bool udp_checksum = false;   // RTE_ETH_TX_OFFLOAD_UDP_CKSUM
-  // RTE_ETH_TX_OFFLOAD_MULTI_SEGS: without it, what is sent by reference is copied.
+  // RTE_ETH_TX_OFFLOAD_MULTI_SEGS: without it, nothing is sent by reference: all is copied.
   bool multi_segment = false;
 };
 
@@ -33,8 +33,8 @@ class FrameQueue {
  public:
   virtual ~FrameQueue() = default;
 
-  // Frames go in their order. Returns how many were taken from the front: these are the port's,
-  // which frees them once they are sent; the rest stays the caller's.
+  // Sends frames in their order. Returns how many the port took from the front: it owns these, and
+  // frees them once they are sent; the rest stays the caller's.
   virtual uint32_t send(std::span<rte_mbuf*> frames) noexcept = 0;
   // Whether send() would take a frame. A port that cannot tell says so.
   virtual bool has_room() const noexcept = 0;
@@ -45,14 +45,14 @@ class FrameQueue {
   // other memory. The direct one, never one that is attached to it. Cost: arithmetic.
   virtual rte_mbuf* find(const std::byte* bytes) const noexcept = 0;
 
-  // Whether the port is to receive frames to `group`, which a port that takes all of them ignores.
-  // Each call with true is followed by one with false at the latest when the group is left: the
+  // Asks the port to receive frames to `group`, or no longer; a port that takes all groups ignores
+  // it. Each call with true is followed by one with false at the latest when the group is left: the
   // port counts, since several shards may want the same.
   virtual void want_multicast(const rte_ether_addr& group, bool is_wanted) noexcept = 0;
 
-  // What follows does not change after the start.
+  // These values do not change after the start.
   virtual rte_ether_addr mac() const noexcept = 0;
-  virtual uint32_t mtu_bytes() const noexcept = 0;  // of the link: what an IP packet may have
+  virtual uint32_t mtu_bytes() const noexcept = 0;  // of the link: an IP packet's bytes
   virtual FrameOffloads offloads() const noexcept = 0;
 };
 

@@ -15,11 +15,11 @@ namespace {
 constexpr uint16_t kDoNotFragment = RTE_IPV4_HDR_DF_FLAG;
 constexpr uint32_t kLengthMask = (1U << RTE_MBUF_L3_LEN_BITS) - 1;
 constexpr uint8_t kAlertIpv4[4] = {148, 4, 0, 0};
-// A hop-by-hop header with the option of RFC 2711, of MLD, and padding; its first byte is set.
+// A hop-by-hop header with the option of RFC 2711, for MLD, and padding; its first byte is set.
 constexpr uint8_t kAlertIpv6[8] = {0, 0, 5, 2, 0, 0, 1, 0};
 
 static_assert(sizeof(rte_ipv6_hdr) + sizeof kAlertIpv6 <= kLengthMask);
-// What a datagram, or a message that alerts routers, has before it.
+// The headers before a datagram, or before a message that alerts routers, fit into the headroom.
 static_assert(sizeof(rte_ether_hdr) + sizeof(rte_vlan_hdr) + sizeof(rte_ipv6_hdr) +
                   std::max(sizeof(rte_udp_hdr), sizeof kAlertIpv6) <=
               RTE_PKTMBUF_HEADROOM);

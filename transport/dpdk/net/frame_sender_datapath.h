@@ -1,6 +1,6 @@
-// Makes frames and gives them to the port's queue: the packet layer's one way out.
+// Makes frames and gives them to the port's queue: the packet layer's only output.
 //
-// A frame is made from its end: the message first, then the headers before it.
+// A frame is made back to front: the message first, then the headers before it.
 //
 // Tested by tests/transport/dpdk/net/net_stack_test.cc,
 // tests/transport/dpdk/net/port_datagram_socket_test.cc.
@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// What the IP header says.
+// Fields of the IP header.
 struct IpFields {
   IpAddress from;
   IpAddress to;
@@ -24,7 +24,8 @@ struct IpFields {
   bool alerts_routers = false;  // RFC 2113, RFC 2711: of IGMP and MLD
 };
 
-// Threads: the shard's. A step before which a frame had not enough headroom is a programming error.
+// Threads: the shard's. Putting a header into a frame with too little headroom is a programming
+// error.
 class FrameSender {
  public:
   // `queue` and `counters` outlive it. `vlan`: the tag of all frames; 0: none.
@@ -41,20 +42,20 @@ class FrameSender {
   const rte_ether_addr& mac() const noexcept { return mac_; }
   uint32_t mtu_bytes() const noexcept { return mtu_bytes_; }
 
-  // A frame with `bytes` of a message, which are undefined yet; nullptr: there is no buffer, or
-  // none so long. It is counted.
+  // A frame with `bytes` of a message, still undefined; nullptr: there is no buffer, or none so
+  // long. That is counted.
   rte_mbuf* make(uint32_t bytes) noexcept;
 
   // Puts the header of IP before what the frame has. DF is set: nothing is fragmented.
   void put_ip(rte_mbuf* frame, const IpFields& fields) const noexcept;
   void put_ethernet(rte_mbuf* frame, uint16_t ether_type, const rte_ether_addr& to) const noexcept;
-  // Of a frame that has an Ethernet header.
+  // Sets the destination of a frame that has an Ethernet header.
   static void set_destination(rte_mbuf* frame, const rte_ether_addr& to) noexcept;
 
-  // Both headers before a message of ICMPv6, and its checksum.
+  // Puts both headers before a message of ICMPv6, and sets its checksum.
   void put_icmp6(rte_mbuf* frame, const IpFields& fields, const rte_ether_addr& to) const noexcept;
 
-  // Takes the frame, whatever comes of it. Returns whether the port took it; else it is counted.
+  // Takes the frame in any case. Returns whether the port took it; if not, that is counted.
   bool send(rte_mbuf* frame) noexcept;
 
  private:

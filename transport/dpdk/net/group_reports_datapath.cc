@@ -18,7 +18,7 @@ constexpr uint8_t kMldQuery = 130;
 constexpr uint8_t kMldV1Report = 131;
 constexpr uint8_t kMldV1Done = 132;
 constexpr uint8_t kMldV2Report = 143;
-// Of records.
+// Types of records.
 constexpr uint8_t kIsInclude = 1;
 constexpr uint8_t kIsExclude = 2;
 constexpr uint8_t kToInclude = 3;
@@ -31,7 +31,7 @@ constexpr uint32_t kMldV2QueryBytes = 28;
 constexpr uint32_t kReportHeadBytes = 8;
 constexpr uint32_t kRecordHeadBytes = 4;
 constexpr uint32_t kRobustnessMax = 7;            // of three bits
-constexpr uint64_t kDelayMaxNs = 10'000'000'000;  // what is asked for later is answered sooner
+constexpr uint64_t kDelayMaxNs = 10'000'000'000;  // a query that allows more is answered sooner
 constexpr uint8_t kControlClass = 0xc0;           // RFC 3376, 4: internetwork control
 const IpAddress kAllIgmpV3Routers = ipv4_address(224, 0, 0, 22);
 const IpAddress kAllRouters4 = ipv4_address(224, 0, 0, 2);
@@ -48,7 +48,7 @@ void put_number(uint8_t* bytes, uint32_t value) noexcept {
   bytes[1] = static_cast<uint8_t>(value);
 }
 
-// RFC 3376, 4.1.1, and RFC 3810, 5.1.3: larger ones are floating numbers.
+// RFC 3376, 4.1.1, and RFC 3810, 5.1.3: larger codes are floating-point numbers.
 uint64_t igmp_delay_ns(uint8_t code) noexcept {
   constexpr uint64_t kUnitNs = 100'000'000;
   if (code < 128) return code * kUnitNs;
@@ -68,18 +68,18 @@ GroupReports::GroupReports(FrameSender& sender, const Routes& routes, Membership
     : sender_(sender), routes_(routes), memberships_(memberships), counters_(counters) {
   sides_[0].family = AF_INET;
   sides_[1].family = AF_INET6;
-  // Stations of a link are not to answer at the same time: each begins with its own number.
+  // Stations of a link should not answer at the same time: each seeds with its own MAC address.
   random_ = 1ULL << 56;
   std::memcpy(&random_, &sender.mac(), sizeof(rte_ether_addr));
 }
 
 bool GroupReports::is_reported(const IpAddress& group) noexcept {
   if (group.family == AF_INET) return !is_same(group, kAllHosts4);
-  // RFC 3810, 6: neither ff02::1 nor what does not leave the station.
+  // RFC 3810, 6: neither ff02::1 nor groups that do not leave the station.
   return !is_same(group, link_group(1)) && (group.bytes[1] & 0x0f) > 1;
 }
 
-// xorshift64*: what it is for needs no better.
+// xorshift64*: good enough to spread reports in time.
 uint64_t GroupReports::random_below(uint64_t limit) noexcept {
   random_ ^= random_ >> 12;
   random_ ^= random_ << 25;
@@ -139,7 +139,7 @@ Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
   Side& side = sides_[0];
   uint64_t delay_max_ns = igmp_delay_ns(message[1]);
   if (packet.message_bytes == kIgmpOldBytes) {
-    // RFC 3376, 7.2.1. One of IGMPv1 says no time, and is answered like one of IGMPv2.
+    // RFC 3376, 7.2.1. A query of IGMPv1 gives no delay, and is answered like one of IGMPv2.
     side.old_until_ns = now_ns + kOldQuerierNs;
     delay_max_ns = message[1] == 0 ? kDelayMaxNs : message[1] * uint64_t{100'000'000};
   } else if (packet.message_bytes < kIgmpV3QueryBytes ||
@@ -153,7 +153,7 @@ Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
   return take_query(side, ipv4_address(group), delay_max_ns, now_ns);
 }
 
-// RFC 3810, 6.2: what comes from elsewhere than the link is no query.
+// RFC 3810, 6.2: only a query from the link itself counts.
 Drop GroupReports::take_mld(const Packet& packet, uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kIcmp6);
   const uint8_t* message = packet.message;
@@ -242,7 +242,7 @@ void GroupReports::add_record(Side& side, const LinkGroup& group, bool is_change
   BP_DCHECK(group.is_joined() || source_count == 0);
   BP_DCHECK(source_count <= Memberships::kSourceCountMax);
   const uint32_t bytes = kRecordHeadBytes + address_bytes * (1 + source_count);
-  // What the headers of IPv6 take with the alert; those of IPv4 are shorter.
+  // The headers of IPv6 with the alert; those of IPv4 are shorter.
   constexpr uint32_t kIpBytesMax = sizeof(rte_ipv6_hdr) + 8;
   if (side.frame != nullptr &&
       (rte_pktmbuf_pkt_len(side.frame) + bytes + kIpBytesMax > sender_.mtu_bytes() ||

@@ -1,12 +1,12 @@
-// Tells the routers of the link which groups are wanted: IGMPv3 and MLDv2, and IGMPv2 and MLDv1
-// where a querier speaks no more (RFC 3376, RFC 3810).
+// Tells the routers of the link which groups are wanted, by IGMPv3 and MLDv2; by IGMPv2 and MLDv1
+// if the querier speaks only these (RFC 3376, RFC 3810).
 //
-// A report says of a group how it is now: after a change as TO_EX or TO_IN, which say all that a
-// change can be; in answer to a query as IS_EX or IS_IN. So what is said again after more changes
-// is never out of date, and a query for some sources is answered with all that are wanted.
+// A report tells the present state of a group: after a change as TO_EX or TO_IN, which can express
+// any change; in answer to a query as IS_EX or IS_IN. So a repeated report is never out of date,
+// and a query for some sources is answered with all that are wanted.
 //
 // Invariants, which is_valid() looks at: 1. Nothing is due before next_deadline_ns(). 2. Between
-// calls no report is being made. 3. A change is said once to seven times, as a querier wants it.
+// calls no report is being made. 3. A change is reported one to seven times, as the querier asks.
 #pragma once
 
 #include <cstdint>
@@ -23,30 +23,31 @@ class GroupReports {
   static constexpr uint64_t kNever = LinkGroup::kNever;
   static constexpr uint64_t kReportIntervalNs = 1'000'000'000;  // between those of one change
   static constexpr uint64_t kOldQuerierNs = 400'000'000'000;    // RFC 3376, 8.12: it is still there
-  static constexpr uint32_t kRobustness = 2;                    // of a change; a query may say more
+  static constexpr uint32_t kRobustness = 2;                    // per change; a query may raise it
 
   // All outlive it.
   GroupReports(FrameSender& sender, const Routes& routes, Memberships& memberships,
                NetCounters& counters) noexcept;
 
-  // Something of `group` was joined or left: it is reported at the next advance(), and once more.
+  // A socket joined or left `group`: reports it at the next advance(), and Side::robustness times
+  // in all.
   void changed(LinkGroup& group) noexcept;
-  // A message that came, of IGMP, or of ICMPv6 of the types 130 to 132 and 143. Returns why it was
-  // dropped, or kNone.
+  // Takes a received message of IGMP, or of ICMPv6 of the types 130 to 132 and 143. Returns why it
+  // was dropped, or kNone.
   Drop take_igmp(const Packet& packet, uint64_t now_ns) noexcept;
   Drop take_mld(const Packet& packet, uint64_t now_ns) noexcept;
 
-  // Reports what is due at next_deadline_ns().
+  // Sends the reports that are due at next_deadline_ns().
   void advance(uint64_t now_ns) noexcept;
   uint64_t next_deadline_ns() const noexcept { return deadline_ns_; }
 
-  // Whether a group is reported at all: not those that all stations of a link are in.
+  // Whether a group is reported at all: not if all stations of a link are in it.
   static bool is_reported(const IpAddress& group) noexcept;
 
   bool is_valid() const noexcept;
 
  private:
-  // Of each family.
+  // The state of one family.
   struct Side {
     int family = 0;
     uint32_t robustness = kRobustness;

@@ -1,8 +1,8 @@
-// ICMP: echo is answered, what cannot be delivered is refused, and errors that come back for
-// datagrams that were sent are read.
+// ICMP: answers echo, refuses datagrams to a port without a socket, and reads the errors that come
+// back for datagrams that were sent.
 //
-// Neighbour discovery and MLD, which ICMPv6 carries too, are elsewhere (discovery_datapath.h,
-// group_reports_datapath.h).
+// ICMPv6 also carries neighbour discovery and MLD: discovery_datapath.h and
+// group_reports_datapath.h have these.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace bedplate {
 
-// That a datagram which was sent did not arrive: what a router or its receiver says of it.
+// A report, by a router or the receiver, that a datagram did not arrive.
 struct IcmpFailure {
-  int error_number = 0;  // an errno value; 0: the message says nothing of this kind
+  int error_number = 0;  // an errno value; 0: the message is no such report
   DatagramAddress from;  // of the datagram
   DatagramAddress to;
-  uint32_t mtu_bytes = 0;  // with EMSGSIZE: what the way has
+  uint32_t mtu_bytes = 0;  // with EMSGSIZE: of the path
 };
 
 class Icmp {
@@ -32,10 +32,11 @@ class Icmp {
   Icmp(FrameSender& sender, const Routes& routes, NetCounters& counters) noexcept
       : sender_(sender), routes_(routes), counters_(counters) {}
 
-  // A message of a packet whose kind is kIcmp4 or kIcmp6. An echo is answered, to the station that
-  // it came from, if it `may_answer`; an error is told. Returns why it was dropped, or kNone.
+  // Takes a message of a packet whose kind is kIcmp4 or kIcmp6. Answers an echo, to the station
+  // that it came from, if it `may_answer`; an error goes into `failure`. Returns why it was
+  // dropped, or kNone.
   Drop take(const Packet& packet, bool may_answer, uint64_t now_ns, IcmpFailure& failure) noexcept;
-  // Says that no socket has the port that `packet`, a datagram to an own address, was sent to.
+  // Tells the sender of `packet`, a datagram to an own address, that no socket has its port.
   void refuse(const Packet& packet, uint64_t now_ns) noexcept;
 
  private:

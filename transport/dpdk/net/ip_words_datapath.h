@@ -1,5 +1,5 @@
-// Addresses of IP as the packet layer needs them: out of and into headers, what kind each is, and
-// the MAC addresses that follow from them.
+// IP addresses for the packet layer: out of and into headers, their kinds, and the MAC addresses
+// that follow from them.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ inline rte_be32_t ipv4_of(const IpAddress& address) noexcept {
   return value;
 }
 
-// Of IPv4 only the first four bytes are looked at.
+// Compares only the first four bytes of IPv4 addresses.
 inline bool is_same(const IpAddress& one, const IpAddress& other) noexcept {
   return one.family == other.family &&
          (one.family == AF_INET6 ? std::memcmp(one.bytes, other.bytes, 16) == 0
@@ -56,12 +56,12 @@ inline bool is_multicast(const IpAddress& address) noexcept {
   return address.family == AF_INET ? address.bytes[0] >> 4 == 14 : address.bytes[0] == 0xff;
 }
 
-// fe80::/10; of IPv4 none is.
+// fe80::/10; no address of IPv4 counts.
 inline bool is_link_local(const IpAddress& address) noexcept {
   return address.family == AF_INET6 && address.bytes[0] == 0xfe && address.bytes[1] >> 6 == 2;
 }
 
-// 127.0.0.0/8, or ::1 and the addresses of IPv4 within IPv6, which no frame may have either.
+// 127.0.0.0/8, or ::1; also the addresses of IPv4 within IPv6, which no frame may have either.
 inline bool is_loopback(const IpAddress& address) noexcept {
   if (address.family == AF_INET) return address.bytes[0] == 127;
   static constexpr uint8_t kLoopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
@@ -75,7 +75,7 @@ inline bool is_limited_broadcast(const IpAddress& address) noexcept {
   return address.family == AF_INET && ipv4_of(address) == 0xffffffff;
 }
 
-// Where frames to a group go: RFC 1112, 6.4; RFC 2464, 7.
+// The MAC address of a group: RFC 1112, 6.4; RFC 2464, 7.
 inline rte_ether_addr multicast_mac(const IpAddress& group) noexcept {
   BP_DCHECK(is_multicast(group));
   const uint8_t* bytes = group.bytes;
@@ -85,7 +85,7 @@ inline rte_ether_addr multicast_mac(const IpAddress& group) noexcept {
   return {{0x33, 0x33, bytes[12], bytes[13], bytes[14], bytes[15]}};
 }
 
-// ff02::1:ffXX:XXXX, where those that look for `address` ask (RFC 4291, 2.7.1).
+// ff02::1:ffXX:XXXX: stations that look for `address` ask there (RFC 4291, 2.7.1).
 inline IpAddress solicited_node(const IpAddress& address) noexcept {
   BP_DCHECK(address.family == AF_INET6 && !is_multicast(address));
   IpAddress group{AF_INET6, {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff}};

@@ -1,10 +1,10 @@
-// Which groups the sockets of one shard have joined, each with a source or with all, and what that
-// makes for the link: of each group whether all sources are wanted, or which.
+// The groups that the sockets of one shard have joined, each with one source or with all; and for
+// each group of the link, whether all sources are wanted, or which.
 //
 // Invariants, which is_valid() looks at: 1. Each membership is in the list of its holder or is
 // free.
-// 2. Each knows its group, which counts those that it has; and no group has none, but one that is
-// still to be reported as left.
+// 2. Each knows its group, which counts its memberships. A group without any is still to be
+// reported as left.
 #pragma once
 
 #include <cstdint>
@@ -31,39 +31,39 @@ struct LinkGroup {
   uint64_t answer_ns = kNever;  // when a query for it is to be answered
 };
 
-// Threads: the shard's, but for what comes before the start. Nothing is allocated after it was
-// made.
+// Threads: the shard's, but for calls before the start. Nothing is allocated after it was made.
 class Memberships {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // Of one group; as many as a report has room for.
+  // The most sources of one group: as many as a report has room for.
   static constexpr uint32_t kSourceCountMax = 64;
 
-  // What one socket has joined: the first in its list.
+  // The memberships of one socket: the first in its list.
   using Holder = uint32_t;
 
   // Before the seal: it allocates. Requires: `count_max` is over 0.
   explicit Memberships(uint32_t count_max);
 
   // `source` of family 0: all. Returns the group, whose report is due, or nullptr with
-  // `error_number` set: EINVAL (no group, or a source of another family), EADDRINUSE (it has joined
-  // so), ENOBUFS (there is no room); of leaving EADDRNOTAVAIL.
+  // `error_number` set: EINVAL (no group, or a source of another family), EADDRINUSE (already
+  // joined so), ENOBUFS (there is no room); leave() sets EADDRNOTAVAIL.
   LinkGroup* join(Holder& holder, const IpAddress& group, const IpAddress& source,
                   int& error_number) noexcept;
   LinkGroup* leave(Holder& holder, const IpAddress& group, const IpAddress& source,
                    int& error_number) noexcept;
-  // Leaves one of those that it has joined. nullptr: there is none.
+  // Leaves any group that it has joined. nullptr: there is none.
   LinkGroup* leave_any(Holder& holder) noexcept;
 
-  // Whether what `source` sends to `group` is for this holder. Cost: a look at each that it has.
+  // Whether a datagram from `source` to `group` is for this holder. Cost: a look at each that it
+  // has.
   bool accepts(const Holder& holder, const IpAddress& group,
                const IpAddress& source) const noexcept;
 
   // Whether it has joined `group`, for whatever source.
   bool has(const Holder& holder, const IpAddress& group) const noexcept;
 
-  // Groups lie at 0 to group_count_max() - 1, some unused. One that is left is unused once
-  // forget_if_left() was called.
+  // Groups lie at 0 to group_count_max() - 1, some unused. A group that was left becomes unused by
+  // forget_if_left().
   uint32_t group_count_max() const noexcept { return count_max_; }
   LinkGroup& group(uint32_t index) noexcept {
     BP_DCHECK(index < count_max_);
@@ -75,7 +75,7 @@ class Memberships {
   }
   LinkGroup* find_group(const IpAddress& address) noexcept;
   void forget_if_left(LinkGroup& group) noexcept;
-  // The sources that are wanted of it, each once. Returns how many. Requires: it does not want all.
+  // Fills in the wanted sources of it, each once. Returns how many. Requires: it does not want all.
   uint32_t sources(const LinkGroup& group, IpAddress (&sources)[kSourceCountMax]) const noexcept;
 
   bool is_valid() const noexcept;

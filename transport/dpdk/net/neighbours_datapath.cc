@@ -40,7 +40,7 @@ void Neighbours::unlink(Neighbour& entry) noexcept {
   entry.state = State::kUnused;
 }
 
-// The entry is none that anything lies in when its frames' owners are told: they may send.
+// Frees the entry before the owners of its frames are told: they may send.
 void Neighbours::give_up(Neighbour& entry) noexcept {
   BP_ASSERT(entry.asked_count == kAskedMax);
   uint32_t count = 0;
@@ -51,7 +51,7 @@ void Neighbours::give_up(Neighbour& entry) noexcept {
   for (uint32_t i = 0; i < count; ++i) asker_.drop_waiting(given_up_[i], true);
 }
 
-// One that nothing lies in, or whose station has less of a claim than a new one.
+// An unused entry, or the least recently used of some that are stale or incomplete; else nullptr.
 Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
   Neighbour* victim = nullptr;
   for (uint32_t i = 0; i < std::min(kLookedAtCount, count_max_); ++i) {
@@ -64,7 +64,7 @@ Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
     if (victim == nullptr || entry.used_ns < victim->used_ns) victim = &entry;
   }
   if (victim != nullptr) {
-    // Frames that are lost so are told to nobody: to be told may send, which would come here again.
+    // No owner is told of these frames: an owner may send when told, which would come here again.
     waiting_.take_of(index_of(*victim),
                      [&](rte_mbuf* frame) { asker_.drop_waiting(frame, false); });
     victim->waiting_count = 0;
@@ -161,7 +161,7 @@ void Neighbours::ask_again(Neighbour& entry, uint64_t now_ns) noexcept {
 void Neighbours::advance(uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
   if (now_ns < next_deadline_ns_) return;
-  // Those that are told may send, and look at the invariants: the old deadline holds meanwhile.
+  // Owners that are told may send, which checks the invariants: so the old deadline stays for now.
   for (uint32_t i = 0; i < count_max_; ++i) {
     if (is_timed(entries_[i]) && entries_[i].deadline_ns <= now_ns) ask_again(entries_[i], now_ns);
   }

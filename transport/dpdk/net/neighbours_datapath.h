@@ -1,17 +1,17 @@
-// The stations on the link that are sent to, and their MAC addresses: ARP's cache and that of
-// neighbour discovery, with the states of RFC 4861, 7.3.2, for both.
+// The MAC addresses of stations on the link that we send to: ARP's cache and that of neighbour
+// discovery, with the states of RFC 4861, 7.3.2, for both.
 //
-// Only what is sent makes an entry: requests and announcements of others change those that are
-// there and make none, so that no flood of them fills the table or takes an entry's place. A new
-// entry for which there is no room takes the place of one that is stale, or was asked for and has
-// not answered, the one that was used the longest ago of kLookedAtCount; never of one whose station
-// has answered and is reachable, or is being asked whether it still is.
+// Only our own sends make entries. Requests and announcements of others only change present ones,
+// so that no flood of them fills the table or takes an entry's place. In a full table a new entry
+// takes the place of the least recently used of kLookedAtCount entries that is stale, or whose
+// station was asked and has not answered. It never displaces a station that is reachable, or is
+// being asked if it still is.
 //
-// Frames that wait for an answer lie in one room for all of them (waiting_frames_datapath.h).
+// Frames that wait for an answer lie in one table for all neighbours (waiting_frames_datapath.h).
 //
 // Invariants, which is_valid() looks at: 1. Each entry that is used is in the chain of its address,
-// and no other is. 2. Only an incomplete one has frames that wait, as many as it counts, and all
-// that wait have one. 3. None that is incomplete, delayed or probed is due before
+// and no other is. 2. Only an incomplete entry has waiting frames, as many as it counts, and each
+// waiting frame has an entry. 3. No incomplete, delayed or probed entry is due before
 // next_deadline_ns().
 #pragma once
 
@@ -41,12 +41,12 @@ struct Neighbour {
   uint64_t used_ns = 0;
 };
 
-// What it wants of those that know how to ask.
+// The interface by which Neighbours asks stations, and sends or drops frames that waited.
 class NeighbourAsker {
  public:
   // `known`: the address that is to be confirmed; nullptr: all stations are asked.
   virtual void ask(const IpAddress& target, const rte_ether_addr* known) noexcept = 0;
-  // Sends a frame that has waited, or drops one that has waited in vain, or too long.
+  // Sends a frame that has waited, or drops one that has waited in vain, or was pushed out.
   virtual void send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept = 0;
   virtual void drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept = 0;
 
@@ -65,10 +65,10 @@ class Neighbours {
   static constexpr uint32_t kLookedAtCount = 64;
   static constexpr uint64_t kNever = ~uint64_t{0};
 
-  // What a message says of a station.
+  // The weight of a message about a station.
   struct Evidence {
-    bool is_solicited = false;  // it answers what was asked
-    bool is_override = false;   // it counts for more than what is known
+    bool is_solicited = false;  // it answers our question
+    bool is_override = false;   // it replaces a known address
   };
 
   struct Limits {
@@ -82,25 +82,25 @@ class Neighbours {
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
 
-  // The entry of a station that is to be sent to, made and asked for where it is new. Where it has
-  // no MAC, the frame is to wait. nullptr: there is no room. It is good until the next call.
+  // The entry of a station to send to; if there is none, makes one and asks for it. If the entry
+  // has no MAC, the frame must wait(). nullptr: there is no room. It is good until the next call.
   Neighbour* use(const IpAddress& address, uint64_t now_ns) noexcept;
-  // Has `frame` wait for the answer, in the place of the oldest of all if there are too many.
+  // Lets `frame` wait for the answer; drops the oldest of all frames, if too many wait.
   // Requires: it has no MAC.
   void wait(Neighbour& neighbour, rte_mbuf* frame) noexcept;
 
-  // Takes in what `address` says of itself. Returns whether there is an entry. Frames that waited
-  // are sent from within.
+  // Learns that `address` has `mac`. Returns whether there is an entry. Sends its waiting frames
+  // from within.
   bool learn(const IpAddress& address, const rte_ether_addr& mac, const Evidence& evidence,
              uint64_t now_ns) noexcept;
   // Whether it was asked and has not answered.
   bool is_asked(const IpAddress& address) const noexcept;
 
-  // Asks again, and gives up, where it is due.
+  // Asks again, or gives up, for each entry that is due.
   void advance(uint64_t now_ns) noexcept;
   uint64_t next_deadline_ns() const noexcept { return next_deadline_ns_; }
 
-  // nullptr: not known. To look at.
+  // nullptr: not known. For reading only.
   const Neighbour* find(const IpAddress& address) const noexcept;
   bool is_valid() const noexcept;
 
@@ -131,7 +131,7 @@ class Neighbours {
   std::unique_ptr<Neighbour[]> entries_;
   std::unique_ptr<uint32_t[]> chains_;
   WaitingFrames waiting_;
-  std::unique_ptr<rte_mbuf*[]> given_up_;  // those whose owners are being told
+  std::unique_ptr<rte_mbuf*[]> given_up_;  // frames whose owners are being told
   uint32_t hand_ = 0;                      // where the next entry is looked for
   uint64_t next_deadline_ns_ = kNever;
 };

@@ -1,4 +1,4 @@
-// What a packet layer counts: one set for each queue of a port.
+// A packet layer's counters: one set for each queue of a port.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class Drop : uint8_t {
   kUnresolved,   // to send: the neighbour gave no answer
   kWaitingFull,  // to send: too many wait for neighbours' answers
   kNoBuffer,     // an answer or a copy, for which the port had no mbuf
-  kQueueFull,    // an answer that the port did not take; or what another shard did not take
+  kQueueFull,    // an answer that the port, or a frame that another shard, had no room for
   kCount
 };
 inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
@@ -43,7 +43,7 @@ inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
 // "too-short", as `bedplate stats` names it; and a line that explains it. Static. Threads: any.
 const char* drop_name(Drop cause) noexcept;
 const char* drop_help(Drop cause) noexcept;
-// The cure; nullptr: there is none, such frames are meant for others.
+// The cure; nullptr: none is needed, such frames are meant for others.
 const char* drop_cure(Drop cause) noexcept;
 
 // Written by the shard. A zeroed one is a valid one.
@@ -57,7 +57,7 @@ struct NetCounters {
   Counter copied_bytes;  // of them, into frames; the others went by reference
   Counter summed_bytes;  // of datagrams sent, read for a checksum in software
   Counter truncated_datagrams;
-  Counter looped_frames;  // own multicast, and what was sent to an own address
+  Counter looped_frames;  // own multicast, and datagrams to an own address
   Counter handed_frames;  // to other shards
   Counter echo_replies;
   Counter address_conflicts;  // another station has an address of ours
