@@ -78,8 +78,8 @@ NetStack::~NetStack() {
   for (uint32_t i = 0; i < sockets_.count_max(); ++i) BP_ASSERT(sockets_.at(i) == nullptr);
 }
 
-// RFC 4861, 7.2.1: a switch that looks into MLD passes questions for an address only so. ff02::1
-// needs no report, but the port must hear it.
+// RFC 4861, 7.2.1: a switch that snoops MLD passes solicitations only to groups that were joined.
+// ff02::1 needs no report, but the port must hear it.
 void NetStack::join_solicited_nodes() noexcept {
   for (uint32_t i = 0; i < routes_.address_count(); ++i) {
     if (routes_.address(i).family != AF_INET6) continue;
@@ -117,7 +117,7 @@ int NetStack::choose_port(PortDatagramSocket& socket) noexcept {
   for (uint32_t i = 0; i < kCount; ++i) {
     const uint16_t port = next_free_port_;
     next_free_port_ = port == 65535 ? kFirstFreePort : static_cast<uint16_t>(port + 1);
-    // What is sent back to another shard's port would go there.
+    // Answers to a port that another shard has could go to that shard.
     const bool is_others = options_.shared != nullptr && options_.shared->owners(port) != 0;
     if (is_others || is_port_taken(socket, port)) continue;
     socket.set_local_port(port);

@@ -1,12 +1,12 @@
 // The packet layer over one queue of a port: Ethernet with VLAN, ARP, IPv4, IPv6 with neighbour
 // discovery, ICMP, UDP, IGMP and MLD, for datagram sockets (port_datagram_socket.h).
 //
-// What it deliberately does not do: TCP, routing for others, reassembly and fragments (refused and
+// It deliberately leaves out TCP, routing for others, reassembly and fragments (refused and
 // counted), address configuration (addresses are the configuration's), probing for duplicates of
 // its addresses before it uses them (it defends them: RFC 5227, RFC 4862).
 //
-// It has neither thread, clock nor timer: frames are pushed into receive(), time is passed in, and
-// advance() is called when next_deadline_ns() has come.
+// It has neither thread, clock nor timer: the caller pushes frames into receive(), passes in the
+// time, and calls advance() when next_deadline_ns() has come.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace bedplate {
 
-// When something happens. A burst has one time.
+// The time of an event. A burst has one time.
 struct NetTime {
   uint64_t now_ns = 0;   // of monotonic_ns(), as EventLoop::now_ns()
   uint64_t wall_ns = 0;  // since 1970, for datagrams that are received; 0: unknown
@@ -37,7 +37,7 @@ struct NetOptions {
   uint32_t address_count = 0;
   IpAddress gateway4;          // none: only what is on the link can be reached
   IpAddress gateway6;          // the same
-  bool takes_routers = false;  // IPv6: routers that announce themselves, where gateway6 is none
+  bool takes_routers = false;  // IPv6: follows routers that announce themselves, without gateway6
   uint16_t vlan = 0;           // 802.1Q: the tag of all frames; 0: none has one
 
   uint32_t socket_count_max = 64;       // open at a time; 1 to 4096
@@ -52,15 +52,15 @@ struct NetOptions {
 };
 
 // Invariants, which is_valid() looks at: 1. Those of its parts. 2. A socket of the table is open.
-// 3. Where a socket that was started has datagrams, or one waits for room, the stack knows it, and
-// comes to it.
+// 3. If a started socket has datagrams, or one waits for room, the stack has noted it, and serves
+// it.
 //
 // Threads: its shard's; made before the seal, when it allocates all that it ever needs.
 class NetStack final : private NeighbourAsker {
  public:
   static constexpr uint32_t kBurstMax = 64;
 
-  // nullptr, or what is wrong with `options`.
+  // nullptr, or the mistake in `options`.
   static const char* check(const NetOptions& options) noexcept;
 
   // `queue` outlives it, its sockets do not. Requires: check() finds nothing.
@@ -69,20 +69,20 @@ class NetStack final : private NeighbourAsker {
   NetStack(const NetStack&) = delete;
   NetStack& operator=(const NetStack&) = delete;
 
-  // Tells the link which addresses it has. Requires: called once, when the queue can send.
+  // Announces its addresses on the link. Requires: called once, when the queue can send.
   void start(const NetTime& time) noexcept;
 
-  // Takes a burst that the port received: calls sockets' owners, and sends what is to be answered.
-  // The frames are its own from here on. Requires: at most kBurstMax.
+  // Takes a burst that the port received: calls sockets' owners, and sends answers. It owns the
+  // frames from here on. Requires: at most kBurstMax.
   void receive(std::span<rte_mbuf*> frames, const NetTime& time) noexcept;
-  // Does what is due, what sockets wait for, and what other shards have handed over: to be called
-  // in each round of the loop, after receive(), and at the latest at next_deadline_ns(). Returns
-  // how much there was. Cost, where there is nothing: a few comparisons.
+  // Does the work that is due, serves sockets that wait, and takes frames that other shards have
+  // handed over. Call it in each round of the loop, after receive(), and at the latest at
+  // next_deadline_ns(). Returns how much there was. Cost, if there is nothing: a few comparisons.
   uint32_t advance(const NetTime& time) noexcept;
   // 0: at once. TimerQueue::kNever: nothing is waited for.
   uint64_t next_deadline_ns() const noexcept;
 
-  // The link-local address of IPv6 that it has made of the port's MAC address.
+  // The link-local address of IPv6 that it made from the port's MAC address.
   const IpAddress& link_local() const noexcept { return link_local_; }
   const NetCounters& counters() const noexcept { return *counters_; }
   const Neighbours& neighbours() const noexcept { return neighbours_; }
@@ -94,30 +94,30 @@ class NetStack final : private NeighbourAsker {
 
   // ---- For its sockets --------------------------------------------------------------------------
 
-  // How a datagram goes.
+  // The way of a datagram.
   struct Way {
     IpAddress from;
     uint32_t mtu_bytes = 0;
     bool is_own = false;             // to this port itself: nothing goes out
-    rte_ether_addr mac = {};         // where it is not
+    rte_ether_addr mac = {};         // of the next hop, if not own
     Neighbour* waits_for = nullptr;  // its MAC is asked for; good until the next find_way()
   };
   // `from`: none, or one of the port's own. Returns 0 or an errno value.
   int find_way(const IpAddress& to, const IpAddress& from, Way& way) noexcept;
   void wait(Neighbour& neighbour, rte_mbuf* frame) noexcept { neighbours_.wait(neighbour, frame); }
-  // Frames go out in their order. Returns how many did.
+  // Sends frames in their order. Returns how many the port took.
   uint32_t send(std::span<rte_mbuf*> frames) noexcept;
   DatagramSender& datagram_sender() noexcept { return datagram_sender_; }
-  // Has a frame received at the next advance(); it may be on its way out as well, by one more
+  // Queues a frame that the next advance() receives; it may be on its way out as well, by one more
   // reference.
   void loop_back(rte_mbuf* frame) noexcept;
-  // Whether a socket of this port, here or on another shard, may have joined.
+  // Whether a socket of this port, here or on another shard, may have joined the group.
   bool has_listeners(const IpAddress& group, uint16_t port) const noexcept;
 
-  // Chooses a port where `socket` has none. Returns 0 or an errno value.
+  // Chooses a port if `socket` has none. Returns 0 or an errno value.
   int insert(PortDatagramSocket& socket) noexcept;
   void remove(PortDatagramSocket& socket) noexcept;
-  // A socket has datagrams, though it was not started when they came; or waits for room.
+  // A socket has datagrams that came before it was started; or it waits for room.
   void note_pending() noexcept { has_pending_ = true; }
   void note_wants_room() noexcept { wants_room_ = true; }
   int change_membership(bool is_join, Memberships::Holder& holder, const IpAddress& group,
@@ -138,7 +138,7 @@ class NetStack final : private NeighbourAsker {
   static constexpr uint32_t kHandedControlPerSecond = 4000;
   static constexpr uint16_t kFirstFreePort = 49152;  // RFC 6335, 6
 
-  // Where a frame comes from.
+  // The origin of a frame.
   struct Origin {
     bool is_own = false;     // this port has sent it, to itself
     bool is_handed = false;  // another shard received it

@@ -1,4 +1,4 @@
-// What a NetStack does while traffic runs.
+// NetStack's data path.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -88,7 +88,7 @@ Drop NetStack::take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin
   const uint8_t type = packet.message[0];
   if (packet.kind == PacketKind::kIcmp6 && type >= ND_ROUTER_SOLICIT && type <= ND_REDIRECT) {
     if (may_answer) hand_to_all(frame);
-    return discovery_.take_icmp6(packet, may_answer, time_.now_ns);  // sees who has its addresses
+    return discovery_.take_icmp6(packet, may_answer, time_.now_ns);  // learns who has its addresses
   }
   if (!origin.is_own && routes_.is_own(packet.from)) return Drop::kIpSource;
   switch (packet.kind) {
@@ -109,7 +109,7 @@ Drop NetStack::take_icmp(const Packet& packet, const Origin& origin) noexcept {
   IcmpFailure failure;
   const Drop cause = icmp_.take(packet, !origin.is_handed, time_.now_ns, failure);
   if (cause != Drop::kNone || failure.error_number == 0) return cause;
-  // What was not sent from here cannot have failed: a quote may be made up.
+  // A quote may be made up: it must fit a socket and an address of ours.
   const PortDatagramSocket* socket = sockets_.find(failure.from, failure.to);
   if (socket == nullptr || !routes_.is_own(failure.from.ip)) {
     return options_.shared == nullptr ? Drop::kIcmp : Drop::kNone;
@@ -149,7 +149,7 @@ Drop NetStack::take_datagram(rte_mbuf* frame, const Packet& packet, const Origin
   return Drop::kNoSocket;
 }
 
-// Each socket but the last one takes the frame by one more reference.
+// Gives each socket but the last one more reference to the frame; the last takes ours.
 Drop NetStack::deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_taken) noexcept {
   const DatagramAddress to{packet.to, packet.to_port, 0};
   const DatagramAddress from{packet.from, packet.from_port, 0};
@@ -176,7 +176,7 @@ Drop NetStack::deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_ta
 void NetStack::deliver_pending() noexcept {
   if (!has_pending_) return;
   has_pending_ = false;
-  // Those that are called may close and open sockets, whose slots stay.
+  // Owners that are called may close and open sockets; the other sockets keep their slots.
   for (uint32_t slot = 0; slot < sockets_.count_max(); ++slot) {
     if (PortDatagramSocket* socket = sockets_.at(slot)) socket->deliver();
   }
@@ -228,7 +228,7 @@ uint32_t NetStack::take_handed() noexcept {
   return count;
 }
 
-// ---- What this port sends to itself -------------------------------------------------------------
+// ---- Loopback -----------------------------------------------------------------------------------
 
 bool NetStack::has_listeners(const IpAddress& group, uint16_t port) const noexcept {
   if (options_.shared != nullptr &&
@@ -253,7 +253,7 @@ void NetStack::loop_back(rte_mbuf* frame) noexcept {
   counters_->looped_frames.add(1);
 }
 
-// As many as a burst has, so that a socket has room for all that are for it.
+// Takes a burst at most, so that a socket has room for all frames that are for it.
 uint32_t NetStack::take_looped() noexcept {
   BP_DCHECK(looped_count_ <= kLoopedMax);
   const uint32_t count = std::min(looped_count_, kBurstMax);
@@ -327,7 +327,7 @@ void NetStack::send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept
   sender_.send(frame);
 }
 
-// Its headers are those that DatagramSender made.
+// The frame has the headers that DatagramSender made.
 void NetStack::drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept {
   BP_DCHECK(frame->l2_len >= sizeof(rte_ether_hdr) && frame->l4_len == sizeof(rte_udp_hdr));
   BP_DCHECK(rte_pktmbuf_data_len(frame) >= frame->l2_len + frame->l3_len + frame->l4_len);

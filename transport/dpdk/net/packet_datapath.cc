@@ -15,7 +15,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint16_t kVlanMask = 0x0fff;
-// Extension headers of IPv6 that are looked through, and their bytes together.
+// The most extension headers of IPv6 that are walked through, and their bytes together.
 constexpr uint32_t kExtensionCountMax = 4;
 constexpr uint32_t kExtensionBytesMax = 256;
 constexpr uint32_t kIgmpBytesMin = 8;
@@ -30,7 +30,7 @@ Header header_at(const uint8_t* bytes) noexcept {
 
 enum class Believed { kGood, kBad, kUnknown };
 
-// What the port says of a checksum. NONE: it is not there, but the packet is whole.
+// The port's verdict on a checksum. NONE counts as good: no checksum, but the packet is whole.
 Believed believed(uint64_t flags, uint64_t mask, uint64_t bad, uint64_t unknown) noexcept {
   if ((flags & mask) == bad) return Believed::kBad;
   return (flags & mask) == unknown ? Believed::kUnknown : Believed::kGood;
@@ -85,8 +85,8 @@ class Parser {
     return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]);
   }
 
-  // From another one to this, or to many. A link that gives back what was sent would have the port
-  // answer itself.
+  // Whether it is from another station to this one, or to many. On a link that echoes our frames
+  // the port would answer itself otherwise.
   bool is_between_stations() const noexcept {
     return (rte_is_multicast_ether_addr(&packet_.to_mac) ||
             rte_is_same_ether_addr(&packet_.to_mac, &filter_.mac)) &&
@@ -136,7 +136,7 @@ class Parser {
     return transport(header.next_proto_id, header_bytes, bytes);
   }
 
-  // Skipped, but for those that say by which way a packet goes, and for lengths that make no sense.
+  // Skips options; refuses source routes, and lengths that make no sense.
   Drop ipv4_options(const uint8_t* option, const uint8_t* end) noexcept {
     constexpr uint8_t kLooseRoute = 131;
     constexpr uint8_t kStrictRoute = 137;
@@ -195,7 +195,7 @@ class Parser {
     return transport(next, header_bytes, bytes);
   }
 
-  // RFC 8200, 4.2: an unknown option says by its first bits whether it may be skipped.
+  // RFC 8200, 4.2: the first bits of an unknown option tell whether it may be skipped.
   bool ipv6_options(const uint8_t* option, const uint8_t* end) noexcept {
     constexpr uint8_t kPad1 = 0;
     constexpr uint8_t kPadN = 1;
@@ -218,7 +218,7 @@ class Parser {
     return true;
   }
 
-  // `bytes`: of the whole packet. What follows it in the frame is padding.
+  // `bytes`: of the whole packet. The rest of the frame is padding.
   Drop transport(uint8_t protocol, uint32_t header_bytes, uint32_t bytes) noexcept {
     BP_DCHECK(header_bytes <= bytes && header_bytes <= first_bytes());
     BP_DCHECK(packet_.from.family == packet_.to.family && bytes <= all_bytes());
@@ -286,7 +286,7 @@ class Parser {
   Drop udp_sum(const rte_udp_hdr& header, uint32_t bytes) const noexcept {
     if (filter_.is_trusted) return Drop::kNone;
     const bool is_ipv6 = packet_.from.family == AF_INET6;
-    // RFC 8200, 8.1: none is allowed on IPv4 alone.
+    // RFC 8200, 8.1: only IPv4 may have no checksum.
     if (header.dgram_cksum == 0) return is_ipv6 ? Drop::kUdpChecksum : Drop::kNone;
     switch (believed(frame_->ol_flags, RTE_MBUF_F_RX_L4_CKSUM_MASK, RTE_MBUF_F_RX_L4_CKSUM_BAD,
                      RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN)) {
@@ -302,7 +302,7 @@ class Parser {
     return folded(pseudo + sum) == 0xffff ? Drop::kNone : Drop::kUdpChecksum;
   }
 
-  // In one segment: the first, or the one that begins where the headers end.
+  // Finds it in one segment: the first, or the next, if the headers fill the first.
   bool find_payload() noexcept {
     BP_DCHECK(packet_.payload_bytes <= all_bytes());
     packet_.payload_segment = frame_;
@@ -353,7 +353,7 @@ class Parser {
 uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,
                            uint32_t bytes) noexcept {
   BP_DCHECK(from.byte_count() == to.byte_count());
-  // The sum is the same for both families: that of IPv6 has the same in wider fields.
+  // One sum does for both families: IPv6 has the same fields, only wider.
   uint32_t sum = __rte_raw_cksum(from.bytes, from.byte_count(), 0);
   sum = __rte_raw_cksum(to.bytes, to.byte_count(), sum);
   sum += rte_cpu_to_be_16(static_cast<uint16_t>(bytes >> 16));

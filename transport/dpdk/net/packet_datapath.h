@@ -1,7 +1,6 @@
-// What a frame is: its headers, each looked at once, every length and offset checked before it is
-// used.
+// Parses a frame: reads each header once, and checks every length and offset before it is used.
 //
-// It writes nothing, knows no state, and reads no byte beyond the frame's own. Headers must lie in
+// It writes nothing, keeps no state, and reads no byte beyond the frame's own. Headers must lie in
 // the frame's first segment, and a datagram's bytes in one segment, whichever.
 #pragma once
 
@@ -17,22 +16,22 @@ namespace bedplate {
 
 enum class PacketKind : uint8_t { kArp, kUdp, kIcmp4, kIcmp6, kIgmp };
 
-// Of one frame, and as long as it.
+// The headers of one frame, parsed. Its pointers are good as long as the frame.
 struct Packet {
   PacketKind kind = PacketKind::kArp;
   rte_ether_addr from_mac = {};
   rte_ether_addr to_mac = {};
-  IpAddress from;  // none of ARP, as are those that follow
+  IpAddress from;  // ARP sets none of these but `message`
   IpAddress to;
   uint8_t hops = 0;  // time to live; hop limit
   Ecn ecn = Ecn::kNone;
   bool has_router_alert = false;
   const uint8_t* network = nullptr;  // the IP header
-  uint32_t network_bytes = 0;        // of it with all that follows it in the first segment
-  // Of ARP, ICMP, IGMP: the message, whose checksum was looked at. Of UDP: the header.
+  uint32_t network_bytes = 0;        // from it to the end of the packet in the first segment
+  // ARP, ICMP, IGMP: the message, whose checksum was checked. UDP: the header.
   const uint8_t* message = nullptr;
   uint32_t message_bytes = 0;
-  // Of UDP.
+  // For UDP only.
   uint16_t from_port = 0;
   uint16_t to_port = 0;
   std::byte* payload = nullptr;
@@ -40,19 +39,19 @@ struct Packet {
   rte_mbuf* payload_segment = nullptr;
 };
 
-// What a port takes.
+// The frames that a port takes.
 struct PacketFilter {
   rte_ether_addr mac = {};
   uint16_t vlan = 0;  // 0: no tag, or one that has a priority alone
-  // What was sent here: it has no checksums yet, and may have no MAC address.
+  // For frames that the port sent to itself: no checksums yet, and perhaps no MAC address.
   bool is_trusted = false;
 };
 
-// Fills in `packet` with kNone; else it is undefined. Requires: the mbufs' own lengths are right.
+// Returns kNone and fills in `packet`; else `packet` is undefined. Requires: the mbufs' own lengths
+// are right.
 Drop parse_packet(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept;
 
-// The sum of RFC 1071 over the pseudo header of UDP and ICMPv6, not folded wholly (it fits 20
-// bits).
+// The sum of RFC 1071 over the pseudo header of UDP and ICMPv6, not yet folded (it fits 20 bits).
 uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,
                            uint32_t bytes) noexcept;
 // Folds it.

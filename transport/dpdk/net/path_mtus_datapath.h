@@ -1,11 +1,11 @@
-// Paths that are known to be narrower than the link: what routers on the way have said (RFC 1191,
-// RFC 8201). What was said is forgotten after ten minutes, when a wider way may be tried again.
+// Paths narrower than the link, as routers on the way have reported (RFC 1191, RFC 8201). A report
+// is forgotten after ten minutes; then a wider packet may be tried again.
 //
-// A full table forgets what was said the longest ago. Nobody can make a path narrower than kMin:
-// less is not believed.
+// A full table forgets the oldest report. A report below the minimum (kMinIpv4, kMinIpv6) is not
+// believed.
 //
-// Invariants, which is_valid() looks at: 1. Each address is there once. 2. None that is known is
-// narrower than kMin, or good for longer than what was said last.
+// Invariants, which is_valid() looks at: 1. Each address is there once. 2. No known path is
+// narrower than the minimum, or good for longer than the last report.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class PathMtus {
   // Before the seal: it allocates. Requires: `count_max` is over 0.
   explicit PathMtus(uint32_t count_max);
 
-  // Returns whether it was believed.
+  // Takes a router's report. Returns whether it was believed.
   bool learn(const IpAddress& to, uint32_t mtu_bytes, uint64_t now_ns) noexcept {
     BP_KEEPS_VALID(*this);
     if (mtu_bytes < min_bytes(to.family)) return false;
@@ -46,7 +46,7 @@ class PathMtus {
     return true;
   }
 
-  // `otherwise`: what the link has. Cost: a look at each path, where any is known.
+  // `otherwise`: the link's MTU. Cost: a look at each path, if any is known.
   uint32_t mtu_bytes(const IpAddress& to, uint32_t otherwise, uint64_t now_ns) const noexcept {
     BP_DCHECK(to.family != 0 && "an unused place has none");
     if (now_ns >= end_ns_) return otherwise;

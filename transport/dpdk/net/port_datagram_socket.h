@@ -1,12 +1,13 @@
 // A datagram socket over a queue of a port (transport/datagram_socket.h), through the packet layer.
 //
-// What differs from the kernel's:
-// - Received datagrams lie in the port's buffers. A shape says how many may be lent and kept; no
-//   memory is the socket's own. While all are kept, what comes is dropped and counted at once.
-// - What is sent and lies in a received buffer of any port goes by reference: it is not to be
-//   changed until the device has sent it, but may be released at once. All else is copied.
-// - Nothing is sent in fragments: what does not fit the way is refused (EMSGSIZE).
-// - What is sent to an address of its own port goes to this shard's sockets, and nowhere else.
+// Differences from the kernel's sockets:
+// - Received datagrams lie in the port's buffers. A shape says how many may be lent and kept; the
+//   socket has no memory of its own. While all are kept, new ones are dropped and counted at once.
+// - Bytes that lie in a received buffer of any port are sent by reference: they must not change
+//   until the device has sent them, but may be released at once. All others are copied.
+// - Nothing is sent in fragments: a datagram that does not fit the path is refused (EMSGSIZE).
+// - A datagram to an address of its own port stays in this process: a socket of this shard gets it,
+//   or else one of another shard of the port.
 // - joins_received and the queue lengths have no meaning: nothing joins, and the queue is the
 //   port's. `interface` is the port's name, or none. A broadcast is received, and not sent
 //   (EACCES).
@@ -20,8 +21,8 @@
 
 namespace bedplate {
 
-// Invariants, which is_valid() looks at: 1. What is pending, lent and kept together is no more than
-// the shape says. 2. It has frames that are pending, or memberships, only while it is open.
+// Invariants, which is_valid() looks at: 1. Pending, lent and kept datagrams together are no more
+// than the shape says. 2. It has pending frames, or memberships, only while it is open.
 class PortDatagramSocket final : public DatagramSocket {
  public:
   static constexpr uint32_t kBatchMax = NetStack::kBurstMax;  // given to received() at once
@@ -46,13 +47,13 @@ class PortDatagramSocket final : public DatagramSocket {
   void release(const std::byte* bytes) noexcept override;
 
   bool is_valid() const noexcept;
-  // Whether it has what deliver() gives to its owner; whether tell_room() is waited for.
+  // Whether it has datagrams for deliver(); whether it waits for tell_room().
   bool is_pending() const noexcept { return is_started_ && pending_count_ > 0; }
   bool wants_room() const noexcept { return wants_room_; }
 
   // ---- For its stack ----------------------------------------------------------------------------
 
-  // Where it is in the stack's table.
+  // Its place in the stack's table.
   struct Link {
     uint32_t slot = 0;
     PortDatagramSocket* next = nullptr;
@@ -67,15 +68,16 @@ class PortDatagramSocket final : public DatagramSocket {
   // Whether it takes a datagram to a group, or a broadcast.
   bool takes_from_many(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
   bool has_joined(const IpAddress& group) const noexcept;
-  // Takes a frame with a datagram, which deliver() gives to the owner; kNone, or why it does not.
+  // Takes a frame with a datagram, which deliver() gives to the owner. Returns kNone, or why it
+  // does not take it.
   Drop push(rte_mbuf* frame, const Packet& packet, uint64_t wall_ns) noexcept;
-  // These call the owner, who may close it.
+  // These call the owner, which may close the socket.
   void deliver() noexcept;
   void tell_failure(int error_number, const DatagramAddress& to) noexcept;
   uint32_t tell_room() noexcept;  // 1: it waited for it
 
  private:
-  // Datagrams for the owner, and what each lies in.
+  // Datagrams for the owner, and the mbufs that they lie in.
   struct Batch {
     ReceivedDatagram received[kBatchMax];
     rte_mbuf* frames[kBatchMax];
@@ -86,7 +88,7 @@ class PortDatagramSocket final : public DatagramSocket {
     uint32_t index = 0;         // of the datagram
     uint32_t offset_bytes = 0;  // within it
   };
-  // Frames that are made and not sent yet, and where the cursor is after each.
+  // Frames that are made and not sent yet, and the cursor after each.
   struct Outgoing {
     rte_mbuf* frames[kBatchMax];
     Cursor after[kBatchMax];
@@ -95,7 +97,7 @@ class PortDatagramSocket final : public DatagramSocket {
     uint32_t count = 0;
     Cursor done;
   };
-  // The way of the last datagram, for those that go the same.
+  // The way of the last datagram, for the next ones to the same address.
   struct LastWay {
     NetStack::Way way;
     DatagramAddress to;

@@ -1,4 +1,4 @@
-// What a PortDatagramSocket does while traffic runs.
+// PortDatagramSocket's data path.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -13,15 +13,15 @@ bool is_same_end(const DatagramAddress& one, const DatagramAddress& other) noexc
   return one.port == other.port && is_same(one.ip, other.ip);
 }
 
-// Where the mbuf is in a socket's table of those that are kept: a hint in a field that means
-// nothing any more. Sockets of several shards may keep one mbuf, and each its hint.
+// The mbuf's index in a socket's table of kept mbufs: only a hint, in a field that means nothing
+// any more. Sockets of several shards may keep one mbuf, and overwrite each other's hint.
 std::atomic_ref<uint32_t> hint_of(rte_mbuf* mbuf) noexcept {
   return std::atomic_ref<uint32_t>(mbuf->hash.usr);
 }
 
 }  // namespace
 
-// ---- What it takes ------------------------------------------------------------------------------
+// ---- Matching -----------------------------------------------------------------------------------
 
 bool PortDatagramSocket::collides_with(const PortDatagramSocket& other,
                                        uint16_t port) const noexcept {
@@ -61,8 +61,8 @@ Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wa
       pending_count_ + kept_count_ == shape_.buffer_count) {
     return Drop::kSocketFull;
   }
-  // Just the datagram's bytes are left of a frame that nobody else has: they are sent on so as they
-  // lie (DatagramSender::refer).
+  // Trims a frame that nobody else has to the datagram's bytes: then they can be sent on without an
+  // mbuf attached to them (DatagramSender::refer).
   if (packet.payload_segment == frame && frame->nb_segs == 1 && RTE_MBUF_DIRECT(frame) &&
       rte_mbuf_refcnt_read(frame) == 1) {
     frame->data_off =
@@ -92,7 +92,7 @@ Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wa
   return Drop::kNone;
 }
 
-// Holds the mbuf in whose own buffer the bytes lie, and lets the rest of the frame go.
+// Keeps the mbuf in whose own buffer the bytes lie, and frees the rest of the frame.
 void PortDatagramSocket::keep(rte_mbuf* frame, rte_mbuf* segment) noexcept {
   rte_mbuf* held = rte_mbuf_from_indirect(segment);
   if (held != frame || frame->nb_segs > 1) {
@@ -114,7 +114,7 @@ void PortDatagramSocket::deliver() noexcept {
   pending_count_ = 0;
   owner_.received(owner_.context, {batch_->received, count});
   lent_count_ = 0;
-  // What was kept and closed stays valid until it is opened again; then it is too late.
+  // If received() closed the socket, kept datagrams stay valid; if it opened it again, they do not.
   const bool may_keep = generation == generation_ || !is_open_;
   for (uint32_t i = 0; i < count; ++i) {
     if (batch_->received[i].is_kept && may_keep) {
@@ -196,7 +196,7 @@ void PortDatagramSocket::note_sent(uint32_t bytes) noexcept {
   stack_.writable_counters().sent_bytes.add(bytes);
 }
 
-// Returns whether all went; else those that did not are gone, and `done` is before them.
+// Returns whether the port took all frames. Frees the others; `done` is before them.
 bool PortDatagramSocket::flush(Outgoing& outgoing) noexcept {
   const uint32_t count = outgoing.count;
   BP_ASSERT(count <= kBatchMax);
@@ -247,7 +247,7 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
     const bool is_group = is_multicast(last.to.ip);
     const bool stays = way.is_own || (is_group && multicast_hops_ == 0);
     if (stays || way.waits_for != nullptr) {
-      // What was taken before it must have gone, or it would be taken twice.
+      // Earlier frames must be sent first: if one is refused, the caller sends this one again, too.
       if (!flush(outgoing)) {
         rte_pktmbuf_free(frame);
         result.status = DatagramStatus::kAgain;

@@ -1,16 +1,16 @@
-// What the packet layers of one port's queues share, each on its shard: which shard has a socket of
-// which UDP port, and a ring to each by which frames are handed over.
+// State that the packet layers of one port's queues share, each on its shard: which shard has a
+// socket of which UDP port, and a ring to each shard for handing frames over.
 //
-// A port spreads frames over its queues by a hash of their addresses (RSS), so what a shard needs
-// may come to another one. The rules:
+// A port spreads frames over its queues by a hash of their addresses (RSS), so a frame for one
+// shard may come to another one. The rules:
 // 1. Each shard has neighbours, paths, memberships and sockets of its own, and asks and reports for
 //    itself; several reports of one host add up (RFC 3376, 6.4; RFC 3810, 7.4).
 // 2. The shard that a frame comes to answers it: echo, ARP, neighbour solicitations.
 // 3. ARP, ICMP, neighbour discovery and queries are handed to all other shards as well, which learn
 //    from them and answer nothing but queries for groups of their own.
-// 4. A datagram is delivered where it comes to, if a socket takes it there; else, and if it is
-//    multicast in any case, it is handed to the shards that have a socket of its port.
-// Nothing that was handed over is handed on. A full ring drops, and it is counted.
+// 4. A datagram is delivered on the shard that it comes to, if a socket takes it there. Else, and
+//    always if it is multicast, it is handed to the shards that have a socket of its port.
+// No frame is handed over twice. A full ring drops the frame, which is counted.
 //
 // So one UDP port is bound on one shard, or on all of them with shares_port. A switch that ends a
 // group at the first host's leave (immediate leave) wants a group joined on one shard only.
@@ -38,8 +38,8 @@ class PortShared {
   struct Options {
     uint32_t queue_count = 1;          // 1 to kQueueCountMax
     uint32_t ring_frame_count = 1024;  // a power of two
-    // Wakes the shard of a queue (EventLoop::doorbell().ring()); called by whatever shard hands
-    // something over. nullptr: they poll.
+    // Wakes the shard of a queue (EventLoop::doorbell().ring()); called by the shard that hands a
+    // frame over. nullptr: they poll.
     void (*wake)(void* context, uint32_t queue_index) noexcept = nullptr;
     void* context = nullptr;
   };
@@ -52,12 +52,12 @@ class PortShared {
 
   uint32_t queue_count() const noexcept { return options_.queue_count; }
 
-  // Whether the shard of `queue_index` has sockets of `port`, or of one that shares its bit
-  // (bucket_of).
+  // Each shard tells which ports it has sockets of (set_owner). Ports of one bucket (bucket_of)
+  // share a bit.
   static constexpr uint32_t kBucketCount = 4096;
   static uint32_t bucket_of(uint16_t port) noexcept { return port % kBucketCount; }
   void set_owner(uint32_t bucket, uint32_t queue_index, bool is_owner) noexcept;
-  // A bit for each queue whose shard may have one.
+  // A bit for each queue whose shard may have a socket of `port`.
   uint32_t owners(uint16_t port) const noexcept {
     return owners_[bucket_of(port)].load(std::memory_order_acquire);
   }
@@ -66,9 +66,9 @@ class PortShared {
     rte_mbuf* frame = nullptr;
     uint64_t is_own = 0;  // 1: this port has sent it, to itself
   };
-  // Hands a frame over. Returns false where the ring is full: then it stays the caller's.
+  // Hands a frame over. Returns false if the ring is full: then it stays the caller's.
   bool hand_over(uint32_t queue_index, const Handed& handed) noexcept;
-  // Returns how many there were.
+  // Takes frames that were handed over. Returns how many there were.
   uint32_t take(uint32_t queue_index, std::span<Handed> handed) noexcept;
   bool has_frames(uint32_t queue_index) const noexcept;
 

@@ -1,4 +1,4 @@
-// So many of something in a second, and so many at once: a token bucket.
+// A token bucket: allows so many events in a second, and so many at once.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class RateLimit {
     BP_ASSERT(token_ns_ > 0 && burst > 0);
   }
 
-  // Whether one more may be; then it counts. Times: of one clock that does not go back.
+  // Whether one more event is allowed; if so, counts it. Times: of one clock that does not go back.
   bool try_take(uint64_t now_ns) noexcept {
     BP_DCHECK(now_ns >= last_ns_);
     saved_ns_ = std::min(full_ns_, saved_ns_ + std::min(full_ns_, now_ns - last_ns_));

@@ -1,5 +1,5 @@
-// Which addresses a port has, and by which station a packet goes: one on the link itself, or the
-// gateway of its family.
+// A port's addresses, and the next hop of a packet: a station on the link itself, or the gateway of
+// its family.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class Routes {
 
   // Requires: there is room, and it is not there; its prefix is no longer than an address.
   void add(const IpPrefix& address) noexcept;
-  // None ends it. Requires: it is of the family.
+  // An address of no family removes it. Requires: else `gateway` is of the family.
   void set_gateway(int family, const IpAddress& gateway) noexcept;
   const IpAddress& gateway(int family) const noexcept {
     return family == AF_INET6 ? gateway6_ : gateway4_;
@@ -28,17 +28,17 @@ class Routes {
   }
 
   bool is_own(const IpAddress& address) const noexcept;
-  // That of the link, or of one of its networks; IPv6 has none.
+  // Whether it is the broadcast address of the link, or of one of its networks; IPv6 has none.
   bool is_broadcast(const IpAddress& address) const noexcept;
-  // Of the same network as one of the port's addresses, or link-local.
+  // Whether it is in the network of one of the port's addresses, or link-local.
   bool is_on_link(const IpAddress& address) const noexcept {
     return find_network(address) != kNone;
   }
-  // The station that a packet to `to`, no group, goes to; none: there is no way.
+  // The station that a packet to `to`, no group, is sent to; none: there is no way.
   IpAddress next_hop(const IpAddress& to) const noexcept;
-  // The address to send with (RFC 6724, in short): that of the network that `to`, or the gateway,
-  // is in, or else the first that is good for more than the link; to a group of the link itself
-  // the link-local one. None: there is none.
+  // The source address for `to` (RFC 6724, in short): ours in the network of `to`, or of the
+  // gateway; else the first that is not link-local. For a group of the link itself: the link-local
+  // one. None: there is none.
   IpAddress source_for(const IpAddress& to) const noexcept;
 
  private:

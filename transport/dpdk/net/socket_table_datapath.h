@@ -23,18 +23,19 @@ class SocketTable {
   // Before the seal: it allocates.
   explicit SocketTable(uint32_t count_max);
 
-  // Returns false where there is no room. Requires: it is in no table.
+  // Returns false if there is no room. Requires: it is in no table.
   bool insert(PortDatagramSocket& socket) noexcept;
   void remove(PortDatagramSocket& socket) noexcept;
 
-  // The first of a chain; those of other ports may be in it. The next one of it is `in_chain`.
+  // The first socket of a chain, which may also have sockets of other ports. The next one is its
+  // link().next.
   PortDatagramSocket* first(uint16_t port) const noexcept { return chains_[port % kChainCount]; }
-  // The socket that a datagram from `from` to `to` is for, which is no group: one that is connected
-  // to the sender before one that is bound to the address, before others; of several that share
-  // their port, always the same one for the same sender. nullptr: there is none.
+  // The socket for a datagram from `from` to `to`, which is no group. It prefers one that is
+  // connected to the sender, then one that is bound to the address. Of several that share their
+  // port, it is always the same one for the same sender. nullptr: there is none.
   PortDatagramSocket* find(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
 
-  // By slot: 0 to count_max() - 1; nullptr where there is none.
+  // By slot: 0 to count_max() - 1; nullptr: the slot is free.
   uint32_t count_max() const noexcept { return count_max_; }
   PortDatagramSocket* at(uint32_t slot) const noexcept {
     BP_DCHECK(slot < count_max_);

@@ -1,11 +1,11 @@
 // Frames that wait for the MAC addresses of stations on the link, of all neighbours together, in
-// the order in which they came. Where there is no room the oldest of all goes: its station has had
+// the order in which they came. If there is no room, the oldest of all goes: its station has had
 // the longest time to answer.
 //
-// It knows no neighbour but by a number, and neither sends nor drops frames.
+// It knows a neighbour only by a number, and neither sends nor drops frames.
 //
-// Invariants, which is_valid() looks at: 1. At most count_max() frames wait. 2. No place that is
-// used is empty, and none that is not has a frame.
+// Invariants, which is_valid() looks at: 1. At most count_max() frames wait. 2. Each used place has
+// a frame, and no other place has one.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class WaitingFrames {
 
   // Before the seal: it allocates. Requires: count_max > 0.
   explicit WaitingFrames(uint32_t count_max);
-  // Frees what waits.
+  // Frees the frames that wait.
   ~WaitingFrames();
   WaitingFrames(const WaitingFrames&) = delete;
   WaitingFrames& operator=(const WaitingFrames&) = delete;
@@ -37,11 +37,11 @@ class WaitingFrames {
   // Cost: a look at all that wait.
   uint32_t count_of(uint32_t neighbour) const noexcept;
 
-  // Takes `frame` as the youngest. Returns the oldest of all, which is the caller's then, where
-  // there was no room; else none.
+  // Takes `frame` as the youngest. If there was no room, returns the oldest of all, which is the
+  // caller's then; else none.
   Waiting push(uint32_t neighbour, rte_mbuf* frame) noexcept;
 
-  // Hands each frame of `neighbour` to take(rte_mbuf*), the oldest first, which owns it then.
+  // Hands each frame of `neighbour`, the oldest first, to take(rte_mbuf*), which owns it then.
   // Requires: take() does not come back here. Cost: a look at all that wait.
   template <typename Take>
   void take_of(uint32_t neighbour, Take&& take) noexcept {
@@ -62,7 +62,7 @@ class WaitingFrames {
   bool is_valid() const noexcept;
 
  private:
-  // Of the one that came as the `order`th of those that wait.
+  // The index of the frame that is `order` places younger than the oldest.
   uint32_t index_of(uint32_t order) const noexcept {
     BP_DCHECK(oldest_ < count_max_ && order <= count_max_);
     const uint32_t index = oldest_ + order;
