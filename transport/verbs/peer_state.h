@@ -1,10 +1,10 @@
-// How far the connection to a peer is, and what that is called: a counters file is described with
-// these words, also by programs that have no verbs linked in.
+// The state of the connection to a peer, and its name. Counters files are described with these
+// names, also by programs that have no verbs linked in.
 //
-// A summary for people, made from the connection's own words when somebody asks
-// (VerbsProvider::peer_state, from any thread): nothing is decided by it, and it may be out of date
-// when it is read. Senders go by what their endpoint answers; where the device is lost, that is
-// kGone in every state.
+// It is a summary for people, made from the connection's own state when somebody asks
+// (VerbsProvider::peer_state, from any thread). No code decides by it, and it may be out of date
+// when it is read. Senders go by their endpoint's answers: these are kGone in every state once the
+// device is lost.
 //
 //   waiting, dialing -> connected   the handshake and both queue pairs are there
 //   connected -> waiting, dialing   it broke
@@ -22,7 +22,7 @@ enum class PeerState : uint8_t {
   kWaiting,    // for it to dial; sends say kAgain
   kDialing,    // from here; sends say kAgain
   kConnected,  // messages can be sent, and the peer has said that it is ready
-  kGivenUp,    // sends say kGone; it is dialed on, where its address is known
+  kGivenUp,    // sends say kGone; it is dialed on, if its address is known
   kCutOff,     // it broke the rules; sends say kGone once its queue pair is quiesced
 };
 

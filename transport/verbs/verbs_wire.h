@@ -1,10 +1,11 @@
-// What travels between two ends of a verbs connection, to the byte: docs/verbs.md has the tables.
+// The wire format between the two ends of a verbs connection, to the byte: docs/verbs.md has the
+// tables.
 //
-// Little endian, as every machine that this runs on. What came from a peer is copied out, checked
+// Little endian, as every machine that this runs on. Bytes from a peer are copied out, checked
 // once, and then used. All functions: any thread; noexcept; nothing is allocated. For the provider
-// and for tests: programs need RemoteRights alone.
+// and for tests: programs need only RemoteRights.
 //
-// Invariants: 1. What this side sends passes the check that the other one makes (check_record, in
+// Invariants: 1. Each record that we send passes the receiver's check (check_record, in
 // LinkConnector::send_record). 2. A hello that was shortened and completed is the same: each number
 // has room (shorten).
 #pragma once
@@ -29,7 +30,7 @@ enum class HandshakeKind : uint16_t { kHello = 1, kWelcome = 2, kReady = 3, kRef
 enum class Refusal : uint32_t {
   kNone,
   kNotListed,  // nobody of this name is known here
-  kCrossing,   // both dial at once, and this end goes on
+  kCrossing,   // both dial at once, and this end's call goes on
   kVersion,
   kShape,   // another window or message size
   kCutOff,  // it broke the rules before
@@ -37,7 +38,7 @@ enum class Refusal : uint32_t {
   kMalformed,
 };
 const char* to_text(Refusal refusal) noexcept;
-// What the refused side can do about it.
+// The cure, for the refused side.
 const char* cure_of(Refusal refusal) noexcept;
 
 struct HandshakeRecord {
@@ -69,13 +70,13 @@ static_assert(sizeof(HandshakeRecord) == 128 && offsetof(HandshakeRecord, gid) =
 
 // Sets magic, version and checksum.
 void finish_record(HandshakeRecord& record) noexcept;
-// Whether it is one of ours at all: only that is answered.
+// Whether it is one of ours at all: no other is answered.
 bool has_magic(const HandshakeRecord& record) noexcept;
 // The fault of a record in itself; kNone: none.
 Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noexcept;
 
-// A hello in a request of the RDMA connection manager, which carries the rest: the queue pair's
-// number and the GID. It has no checksum: packets of the manager have theirs.
+// A hello in a request of the RDMA connection manager. The request itself carries the rest: the
+// queue pair's number and the GID. It has no checksum: packets of the manager have theirs.
 struct CmHello {
   char magic[3];  // "BPV"
   uint8_t version;
@@ -95,12 +96,12 @@ static_assert(sizeof(CmHello) == 56);
 
 uint32_t hash_of_name(const char* name) noexcept;
 CmHello shorten(const HandshakeRecord& hello) noexcept;
-// Makes `record`, of which queue pair, GID and LID are known, the hello that was shortened; leaves
-// it without magic, if that is none. `name`: the peer whose name has that hash; nullptr: there is
-// none. `own_instance` counts as the one that the sender knew, if the lower half is the same.
+// Completes `record`, whose queue pair, GID and LID are set, to the hello that was shortened; leaves
+// it without magic, if `hello` has none. `name`: the peer whose name has that hash; nullptr: there
+// is none. If the sender knew the lower half of `own_instance`, it counts as having known all of it.
 void complete_record(HandshakeRecord& record, const CmHello& hello, const char* name,
                      uint64_t own_instance) noexcept;
-// What the establishment of a connection says.
+// The record that the establishment of a connection stands for.
 HandshakeRecord ready_record() noexcept;
 
 enum class VerbsMessageKind : uint8_t {
@@ -139,7 +140,7 @@ static_assert(sizeof(ReturnedLoan) == 8);
 inline constexpr uint32_t kVerbsLoanCountMax = 128;  // that one peer may have lent at a time
 inline constexpr uint32_t kVerbsLoanHeaderBytesMax = 64;
 
-// What peers may do with memory.
+// Rights of peers to memory.
 enum RemoteRights : uint8_t {
   kRead = 1,
   kWrite = 2,
@@ -147,8 +148,8 @@ enum RemoteRights : uint8_t {
   kAllRights = kRead | kWrite | kAtomic,
 };
 
-// RemoteMemory::kind: how long the key means something, and what it opens. The rights are told so
-// that what the device would refuse does not cost the connection; it is the device that refuses.
+// RemoteMemory::kind: how long the key is valid, and which rights it gives. The device enforces the
+// rights. A peer is told them so that it does not ask in vain, which would cost the connection.
 enum class Reach : uint8_t {
   kExport = 1,      // as long as the owner's instance lives: the lower half of its number
   kConnection = 2,  // as long as the connection: its mark

@@ -31,7 +31,7 @@ class SocketTable {
   // link().next.
   PortDatagramSocket* first(uint16_t port) const noexcept { return chains_[port % kChainCount]; }
   // The socket for a datagram from `from` to `to`, which is no group. It prefers one that is
-  // connected to the sender, then one that is bound to the address. Of several that share their
+  // connected to the sender, then one that is bound to the address. Among several that share their
   // port, it is always the same one for the same sender. nullptr: there is none.
   PortDatagramSocket* find(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
 

@@ -6,8 +6,8 @@
 namespace bedplate {
 namespace {
 
-// Receiver not ready: 20 ms, six times; seven would be for ever. Credits keep it from happening,
-// but for a peer that ignores them and takes all receives: the others wait until it is cut off.
+// Receiver not ready: 20 ms, six times; seven would be for ever. Credits prevent it, unless a peer
+// ignores them and takes all receives: then the others wait until it is cut off.
 constexpr uint8_t kMinRnrTimer = 22;
 constexpr uint8_t kRnrRetryCount = 6;
 constexpr uint8_t kReadsMax = 16;
@@ -35,7 +35,7 @@ bool QueuePair::is_valid() const noexcept {
   }
 }
 
-// libibverbs remembers the state, where the device has said yes.
+// libibverbs records the new state if the device has accepted it.
 Result<void> QueuePair::bring_to(ibv_qp_attr& attributes, int mask, const char* name) noexcept {
   BP_DCHECK(handle_ != nullptr && (mask & IBV_QP_STATE) != 0);
   BP_DCHECK(can_follow(handle_->state, attributes.qp_state));
@@ -66,7 +66,7 @@ Result<void> QueuePair::create(const VerbsDevice& device,
   attributes.qp_type = IBV_QPT_RC;
   attributes.qp_context = options.owner;
   handle_ = ibv_create_qp(device.domain(), &attributes);
-  // A device that is asked for more than it sends inline may give what it has, or nothing.
+  // A device asked for more inline bytes than it has may give what it has, or refuse.
   for (uint32_t bytes = options.inline_bytes; handle_ == nullptr && errno == EINVAL && bytes > 0;) {
     attributes.cap.max_inline_data = bytes /= 2;
     handle_ = ibv_create_qp(device.domain(), &attributes);

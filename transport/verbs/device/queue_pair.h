@@ -1,16 +1,16 @@
 // One reliable queue pair: made once, then connected, broken and connected again as often as need
-// be. A reconnect makes nothing.
+// be. A reconnect makes nothing, but for a renew() that the device needs.
 //
-// It knows states and addresses; requests are send_queue_datapath's business. A part of
-// VerbsProvider; programs with queue pairs of their own make them by libibverbs. Threads: one at a
-// time. Source of the states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
+// It knows states and addresses; send_queue_datapath.h has the requests. A part of VerbsProvider;
+// programs with queue pairs of their own make them by libibverbs. Threads: one at a time. Source of
+// the states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
 //
-// Invariants: 1. It is connected from RESET alone, made or brought there by reset(), and goes from
-// one state to the next in their order; to ERROR and RESET from any. (can_follow) 2. What both ends
-// begin with fits into the packets: numbers of 24 bits, an MTU that there is, one read at least.
-// (connect) 3. While it is there it has a device, the queues that it was made with, and a number of
-// 24 bits. 4. As far as this end knows it is in one of the states that it can be brought to.
-// (is_valid, around each change of state)
+// Invariants: 1. It is connected only from RESET, as made or after reset(), and takes the states in
+// their order; ERROR and RESET from any. (can_follow) 2. Both ends' initial values fit into the
+// packets: numbers of 24 bits, an MTU that exists, one read at least. (connect) 3. A queue pair
+// that exists has a device, the queues that it was made with, and a number of 24 bits. 4. As far as
+// this end knows, it is in one of the states that it can be brought to. (is_valid, around each
+// change of state)
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= I
 
 inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
 
-// Whether it can be brought from the one to the other. ERROR and RESET can be had at any time.
+// Whether it can be brought from `from` to `to`. ERROR and RESET are possible at any time.
 constexpr bool can_follow(ibv_qp_state from, ibv_qp_state to) noexcept {
   switch (to) {
     case IBV_QPS_RESET:
@@ -39,23 +39,23 @@ constexpr bool can_follow(ibv_qp_state from, ibv_qp_state to) noexcept {
   }
 }
 
-// How a lost packet is noticed, and how long that is tried.
+// The retries of lost packets.
 struct RetryOptions {
-  // Until an answer is missed: 4.096 us * 2^timeout_log2 (17: half a second).
+  // The wait for an answer: 4.096 us * 2^timeout_log2 (17: half a second).
   uint8_t timeout_log2 = 16;
   uint8_t count = 6;  // at most; 7 is without end on some devices (device_quirks.h)
 };
 
 struct QueuePairOptions {
   ibv_cq* completions = nullptr;
-  ibv_srq* receives = nullptr;  // nullptr: receives of its own, one (the probe's)
+  ibv_srq* receives = nullptr;  // nullptr: one receive of its own (the probe's)
   uint32_t send_count_max = 0;
   uint32_t send_pieces_max = 1;
   uint32_t inline_bytes = 0;
   QueuePairOwner* owner = nullptr;  // of the device's events about it
 };
 
-// What one end tells the other.
+// One end's address and parameters, as told to the other end.
 struct QueuePairAddress {
   uint32_t number = 0;
   uint32_t packet_number = 0;  // of the first packet that it sends
@@ -74,25 +74,25 @@ class QueuePair {
 
   // Errors: the device's. Before the seal.
   Result<void> create(const VerbsDevice& device, const QueuePairOptions& options) noexcept;
-  // Requires: nothing more is expected of it.
+  // Requires: nobody waits for completions of it.
   void destroy() noexcept;
 
-  // What the peer must know of this end if it begins with `packet_number`, and sends packets of at
-  // most `mtu`.
+  // This end's address for the peer, if this end begins with `packet_number`, and sends packets of
+  // at most `mtu`.
   QueuePairAddress address(uint32_t packet_number, ibv_mtu mtu) const noexcept;
 
-  // RESET -> INIT -> RTR -> RTS, from what address() said of this end towards `peer`, in packets
-  // that both can. Errors: the device's, with the state.
+  // RESET -> INIT -> RTR -> RTS, towards `peer`, in packets that both can take. `packet_number`,
+  // `mtu`: as given to address(). Errors: the device's, with the state.
   Result<void> connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
                        const RetryOptions& retry) noexcept;
   // Whether the device, or somebody by fail(), has brought it to ERROR. Cost: a system call.
   bool is_failed() const noexcept;
-  // Posted requests come back as flushed. It may be called in any state.
+  // Brings it to ERROR: posted requests come back as flushed. It may be called in any state.
   void fail() noexcept;
-  // Nothing of it can reach memory any more, from here or from the peer, and no completion comes.
-  // Errors: the device's, which is allowed none: it is gone.
+  // After it nothing of the queue pair can reach memory, from here or from the peer, and no
+  // completion comes. Errors: the device's; the only cause is that it is gone.
   Result<void> reset() noexcept;
-  // After reset(), with no window bound to it: makes it anew where RESET leaves something of its
+  // After reset(), with no window bound to it: makes it anew if RESET leaves something of its
   // former life behind (DeviceQuirks::reset_keeps_reads). On other devices it does nothing.
   // Errors: as create().
   Result<void> renew() noexcept;

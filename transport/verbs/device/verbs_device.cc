@@ -42,7 +42,7 @@ ibv_context* open_context(const std::string& name) noexcept {
 int access_flags(RemoteRights rights) noexcept {
   int flags = 0;
   if ((rights & kRead) != 0) flags |= IBV_ACCESS_REMOTE_READ;
-  // The one without the other is EINVAL.
+  // A remote write or atomic right without the local one is EINVAL.
   if ((rights & kWrite) != 0) flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
   if ((rights & kAtomic) != 0) flags |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
   return flags;
@@ -118,7 +118,7 @@ VerbsDevice::~VerbsDevice() {
   for (ibv_mr* region : export_regions_) ibv_dereg_mr(region);
   if (domain_ != nullptr) {
     const int outcome = ibv_dealloc_pd(domain_);
-    BP_ASSERT(outcome != EBUSY);  // not: something that was made in it is still there
+    BP_ASSERT(outcome != EBUSY);  // EBUSY: something that was made in it is still there
   }
   if (context_ != nullptr) ibv_close_device(context_);
 }
@@ -144,7 +144,7 @@ void VerbsDevice::deregister_regions(std::span<const Region>) noexcept {
   BP_KEEPS_VALID(*this);
   for (ibv_mr* region : regions_) {
     const int outcome = ibv_dereg_mr(region);
-    BP_ASSERT(outcome != EBUSY);  // not: a window is bound to it
+    BP_ASSERT(outcome != EBUSY);  // EBUSY: a window is bound to it
   }
   regions_.clear();
 }
@@ -177,7 +177,7 @@ Result<const VerbsExport*> VerbsDevice::add_export(const PinnedPool& pool,
 
 const VerbsExport* VerbsDevice::find_export(const void* memory, uint64_t bytes,
                                             RemoteRights rights) const noexcept {
-  BP_DCHECK(rights != 0);  // none would find any
+  BP_DCHECK(rights != 0);  // else any export would do
   const auto address = reinterpret_cast<uintptr_t>(memory);
   for (const VerbsExport& one : exports_) {
     const uint64_t offset = address - reinterpret_cast<uintptr_t>(one.memory.data());

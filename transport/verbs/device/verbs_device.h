@@ -2,15 +2,15 @@
 // piece of a segment.
 //
 // The registration of the pool is local-only: its keys let this process's queue pairs read and
-// write, and are refused to any peer. What peers may reach is registered once more, exactly its
-// bytes, with exactly the rights it was given (add_export). All of it before the seal.
-// A Key has the lkey below and the region's number above it.
+// write, and are refused to any peer. Memory for peers is registered once more (add_export):
+// exactly its bytes, with exactly the rights it was given. All of it before the seal.
+// A Key has the lkey in its lower half and the region's number in its upper half.
 //
-// Invariants, around what changes them: 1. It has a context, a domain of that, and a port that can
-// be used. 2. Each export has memory, and rights that the device can give, and is registered by
+// Invariants, around each change: 1. It has a context, a domain of that, and a port that can be
+// used. 2. Each export has memory, and rights that the device can give, and is registered by
 // itself: exactly its bytes, with the key that it names. 3. Each region is there, of the domain,
-// and no larger than the device takes. 4. It is said to ignore the bounds of windows only where it
-// has some. (is_valid)
+// and no larger than the device takes. 4. Only a device with windows is said to ignore their
+// bounds. (is_valid)
 #pragma once
 
 #include <atomic>
@@ -33,11 +33,11 @@ namespace bedplate {
 struct VerbsDeviceOptions {
   std::string device = {};  // "" and 0: the first port that can be used
   uint8_t port = 0;
-  // The plan of one provider is checked against the device's limits; how many regions it may have
-  // beside the pool's.
+  // How many regions it may have beside the pool's. A provider's plan is checked against the
+  // device's limits.
   uint32_t export_count_max = 64;
-  // Quirks that the device is taken not to have. For tests, which show so that it has them: no
-  // program sets it.
+  // Quirks to take as absent. For tests, which show so that the device has them: no program sets
+  // it.
   DeviceQuirks denied = {};
 };
 
@@ -47,7 +47,7 @@ struct VerbsExport {
   uint32_t remote_key = 0;
 };
 
-// What somebody plans to make of a device, to be held against its limits.
+// A number of objects that a caller plans to make, to check against the device's limit.
 struct VerbsDemand {
   const char* what = "";  // "receive requests in one shared queue"
   const char* cure = "";  // "make max_peers or the window smaller"
@@ -68,12 +68,12 @@ class QueuePairOwner {
 // Threads: one at a time until the seal; from then on all that is const may be called by any.
 class VerbsDevice final : public Device {
  public:
-  // Opens the device, and finds out about its windows. Ownership: the caller's.
+  // Opens the device, and probes its windows. Ownership: the caller's.
   // Errors (kSystem): choose_verbs_port's; the device cannot be opened.
   static Result<std::unique_ptr<VerbsDevice>> open(const VerbsDeviceOptions& options);
   VerbsDevice(const VerbsDevice&) = delete;
   VerbsDevice& operator=(const VerbsDevice&) = delete;
-  // Requires: its queues are gone, and what it registered was taken back.
+  // Requires: its queues are gone, and its regions were deregistered.
   ~VerbsDevice() override;
 
   const DeviceKind& kind() const noexcept override { return kind_; }
@@ -97,17 +97,17 @@ class VerbsDevice final : public Device {
   // Cost: a look at each region and export. Threads: one that may call all.
   bool is_valid() const noexcept;
 
-  // Takes what the device has to tell: an event about a queue pair goes to its owner, one about the
-  // device itself (a port that went down, a queue in error) is logged. Returns how many such events
-  // there were. Does not block; event_fd() is readable when there are some. Threads: any.
+  // Takes the device's events: one about a queue pair goes to its owner, one about the device
+  // itself (a port that went down, a queue in error) is logged. Returns how many events there were.
+  // Does not block; event_fd() is readable when there are some. Threads: any.
   uint32_t take_events() noexcept;
-  // How many there were so far. Threads: any.
+  // How many events there were so far. Threads: any.
   uint64_t event_count() const noexcept { return event_count_.load(std::memory_order_relaxed); }
   int event_fd() const noexcept { return context_->async_fd; }  // the device's
   // How often it may have lost requests of any queue pair. Threads: any.
   uint32_t fault_count() const noexcept { return fault_count_.load(std::memory_order_acquire); }
-  // Whether it tells when a failed queue pair has no receive under way any more: it has done so
-  // once. Threads: any.
+  // Whether it tells when a failed queue pair has no receive under way any more: known once it has
+  // done so. Threads: any.
   bool tells_last_receive() const noexcept {
     return tells_last_receive_.load(std::memory_order_relaxed);
   }
@@ -127,10 +127,10 @@ class VerbsDevice final : public Device {
   bool has_atomics() const noexcept { return limits_.atomic_cap != IBV_ATOMIC_NONE; }
   bool enforces_windows() const noexcept { return has_windows_ && !quirks_.ignores_window_bounds; }
 
-  // What it does otherwise than the specification says.
+  // Its defects against the specification.
   const DeviceQuirks& quirks() const noexcept { return quirks_; }
 
-  // For queue pairs of one's own, which are gone before the device is. Ownership: the device's.
+  // For a caller's own queue pairs, which are gone before the device is. Ownership: the device's.
   ibv_context* context() const noexcept { return context_; }
   // Its file: "/dev/infiniband/uverbs0".
   std::string node() const;

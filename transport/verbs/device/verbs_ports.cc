@@ -58,8 +58,8 @@ Error no_device() {
 
 constexpr size_t kGidCountMax = 64;
 
-// How good an address is: RoCE v2 is routable, if the IP address is; an IPv4 address is what
-// administrators gave.
+// How good an address is: RoCE v2 is routable, if the IP address is; an administrator gave an IPv4
+// address.
 int rank(const ibv_gid_entry& entry) noexcept {
   if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) return entry.gid_type == IBV_GID_TYPE_IB ? 2 : 0;
   in6_addr address;
@@ -68,8 +68,8 @@ int rank(const ibv_gid_entry& entry) noexcept {
   return IN6_IS_ADDR_V4MAPPED(&address) ? 4 : 3;
 }
 
-// Whether an interface of this machine has the address that `gid` stands for. Of RoCE the kernel
-// also lists one that it made up from the hardware's address: nothing can be sent from there.
+// Whether an interface of this machine has the address that `gid` stands for. For RoCE the kernel
+// also lists one that it made from the hardware's address: nothing can be sent from there.
 bool is_assigned(const ibv_gid& gid) noexcept {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return true;

@@ -1,8 +1,8 @@
-// What RDMA devices there are: which drivers are linked in, which ports have an address.
+// Finds RDMA devices: the drivers that are linked in, and the ports that have an address.
 //
 // A static program has the drivers of verbs_drivers.cc, which it names when it is linked; without
 // them rdma-core finds no device. A dynamic program takes those that the system has.
-// All functions: any thread. What returns a vector, a Result or a string allocates.
+// All functions: any thread. Those that return a vector, a Result or a string allocate.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct VerbsPort {
   bool has_gid = false;
   ibv_gid gid = {};
   uint16_t lid = 0;
-  ibv_mtu mtu = IBV_MTU_256;        // when it was looked at; active_mtu() says what it is now
+  ibv_mtu mtu = IBV_MTU_256;        // when it was listed; active_mtu() asks for it now
   uint32_t transfer_bytes_max = 0;  // of one request
 
   // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"
@@ -36,17 +36,17 @@ struct VerbsPort {
   bool is_usable() const noexcept { return is_active && (is_ethernet ? has_gid : lid != 0); }
 };
 
-// Where `port` has its address now: an address that was taken away and given again may have got
-// another index. The one that is known, if it cannot be found.
+// The index of `port`'s address now: an address that was removed and added again may have another
+// index. Returns port.gid_index, if the address cannot be found.
 uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept;
 
-// The largest packets of `port` now: its network interface may have been given another MTU. The one
-// that is known, if it cannot be asked. Cost: a system call.
+// The largest packets of `port` now: its network interface may have been given another MTU. Returns
+// port.mtu, if the port cannot be asked. Cost: a system call.
 ibv_mtu active_mtu(ibv_context* context, const VerbsPort& port) noexcept;
 constexpr uint32_t mtu_bytes(ibv_mtu mtu) noexcept { return 128u << mtu; }
 
 // All ports of all devices that a driver was found for. Opens and closes each device.
-// Errors (kSystem): no device at all, and whether a module is missing or a driver.
+// Errors (kSystem): no device at all; the error tells if a module or a driver is missing.
 Result<std::vector<VerbsPort>> list_verbs_ports();
 
 // The port to use: `device` and `port` as far as they are given ("", 0: any), usable.

@@ -14,7 +14,7 @@ constexpr uint64_t kWindowBytes = 1000;
 constexpr uint64_t kTargetOffset = 8192;
 constexpr uint64_t kPatienceNs = kNsPerSecond;
 
-// All that the probe makes; it goes as it came.
+// All objects of the probe; the destructor frees them.
 struct Rig {
   ibv_cq* completions = nullptr;
   ibv_mr* region = nullptr;
@@ -46,7 +46,7 @@ struct Rig {
            owner.connect(2, mtu, reader.address(1, mtu), retry).ok();
   }
 
-  // Posts `request` and waits for its end. Returns nothing when there was none.
+  // Posts `request` and waits for its end. nullopt: it was not posted, or did not end in time.
   std::optional<ibv_wc_status> run(QueuePair& queue_pair, ibv_send_wr& request) noexcept {
     BP_DCHECK(queue_pair.handle()->state == IBV_QPS_RTS && request.next == nullptr);
     request.send_flags = IBV_SEND_SIGNALED;
@@ -91,7 +91,7 @@ struct Rig {
 bool probe_windows(const VerbsDevice& device) noexcept {
   static_assert(kTargetOffset >= kBytes && kTargetOffset + kBytes <= sizeof(Rig::memory));
   Rig rig;
-  // A read that only failed, or took too long, says nothing.
+  // A read that failed otherwise, or took too long, proves nothing.
   return rig.create(device) && rig.bind() && rig.read(kWindowBytes) == IBV_WC_SUCCESS &&
          rig.read(kWindowBytes + 1) == IBV_WC_REM_ACCESS_ERR;
 }

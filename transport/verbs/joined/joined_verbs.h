@@ -1,16 +1,16 @@
-// The RDMA device of an appliance in a process that joined its pool: opened once more, with what of
-// the pool this process may write registered once.
+// The RDMA device of an appliance, opened once more by a process that joined its pool. It registers
+// the memory of the pool that this process may write, once.
 //
 //     JoinedVerbs verbs;
 //     options.before_ready = [&verbs](JoinedProcess& process) { return verbs.open(process); };
 //     auto process = JoinedProcess::join(options);
 //
-// The owner says which device and port (process_terms.h), and only to processes that its
-// configuration gives verbs = true: those are in its plan. Queue pairs are the process's own to
-// make, or a VerbsProvider's, which is made in before_ready, too.
+// The owner names the device and port (process_terms.h), and only to processes that its
+// configuration gives verbs = true: those are in its plan. The process makes its own queue pairs,
+// or a VerbsProvider, which must be made in before_ready, too.
 //
-// What is mapped read-only has no key: a local key lets the device write (device_quirks.h).
-// docs/verbs.md says what to do about it.
+// Memory that is mapped read-only has no key: a local key lets the device write (device_quirks.h).
+// docs/verbs.md has the cure.
 //
 // Invariant: there are keys only of a device that is open; both are valid. (is_valid, after open)
 #pragma once
@@ -33,13 +33,13 @@ class JoinedVerbs {
   // Requires: queue pairs that were made on the device are gone.
   ~JoinedVerbs() = default;
 
-  // Opens the owner's device, and registers. `export_count_max`: how much this process will open to
-  // peers itself, by VerbsDevice::add_export; no plan has that. Called once.
+  // Opens the owner's device, and registers the pool. `export_count_max`: how many exports this
+  // process will make itself (VerbsDevice::add_export); no plan counts them. Called once.
   // Requires: within before_ready, so before the seal.
   // Errors (kSystem): the process is not planned to use verbs; the owner has no device; the
   // device's. It is of no use then.
   Result<void> open(const JoinedProcess& process, uint32_t export_count_max = 0);
-  // The same of `pool`, for the process `name` that was told `terms`.
+  // The same for `pool`, and the process `name` that was told `terms`.
   Result<void> open(const ProcessTerms& terms, const char* name, PinnedPool& pool,
                     uint32_t export_count_max);
 
@@ -48,7 +48,7 @@ class JoinedVerbs {
     BP_DCHECK(device_ != nullptr);
     return *device_;
   }
-  // Of the pool: VerbsDevice::local_key() makes a local key of each. Requires: open().
+  // The keys of the pool: VerbsDevice::local_key() makes a local key of each. Requires: open().
   const KeyTable& keys() const noexcept { return keys_; }
   // Requires: open().
   bool is_valid() const noexcept {
