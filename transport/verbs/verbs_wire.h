@@ -96,9 +96,9 @@ static_assert(sizeof(CmHello) == 56);
 
 uint32_t hash_of_name(const char* name) noexcept;
 CmHello shorten(const HandshakeRecord& hello) noexcept;
-// Completes `record`, whose queue pair, GID and LID are set, to the hello that was shortened; leaves
-// it without magic, if `hello` has none. `name`: the peer whose name has that hash; nullptr: there
-// is none. If the sender knew the lower half of `own_instance`, it counts as having known all of it.
+// Completes `record`, whose queue pair, GID and LID are set, to the hello that was shortened;
+// leaves it without magic, if `hello` has none. `name`: the peer whose name has that hash; nullptr:
+// there is none. If the sender knew the lower half of `own_instance`, it counts as all of it.
 void complete_record(HandshakeRecord& record, const CmHello& hello, const char* name,
                      uint64_t own_instance) noexcept;
 // The record that the establishment of a connection stands for.

@@ -14,10 +14,10 @@ namespace {
 constexpr int kResolveMs = 2000;
 constexpr int kBacklog = 64;
 constexpr uint8_t kRetryCount = 7;
-constexpr int kRejectedByPeer = 28;  // by its own word, and not by its kernel (IBA 12.6.7.2)
+constexpr int kRejectedByPeer = 28;  // by the peer itself, and not by its kernel (IBA 12.6.7.2)
 
-static_assert(sizeof(CmHello) == 56);           // what a request has left for RDMA_PS_TCP
-static_assert(sizeof(HandshakeRecord) <= 148);  // what a rejection has, the least (IBA 12.6.7)
+static_assert(sizeof(CmHello) == 56);           // the room in a request of RDMA_PS_TCP
+static_assert(sizeof(HandshakeRecord) <= 148);  // the least room, in a rejection (IBA 12.6.7)
 
 Error not_opened(const char* doing) noexcept {
   return error_from_errno("%s", doing)
@@ -170,8 +170,8 @@ void ConnectionManager::host_of(rdma_cm_id* call, char* text, uint32_t text_byte
   if (inet_ntop(peer->sa_family, address, text, text_bytes) == nullptr) text[0] = '\0';
 }
 
-// Whatever concerns nobody is passed over. An event is acknowledged at once: what it has was
-// copied, and a call with an event that is not cannot be closed.
+// Skips events that concern nobody. Acknowledges each event at once: its data was copied, and a
+// call with an event that is not acknowledged cannot be closed.
 bool ConnectionManager::next_event(Event* event, CmHello* hello) noexcept {
   BP_DCHECK(is_open());
   BP_KEEPS_VALID(*this);
@@ -222,7 +222,7 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event, CmHell
       return;
     case RDMA_CM_EVENT_REJECTED:
       event->why = raw.status == kRejectedByPeer ? "it rejects the call" : "nobody listens there";
-      // With nothing in it, it is the peer's kernel that says so: the call was closed.
+      // An empty rejection is from the peer's kernel: the call was closed.
       if (copy(&event->record, sizeof event->record) && has_magic(event->record)) {
         event->kind = Event::Kind::kRecord;
       }

@@ -1,18 +1,17 @@
-// The records of a handshake by the RDMA connection manager (librdmacm) instead of a socket.
+// Carries the records of a handshake by the RDMA connection manager (librdmacm), not by a socket.
 //
 // A call is an rdma_cm_id: the hello travels in the request, in a shorter form since there is room
 // for 56 bytes only, the welcome in the reply, a refusal in the rejection; ready is the
-// establishment itself, which has no room for anything; a disconnection is what a hang-up is
-// elsewhere. Queue pairs are not librdmacm's: they are made before the seal and brought up by what
-// the records say.
+// establishment itself, which has no room for anything; a disconnection stands for a hang-up.
+// Queue pairs are not librdmacm's: they are made before the seal, and the records bring them up.
 //
-// librdmacm allocates for each call and each event, from the heap like everybody, gives it back,
-// and may be refused: then the call fails. Threads: one at a time, that of LinkConnector, whose
-// part this is. Sources: rdma_cm(7), and of the events rdma_get_cm_event(3).
+// librdmacm allocates for each call and each event, from the common heap, and frees it. If there is
+// no memory, the call fails. Threads: one at a time, that of LinkConnector, whose part this is.
+// Sources: rdma_cm(7), and for the events rdma_get_cm_event(3).
 //
-// Invariants, around what changes them: 1. It listens, and has calls, only while it is open.
-// 2. Each call that was dialed, or that came, is closed once: so many are open as call_count()
-// says, and none at the end. (is_valid, and LinkConnector::is_valid, which knows them)
+// Invariants, around each change: 1. It listens, and has calls, only while it is open. 2. Each
+// call, dialed or received, is closed once: call_count() counts the open ones, and is 0 at the end.
+// (is_valid, and LinkConnector::is_valid, which knows them)
 #pragma once
 
 #include <cstdint>
@@ -34,9 +33,9 @@ class ConnectionManager {
   // Requires: all calls are closed.
   ~ConnectionManager();
 
-  // Opens what librdmacm opens, so that it does not do so after the seal; listens, if there is an
-  // address. Errors: the module rdma_ucm is not loaded; it cannot listen there; the address is not
-  // a TCP one.
+  // Lets librdmacm open its devices now, so that it does not after the seal; listens, if there is
+  // an address. Errors: the module rdma_ucm is not loaded; it cannot listen there; the address is
+  // not a TCP one.
   Result<void> open(const VerbsDevice& device, const SocketAddress* listen) noexcept;
   bool is_open() const noexcept { return channel_ != nullptr; }
   // Readable while there are events. Requires: it is open.
@@ -53,7 +52,7 @@ class ConnectionManager {
   struct Event {
     enum class Kind : uint8_t {
       kCalled,   // `call` is new; `record` is its hello
-      kReached,  // what was dialed can be said hello to
+      kReached,  // a dialed peer is ready for our hello
       kRecord,   // `record` came
       kHungUp,   // `why`
     };
@@ -62,19 +61,19 @@ class ConnectionManager {
     HandshakeRecord record = {};
     const char* why = "";
   };
-  // Returns whether there was one. `name_of` finds the name whose hash a hello has, or nullptr.
-  // Ownership: a new call is the caller's, to be closed.
+  // Takes an event; returns whether there was one. `name_of` finds the name whose hash a hello has,
+  // or nullptr. Ownership: the caller closes a new call.
   template <typename NameOf>
   bool take_event(Event* event, uint64_t own_instance, NameOf name_of) noexcept;
 
-  // nullptr: errno says why. It is reached, or hangs up, later. Ownership: the caller's, to be
-  // closed.
+  // Starts a call; an event tells later that it was reached, or hung up. nullptr: errno says why.
+  // Ownership: the caller closes it.
   rdma_cm_id* dial(const SocketAddress& address) noexcept;
-  // By the record's kind. Requires: it is the turn of that kind. Returns false where it failed.
+  // Sends by the record's kind. Requires: it is the turn of that kind. Returns false if it failed.
   bool send(rdma_cm_id* call, const HandshakeRecord& record) noexcept;
-  // Ends it: no event of it comes any more.
+  // Ends the call: no event of it comes any more.
   void close(rdma_cm_id* call) noexcept;
-  // "10.0.0.2": the other end's, into `text`, terminated.
+  // Writes the other end's host, as "10.0.0.2", into `text`, terminated.
   static void host_of(rdma_cm_id* call, char* text, uint32_t text_bytes) noexcept;
 
  private:

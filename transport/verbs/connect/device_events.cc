@@ -1,8 +1,8 @@
-// What a device tells beside completions: queue pairs that peers broke, ports, faults of its own.
+// A device's events beside completions: queue pairs that peers broke, ports, faults of its own.
 //
 // There is one stream of events for all queue pairs of a device, and every connector reads it: an
 // event may be about another provider's link, so it goes to the owner of the queue pair. A queue
-// pair is not destroyed before its events were acknowledged: its owner is there.
+// pair is not destroyed before its events were acknowledged, so its owner is still there.
 //
 // Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #include "transport/verbs/connect/link_connector.h"
@@ -45,7 +45,7 @@ void VerbsDevice::handle_event(const ibv_async_event& event) noexcept {
   }
 }
 
-// Whatever thread this is: the link may be the connector's, or the shard's.
+// Runs on any thread: the link may be the connector's, or the shard's.
 void VerbsLink::take_event(ibv_event_type type) noexcept {
   BP_DCHECK(connector != nullptr);  // it is up, or was
   if (type == IBV_EVENT_QP_LAST_WQE_REACHED) {

@@ -1,4 +1,4 @@
-// What carries the records of a handshake: a stream socket, or a call of the RDMA connection
+// Carries the records of a handshake by a stream socket, or by a call of the RDMA connection
 // manager (connection_manager.h). The conversation itself is in link_handshake.cc.
 //
 // Tested by tests/transport/verbs/connect/verbs_links_test.cc.
@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kAcceptPauseNs = 100 * kNsPerMs;
 
-// "10.0.0.2" or "a local socket": the host that a line of the log is about.
+// "10.0.0.2" or "a local socket": the host, for the log.
 void host_of(int fd, char* text, size_t text_bytes) noexcept {
   sockaddr_storage address = {};
   socklen_t bytes = sizeof address;
@@ -80,13 +80,13 @@ void LinkConnector::accept_one() noexcept {
   if (!fd.is_open()) {
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
     const Error shortage = error_from_errno("accepting a connection of verbs, which is tried on")
-                               .set_cure("free memory");  // where it was no descriptor that lacked
+                               .set_cure("free memory");  // if descriptors were not short
     if (!was_shortage_told_ && device_errors_.try_pass()) {
       log_error(shortage);
       was_shortage_told_ = true;
     }
     drop_strangers(0);
-    return listen_again(false);  // it stays readable, and would be tried without end
+    return listen_again(false);  // it stays readable: we would try without end
   }
   was_shortage_told_ = false;
   drop_strangers(kStrangerCountMax - 1);
@@ -115,7 +115,7 @@ void LinkConnector::drop_strangers(uint32_t count_max) noexcept {
   }
 }
 
-// No file descriptor is left: what waits at the listener waits a moment longer.
+// Listens again, or not for a moment: without a free file descriptor, callers at the listener wait.
 void LinkConnector::listen_again(bool listens) noexcept {
   BP_ASSERT(listener_.is_open());
   BP_DCHECK(is_own_thread() && (!listens || accept_ns_ != 0));
@@ -130,7 +130,7 @@ void LinkConnector::read_talk(Talk& talk) noexcept {
   BP_DCHECK(is_own_thread() && talk.fd.is_open() && talk.bytes < sizeof talk.record);
   BP_DCHECK(talk.stage != Stage::kFree && talk.stage != Stage::kConnecting);
   if (talk.stage == Stage::kHeld) {
-    // Its hello was checked and is still to be used: nothing more may be read over it.
+    // Its hello was checked and is still needed: nothing may be read over it.
     char more = 0;
     const ssize_t bytes = recv(talk.fd.number(), &more, sizeof more, 0);
     if (bytes > 0) return refuse(talk, Refusal::kMalformed);
@@ -140,10 +140,10 @@ void LinkConnector::read_talk(Talk& talk) noexcept {
   auto* into = reinterpret_cast<char*>(&talk.record) + talk.bytes;
   const ssize_t bytes = recv(talk.fd.number(), into, sizeof talk.record - talk.bytes, 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  // At the end of a lifeline it hangs up, or says what nobody asked for.
+  // A lifeline ends by a hang-up, or by bytes that nobody asked for.
   if (bytes <= 0 || talk.stage == Stage::kLifeline) return give_up(talk, "it hung up");
   talk.bytes += static_cast<size_t>(bytes);
-  // What does not even know the first word need not finish.
+  // A record without our magic is refused before it is complete.
   const bool is_strange = talk.bytes >= sizeof talk.record.magic && !has_magic(talk.record);
   if (talk.bytes < sizeof talk.record && !is_strange) return;
   talk.bytes = 0;

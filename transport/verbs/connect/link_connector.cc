@@ -21,7 +21,7 @@
 namespace bedplate {
 namespace {
 
-constexpr int kTickMs = 5;  // while something is being waited for that has no event
+constexpr int kTickMs = 5;  // while it waits for something that has no event
 constexpr uint64_t kIdleMs = 1000;
 
 }  // namespace
@@ -91,7 +91,7 @@ bool LinkConnector::is_valid(const VerbsLink& link) const noexcept {
       std::min(options_.timing.backoff_ns_min, options_.timing.backoff_ns_max);
   if (dial_state.down_since_ns != 0 && dial_state.backoff_ns < backoff_ns_min) return false;
   if (dial_state.tell_pause_ns > options_.timing.tell_ns_max) return false;
-  // In this order: the shard asks for its end first, and then takes it down.
+  // Read in this order: must_break is set first, and then the shard takes the link down.
   if (link.must_break.load(std::memory_order_acquire)) return true;
   if (link.state.load(std::memory_order_acquire) != LinkState::kUp) return true;
   const Talk* talk = talk_of(link, false);
@@ -118,7 +118,7 @@ Result<void> LinkConnector::start(const LinkConnectorOptions& options,
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   BP_TRY(listen());
-  // The calls of its thread are made once here, where an error can say that a profile forbids them.
+  // Makes its thread's system calls once here: an error can tell that a profile forbids them.
   epoll_event event = {};
   const bool is_watched =
       epoll_.is_open() && epoll_wait(epoll_.number(), &event, 1, 0) == 0 && wake_.is_open() &&
@@ -192,7 +192,7 @@ void LinkConnector::run() noexcept {
   }
 }
 
-// The shard reads no clock: it is asked now and then to look whether what it has posted ends.
+// The shard reads no clock: so it is asked now and then to check that its posted requests end.
 void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
   BP_DCHECK(is_own_thread() && now_ns >= rung_ns_);
   const bool is_any_up = std::any_of(links_.begin(), links_.end(), [](const VerbsLink* link) {
@@ -203,8 +203,8 @@ void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
   ring();
 }
 
-// How long nothing needs to be looked at. Handshakes are short, so a tick serves for all of them; a
-// peer that nobody reaches costs a wake-up for each try.
+// How long the thread may wait for an event. Handshakes are short, so one tick serves them all; an
+// unreachable peer costs a wake-up for each try.
 int LinkConnector::wait_ms() const noexcept {
   BP_DCHECK(is_own_thread());
   for (const Talk& talk : talks_) {
@@ -260,16 +260,16 @@ void LinkConnector::handle_record(Talk& talk) noexcept {
       enter(talk, Stage::kLifeline);
       return come_up(link);
     }
-    default: BP_ASSERT(false);  // nothing is read in any other
+    default: BP_ASSERT(false);  // no other stage reads
   }
 }
 
-// A link is down: hang up, so that the peer knows; dial, if it is for us to do so.
+// If the link is down: hangs up, so that the peer knows; dials, if that is our part.
 void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   BP_DCHECK(is_own_thread() && link.connector == this);
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kUp) {
-    // The shard has to look until it is down, also one that sleeps.
+    // Rings until the shard, which may sleep, has taken it down.
     if (link.must_break.load(std::memory_order_acquire)) return ring();
     if (!has_been_of_use(link, now_ns)) return;
     dialing(link).down_since_ns = 0;
@@ -283,7 +283,7 @@ void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   Talk* talk = talk_of(link, false);
   if (talk != nullptr && talk->stage == Stage::kAwaitReady) drop(*talk);
   if (state == LinkState::kLost) {
-    dial_state.down_since_ns = 0;  // nothing is to be done any more, at no time
+    dial_state.down_since_ns = 0;  // nothing more is ever to be done for it
     return;
   }
   note_cut_off(link);
@@ -295,7 +295,7 @@ void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
     dial_state.backoff_ns = options_.timing.backoff_ns_min;
     dial_state.tell_ns = dial_state.tell_pause_ns = 0;
   }
-  // Where a peer was cut off another instance of it may come up.
+  // Another instance of a peer that was cut off may come up.
   const bool is_cut_off = state == LinkState::kCutOff;
   if (is_cut_off) dial_state.backoff_ns = options_.timing.backoff_ns_max;
   if (is_new ? is_cut_off : was_up) delay_next(dial_state);
@@ -307,8 +307,8 @@ void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   }
 }
 
-// Trouble is forgotten only then: a link that breaks as soon as it is up is dialed as seldom as one
-// that never comes up.
+// Whether the link has been up and of use: until then its trouble is not forgotten. So a link that
+// breaks as soon as it is up is dialed as seldom as one that never comes up.
 bool LinkConnector::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const noexcept {
   const uint64_t up_since_ns = dialing_[link.place].up_since_ns;
   return up_since_ns != 0 && (link.has_worked.load(std::memory_order_acquire) ||

@@ -7,17 +7,17 @@
 // that breaks the rules is refused, and logged once for each host.
 //
 // One thread for each provider, whose part this is. It touches a link only while that is its own
-// (verbs_link.h), and no message ever.
+// (verbs_link.h), and never a message.
 //
 // Invariants, around each event and each look at all links: 1. A talk that is not free has a socket
-// or a call, and from its hello on a link. 2. Of a link one talk at most is its lifeline, and one
-// is on the way to be it. 3. What is dialed is neither up nor lost: a hello that is answered ends
-// what was dialed, or waits. 4. A link that is up has a lifeline, or waits for ready, or is to
-// break. 5. Strangers, told hosts and back-offs are no more than they may be. 6. Each link is
-// valid. 7. All talks have the carrier of the options, and what is dialed has an address. 8. What
-// is held is a good hello of its link, of which nothing more was read. 9. The calls that are open
+// or a call, and from its hello on a link. 2. A link has at most one talk that is its lifeline, and
+// one that is to become it. 3. A link that is dialed is neither up nor lost: a hello that is
+// answered ends the dialing, or waits. 4. A link that is up has a lifeline, or waits for ready, or
+// is to break. 5. Strangers, told hosts and back-offs keep within their limits. 6. Each link is
+// valid. 7. All talks have the carrier of the options, and a link that is dialed has an address.
+// 8. A held talk has a good hello of its link, and has read nothing behind it. 9. The open calls
 // are those of talks. (is_valid) 10. A talk goes from stage to stage in their order. (enter)
-// 11. Its own thread alone touches talks, back-offs and links that are down. (is_own_thread, in
+// 11. Only its own thread touches talks, back-offs and links that are down. (is_own_thread, in
 // each function)
 #pragma once
 
@@ -43,18 +43,18 @@ struct LinkTiming {
   uint64_t backoff_ns_max = 1'000'000'000;
   uint64_t answer_ns_max = 2'000'000'000;  // for the records of a handshake
   uint64_t give_up_ns = 30'000'000'000;    // then sends say kGone; it is dialed on all the same
-  // That a peer cannot be reached is logged at once, then after this, and twice as long each time.
+  // An unreachable peer is logged at once, then after this, then after twice as long each time.
   uint64_t tell_ns_min = 60'000'000'000;
   uint64_t tell_ns_max = 3'600'000'000'000;
   // A TCP lifeline whose other end answers no probe hangs up, a third later at most.
   uint64_t silence_ns_max = 6'000'000'000;
-  // Of what was posted nothing has ended for so long: the connection is made anew. A device that
-  // is well says much sooner that nobody answers; each request has to get through in it.
+  // If no posted request ends for so long, the connection is made anew. A healthy device reports a
+  // silent peer much sooner; each request has to get through in this time.
   uint64_t stall_ns_max = 5'000'000'000;
   RetryOptions retry;
 };
 
-// What it names outlives stop().
+// All objects that it names outlive stop().
 struct LinkConnectorOptions {
   std::string name;
   uint64_t instance = 0;
@@ -82,12 +82,12 @@ class LinkConnector {
   // Starts the thread. `links` outlast stop(). Before the seal. Requires: called once.
   // Errors (kSystem): it cannot listen there; no thread.
   Result<void> start(const LinkConnectorOptions& options, std::vector<VerbsLink*> links);
-  // Ends the thread, and waits for its end; all lifelines hang up. Nothing happens where none runs.
+  // Ends the thread, and waits for its end; all lifelines hang up. Does nothing if none runs.
   void stop() noexcept;
-  // The shard shall take it down; until then it stays up. Threads: any.
+  // Asks the shard to take the link down; until then it stays up. Threads: any.
   void break_link(VerbsLink& link) noexcept;
 
-  // The shard: a link is down, or wanted. Threads: any. Cost: a system call.
+  // Tells the connector that a link is down, or wanted. Threads: any. Cost: a system call.
   void wake() noexcept;
   // Counts the changes of links that a shard must look at. Threads: any.
   uint32_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
@@ -95,13 +95,13 @@ class LinkConnector {
   uint64_t refused_count() const noexcept { return refused_.load(std::memory_order_relaxed); }
   // Threads: its own, or any before start() and after stop().
   bool is_valid() const noexcept;
-  // How many sockets it may have open: of each peer its lifeline and a call, then strangers.
+  // How many sockets it may have open: for each peer a lifeline and a call, then strangers.
   static constexpr uint64_t socket_count_max(uint64_t peer_count) noexcept {
     return 2 * peer_count + kStrangerCountMax;
   }
 
  private:
-  static constexpr uint32_t kStrangerCountMax = 16;  // sockets that have not said who they are
+  static constexpr uint32_t kStrangerCountMax = 16;  // sockets that have not said hello
   static constexpr uint32_t kToldHostCountMax = 32;
   // The words by which epoll tells descriptors apart; a talk has its index.
   static constexpr uint64_t kWakeToken = UINT64_MAX;
@@ -119,7 +119,7 @@ class LinkConnector {
     kAwaitReady,
     kLifeline,
   };
-  // A talk that is dropped is free, from any.
+  // Any talk may be dropped: then it is free.
   static constexpr bool can_follow(Stage from, Stage to) noexcept {
     switch (to) {
       case Stage::kFree: return true;
@@ -159,15 +159,15 @@ class LinkConnector {
   void handle_event(uint64_t token) noexcept;
   void handle_record(Talk& talk) noexcept;
 
-  // What carries the records (link_carriers.cc).
+  // Carrying the records (link_carriers.cc).
   Result<void> listen() noexcept;
   void dial(VerbsLink& link, uint64_t now_ns) noexcept;
   void accept_one() noexcept;
   void listen_again(bool listens) noexcept;
-  // Makes room among those that have not said who they are: the one that has waited longest goes.
+  // Makes room among talks that have not said hello: drops those that have waited longest.
   void drop_strangers(uint32_t count_max) noexcept;
   void read_talk(Talk& talk) noexcept;
-  // Ends it, whatever it was about to say.
+  // Ends the talk, at any stage.
   void give_up(Talk& talk, const char* why) noexcept;
   void take_manager_events() noexcept;
   void take_call(const ConnectionManager::Event& event) noexcept;
@@ -182,7 +182,7 @@ class LinkConnector {
   void say_hello(Talk& talk) noexcept;
   void take_welcome(Talk& talk) noexcept;
   void take_refusal(Talk& talk) noexcept;
-  // `cure` nullptr: what helps where nobody answers.
+  // `cure` nullptr: the cure for a peer that does not answer.
   void back_off(VerbsLink& link, const char* why, const char* cure = nullptr) noexcept;
   void delay_next(Dialing& state) noexcept;
 
@@ -190,10 +190,10 @@ class LinkConnector {
   void take_hello(Talk& talk) noexcept;
   void answer_hello(Talk& talk) noexcept;
   void refuse(Talk& talk, Refusal why) noexcept;
-  // Which instance of the peer broke the rules, if one did.
+  // Notes the instance of the peer that broke the rules, if one did.
   void note_cut_off(const VerbsLink& link) noexcept;
 
-  // Both. Values that are chosen anew for each handshake.
+  // Both. begin() chooses values anew for each handshake.
   void begin(VerbsLink& link) noexcept;
   void commit(VerbsLink& link, const HandshakeRecord& record, const char* host) noexcept;
   void come_up(VerbsLink& link) noexcept;
@@ -204,7 +204,7 @@ class LinkConnector {
     BP_DCHECK(is_own_thread() && can_follow(talk.stage, next));
     talk.stage = next;
   }
-  // The one that is not a lifeline yet, or the lifeline.
+  // The link's lifeline, or its talk that is not a lifeline yet; nullptr: none.
   Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
   const Talk* talk_of(const VerbsLink& link, bool is_lifeline) const noexcept;
   bool is_own_thread() const noexcept { return owner_.is_caller(); }

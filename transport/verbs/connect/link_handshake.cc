@@ -19,7 +19,7 @@ namespace {
 uint32_t random_packet_number() noexcept {
   uint32_t number = 0;
   const auto drawn = draw_bytes(std::as_writable_bytes(std::span(&number, 1)));
-  BP_ASSERT(drawn.ok());  // as it was when the connector was made
+  BP_ASSERT(drawn.ok());  // it worked when the connector was made
   return number & kPacketNumberMask;
 }
 
@@ -39,7 +39,7 @@ HandshakeRecord LinkConnector::make_record(HandshakeKind kind,
   record.mtu = IBV_MTU_256;
   record.reads_max = 1;
   if (link == nullptr) return record;
-  BP_DCHECK(is_own_thread() && link->is_connectors());  // the other thread may write it else
+  BP_DCHECK(is_own_thread() && link->is_connectors());  // else the other thread may write it
   const QueuePairAddress address = link->queue_pair.address(link->packet_number, link->mtu);
   record.known_instance = link->peer_instance;
   record.received = link->received;
@@ -53,14 +53,14 @@ HandshakeRecord LinkConnector::make_record(HandshakeKind kind,
   return record;
 }
 
-// The peer goes by what it was told, so that must not change under way.
+// Chooses the values that the peer is told: they must not change during the handshake.
 void LinkConnector::begin(VerbsLink& link) noexcept {
   BP_DCHECK(is_own_thread() && link.is_connectors());
   link.packet_number = random_packet_number();
   link.mtu = active_mtu(options_.device->context(), options_.device->port());
 }
 
-// Our connect() was decided.
+// Our connect() has ended.
 void LinkConnector::say_hello(Talk& talk) noexcept {
   BP_ASSERT(talk.stage == Stage::kConnecting && talk.link != nullptr);
   BP_DCHECK(is_own_thread() && talk.link->address.has_value());
@@ -103,7 +103,7 @@ void LinkConnector::take_welcome(Talk& talk) noexcept {
     drop(talk);
     return back_off(link, "it broke the rules before", "restart it");
   }
-  // The shard takes what arrives from the moment the queue pair can receive.
+  // The shard takes messages from the moment that the queue pair can receive.
   HandshakeRecord ready = make_record(HandshakeKind::kReady, &link);
   commit(link, record, talk.host);
   enter(talk, Stage::kLifeline);
@@ -146,7 +146,7 @@ void LinkConnector::take_hello(Talk& talk) noexcept {
     return refuse(talk, Refusal::kShape);
   }
   if (Talk* own = talk_of(*link, false); own != nullptr) {
-    // Only what has reached it goes on: one that is still connecting may never arrive.
+    // Our call goes on only once its hello is sent: one that is still connecting may never arrive.
     const bool both_said_hello = own->stage == Stage::kAwaitWelcome;
     if (both_said_hello && options_.name < link->name) return refuse(talk, Refusal::kCrossing);
     const bool is_answered = own->stage == Stage::kAwaitReady;
@@ -158,7 +158,7 @@ void LinkConnector::take_hello(Talk& talk) noexcept {
   answer_hello(talk);
 }
 
-// Once the link is ours: a peer that dials has lost the connection that we may still have.
+// Answers once the link is ours: a peer that dials has lost the connection that we may still have.
 void LinkConnector::answer_hello(Talk& talk) noexcept {
   BP_ASSERT(talk.stage == Stage::kHeld && talk.link != nullptr);
   BP_DCHECK_SLOW(is_own_thread() && is_held_well(talk));
@@ -166,7 +166,7 @@ void LinkConnector::answer_hello(Talk& talk) noexcept {
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kLost) return refuse(talk, Refusal::kDevice);
   if (state == LinkState::kUp) {
-    // When both dialed, this may be what it gave up for ours.
+    // If both dialed, this may be the call that the peer gave up for ours.
     char more = 0;
     const bool is_socket = talk.fd.is_open();
     if (is_socket && recv(talk.fd.number(), &more, sizeof more, MSG_PEEK) == 0) return drop(talk);
@@ -209,8 +209,8 @@ void LinkConnector::refuse(Talk& talk, Refusal why) noexcept {
   drop(talk);
 }
 
-// Believes the peer's record, and gives the link to the shard: it takes what arrives, and sends
-// once can_send says so.
+// Adopts the peer's record, and gives the link to the shard, which takes messages at once, and
+// sends once can_send is set.
 void LinkConnector::commit(VerbsLink& link, const HandshakeRecord& record,
                            const char* host) noexcept {
   const LinkState state = link.state.load(std::memory_order_acquire);

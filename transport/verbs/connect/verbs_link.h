@@ -1,14 +1,14 @@
-// What the shard and the connector know together of the way to one peer.
+// The link to one peer: state that the shard and the connector share.
 //
-// The thread that has the link, by its state, writes its fields; a release store of the state hands
-// them over. While it is down it is the connector's, from up to the end of draining the
-// shard's. A part of VerbsProvider.
+// The link's state tells which thread has it. That thread writes its fields; a release store of the
+// state hands them over. The connector has a link that is down; the shard has it from up to the end
+// of draining. A part of VerbsProvider.
 //
-// Invariants: 1. While it is down there is a queue pair, which is the connector's. 2. One that is
-// up is wanted, and knows its peer: instance, queue pair, packet numbers and packet sizes that can
-// be. 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The
-// connector writes to a link that is down, and to no other. (is_connectors, where it writes) 5. It
-// goes to and fro between the two, until it is lost. (hand_over)
+// Invariants: 1. A link that is down has a queue pair, which is the connector's. 2. A link that is
+// up is wanted, and knows its peer: instance, queue pair, valid packet numbers and packet sizes.
+// 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The connector
+// writes only to a link that is down. (is_connectors, where it writes) 5. It goes to and fro
+// between the two, until it is lost. (hand_over)
 //
 // Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #pragma once
@@ -28,7 +28,7 @@ class LinkConnector;
 enum class LinkState : uint8_t {
   kDown,    // the connector's: queue pair in RESET
   kUp,      // the shard's: what arrives is taken; sends as soon as can_send
-  kCutOff,  // down, and this instance of the peer is not heard any more
+  kCutOff,  // down, and this instance of the peer is refused from now on
   kLost,    // down for good: the device is gone
 };
 
@@ -50,18 +50,18 @@ struct VerbsLink final : QueuePairOwner {
   std::atomic<bool> can_send{false};    // the queue pair is ready, the peer listens
   std::atomic<bool> must_break{false};  // the connector asks the shard to take it down
   // The connector still brings the queue pair up: the shard, which owns the link already, takes
-  // what arrives, but leaves the queue pair's state alone.
+  // messages, but leaves the queue pair's state alone.
   std::atomic<bool> is_connecting{false};
-  std::atomic<bool> has_worked{false};   // since it came up something sent was acknowledged
-  std::atomic<bool> was_refused{false};  // the device said so: the peer asked for what it may not
+  std::atomic<bool> has_worked{false};   // since it came up a request has ended well
+  std::atomic<bool> was_refused{false};  // the device said so: the peer lacked the right
   std::atomic<bool> has_last_receive{false};  // the device said so: no receive is under way
   std::atomic<bool> is_wanted{false};         // somebody connected to it, or it did
-  std::atomic<bool> is_given_up{false};       // down for longer than one waits
+  std::atomic<bool> is_given_up{false};       // down for longer than give_up_ns
 
-  // Of the thread that has the link.
+  // Fields of the thread that has the link.
   uint64_t peer_instance = 0;  // 0: never connected
   uint64_t received = 0;       // messages of that instance that were handed on
-  uint64_t peer_received = 0;  // what it says of ours
+  uint64_t peer_received = 0;  // of our messages, as it says
   bool is_fresh = false;       // another instance than before, or the first; the shard clears it
   uint16_t peer_place = 0;
   uint32_t packet_number = 0;  // our first, and our mark
@@ -83,7 +83,7 @@ struct VerbsLink final : QueuePairOwner {
   // Threads: the connector's, or the shard's while it has the link: it reads nothing that the other
   // one may write then.
   bool is_valid() const noexcept;
-  // Whether the connector may write what the thread has that has the link. Threads: the same.
+  // Whether the connector has the link, and may write its fields. Threads: the same.
   bool is_connectors() const noexcept {
     const LinkState now = state.load(std::memory_order_acquire);
     return now == LinkState::kDown || now == LinkState::kCutOff;
