@@ -1,8 +1,8 @@
-// A bounce buffer: a small piece of registered memory through which bytes are copied that a device
+// A bounce buffer: a small piece of registered memory. Bytes are copied through it that the device
 // could not reach otherwise, or a peer might not. Taken and given back in pages. A part of
 // VerbsProvider. Threads: one.
 //
-// The pages that are taken are those of pieces that are out. (is_valid() of PieceMap)
+// Invariant: the pages that are taken are those of pieces that are out. (is_valid() of PieceMap)
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class BounceBuffer {
  public:
   static constexpr uint64_t kPageBytes = 4096;
 
-  // Of whole pages of `memory`, which outlives this. Before the seal: it allocates.
+  // Makes it of the whole pages of `memory`, which outlives this. Before the seal: it allocates.
   void create(std::span<std::byte> memory) {
     BP_ASSERT(pages_.unit_count() == 0);
     BP_DCHECK(reinterpret_cast<uintptr_t>(memory.data()) % kPageBytes == 0);
@@ -28,8 +28,8 @@ class BounceBuffer {
 
   uint64_t bytes() const noexcept { return pages_.unit_count() * kPageBytes; }
 
-  // `bytes` in one piece, or nullptr while there are none. Requires: bytes > 0.
-  // Cost: it looks at each page once, from where it found one last.
+  // Takes `bytes` in one piece, or returns nullptr while none is free. Requires: bytes > 0.
+  // Cost: a look at each page, from the last find on.
   std::byte* take(uint64_t bytes) noexcept {
     BP_DCHECK(bytes > 0);
     if (bytes > this->bytes()) return nullptr;

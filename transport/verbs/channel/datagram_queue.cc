@@ -1,4 +1,4 @@
-// Making it, making it anew, and connection time.
+// DatagramQueue: how it is made, renewed, and connected to peers.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -56,8 +56,8 @@ void DatagramQueue::post_receives() noexcept {
   for (uint32_t i = 0; i < options_.count; ++i) post_receive(i);
 }
 
-// It keeps its number, which peers know. Where the device says no it is gone, and so, soon, are all
-// connections.
+// It keeps its number, which peers know. If the device refuses, the device is gone, and soon all
+// connections are, too.
 void DatagramQueue::renew() noexcept {
   BP_ASSERT(has_failed_ && taken_back_ == options_.count);
   BP_DCHECK(is_open());

@@ -1,4 +1,4 @@
-// Datagrams that are sent, and those that arrive.
+// DatagramQueue's data path: sends and receives.
 #include "transport/verbs/channel/datagram_queue_datapath.h"
 
 #include <algorithm>
@@ -60,13 +60,13 @@ void DatagramQueue::end_sends(const ibv_wc& completion) noexcept {
   BP_DCHECK((completion.wr_id & kSendBit) != 0 && completion.wr_id >> 32 == kTag);
   const auto number = static_cast<uint32_t>(completion.wr_id) & (kSendBit - 1);
   const uint32_t before = (number - ended_) & (kSendBit - 1);
-  if (before >= next_ - ended_) return;  // of before the queue pair was renewed
+  if (before >= next_ - ended_) return;  // from before the queue pair was renewed
   ended_ += before + 1;
   if (completion.status == IBV_WC_SUCCESS) return;
   options_.counters->failed.add(1);
   if (has_failed_) return;
   ibv_qp_attr attributes = {};
-  attributes.qp_state = IBV_QPS_RTS;  // after an error it sends nothing until it is told to
+  attributes.qp_state = IBV_QPS_RTS;  // after an error it sends nothing until it is set again
   ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
 }
 
@@ -91,14 +91,14 @@ const std::byte* DatagramQueue::check(const ibv_wc& completion, uint32_t index,
   return data + sizeof *header;
 }
 
-// Of a queue pair in error everything that is posted comes back at once, and would again: so
-// nothing is, until all of it is back.
+// A queue pair in error returns each posted receive at once, and would do so again: so none is
+// posted until all are back.
 void DatagramQueue::take_back() noexcept {
   BP_DCHECK(taken_back_ < options_.count);
   if (!has_failed_) {
     has_failed_ = true;
     ibv_qp_attr attributes = {};
-    attributes.qp_state = IBV_QPS_ERR;  // also where it was the one receive only
+    attributes.qp_state = IBV_QPS_ERR;  // also if only one receive failed
     ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
   }
   if (++taken_back_ == options_.count) renew();

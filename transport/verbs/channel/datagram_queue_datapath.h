@@ -4,13 +4,13 @@
 // back.
 //
 // It is made before the seal, with its buffers in the pool. A peer's address handle is made when
-// its connection comes up, by what it said in the handshake, and kept as long as its address is the
-// same. A part of VerbsProvider (send_datagram). Threads: the shard's.
+// its connection comes up, from its handshake, and kept as long as its address is the same. A part
+// of VerbsProvider (send_datagram). Threads: the shard's.
 //
-// Invariants, around what changes them: 1. No more sends are under way than there are buffers.
-// 2. Receives are kept back only while the queue pair has failed, and then some are. 3. Peers have
-// numbers of queue pairs and packet sizes that can be. (is_valid) 4. A buffer that comes back is
-// one of those that there are. (receive_buffer)
+// Invariants, around each change: 1. No more sends are under way than there are buffers. 2. While
+// the queue pair has failed, some receives are kept back; else none. 3. Peers have valid numbers of
+// queue pairs and packet sizes. (is_valid) 4. A buffer that comes back is one of ours.
+// (receive_buffer)
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@
 
 namespace bedplate {
 
-// Where a peer's datagrams are received, and how both mark those that they send.
+// A peer's address for datagrams, and the marks that both ends put on theirs.
 struct DatagramPeer {
   uint32_t queue = 0;  // 0: it takes none
   uint32_t key = 0;
   uint32_t own_mark = 0;
   uint32_t peer_mark = 0;
-  uint16_t place = 0;  // of us, there
+  uint16_t place = 0;  // ours, at the peer
   ibv_gid gid = {};
   uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_256;
@@ -46,7 +46,7 @@ struct DatagramHeader {
 };
 static_assert(sizeof(DatagramHeader) == 8);
 
-// The device drops what comes without the key of a queue. Only peers know an instance.
+// The device drops datagrams without the queue's key. Only peers know an instance.
 constexpr uint32_t datagram_key(uint64_t instance) noexcept {
   return static_cast<uint32_t>(instance >> 32 ^ instance) & 0x7fff'ffff;
 }
@@ -78,7 +78,7 @@ class DatagramQueue {
 
   // Errors: the device's. Before the seal. Ownership: all that the options name outlives destroy().
   Result<void> create(const DatagramQueueOptions& options) noexcept;
-  // Before what it completes to is destroyed. Nothing happens where it is not open.
+  // Call it before the completion queue is destroyed. Does nothing if it is not open.
   void destroy() noexcept;
   bool is_open() const noexcept { return queue_pair_ != nullptr; }
   // The queue pair's; 0: it is not open.
@@ -98,8 +98,8 @@ class DatagramQueue {
   // takes none. Cost: one doorbell.
   SendStatus send(uint16_t place, AmId id, std::span<const std::byte> payload) noexcept;
 
-  // A completion with kTag. Calls deliver(place, id, payload) for what a peer sent; the payload is
-  // gone when that returns.
+  // Handles a completion with kTag. Calls deliver(place, id, payload) for a peer's datagram; the
+  // payload is gone when that returns.
   template <typename Deliver>
   void handle(const ibv_wc& completion, Deliver deliver) noexcept {
     BP_KEEPS_VALID(*this);
@@ -133,10 +133,10 @@ class DatagramQueue {
   Result<void> bring_up() noexcept;
   void post_receives() noexcept;
   ibv_ah* make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept;
-  // A receive that is not posted again: the queue pair has failed. With the last it comes back.
+  // Keeps a receive back: the queue pair has failed. With the last one, renews the queue pair.
   void take_back() noexcept;
   void renew() noexcept;
-  // The payload, if a peer sent it; else it is counted.
+  // Returns the payload, if a peer sent it; else counts it, and returns nullptr.
   const std::byte* check(const ibv_wc& completion, uint32_t index, DatagramHeader* header) noexcept;
   void end_sends(const ibv_wc& completion) noexcept;
   void post_receive(uint32_t index) noexcept;

@@ -1,9 +1,9 @@
 // The endpoints of a provider that have something to give to the device with its next poll.
 //
-// An endpoint knows itself whether it is there (VerbsEndpoint::is_dirty), so that one which sends
-// much is not looked for. A part of VerbsProvider. Threads: the shard's.
+// An endpoint knows if it is in the list (VerbsEndpoint::is_dirty), so that no send searches the
+// list. A part of VerbsProvider. Threads: the shard's.
 //
-// Invariants: 1. No more are there than there can be. 2. Each is there once. (is_valid)
+// Invariants: 1. It has no more endpoints than it was made for. 2. Each is in it once. (is_valid)
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class DirtyList {
     endpoints_[count_++] = &endpoint;
   }
 
-  // Calls `post(endpoint)` for each, and for those that are added meanwhile; then none is there.
+  // Calls `post(endpoint)` for each, and for those that are added meanwhile; then it is empty.
   template <typename Post>
   void post_all(Post post) noexcept {
     BP_DCHECK_SLOW(is_valid());
@@ -40,7 +40,7 @@ class DirtyList {
     count_ = 0;
   }
 
-  // In the order in which they came.
+  // All of them, in the order in which they came.
   std::span<VerbsEndpoint* const> all() const noexcept { return {endpoints_.data(), count_}; }
 
   bool holds(const VerbsEndpoint& endpoint) const noexcept {

@@ -1,19 +1,19 @@
-// The requests of a queue pair that have not ended: requests are gathered, given to the device as
-// one list (one doorbell), and end in their order.
+// The requests of a queue pair that have not ended. They are gathered in a list, given to the
+// device at once (one doorbell), and end in their order.
 //
-// Not every request is signalled: a completion says that all before it have ended, too. So of a
-// list only the last asks for one, and lists that nobody waits for (messages, binds) not even that,
-// until a quarter of the queue is without. A caller that adds a request may ask for its own.
+// Not every request is signalled: a completion says that all before it have ended, too. So only the
+// last request of a list asks for one. A list that nobody waits for (messages, binds) asks for
+// none, until a quarter of the queue is without. A caller may ask for one of its own request.
 //
-// Invariants, which is_valid() looks at, around what changes them: 1. What has ended was posted,
-// what is posted was added, and all that has not ended has a place. 2. What is listed is what was
-// added and is not posted, unless the device refused a list. 3. Of a quarter of the queue one
-// request is signalled at least. 4. Only the last request of a transfer has a completion to call.
-// And: 5. The end of a transfer, or where its answer comes, is said of a request that the device
-// has not. (end_transfer, mark_answer) 6. The queue pair changes between lives alone. (use)
+// Invariants, which is_valid() looks at, around each change: 1. A request is added, then posted,
+// then ended; each that has not ended has a place. 2. The list has the requests that were added and
+// not posted, unless the device refused a list. 3. At least one request in a quarter of the queue
+// is signalled. 4. Only the last request of a transfer has a completion to call. And: 5. The end of
+// a transfer, and the place of its answer, are set before the device has the request.
+// (end_transfer, mark_answer) 6. The queue pair changes only between lives. (use)
 //
-// Requests count on over all lives of the queue pair; a completion of a former life is known by its
-// number. A part of VerbsProvider. Threads: the shard's.
+// Requests are numbered on over all lives of the queue pair: a completion of a former life is known
+// by its number. A part of VerbsProvider. Threads: the shard's.
 //
 // Tested by tests/transport/verbs/channel/verbs_provider_test.cc.
 #pragma once
@@ -36,7 +36,7 @@ enum class RequestKind : uint8_t {
   kOperation,  // put, get, flush
   kBounced,    // the same of memory that is not the pool's
   kPart,       // of a put or get that takes several requests, all but the last
-  kAtomic,     // `before` gets what the cell has
+  kAtomic,     // `before` gets the cell's value
   kBind,
   kInvalidate,  // `place`: the loan whose block is then free
   kMarker,      // the last of a life
@@ -44,12 +44,12 @@ enum class RequestKind : uint8_t {
 
 struct Request {
   RequestKind kind = RequestKind::kMessage;
-  // A refusal may come when a part of it has happened.
+  // It may be refused when a part of it has happened.
   bool can_be_cut_short = false;
   uint32_t place = 0;
   Completion* done = nullptr;
   uint64_t* before = nullptr;
-  std::byte* answer = nullptr;  // where its last bytes arrive, marked; nullptr: they are not
+  std::byte* answer = nullptr;  // where its last bytes arrive, marked; nullptr: not marked
 };
 
 class SendQueue {
@@ -67,7 +67,7 @@ class SendQueue {
     tag_ = tag;
     queue_pair_ = queue_pair;
   }
-  // In a new life the queue pair may be another one.
+  // Sets the queue pair of a new life, which may be another one.
   void use(ibv_qp* queue_pair) noexcept {
     BP_DCHECK(is_idle() && listed_ == 0 && !has_failed_);
     queue_pair_ = queue_pair;
@@ -82,7 +82,8 @@ class SendQueue {
                     (request.kind == RequestKind::kPart || request.kind == RequestKind::kMessage);
            }) == 0;
   }
-  // Of how many that have not ended `is_one(request)` says yes. For checks. Cost: a walk.
+  // Counts the requests that have not ended and that `is_one(request)` accepts. For checks. Cost: a
+  // walk.
   template <typename IsOne>
   uint32_t count_of(IsOne is_one) const noexcept {
     uint32_t count = 0;
@@ -101,10 +102,10 @@ class SendQueue {
   bool has_list() const noexcept { return next_ != posted_; }
   // The device refused a list: nothing more is posted in this life.
   bool has_failed() const noexcept { return has_failed_; }
-  // Which place of the ring the next request gets: for what belongs to a request, such as a cell.
+  // The place of the ring that the next request gets: for data of a request, such as its cell.
   uint32_t next_place() const noexcept { return next_ & (depth_ - 1); }
 
-  // The part that was added last is the end of its transfer. Requires: it is listed still, or
+  // Makes the part that was added last the end of its transfer. Requires: it is listed still, or
   // nothing is posted any more.
   // Returns its place.
   uint32_t end_transfer(RequestKind kind, Completion* done) noexcept {
@@ -119,13 +120,13 @@ class SendQueue {
 
   static constexpr size_t kAnswerBytes = sizeof(uint64_t);
 
-  // Bytes that have arrived may look like it by accident, once in 2^64. Each place has its own: two
-  // gets may go to the same memory.
+  // Bytes that have arrived may equal the mark by accident, once in 2^64. Each place has its own
+  // mark: two gets may go to the same memory.
   static constexpr uint64_t answer_mark(uint32_t place) noexcept {
     return (place + 1) * 0x9e37'79b9'7f4a'7c15;
   }
-  // Marks where the last kAnswerBytes that the request which was added last brings will arrive, so
-  // that lacks_answer() tells whether they did. Requires: it is listed still.
+  // Marks the place of the last kAnswerBytes of the answer to the request that was added last, so
+  // that lacks_answer() tells whether they came. Requires: it is listed still.
   void mark_answer(std::byte* last) noexcept {
     const uint32_t place = (next_ - 1) & (depth_ - 1);
     BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
@@ -138,7 +139,7 @@ class SendQueue {
     return request.answer != nullptr && std::memcmp(request.answer, &mark, sizeof mark) == 0;
   }
 
-  // A request of `opcode` to fill in: its pieces and addresses. Requires: room.
+  // Adds a request of `opcode`; the caller fills in its pieces and addresses. Requires: room.
   struct Slot {
     ibv_send_wr& request;
     ibv_sge* pieces;  // kPiecesMax
@@ -156,7 +157,7 @@ class SendQueue {
     request.num_sge = 0;
     request.opcode = opcode;
     request.send_flags = 0;
-    request.imm_data = 0;  // some look at it in requests that have none (device_quirks.h)
+    request.imm_data = 0;  // some read it in requests that have none (device_quirks.h)
     const bool is_waited_for =
         what.kind != RequestKind::kMessage && what.kind != RequestKind::kBind;
     needs_signal_ = needs_signal_ || is_waited_for;
@@ -182,11 +183,11 @@ class SendQueue {
       return;
     }
     has_failed_ = true;
-    // Where it does not say which (device_quirks.h), it may have taken them all.
+    // If the driver names no request (device_quirks.h), the device may have taken them all.
     posted_ = refused != nullptr ? static_cast<uint32_t>(refused->wr_id) : posted_ + listed_;
   }
 
-  // Whether the device has it and has not ended it. Not so for what is of a former life.
+  // Whether the device has it and has not ended it. False for a request of a former life.
   bool is_under_way(uint64_t wr_id) const noexcept {
     return static_cast<uint32_t>(wr_id) - ended_ < posted_ - ended_;
   }
@@ -205,7 +206,7 @@ class SendQueue {
     }
   }
 
-  // The life is over: `end(request, place, was_posted)` for all that is left.
+  // The life is over: calls `end(request, place, was_posted)` for all requests that are left.
   template <typename End>
   void end_all(End end) noexcept {
     BP_DCHECK_SLOW(is_valid());

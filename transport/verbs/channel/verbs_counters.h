@@ -1,10 +1,10 @@
-// What a provider over verbs counts. A file of its own: counters files are described with it also
-// in programs that have no verbs linked in, and where the headers of rdma-core are not.
+// The counters of a verbs provider. They have a file of their own: programs that have no verbs
+// linked in, or no headers of rdma-core, also describe counters files with it.
 //
-// Shapes and units: Counter is a word of 64 bits that only rises; events and messages, but where
-// its name says bytes. Zeroed memory is a valid set. Ownership: the caller of
-// VerbsProvider::create (VerbsProviderOptions::counters), for as long as the provider lives; of an
-// appliance they lie in the counters file. Threads: the shard that polls the provider writes, any
+// Shapes and units: Counter is a word of 64 bits that only rises. It counts events or messages, or
+// bytes if its name says so. Zeroed memory is a valid set. Ownership: the caller of
+// VerbsProvider::create (VerbsProviderOptions::counters), for as long as the provider lives; an
+// appliance's lie in the counters file. Threads: the shard that polls the provider writes, any
 // thread or process reads; a reader may see one counter before another that was written first.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// Of datagrams, which may be lost: each that came is in one of received, strange and malformed.
+// Counters of datagrams, which may be lost. Each that came is in received, strange or malformed.
 struct DatagramCounters {
   Counter sent;       // given to the device
   Counter received;   // handed on, whether there was a handler or not

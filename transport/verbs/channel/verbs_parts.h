@@ -1,16 +1,16 @@
-// What all endpoints of a VerbsProvider share, with one another and with it: each part has a
-// contract of its own, so that neither knows the inside of the other.
+// State that all endpoints of a VerbsProvider share, with one another and with the provider. Each
+// part has a contract of its own, so that neither side knows the inside of the other.
 //
-// The provider's: it sets what is set once before it makes an endpoint, and keeps it until the last
-// endpoint is gone.
+// The provider owns it: it sets the first fields once, before it makes an endpoint, and keeps them
+// until the last endpoint is gone.
 //
-// Invariants, which is_valid() looks at, around what changes them: 1. What is set once is there,
-// and fits together: a message has room for a loan, an instance is not 0. 2. Where windows open
-// what is lent, no key opens all of it. 3. No more endpoints drain, or are dirty, than there
-// are peers. 4. The bounce buffers, the dirty list and the queue of datagrams are valid.
+// Invariants, which is_valid() looks at, around each change: 1. The fields that are set once are
+// there, and fit together: a message has room for a loan, an instance is not 0. 2. If windows open
+// loans, no key opens all of loan_bounce. 3. No more endpoints drain, or are dirty, than there are
+// peers. 4. The bounce buffers, the dirty list and the queue of datagrams are valid.
 //
-// Threads: the shard's that polls, which holds `owner` meanwhile; the connector also looks after
-// itself.
+// Threads: the shard's that polls, which holds `owner` meanwhile; the connector has its own
+// contract.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 namespace bedplate {
 
 struct VerbsParts {
-  // ---- Set once. What is pointed to outlives this ----
+  // ---- Set once. All that they point to outlives this ----
 
   Provider* provider = nullptr;  // that loans come back to
   const Dispatcher* dispatcher = nullptr;
@@ -46,8 +46,8 @@ struct VerbsParts {
 
   // ---- Shared ----
 
-  BounceBuffer loan_bounce;      // read by peers: what was lent
-  BounceBuffer transfer_bounce;  // read by nobody: what is put or got, and is not the pool's
+  BounceBuffer loan_bounce;      // read by peers: copies of lent blocks
+  BounceBuffer transfer_bounce;  // read by no peer: puts and gets outside the pool
   DatagramQueue datagrams;
   LinkConnector connector;
   DirtyList dirty;              // an endpoint adds itself, the provider posts
@@ -55,7 +55,7 @@ struct VerbsParts {
   bool is_lost = false;         // the device is gone, for good: VerbsProvider::lose_device
   ThreadOwner owner;            // held by the thread that polls, in debug builds
 
-  // Whether no other thread polls now: what belongs to the shard begins with it.
+  // Whether no other thread polls now: each function of the shard checks it first.
   bool is_own_thread() const noexcept { return owner.is_caller(); }
   // Requires: the provider is made.
   bool is_valid() const noexcept {

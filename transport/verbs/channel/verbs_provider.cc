@@ -97,7 +97,7 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                                 std::move(links));
 }
 
-// What is set once, but for the key of the bounce buffer and what a device sends inline.
+// Sets the fields that are set once, but for the bounce buffer's key and the inline limit.
 void VerbsProvider::set_parts(const VerbsProviderOptions& options, const Dispatcher& dispatcher) {
   memory_ = options.memory;
   const KeyedRange own = options.keys->key(memory_.data(), memory_.size());
@@ -117,8 +117,8 @@ void VerbsProvider::set_parts(const VerbsProviderOptions& options, const Dispatc
                         (options.trust_windows && options.device->has_windows());
 }
 
-// Where there are windows each loan has one of its own, also what was copied here. Else each
-// borrower gets the key of all of it: nothing may be left there of before.
+// With windows each loan has one of its own, also one that was copied here. Without, each borrower
+// gets the key of the whole buffer: so it must not have old bytes.
 Result<void> VerbsProvider::open_loan_bounce(const PinnedPool& pool, std::span<std::byte> memory) {
   parts_.loan_bounce.create(memory);
   if (parts_.uses_windows || memory.empty()) return {};
@@ -256,7 +256,7 @@ void VerbsProvider::announce_awake() noexcept {
   bell_.announce_awake();
 }
 
-// There is one event at the most: one was asked for.
+// Reads the event, if it has come: there is at most one, as one was asked for.
 void VerbsProvider::take_event() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
@@ -301,8 +301,8 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
   uint32_t count = 0;
   for (const auto& endpoint : endpoints_) {
     if (!endpoint->is_draining() || !endpoint->is_drained(now_ns)) continue;
-    // First the completions that still lie there: a queue pair that is reset may take its receives
-    // with it.
+    // Takes the completions that still lie there first: a queue pair that is reset may take its
+    // receives with it.
     count += take_completions(receive_count());
     if (const auto stopped = endpoint->stop(); !stopped.ok()) lose_device(stopped.error().answer);
     if (const auto ended = endpoint->end_life(); !ended.ok()) lose_device(ended.error().answer);

@@ -5,9 +5,9 @@
 // messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol. Services
 // have it made for them by [verbs]; a process that joined makes its own (joined_verbs.h).
 //
-// verbs_provider.cc makes it, looks after links and sleeps; verbs_provider_datapath.cc has what all
-// peers share of sending and receiving. What is one peer's is VerbsEndpoint's (verbs_endpoint.h);
-// link_connector is the thread that connects them.
+// verbs_provider.cc makes it, looks after links and sleeps; verbs_provider_datapath.cc has the part
+// of sending and receiving that all peers share. VerbsEndpoint has the part of one peer
+// (verbs_endpoint.h); link_connector is the thread that connects them.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct VerbsProviderOptions {
   VerbsCounters* counters = nullptr;  // may be nullptr
 };
 
-// Threads: the shard's that polls, but where another is named. Nothing is allocated after create().
+// Threads: the shard's that polls, unless another is named. Nothing is allocated after create().
 class VerbsProvider final : public Provider {
  public:
   // How many exports of its own it makes at most, of verbs_shared_bytes in all.
@@ -63,13 +63,13 @@ class VerbsProvider final : public Provider {
   // are pending do not come any more: a caller that wants them polls for them first.
   ~VerbsProvider() override;
 
-  // What one of this shape takes of a device that has `limits`: each is held against its limit.
+  // The demands of a provider of this shape on a device that has `limits`: each with its limit.
   static std::vector<VerbsDemand> demands(const VerbsShape& shape, const ibv_device_attr& limits,
                                           bool uses_windows);
 
   // Requires: before the seal; called once; check_shape(options.shape). `dispatcher` (the
   // messenger's) outlives this. Errors (kSystem): a limit of the device that the shape exceeds,
-  // with both numbers; the device's; it cannot listen. It can only be destroyed then.
+  // with both numbers; the device's; it cannot listen. After an error it can only be destroyed.
   Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
 
   const char* name() const noexcept override { return "verbs"; }
@@ -83,8 +83,8 @@ class VerbsProvider final : public Provider {
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
 
-  // Sends `payload` to where `to`, one of this provider's, leads, without a promise: it may be
-  // lost, and come out of order. There it is delivered as an active message `id`.
+  // Sends `payload` to the peer of `to`, one of this provider's endpoints, without a promise: it
+  // may be lost, or come out of order. The peer gets it as an active message `id`.
   // Returns what DatagramQueue::send does.
   SendStatus send_datagram(const Endpoint& to, AmId id,
                            std::span<const std::byte> payload) noexcept;
@@ -94,8 +94,8 @@ class VerbsProvider final : public Provider {
   // In the order of the options. Threads: any.
   PeerState peer_state(uint32_t index) const noexcept;
 
-  // Before it goes: whether all that was accepted has reached its peer, as far as there are
-  // connections. Asks for what is needed to know it: polled until it says yes.
+  // Whether all accepted messages have reached their peers, as far as there are connections. Call
+  // it before the provider ends, and poll, until it is true: it may post a read to find out.
   bool settle() noexcept;
 
   // Whether messages can be sent to `endpoint`, one of this provider's, now.

@@ -1,4 +1,4 @@
-// What arrives and what ends: completions of the one queue that all peers share.
+// Handles the completions of the one queue that all peers share: receives, and ends of requests.
 //
 // The bytes that a peer wrote are copied out and checked before they are used. A peer that writes
 // nonsense is cut off; its buffers go back to the shared queue as all others do.
@@ -78,7 +78,7 @@ VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place
   return found == endpoints_.end() ? nullptr : found->get();
 }
 
-// In lists: there are as many receives more than peers may use.
+// Posts in lists: there is one list of receives more than peers may use.
 void VerbsProvider::repost(uint32_t buffer) noexcept {
   BP_DCHECK(buffer < receive_count() && listed_receives_ < kCompletionBatch);
   receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),

@@ -21,8 +21,8 @@ constexpr uint64_t kBounceBytesMax = 64 * kGiB;
 static_assert(kMessageBytesMin >=
               sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
 
-// Of a peer's queue, beside messages, operations and acknowledgements: the marker, what sets a
-// device going again, and one to spare.
+// A peer's requests beside messages, operations and acknowledgements: the marker, the read that
+// sets a stopped device going again, and one to spare.
 constexpr uint32_t kOtherRequestCount = 3;
 
 }  // namespace
