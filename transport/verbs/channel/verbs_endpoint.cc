@@ -1,6 +1,6 @@
-// The making of it, what a peer may reach for longer, and its connections, which come, break and
-// come back. When one breaks, each operation and loan that is pending ends here, once; when it is
-// back, each message that the peer has not got is sent again, once.
+// VerbsEndpoint: how it is made, exposures, and its connections, which come, break and come back.
+// When one breaks, each operation and loan that is pending ends here, once; when it is back, each
+// message that the peer has not got is sent again, once.
 //
 // Tested by tests/transport/verbs/channel/verbs_ends_test.cc.
 #include "transport/verbs/channel/verbs_endpoint.h"
@@ -116,7 +116,7 @@ bool VerbsEndpoint::has_valid_windows() const noexcept {
     const bool is_ending = state == WindowState::kGivenUp || state == WindowState::kInvalidating;
     if (is_live_ && is_ending && i < kVerbsLoanCountMax &&
         !(loans_.is_out(i) && loans_[i].is_returning)) {
-      return false;  // its end would give back what was not lent
+      return false;  // its end would give back a loan that is not lent
     }
     if (i >= kVerbsLoanCountMax || !loans_.is_out(i) || !loans_[i].has_window) continue;
     if (state == WindowState::kFree || (loans_[i].is_returning && state == WindowState::kBound)) {
@@ -137,9 +137,9 @@ void VerbsEndpoint::look_at_link() noexcept {
   if (is_live_ && !may_send_ && link_.can_send.load(std::memory_order_acquire)) begin_sending();
 }
 
-// A device may have stopped, until more is posted or for ever (device_quirks.h). So where nothing
-// has ended since the last look, a read is posted behind it, and its completion is asked for. Where
-// even that does not end, the connection is made anew.
+// A device may have stopped, until more is posted or for ever (device_quirks.h). So if nothing has
+// ended since the last look, it posts a signalled read behind the rest. If even that does not end,
+// the connection is made anew.
 void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
   BP_DCHECK(parts_.is_own_thread() && now_ns >= seen_ns_);
   if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
@@ -159,8 +159,7 @@ void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
 }
 
 // A peer that asks for memory that it was not given breaks the queue pair at both ends. At the end
-// that has the memory some devices tell so by an event, others by nothing but the queue pair's
-// state.
+// that has the memory some devices tell so by an event, others only by the queue pair's state.
 const char* VerbsEndpoint::why_broken() const noexcept {
   const bool is_ours = !link_.is_connecting.load(std::memory_order_acquire);
   const bool has_failed = is_ours && link_.queue_pair.is_failed();
@@ -207,8 +206,8 @@ void VerbsEndpoint::begin_sending() noexcept {
   mark_dirty();
 }
 
-// A peer that does not answer may be gone. A way that carries small packets only looks the same: it
-// lets the handshake and small messages through. Nobody else tells the operator.
+// A peer that does not answer may be gone. A network that carries only small packets looks the
+// same: it lets the handshake and small messages through. Only this line tells the operator.
 void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
   if (status != IBV_WC_RETRY_EXC_ERR) return break_life(ibv_wc_status_str(status), false);
   char why[160];
@@ -246,7 +245,7 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (!link_.is_connecting.load(std::memory_order_acquire)) fail_queue_pair(monotonic_ns());
   ++parts_.draining_count;
   link_.must_break.store(true, std::memory_order_release);
-  parts_.connector.wake();  // it rings until the end of it
+  parts_.connector.wake();  // it rings until the link is down
   BP_DCHECK_SLOW(is_valid());
 }
 
@@ -255,15 +254,15 @@ void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
   BP_DCHECK(!link_.is_connecting.load(std::memory_order_relaxed));
   must_fail_ = false;
   link_.queue_pair.fail();
-  // It comes back behind all others: then these are known to have ended.
+  // The marker comes back behind all other requests: then these have ended.
   queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
   queue_.post();
   drained_ns_min_ = now_ns + kDrainNsMin;
   drained_ns_max_ = now_ns + kDrainNsMax;
 }
 
-// Some devices say when the queue pair holds no receive of the shared queue any more: these are
-// waited for, since a reset would lose the receives that it still held.
+// Some devices say when the queue pair holds no receive of the shared queue any more. It waits for
+// that, since a reset would lose the receives that are still held.
 bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
   BP_DCHECK(parts_.is_own_thread() && is_draining_ && !is_live_);
   if (parts_.is_lost) return true;
@@ -341,7 +340,7 @@ void VerbsEndpoint::forget_loans() noexcept {
   return_count_ = 0;
 }
 
-// Nobody waits for the completion of a message, but for that of a read behind it.
+// Messages may have no completion of their own: it waits for that of a read behind them.
 bool VerbsEndpoint::settle() noexcept {
   BP_DCHECK(parts_.is_own_thread());
   if (!may_send_ || (queue_.is_idle() && return_count_ == 0)) return true;

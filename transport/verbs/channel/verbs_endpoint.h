@@ -1,7 +1,7 @@
-// The way to one peer of the verbs provider: its queue pair, its part of the window, what was lent
-// and what was borrowed. Only the shard that polls touches it; see verbs_provider.h. Its contract
-// is that of transport/endpoint.h; here are the additions to that, and what the provider asks of
-// it. What it shares with other endpoints is in VerbsParts.
+// The way to one peer of the verbs provider: its queue pair, its part of the window, its loans in
+// both directions. Only the shard that polls touches it; see verbs_provider.h. Its contract is that
+// of transport/endpoint.h; here are the additions to that, and the functions for the provider.
+// VerbsParts has the state that it shares with other endpoints.
 #pragma once
 
 #include <bit>
@@ -32,7 +32,7 @@ struct VerbsEndpointOptions {
 
 class VerbsEndpoint final : public Endpoint {
  public:
-  // Of loans, each its own; then of exposures.
+  // Windows: first one for each loan, then those of exposures.
   static constexpr uint32_t kExposureCountMax = 16;
   static constexpr uint32_t kWindowCount = kVerbsLoanCountMax + kExposureCountMax;
 
@@ -50,10 +50,10 @@ class VerbsEndpoint final : public Endpoint {
                           Completion* returned) noexcept override;
   SendStatus start(const RemoteOperation& operation) noexcept override;
   SendStatus flush(Completion* done) noexcept override;
-  // By an export that holds the memory; its key stands, whatever is withdrawn. Else by a window,
-  // where they are used and the peer is connected: it means nothing any more once it is withdrawn,
-  // or the connection is lost, and the peer must hear of it through this endpoint. The peer is out
-  // when a flush that was started after withdraw() has ended, or says kGone.
+  // Exposes by an export that holds the memory: that key stays valid, whatever is withdrawn. Else
+  // by a window, if they are used and the peer is connected: its key is void once it is withdrawn,
+  // or the connection is lost, and the peer must hear of it through this endpoint. After
+  // withdraw() the peer is out when a flush that was started then has ended, or says kGone.
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
   bool has_room() noexcept override {
@@ -61,22 +61,22 @@ class VerbsEndpoint final : public Endpoint {
     return may_send_ ? has_credit() : status_when_down() == SendStatus::kGone;
   }
 
-  // Invariants, looked at around each life, each batch, and what a peer sends: 1. It sends only
-  // while it lives, and drains or is cut off only when it does not; the link is its own meanwhile.
-  // 2. The messages that are kept fit into the window, and each lies in its slot. 3. The
+  // Invariants, checked around each life, each batch, and each message of the peer: 1. It sends
+  // only while it lives, and drains or is cut off only when it does not; the link is its own
+  // meanwhile. 2. The messages that are kept fit into the window, and each lies in its slot. 3. The
   // acknowledgements, operations and invalidations that it counts are those in its queue. 4.
-  // given_up_count_ counts the windows that are given up, and what is due back is in returns_,
-  // once. 5. Its queue is valid. 6. Each loan is lent or free; the window of one that is lent is
-  // not free, and one that is ending is of a loan that is returning, or of an exposure. 7. A loan
-  // of the peer's is not both here and due back. 8. While it lives, at most a window of messages is
-  // not told of. 9. What is listed is posted with the next poll: it is dirty. 10. A part of a
-  // transfer is missing only before its end.
+  // given_up_count_ counts the windows that are given up, and each loan that is due back is in
+  // returns_, once. 5. Its queue is valid. 6. Each loan is lent or free; the window of a lent one is
+  // not free, and a window that is ending is of a loan that is returning, or of an exposure. 7. A
+  // loan of the peer's is not both here and due back. 8. While it lives, at most a window of
+  // messages is not acknowledged. 9. While it can send and requests are listed, it is dirty: the
+  // next poll posts them. 10. has_part_ and lacks_part_ are set only before the end of a transfer.
   bool is_valid() const noexcept;
 
   // ---- The provider's ----
 
-  // Makes its queue pair, and its windows, where they are used. Before the seal; once.
-  // Errors: the device's. It can only be destroyed then.
+  // Makes its queue pair, and its windows, if they are used. Before the seal; once.
+  // Errors: the device's. After one it can only be destroyed.
   Result<void> create(const VerbsEndpointOptions& options);
 
   VerbsLink& link() noexcept { return link_; }
@@ -88,34 +88,35 @@ class VerbsEndpoint final : public Endpoint {
   // Whether it is in the dirty list.
   bool is_dirty() const noexcept { return is_dirty_; }
 
-  // The connector has changed a link: takes over what it says of this one.
+  // The connector has changed a link: takes over the state of this one.
   void look_at_link() noexcept;
-  // Now and then, in no tight loop: whether what was posted ends.
+  // Checks that posted requests end. Called now and then, in no tight loop.
   void look_at_progress(uint64_t now_ns) noexcept;
-  // A message of `bytes` came through its queue pair. Of these `header` is a copy, all zero where
-  // there are not so many, and `body` what follows it. Calls its handler, or cuts the peer off.
+  // Takes a message of `bytes` that came through its queue pair. `header` is a copy of its first
+  // bytes, all zero if there are too few; `body` has the rest. Calls its handler, or cuts the peer
+  // off.
   void receive(const VerbsMessageHeader& header, const std::byte* body, uint32_t bytes) noexcept;
-  // A receive that was its peer's ended with `status`, which is not a flush.
+  // A receive that the peer has used ended with `status`, which is not a flush.
   void receive_failed(ibv_wc_status status) noexcept;
   // A completion with its tag: all requests up to it have ended.
   void end_requests(const ibv_wc& completion) noexcept;
-  // The loan of its peer was released. One of a former life is nobody's any more.
+  // A loan of its peer was released. One of a former life is ignored.
   void give_back(const Loan& loan) noexcept;
-  // Gives the device what is listed, and what is due: acknowledgement, returns, invalidations. It
-  // is not dirty any more. Requires: it is.
+  // Gives the device the listed requests, and those that are due: acknowledgement, returns,
+  // invalidations. Requires: it is dirty; afterwards it is not.
   void post_batch() noexcept;
   // VerbsProvider::settle, for this one.
   bool settle() noexcept;
   // The device is gone: the connection ends, without a line in the log for each.
   void lose() noexcept { break_life(nullptr, false); }
 
-  // The end of a connection, in this order: 1. Whether nothing of it is under way any more, or it
-  // has been waited for long enough. Requires: it drains.
+  // The end of a connection, in this order. 1. True if nothing of it is under way any more, or the
+  // wait was long enough. Requires: it drains.
   bool is_drained(uint64_t now_ns) noexcept;
-  // 2. It drains no more, and no peer reaches the memory that was lent. Requires: its completions
-  // were taken. Errors: the device is gone, which the provider says before it goes on.
+  // 2. Ends the draining: no peer reaches lent memory any more. Requires: its completions were
+  // taken. Errors: the device is gone; the caller calls lose_device() before end_life().
   Result<void> stop() noexcept;
-  // 3. Everything that is pending ends here, and the link is the connector's again, or lost.
+  // 3. Ends all that is pending, and gives the link to the connector, or marks it as lost.
   // Errors: the device's, which is gone.
   Result<void> end_life() noexcept;
 
@@ -131,7 +132,7 @@ class VerbsEndpoint final : public Endpoint {
     uint64_t bytes = 0;
     std::byte* bounced = nullptr;  // the copy that the peer reads, if it reads one
     uint32_t mark = 0;             // counts the uses of this place
-    bool has_window = false;       // else a key opens it that stands
+    bool has_window = false;       // else a permanent key opens it
     bool is_returning = false;     // its window has to be invalidated first
   };
   // A put or get of memory that is not the pool's: its bytes wait in the bounce buffer.
@@ -153,8 +154,8 @@ class VerbsEndpoint final : public Endpoint {
     WindowState state = WindowState::kFree;
   };
 
-  // What a request needs beside itself, so that recovery always has room: the marker, and what sets
-  // a device going again that has stopped.
+  // Requests that are kept free beside a new one, for acknowledgements and for recovery: the
+  // marker, and the read that sets a stopped device going again.
   static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
 
   bool has_valid_windows() const noexcept;
@@ -170,7 +171,7 @@ class VerbsEndpoint final : public Endpoint {
     return *reinterpret_cast<VerbsMessageHeader*>(slot(number));
   }
   std::byte* begin_message() const noexcept { return slot(next_) + sizeof(VerbsMessageHeader); }
-  // Gives the next message, whose body is in its slot, its number, and lists it.
+  // Numbers and lists the next message, whose body is in its slot.
   void send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept;
   void list_message(VerbsMessageHeader& header) noexcept;
   void acknowledge() noexcept;
@@ -214,7 +215,7 @@ class VerbsEndpoint final : public Endpoint {
 
   // Receiving and ending (verbs_endpoint_receive_datapath.cc).
   void end_request(const Request& request, uint32_t place, Outcome outcome) noexcept;
-  // Each returns what is nonsense about it, or nullptr.
+  // Each returns the fault of the message, or nullptr.
   const char* take(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   const char* take_consumed(const VerbsMessageHeader& header) noexcept;
   const char* take_loan(const VerbsMessageHeader& header, const std::byte* body) noexcept;
@@ -223,7 +224,7 @@ class VerbsEndpoint final : public Endpoint {
   void end_loan(uint32_t loan, Outcome outcome) noexcept;
   // The work that is due once a batch has been handled: acknowledgement, returns, doorbell.
   void finish_batch() noexcept;
-  // Whether it would send something, beside what is listed.
+  // Whether something is due that is not listed yet.
   bool owes() const noexcept;
 
   // Connections (verbs_endpoint.cc).
@@ -246,12 +247,12 @@ class VerbsEndpoint final : public Endpoint {
   uint64_t message_bytes_ = 0;
   std::byte* slots_ = nullptr;            // window * message_bytes
   std::byte* acknowledgement_ = nullptr;  // kAcknowledgementsMax headers
-  uint64_t* cells_ = nullptr;             // for each request, what an atomic brings
+  uint64_t* cells_ = nullptr;             // for each request, the answer of an atomic
 
   bool is_live_ = false;  // the link is the shard's, and up
   bool may_send_ = false;
   bool is_draining_ = false;
-  bool must_fail_ = false;  // draining, once the queue pair is ours
+  bool must_fail_ = false;  // to be failed once the queue pair is ours
   bool is_dirty_ = false;   // in the provider's list
   bool is_cut_off_ = false;
   uint32_t cut_off_count_ = 0;
@@ -259,28 +260,28 @@ class VerbsEndpoint final : public Endpoint {
   // Messages: [consumed_, next_) are kept until the peer has consumed them.
   uint64_t next_ = 0;
   uint64_t consumed_ = 0;
-  uint64_t told_ = 0;  // how many of the peer's it knows that we have consumed
+  uint64_t told_ = 0;  // consumed messages of the peer that it knows of
   uint32_t acknowledgements_out_ = 0;
   uint32_t next_acknowledgement_ = 0;
   uint32_t operations_out_ = 0;
   bool must_flush_ = false;  // something was put since the last flush
 
   std::unique_ptr<Bounced[]> bounced_;  // for each request
-  // One that is known to a peer, and the key of its window, comes again as late as can be.
+  // A loan's number, which the peer knows, and its window's key are reused as late as can be.
   LoanBook<Lent, LoanOrder::kRound> loans_;
   Window windows_[kWindowCount];
   uint32_t next_exposure_ = 0;
   uint32_t given_up_count_ = 0;
   uint32_t invalidations_out_ = 0;
-  // Of the peer, by the number that it gave.
+  // The peer's loans, by the number that it gave.
   std::bitset<kVerbsLoanCountMax> is_borrowed_;
   std::bitset<kVerbsLoanCountMax> is_due_back_;  // in returns_: it cannot be lent again yet
   uint32_t borrowed_marks_[kVerbsLoanCountMax] = {};
   ReturnedLoan returns_[kVerbsLoanCountMax];
   uint32_t return_count_ = 0;
-  uint32_t life_ = 0;  // counts; loans of another mean nothing
+  uint32_t life_ = 0;  // counts lives; loans of another mean nothing
 
-  // What look_at_progress saw, since when, and whether it did something about it.
+  // Of look_at_progress(): the count that it saw, since when, and whether it has posted a read.
   uint32_t seen_ended_ = 0;
   uint64_t seen_ns_ = 0;
   bool is_kicked_ = false;
@@ -288,7 +289,7 @@ class VerbsEndpoint final : public Endpoint {
   uint64_t drained_ns_min_ = 0;
   uint64_t drained_ns_max_ = 0;
   bool has_refused_ = false;  // the peer's device refused a request: those behind it did not happen
-  // Of the transfer whose end comes next, something has happened, and something has not for sure.
+  // The transfer that ends next: a part of it may have happened; a part may not have happened.
   bool has_part_ = false;
   bool lacks_part_ = false;
 };

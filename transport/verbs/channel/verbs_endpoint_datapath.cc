@@ -1,5 +1,5 @@
 // The sending half: messages into the window, operations into the send queue, and the windows by
-// which a peer reaches memory. Everything is listed here and given to the device when the shard
+// which a peer reaches memory. Requests are listed here and given to the device when the shard
 // polls, or when a list is full.
 //
 // Tested by tests/transport/verbs/channel/verbs_provider_test.cc,
@@ -15,8 +15,8 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kPacketBytesMin = 256;  // the smallest MTU of all
-// Of a request that is so long, the end is asked for by itself: a list of them may take so long
-// that a device which is only slow looks like one that has stopped (LinkTiming::stall_ns_max).
+// A request this long is signalled by itself: a list of such requests may take so long that a slow
+// device looks like one that has stopped (LinkTiming::stall_ns_max).
 constexpr uint64_t kOwnSignalBytes = kMiB;
 
 }  // namespace
@@ -64,10 +64,10 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
   return SendStatus::kPending;
 }
 
-// How the peer reaches the block. Returns kPending, kAgain or kRefused.
+// Describes how the peer reaches the block. Returns kPending, kAgain or kRefused.
 SendStatus VerbsEndpoint::describe(uint32_t loan, RemoteMemory* remote) noexcept {
   Lent& record = loans_[loan];
-  // Whichever way: once the connection is lost the block is the caller's, and may be another's.
+  // Never longer than the connection: once it is lost, the caller may give the block to another.
   *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
              pack_reach(Reach::kConnection, kRead, link_.packet_number)};
   record.bounced = nullptr;
@@ -92,7 +92,7 @@ SendStatus VerbsEndpoint::describe(uint32_t loan, RemoteMemory* remote) noexcept
   return SendStatus::kPending;
 }
 
-// Copies what was lent to where the peer can be let at it. Returns kPending, kAgain or kRefused.
+// Copies the block into the bounce buffer of loans. Returns kPending, kAgain or kRefused.
 SendStatus VerbsEndpoint::bounce(Lent& record) noexcept {
   if (record.bytes > parts_.loan_bounce.bytes()) return SendStatus::kRefused;
   record.bounced = parts_.loan_bounce.take(record.bytes);
@@ -137,7 +137,7 @@ SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, std::byte* local, uint6
   return SendStatus::kPending;
 }
 
-// Through the bounce buffer that is ours alone.
+// Transfers through the bounce buffer that no peer reaches.
 SendStatus VerbsEndpoint::bounce_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                           const RemoteMemory& remote, Completion* done) noexcept {
   if (bytes > parts_.transfer_bounce.bytes()) return SendStatus::kRefused;
@@ -162,7 +162,7 @@ SendStatus VerbsEndpoint::has_room_for(uint64_t bytes) const noexcept {
   return requests > queue_.room() ? SendStatus::kAgain : SendStatus::kPending;
 }
 
-// As parts, of which the caller makes the last the end.
+// Lists the transfer as parts; the caller makes the last one its end.
 void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                   const RemoteMemory& remote) noexcept {
   const uint64_t request_bytes_max = parts_.device->port().transfer_bytes_max;
@@ -252,7 +252,7 @@ SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, u
 
 // A read of the flush word comes back after everything before it: also after the writes, whose own
 // completions say only that the peer's device has them.
-// And it ends after the end of every window that was withdrawn before.
+// It also ends after the end of every window that was withdrawn before.
 SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
@@ -276,14 +276,14 @@ void VerbsEndpoint::list_flush(Completion* done) noexcept {
   mark_dirty();
 }
 
-// Whether a description opens that, and still means something: its owner may have been restarted.
+// Whether `memory` has `rights`, and is still valid: its owner may have been restarted.
 bool VerbsEndpoint::may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept {
   return (rights_of(memory) & rights) == rights &&
          (is_reach(memory, Reach::kExport, static_cast<uint32_t>(link_.peer_instance)) ||
           is_reach(memory, Reach::kConnection, link_.peer.packet_number));
 }
 
-// Not gone before the queue pair is: until then the peer may reach what was lent or exposed.
+// Never kGone while the queue pair drains: until then the peer may reach lent or exposed memory.
 SendStatus VerbsEndpoint::status_when_down() const noexcept {
   BP_DCHECK(!may_send_);
   const bool is_gone = !is_draining_ && (is_cut_off_ || parts_.is_lost ||
@@ -312,7 +312,7 @@ void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes)
   mark_dirty();
 }
 
-// Also for one that is sent again, in another life of the connection.
+// Lists a message: a new one, or one that is sent again in another life of the connection.
 void VerbsEndpoint::list_message(VerbsMessageHeader& header) noexcept {
   BP_DCHECK(may_send_ && header.number - consumed_ < window_);
   header.consumed = told_ = link_.received;
@@ -325,7 +325,7 @@ void VerbsEndpoint::list_message(VerbsMessageHeader& header) noexcept {
   if (bytes <= link_.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
 }
 
-// Needs no credit: there is room for it at the peer, and a request is kept for it here.
+// It needs no credit: there is room for it at the peer, and a request is kept for it here.
 void VerbsEndpoint::acknowledge() noexcept {
   BP_DCHECK(may_send_ && acknowledgements_out_ <= kAcknowledgementsMax);
   if (acknowledgements_out_ == kAcknowledgementsMax || queue_.room() == 0) return;
@@ -343,7 +343,7 @@ void VerbsEndpoint::acknowledge() noexcept {
   ++acknowledgements_out_;
 }
 
-// As many as fit into a message, while there is credit.
+// Sends messages of as many returns as fit, while there is credit.
 void VerbsEndpoint::send_returns() noexcept {
   const uint32_t count_max =
       parts_.limits.am_bytes_max / static_cast<uint32_t>(sizeof(ReturnedLoan));
@@ -379,10 +379,10 @@ uint32_t VerbsEndpoint::datagram_bytes_max() const noexcept {
 
 // ---- Memory windows -----------------------------------------------------------------------------
 //
-// What one peer may reach for one message, or until it is withdrawn. A window is bound by a request
-// before the message that tells of it, and invalidated by one whose end gives the memory back.
-//
-// Which key a window has whose requests were flushed nobody knows: those are made anew when the
+// A window opens memory to one peer for one message, or until it is withdrawn. A request before the
+// message that tells of it binds it; the end of the request that invalidates it gives the memory
+// back.
+// If these requests were flushed, the window's key is unknown: such windows are made anew when the
 // connection is down (verbs_endpoint.cc).
 
 bool VerbsEndpoint::can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept {
@@ -410,7 +410,7 @@ uint32_t VerbsEndpoint::bind_window(uint32_t index, std::span<const std::byte> m
   return window.key;
 }
 
-// Now, or as soon as there is room.
+// Its invalidation follows with the next batch, or as soon as there is room.
 void VerbsEndpoint::give_up_window(uint32_t index) noexcept {
   BP_DCHECK(is_live_ && index < kWindowCount && has_window(index));
   BP_DCHECK(windows_[index].state == WindowState::kBound);

@@ -1,4 +1,4 @@
-// What arrives from one peer, and the ends of what was sent to it.
+// The receiving half: messages from one peer, and the ends of requests to it.
 //
 // The bodies of messages are copied out and checked before they are used, as their headers are
 // (verbs_provider_datapath.cc). A peer that writes nonsense is cut off.
@@ -13,8 +13,8 @@
 namespace bedplate {
 namespace {
 
-// The peer's device said no before it did anything: neither this has happened nor what was behind
-// it. Other errors may come in the middle.
+// Whether the peer's device refused before it did anything: then neither this request nor any
+// behind it has happened. Other errors may come in the middle.
 bool is_refusal(ibv_wc_status status) noexcept {
   switch (status) {
     case IBV_WC_MW_BIND_ERR:
@@ -25,8 +25,8 @@ bool is_refusal(ibv_wc_status status) noexcept {
   }
 }
 
-// Of a receive: the message was longer than it. Where LOC_QP_OP_ERR says so, it would also say that
-// something is wrong with the receive itself; ours are all alike.
+// Whether a message was longer than its receive. On some devices LOC_QP_OP_ERR says so; it would
+// also report a fault of the receive itself, but ours are all alike.
 bool is_too_long(ibv_wc_status status, const DeviceQuirks& quirks) noexcept {
   return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
          (quirks.hides_long_messages && status == IBV_WC_LOC_QP_OP_ERR);
@@ -46,7 +46,7 @@ bool VerbsEndpoint::owes() const noexcept {
 void VerbsEndpoint::post_batch() noexcept {
   BP_DCHECK(parts_.is_own_thread() && is_dirty_);
   finish_batch();
-  is_dirty_ = false;  // only now: what it lists it has also posted
+  is_dirty_ = false;  // only now: all that it has listed is posted
 }
 
 void VerbsEndpoint::finish_batch() noexcept {
@@ -63,9 +63,9 @@ void VerbsEndpoint::receive(const VerbsMessageHeader& header, const std::byte* b
                             uint32_t bytes) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   BP_KEEPS_VALID(*this);
-  // It may be faster than the word that the connection is up.
+  // A message may come before the news that the connection is up.
   if (!is_live_) look_at_link();
-  // Of a former life: the peer sends it again, since it was not counted.
+  // A message of a former life: the peer sends it again, since it was not counted.
   if (!is_live_) return;
   const char* fault = nullptr;
   if (bytes < sizeof header || header.bytes != bytes - sizeof header ||
@@ -110,7 +110,7 @@ const char* VerbsEndpoint::take_consumed(const VerbsMessageHeader& header) noexc
   const uint64_t gained = header.consumed - consumed_;
   if (gained > next_ - consumed_) return "an acknowledgement of what was not sent";
   consumed_ = header.consumed;
-  // One for less would let it flood the shared queue.
+  // Acknowledgements of less would let it flood the shared queue.
   const bool is_idle = header.kind == VerbsMessageKind::kAcknowledgement &&
                        (gained < window_ / 2 || header.bytes != 0);
   return is_idle ? "an acknowledgement for nothing" : nullptr;
@@ -150,7 +150,7 @@ void VerbsEndpoint::give_back(const Loan& loan) noexcept {
   BP_KEEPS_VALID(*this);
   const auto place = static_cast<uint32_t>(loan.token & 0xffff);
   if (!is_live_ || loan.token != pack_token(link_.place, life_, place)) return;
-  BP_ASSERT(is_borrowed_[place]);  // not: given back twice
+  BP_ASSERT(is_borrowed_[place]);  // else it is given back twice
   is_borrowed_[place] = false;
   BP_DCHECK(!is_due_back_[place] && return_count_ < kVerbsLoanCountMax);
   is_due_back_[place] = true;
@@ -180,7 +180,7 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
   return nullptr;
 }
 
-// The bytes of a get go where they belong only whole.
+// The bytes of a get are copied to their place only if all have come.
 void VerbsEndpoint::end_bounced(const Bounced& bounced, Outcome outcome) noexcept {
   BP_DCHECK(bounced.piece != nullptr && bounced.bytes > 0);
   if (bounced.into != nullptr && outcome == Outcome::kDone) {
@@ -192,7 +192,7 @@ void VerbsEndpoint::end_bounced(const Bounced& bounced, Outcome outcome) noexcep
 void VerbsEndpoint::end_loan(uint32_t loan, Outcome outcome) noexcept {
   const Lent record = loans_.end(loan);
   if (record.bounced != nullptr) {
-    // The key of the buffer opens all of it, to every peer that has borrowed so: nothing of a loan
+    // The key of the buffer opens all of it, to every peer that has borrowed so: no bytes of a loan
     // that is over may be left there.
     if (!record.has_window) std::memset(record.bounced, 0, record.bytes);
     parts_.loan_bounce.give_back(record.bounced, record.bytes);
