@@ -19,9 +19,9 @@ struct rte_mbuf;
 namespace bedplate {
 
 struct MbufShape {
-  uint32_t count = 4096;            // kMbufCountMin to kMbufCountMax
-  uint32_t frame_bytes = 2048;      // room in each, behind RTE_PKTMBUF_HEADROOM
-  uint64_t bytes() const noexcept;  // of the carve
+  uint32_t count = 4096;                 // kMbufCountMin to kMbufCountMax
+  uint32_t frame_bytes = 2048;           // room in each, behind RTE_PKTMBUF_HEADROOM
+  uint64_t bytes() const noexcept;       // of the carve
   uint64_t heap_bytes() const noexcept;  // of EAL's heap
   // The distance from one mbuf to the next.
   uint64_t stride_bytes() const noexcept;

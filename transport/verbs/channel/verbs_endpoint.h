@@ -66,8 +66,8 @@ class VerbsEndpoint final : public Endpoint {
   // meanwhile. 2. The messages that are kept fit into the window, and each lies in its slot. 3. The
   // acknowledgements, operations and invalidations that it counts are those in its queue. 4.
   // given_up_count_ counts the windows that are given up, and each loan that is due back is in
-  // returns_, once. 5. Its queue is valid. 6. Each loan is lent or free; the window of a lent one is
-  // not free, and a window that is ending is of a loan that is returning, or of an exposure. 7. A
+  // returns_, once. 5. Its queue is valid. 6. Each loan is lent or free; a lent one's window is not
+  // free, and a window that is ending is of a loan that is returning, or of an exposure. 7. A
   // loan of the peer's is not both here and due back. 8. While it lives, at most a window of
   // messages is not acknowledged. 9. While it can send and requests are listed, it is dirty: the
   // next poll posts them. 10. has_part_ and lacks_part_ are set only before the end of a transfer.
@@ -281,7 +281,7 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t return_count_ = 0;
   uint32_t life_ = 0;  // counts lives; loans of another mean nothing
 
-  // Of look_at_progress(): the count that it saw, since when, and whether it has posted a read.
+  // For look_at_progress(): the count that it saw, since when, and whether it has posted a read.
   uint32_t seen_ended_ = 0;
   uint64_t seen_ns_ = 0;
   bool is_kicked_ = false;

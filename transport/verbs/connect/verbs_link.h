@@ -52,8 +52,8 @@ struct VerbsLink final : QueuePairOwner {
   // The connector still brings the queue pair up: the shard, which owns the link already, takes
   // messages, but leaves the queue pair's state alone.
   std::atomic<bool> is_connecting{false};
-  std::atomic<bool> has_worked{false};   // since it came up a request has ended well
-  std::atomic<bool> was_refused{false};  // the device said so: the peer lacked the right
+  std::atomic<bool> has_worked{false};        // since it came up a request has ended well
+  std::atomic<bool> was_refused{false};       // the device said so: the peer lacked the right
   std::atomic<bool> has_last_receive{false};  // the device said so: no receive is under way
   std::atomic<bool> is_wanted{false};         // we connect to it, or it dialed us
   std::atomic<bool> is_given_up{false};       // down for longer than give_up_ns
