@@ -45,7 +45,7 @@ class Discovery {
   Drop take_arp(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
   Drop take_icmp6(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
 
-  // Does what is due at next_deadline_ns().
+  // Does the work that is due at next_deadline_ns().
   void advance(uint64_t now_ns) noexcept;
   uint64_t next_deadline_ns() const noexcept { return deadline_ns_; }
 

@@ -46,7 +46,7 @@ class FrameSender {
   // long. That is counted.
   rte_mbuf* make(uint32_t bytes) noexcept;
 
-  // Puts the header of IP before what the frame has. DF is set: nothing is fragmented.
+  // Puts the header of IP before the frame's bytes. DF is set: nothing is fragmented.
   void put_ip(rte_mbuf* frame, const IpFields& fields) const noexcept;
   void put_ethernet(rte_mbuf* frame, uint16_t ether_type, const rte_ether_addr& to) const noexcept;
   // Sets the destination of a frame that has an Ethernet header.

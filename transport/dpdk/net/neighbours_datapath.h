@@ -132,7 +132,7 @@ class Neighbours {
   std::unique_ptr<uint32_t[]> chains_;
   WaitingFrames waiting_;
   std::unique_ptr<rte_mbuf*[]> given_up_;  // frames whose owners are being told
-  uint32_t hand_ = 0;                      // where the next entry is looked for
+  uint32_t hand_ = 0;                      // the search for the next entry begins here
   uint64_t next_deadline_ns_ = kNever;
 };
 

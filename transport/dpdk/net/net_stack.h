@@ -35,7 +35,7 @@ struct NetOptions {
   const char* name = "";  // the port's, which join() takes as the interface; outlives the stack
   IpPrefix addresses[kAddressCountMax];  // of both families; fe80::... is added by itself
   uint32_t address_count = 0;
-  IpAddress gateway4;          // none: only what is on the link can be reached
+  IpAddress gateway4;          // none: only stations on the link can be reached
   IpAddress gateway6;          // the same
   bool takes_routers = false;  // IPv6: follows routers that announce themselves, without gateway6
   uint16_t vlan = 0;           // 802.1Q: the tag of all frames; 0: none has one

@@ -46,7 +46,7 @@ class PortShared {
 
   // Before the seal: it allocates.
   explicit PortShared(const Options& options);
-  ~PortShared();  // frees what was handed over and not taken
+  ~PortShared();  // frees frames that were handed over and not taken
   PortShared(const PortShared&) = delete;
   PortShared& operator=(const PortShared&) = delete;
 

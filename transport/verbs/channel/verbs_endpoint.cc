@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
 
 // Receives that are under way when a queue pair fails get a moment to arrive; the peer sends again
-// those that do not. A device that never flushes its requests is waited for no longer than this.
+// those that do not. The wait for a device that never flushes its requests ends after kDrainNsMax.
 constexpr uint64_t kDrainNsMin = 2 * kNsPerMs;
 constexpr uint64_t kDrainNsMax = kNsPerSecond;
 

@@ -229,7 +229,7 @@ class LinkConnector {
   uint64_t accept_ns_ = 0;          // when there may be a file descriptor again; 0: it is listening
   bool was_shortage_told_ = false;  // of descriptors, since something was accepted
   uint32_t device_faults_ = 0;      // that all links were broken for
-  uint64_t rung_ns_ = 0;            // when the shard was last asked to look at what it posted
+  uint64_t rung_ns_ = 0;            // when the shard was last asked to check its requests
   Fd epoll_;
   Fd wake_;
   Fd listener_;

@@ -27,7 +27,7 @@ class LinkConnector;
 
 enum class LinkState : uint8_t {
   kDown,    // the connector's: queue pair in RESET
-  kUp,      // the shard's: what arrives is taken; sends as soon as can_send
+  kUp,      // the shard's: takes messages; sends as soon as can_send
   kCutOff,  // down, and this instance of the peer is refused from now on
   kLost,    // down for good: the device is gone
 };
