@@ -10,14 +10,14 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kAdminEntries = 16;
-// How often a change of state is looked at, and how long one may take at least.
+// The time between two looks at a change of state, and the least time that one is given.
 constexpr uint64_t kStepNs = kNsPerMs;
 constexpr uint64_t kReadyUnitNs = 500 * kNsPerMs;
 constexpr uint64_t kWatchIntervalNsMax = kNsPerSecond;
 constexpr uint32_t kBlockLog2Min = 9;
 constexpr uint32_t kBlockLog2Max = 12;
 
-// Of 16 bytes; what does not fit into 8 is as good as endless.
+// A number of 16 bytes; one that does not fit into 8 is as good as endless.
 uint64_t wide_field(const std::byte* answer, size_t offset) noexcept {
   return nvme::field<uint64_t>(answer, offset + 8) != 0 ? ~uint64_t{0}
                                                         : nvme::field<uint64_t>(answer, offset);
@@ -198,7 +198,7 @@ void NvmeController::stop(uint32_t configuration, uint64_t within_ns) noexcept {
   is_stopping_ = true;
 }
 
-// Once it has stopped, all end what they had; once all have, it starts anew.
+// Once it has stopped, all end their commands; once all have, it starts anew.
 void NvmeController::look_at_stop(uint32_t status, bool is_late) noexcept {
   if (!have_followed()) return;
   if (!is_stopping_) return stop(nvme::kSettings, ready_ns_);
@@ -231,7 +231,7 @@ void NvmeController::end_admin() noexcept {
   BP_DCHECK(admin_.outstanding() == 0);
 }
 
-// It is kept from memory, so what it had can be given back.
+// The controller is kept from memory, so its buffers can be given back.
 void NvmeController::fail(NvmeProblem problem, uint32_t detail) noexcept {
   note_problem(problem);
   problem_detail_ = detail;
@@ -504,7 +504,7 @@ void NvmeController::after_namespace() noexcept {
 }
 
 // Low half: submission queues that there may be, less one; high half: completion queues. Returns
-// whether they are enough for those that are in use.
+// true if they are enough for the queues in use.
 bool NvmeController::know_queue_count(uint32_t result) noexcept {
   const uint32_t granted = std::min(result & 0xffff, result >> 16) + 1;
   if (was_ready_) return granted >= queue_count_;
@@ -557,7 +557,7 @@ NvmeProblem NvmeController::know_namespace(bool is_first) noexcept {
   }
   space.block_log2 = block_log2;
   space.transfer_blocks_max = static_cast<uint32_t>(blocks);
-  // The limit of transfers is none of these by the letter; some controllers keep it all the same.
+  // By the letter the limit of transfers is not for Write Zeroes; some controllers apply it.
   space.zero_blocks_max = (optionals_ & nvme::kHasWriteZeroes) != 0 ? space.transfer_blocks_max : 0;
   space.can_deallocate = (optionals_ & nvme::kHasDeallocate) != 0;
   return NvmeProblem::kNone;

@@ -4,25 +4,25 @@
 // by the pairs of I/O queues, each on a shard of its own (nvme_queue_pair_datapath.h, which says
 // how the two work together).
 //
-// A machine of states that never waits: look() goes one step where there is one to go, and says
-// when it wants to be called again. So boot, which may wait, and a shard, which may not, drive it
-// alike, and a reset is a start. What is outstanding ends only when the controller is disabled, or
-// is kept from memory (NvmePort::allow_dma): no buffer is given back that it may still write to.
+// A state machine that never waits: look() goes one step if there is one to go, and returns when it
+// wants to be called again. So boot, which may wait, and a shard, which may not, drive it alike,
+// and a reset is a start. Outstanding commands end only when the controller is disabled, or is kept
+// from memory (NvmePort::allow_dma): no buffer is given back that it may still write to.
 //
-// Commands that are late are aborted; those that are later yet, and admin commands that are late,
-// mean a reset. While it is being reset, operations answer EIO; so they do when it cannot be had
-// back, and then it is tried again after a while.
+// Late commands are aborted; even later ones, and late admin commands, mean a reset. During a
+// reset, operations answer EIO; also when the reset fails, and then it is tried again after a
+// while.
 //
-// Nothing of VFIO is known here: a controller that a test plays is a page of memory.
+// The code here does not know VFIO: in a test a page of memory plays the controller.
 //
 // Invariants, which is_valid() looks at, around all that changes its state: 1. Pairs are wanted
 // open while it is ready, and at no other time; closed while it is being stopped or shut down;
 // else ended. 2. It is told to stop once all shards have followed. 3. From the time that it is
-// enabled until it is ready nothing is with any shard. 4. Of admin commands there are under way
-// that of the step, and an abort, and no others; none where it may not answer (it is being
-// enabled, has failed, or is closed). 5. The step's namespace and queue are there. 6. What is shown
-// of its state is its state. And enter(): 7. A state follows one that it may follow. And read32(),
-// write32(): 8. Once it is closed no register is used.
+// enabled until it is ready nothing is with any shard. 4. The only admin commands under way are the
+// step's, and an abort; there are none while it may not answer (it is being enabled, has failed, or
+// is closed). 5. The step's namespace and queue are there. 6. The counter of its state is its
+// state. And enter(): 7. A state follows one that it may follow. And read32(), write32(): 8. Once
+// it is closed no register is used.
 // Threads: one at a time; after the start the shard's that has the control.
 #pragma once
 
@@ -49,7 +49,7 @@ struct alignas(kCacheLineBytes) NvmeCounters {
   Counter aborts;       // that the controller has carried out
   Counter resets;
   Counter bad_completions;  // of admin commands
-  // Of its health log; 0 before it was read first.
+  // From its health log; 0 before it was read first.
   Counter warnings;
   Counter temperature_kelvin;
   Counter spare_percent;
@@ -83,8 +83,8 @@ struct NvmeOptions {
   bool is_only_identified = false;  // it is ready once it is known; it has no I/O queue
 };
 
-// What a queue pair takes: NvmeQueuePair::bytes_for(NvmeOptions::queue_entries), zeroed, aligned to
-// a page.
+// The memory of a queue pair: NvmeQueuePair::bytes_for(NvmeOptions::queue_entries), zeroed, aligned
+// to a page.
 struct NvmeQueuePlace {
   std::span<std::byte> memory;
   NvmeQueueCounters* counters = nullptr;
@@ -107,7 +107,7 @@ class NvmeController {
   static constexpr uint64_t kNever = ~uint64_t{0};
   static constexpr uint64_t kHealthIntervalNs = 60 * kNsPerSecond;
 
-  // What it takes of the pool beside its queue pairs.
+  // The bytes of the pool that it takes beside its queue pairs.
   static uint64_t bytes_for() noexcept;
 
   // Begins to start it, with a queue pair for each of `queues`, or for as many as the controller
@@ -120,7 +120,7 @@ class NvmeController {
   // Goes on. Returns when it is to be called again at the latest.
   uint64_t look(uint64_t now_ns) noexcept;
 
-  // Ends what is outstanding, tells the drive to put its things in order, and is closed then.
+  // Ends outstanding commands, tells the drive to shut down in order, and is closed then.
   void shut_down(uint64_t now_ns) noexcept;
   // It is closed at once, and its registers are not looked at any more.
   void give_up(NvmeProblem problem) noexcept;

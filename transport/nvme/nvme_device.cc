@@ -21,12 +21,12 @@ namespace {
 constexpr uint32_t kClassNvme = 0x010802;
 constexpr uint64_t kRegistersBytesMin = 2 * 4096;  // with the first doorbells
 constexpr int kCapabilityCountMax = 48;
-// Of an entry of the MSI-X table.
+// The fields of an entry of the MSI-X table.
 constexpr uint64_t kVectorControl = 12;
 constexpr uint32_t kEntryWords = 4;
 constexpr uint32_t kMasked = 1;
 
-// False: the system's refusal, as errno says.
+// False: the system has refused, see errno.
 bool region_of(int device, uint32_t index, vfio_region_info* info) noexcept {
   *info = {};
   info->argsz = sizeof *info;

@@ -1,8 +1,8 @@
 // An NVMe drive as a PCI device: its registers, its interrupts, its way to memory, by VFIO.
 //
-// An interrupt is masked where the specification has it masked, in the device's own table of MSI-X:
-// so a shard that polls costs the kernel nothing, and what came while it was masked rings once it
-// is not. The kernel, too, tells by an interrupt that it wants the device back.
+// An interrupt is masked in the device's own table of MSI-X, as the specification has it: so a
+// shard that polls costs the kernel nothing, and an interrupt that came while it was masked rings
+// once it is not. The kernel asks for the device back by an interrupt, too.
 //
 // Invariants, which is_valid() looks at: 1. While it is open its registers are mapped, with the
 // first doorbells, and so is the table of its interrupts, of which each has an eventfd. 2. Once it

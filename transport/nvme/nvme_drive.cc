@@ -109,7 +109,8 @@ void NvmeDrive::shut_down(void* self) noexcept {
 
 // ---- From the control thread --------------------------------------------------------------------
 
-// It takes long enough for a shard to notice: the kernel resets the device.
+// Closing takes long enough for a shard to notice, so the control thread does it: the kernel resets
+// the device.
 void NvmeDrive::tick() noexcept {
   if (must_close_.exchange(false, std::memory_order_acquire)) device_.close();
 }

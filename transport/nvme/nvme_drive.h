@@ -3,11 +3,11 @@
 //
 // A timer of the control's shard looks after the controller (NvmeController::look). A drive that
 // the kernel wants back, because it is to be unplugged, is let go of, once no shard uses it any
-// more: all that is asked of it from then on answers EIO, and the service goes on.
+// more: all operations from then on answer EIO, and the service goes on.
 //
-// Invariants, which is_valid() looks at around what its shard does: 1. What is taken back is
-// closed, and not asked for any more. 2. What is shut down stays let go of. 3. The device is closed
-// where it is let go of, and not before.
+// Invariants, which is_valid() looks at around what its shard does: 1. A drive that the kernel took
+// back is closed, and is not watched for that request any more. 2. A drive that is shut down stays
+// let go of. 3. The device is closed once it is let go of, and not before.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,8 @@ namespace bedplate {
 // at `address`. For boot.
 Result<void> wait_until_ready(NvmeController& controller, const std::string& address);
 
-// What is planned for each drive on the shard of its control, and for each of its queues on theirs.
+// The needs to plan for each drive on the shard of its control, and for each of its queues on
+// theirs.
 struct NvmeNeeds {
   uint32_t timers = 1;
   uint32_t watches = 1;
@@ -59,9 +60,10 @@ class NvmeDrive {
 
   const NvmeNamespace& space(size_t index) const noexcept { return controller_.space(index); }
 
-  // Closes what the kernel has asked for, now and then. Threads: the control thread.
+  // Called now and then: closes the device that the kernel has asked for. Threads: the control
+  // thread.
   void tick() noexcept;
-  // Has it finish, once nothing is asked of it any more. Threads: any.
+  // Makes it finish, once nothing is asked of it any more. Threads: any.
   void request_shut_down() noexcept;
   bool is_shut_down() const noexcept { return is_shut_down_.load(std::memory_order_acquire); }
 

@@ -72,7 +72,7 @@ void NvmeDriveQueue::announce_awake() noexcept {
   device_->allow_interrupt(index_, false);
 }
 
-// What has completed, poll() finds.
+// Only counts: poll() finds the completions.
 void NvmeDriveQueue::interrupted(void* self, uint32_t) noexcept {
   auto& queue = *static_cast<NvmeDriveQueue*>(self);
   BP_DCHECK(queue.loop_->is_own_thread());

@@ -2,8 +2,8 @@
 // of its own when there is none.
 //
 // Before each sleep of its loop with commands under way the interrupt is let through, and masked
-// when the loop is awake. What the drive's control wants of the pair is a call of the loop.
-// Threads: the loop's, where nothing else is said.
+// when the loop is awake. The drive's control gives the pair its wishes by a call of the loop.
+// Threads: the loop's, unless something else is said.
 #pragma once
 
 #include "transport/event_loop.h"

@@ -90,7 +90,7 @@ void NvmeIo::begin(NvmeOperation& operation, uint64_t now_ns) noexcept {
   waiting_.push(operation);
 }
 
-// Returns whether nothing of it is left to be begun.
+// Returns true if all of its blocks have begun.
 bool NvmeIo::issue(NvmeOperation& operation, uint64_t now_ns) noexcept {
   BP_DCHECK(is_open_ && operation.blocks_left > 0 && operation.io == this);
   do {
@@ -150,7 +150,7 @@ void NvmeIo::completed(NvmeCall& call, uint16_t status, uint32_t) noexcept {
   operation.io->command_ended(operation, status);
 }
 
-// The first error counts; what was not begun yet is left out then.
+// The first error counts; then blocks that have not begun are left out.
 void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
   BP_ASSERT(operation.command_count > 0);
   --operation.command_count;

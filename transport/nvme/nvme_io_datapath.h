@@ -1,12 +1,13 @@
 // Operations on the namespaces of a controller: reads, writes and the rest, of any length.
 //
-// An operation becomes as many commands as the controller's limits ask for; what finds no room in
-// the queue waits, in order. Its memory is the pool's, and nothing is copied. While the controller
-// is not open (it is being reset, or is gone) all that comes is answered EIO.
+// An operation becomes as many commands as the controller's limits ask for; operations that find no
+// room in the queue wait, in order. Its memory is the pool's, and nothing is copied. While the
+// controller is not open (it is being reset, or is gone) all operations are answered EIO.
 //
-// Invariants, which is_valid() looks at: 1. What waits waits only while it is open, and has blocks
-// left. 2. Of what waits none but the first has begun. 3. What is to be told of has no command
-// under way. And begin(): 4. An operation is begun again once it has ended. Threads: one at a time.
+// Invariants, which is_valid() looks at: 1. Operations wait only while it is open, and have blocks
+// left. 2. Only the first waiting one may have begun. 3. An operation in the list of ended ones has
+// no command under way. And begin(): 4. An operation is begun again once it has ended. Threads: one
+// at a time.
 #pragma once
 
 #include <atomic>
@@ -52,7 +53,7 @@ struct NvmeOperation : NvmeCall {
   NvmeOperation* next = nullptr;
 };
 
-// What a status means to those who asked.
+// The errno value for a status, for those who asked; 0: success.
 int errno_of_status(uint16_t status) noexcept;
 
 class NvmeIo {
@@ -61,13 +62,14 @@ class NvmeIo {
   const NvmeQueue& queue() const noexcept { return queue_; }
 
   void open() noexcept { is_open_ = true; }
-  // From now on all is answered EIO; what is under way ends as the queue says (fail_all()).
+  // From now on all is answered EIO; commands under way end as the queue says (fail_all()).
   void close() noexcept;
   bool is_open() const noexcept { return is_open_; }
 
   // Requires: the range is the namespace's.
   void begin(NvmeOperation& operation, uint64_t now_ns) noexcept;
-  // Ends what has completed, at most about `budget`, and begins what waited. Returns how many.
+  // Ends commands that have completed, at most about `budget`, and begins waiting ones. Returns how
+  // many.
   uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
 
   uint64_t error_count() const noexcept { return error_count_; }

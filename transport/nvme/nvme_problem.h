@@ -1,4 +1,4 @@
-// What can be wrong with a drive, as a number that a shard can leave behind, and as words.
+// The problems of a drive, as a number that a shard can leave behind, and as words.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ enum class NvmeProblem : uint32_t {
 // Static; a sentence without its subject: "does not become ready".
 const char* text_of(NvmeProblem problem) noexcept;
 
-// Of the drive at `address`, while it was being started.
+// The error for `problem` of the drive at `address`, while it was being started.
 Error error_of(NvmeProblem problem, uint32_t detail, const std::string& address) noexcept;
 
 }  // namespace bedplate

@@ -1,7 +1,8 @@
-// Which pages a command moves its data to or from (NVM Express Base Specification 1.4, 4.3).
+// The list of pages that a command moves its data to or from (NVM Express Base Specification 1.4,
+// 4.3).
 //
-// Of the pool every pointer is what the controller takes (transport/vfio/), so the list of pages is
-// made of addresses alone. One page of list is enough for the largest transfer at any alignment:
+// The controller takes every pointer of the pool as it is (transport/vfio/), so the list of pages
+// is made of addresses alone. One page of list is enough for the largest transfer at any alignment:
 // there are no lists of lists.
 //
 // Tested by tests/transport/nvme/nvme_queue_test.cc.

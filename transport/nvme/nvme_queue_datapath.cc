@@ -84,8 +84,8 @@ NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept 
   return {command, lists_ + uint64_t{id} * kNvmePageBytes};
 }
 
-// Room for completions first: what is begun brings more. The controller reads the commands once it
-// has seen the doorbell: so they are written before.
+// Room for completions first: commands that are begun bring more. The controller reads the commands
+// once it has seen the doorbell: so they are written before.
 void NvmeQueue::ring() noexcept {
   if (head_ != rung_head_) *completion_doorbell_ = rung_head_ = head_;
   if (tail_ == rung_tail_) return;
@@ -109,7 +109,8 @@ NvmeCall& NvmeQueue::release(uint32_t id) noexcept {
 }
 
 uint32_t NvmeQueue::poll(uint32_t budget) noexcept {
-  // Without a command there is none to come; and of a controller that is gone, no register.
+  // Without an outstanding command no completion counts. So none moves the head, and ring() writes
+  // no register of a controller that is gone.
   if (outstanding_ == 0) return 0;
   uint32_t count = 0;
   for (; count < budget; ++count) {

@@ -31,7 +31,7 @@ class NvmeQueue {
   static constexpr uint32_t kEntryCountMin = 4;
   static constexpr uint32_t kEntryCountMax = 1024;
 
-  // What it takes. `has_lists`: each command has a page for its list of pages.
+  // The bytes that it takes. `has_lists`: each command has a page for its list of pages.
   static uint64_t bytes_for(uint32_t entry_count, bool has_lists) noexcept;
 
   // Requires: `memory` is aligned to a page and has bytes_for(); `registers` reach to the doorbells
@@ -47,8 +47,8 @@ class NvmeQueue {
   };
   // A command that the caller fills in, and that begins with the next ring().
   Entry try_begin(NvmeCall& call, uint64_t now_ns) noexcept;
-  // Tells the controller of all that were begun, and of completions that were taken. Cost: where
-  // there are any, a write of a register for each of the two. The one function that writes any.
+  // Tells the controller of all that were begun, and of completions that were taken. Cost: if there
+  // are any, a write of a register for each of the two. The one function that writes any.
   void ring() noexcept;
   // Calls back for at most `budget` commands that have completed; returns how many. The controller
   // has room for the completions of all that are outstanding, even if it is not told.

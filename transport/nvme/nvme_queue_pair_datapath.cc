@@ -21,7 +21,7 @@ void NvmeQueuePair::create(const Options& options, std::span<std::byte> memory,
                      options.doorbell_bytes);
 }
 
-// 4, 5 and 6. The control takes what is late, and so it may be gone the next moment.
+// 4, 5 and 6. The control takes a late command's id, so that may be gone the next moment.
 bool NvmeQueuePair::is_valid() const noexcept {
   const uint32_t reached = reached_.load(std::memory_order_relaxed);
   const Phase phase = phase_of(reached);

@@ -1,9 +1,9 @@
-// An I/O queue pair of a drive: the datapath of one shard, and how the drive's control reaches it.
+// An I/O queue pair of a drive: the datapath of one shard, and the way in for the drive's control.
 //
 // A drive has one for each shard that has volumes on it. Its memory, its doorbells and its
-// interrupt are its own, so a request knows no other shard and takes no lock. What concerns the
-// whole drive (starts, aborts, resets, its end) is the business of one thread, the control's
-// (NvmeController), which never touches a queue that a shard may use. They meet in a few words:
+// interrupt are its own, so a request knows no other shard and takes no lock. One thread, the
+// control's (NvmeController), does what concerns the whole drive (starts, aborts, resets, its end);
+// it never touches a queue that a shard may use. They meet in a few words:
 //
 //   wanted    what the control wants of the pair, with a number that is new each time
 //   reached   the last of these that the pair's shard has carried out
@@ -16,12 +16,12 @@
 // enabled, the queues are made anew, and all are wanted open. A drive that disappears is wanted
 // ended at once, and let go of when all have reached it: no register is written to after that.
 //
-// Invariants: 1. What is reached was wanted, and is never wanted again: no answer is stale
-// (has_followed; want). 2. A command ends once: by its completion, or when the pair is ended. 3.
-// Nothing is submitted unless it is open (NvmeIo::begin). And is_valid(), which the shard looks at
-// around what it does: 4. Operations are taken while open was reached last, and at no other time.
-// 5. Where ended was reached last, nothing is outstanding, late or stuck. 6. What is late is under
-// way, and has its second chance.
+// Invariants: 1. Each wish that is reached was wanted, and is never wanted again: no answer is
+// stale (has_followed; want). 2. A command ends once: by its completion, or when the pair is ended.
+// 3. Nothing is submitted unless it is open (NvmeIo::begin). And is_valid(), which the shard looks
+// at around what it does: 4. Operations are taken while open was reached last, and at no other
+// time. 5. If ended was reached last, nothing is outstanding, late or stuck. 6. A late command is
+// under way, and has its second chance.
 // Threads: that of the functions' headings, which assert it.
 #pragma once
 
@@ -70,8 +70,8 @@ class NvmeQueuePair {
   // Requires: as NvmeQueue::create. `counters` outlive this. Before the seal.
   void create(const Options& options, std::span<std::byte> memory, volatile std::byte* registers,
               NvmeQueueCounters& counters) noexcept;
-  // How the shard is told to follow(), and the control to look. Without these, as at boot and in
-  // tests, one thread is both: it follows at once. Requires: has_followed().
+  // The calls that tell the shard to follow(), and the control to look. Without these, as at boot
+  // and in tests, one thread is both: it follows at once. Requires: has_followed().
   struct Calls {
     void (*follow)(void* context) noexcept = nullptr;  // threads: the control's
     void* follow_context = nullptr;
@@ -107,7 +107,7 @@ class NvmeQueuePair {
     BP_DCHECK(is_controls_thread());
     return is_stuck_.load(std::memory_order_acquire);
   }
-  // What the controller is told of it, which does not change.
+  // The queue as the controller is told of it; that does not change.
   const NvmeQueue& queue() const noexcept { return io_.queue(); }
 
   // ---- The shard's ----
@@ -120,7 +120,7 @@ class NvmeQueuePair {
     BP_DCHECK(is_shards_thread());
     return io_.queue().outstanding() > 0;
   }
-  // Ends what has completed; returns how much there was.
+  // Ends commands that have completed; returns how many.
   uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
   // Does what the control wants.
   void follow() noexcept;
@@ -151,7 +151,8 @@ class NvmeQueuePair {
   uint64_t timeout_ns_ = 0;
   NvmeQueueCounters* counters_ = nullptr;
   Calls calls_;
-  // Beside what the shard writes all the time. The number of the wish, then the phase.
+  // On a line apart from what the shard writes all the time. The number of the wish, then the
+  // phase.
   alignas(kCacheLineBytes) std::atomic<uint32_t> wanted_{0};
   std::atomic<uint32_t> reached_{0};
   std::atomic<uint32_t> late_id_{kNone};

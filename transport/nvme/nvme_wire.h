@@ -1,4 +1,4 @@
-// What an NVMe controller and its driver say to one another: registers, commands, completions.
+// The interface of an NVMe controller: registers, commands, completions.
 //
 // Only what this driver uses, by the sections of the NVM Express Base Specification 1.4 (those of
 // later ones that are in 1.4 have not changed). All numbers are little-endian, as the machine's.
@@ -25,7 +25,7 @@ inline constexpr size_t kAdminSubmission = 0x28;
 inline constexpr size_t kAdminCompletion = 0x30;
 inline constexpr size_t kDoorbells = 0x1000;
 
-// What a register of a controller has that is not there any more.
+// The value of each register of a controller that is gone.
 inline constexpr uint32_t kAllOnes = ~uint32_t{0};
 
 // CAP
@@ -96,7 +96,7 @@ inline constexpr uint32_t kFeatureWriteCache = 6;
 inline constexpr uint32_t kFeatureQueueCount = 7;
 inline constexpr uint32_t kHealthLog = 2;
 inline constexpr uint32_t kHealthBytes = 512;
-// Of word 11 where queues are created.
+// Bits of word 11 when queues are created.
 inline constexpr uint32_t kContiguous = 1;
 inline constexpr uint32_t kInterrupts = 2;
 
@@ -142,11 +142,11 @@ enum Opcode : uint8_t {
   kDatasetManagement = 0x09,
 };
 
-// Of word 12; the low 16 bits have the number of blocks, less one.
+// Bits of word 12; the low 16 bits have the number of blocks, less one.
 inline constexpr uint32_t kForceUnitAccess = 1U << 30;
 inline constexpr uint32_t kDeallocateZeroes = 1U << 25;
 inline constexpr uint64_t kBlocksPerCommandMax = 65536;
-// Of word 11 of kDatasetManagement.
+// A bit of word 11 of kDatasetManagement.
 inline constexpr uint32_t kDeallocate = 1U << 2;
 inline constexpr uint64_t kBlocksPerRangeMax = 0xffff'ffff;
 
@@ -157,7 +157,7 @@ struct Range {
 };
 static_assert(sizeof(Range) == 16);
 
-// ---- What a command comes to (4.6.1.2): a completion's status without the phase ----
+// ---- The status of a completion (4.6.1.2), without the phase ----
 
 inline constexpr uint16_t kSuccess = 0;
 inline constexpr uint16_t kInvalidOpcode = 0x001;
@@ -166,7 +166,7 @@ inline constexpr uint16_t kInvalidNamespace = 0x00b;
 inline constexpr uint16_t kWriteProtected = 0x020;
 inline constexpr uint16_t kCapacityExceeded = 0x081;
 inline constexpr uint16_t kReadOnlyRange = 0x182;
-// Of its three bits of type and eight of code; above them are retry delays and the like.
+// Mask of its three bits of type and eight of code; above them are retry delays and the like.
 inline constexpr uint16_t kCodeMask = 0x7ff;
 // No controller's: the command was not carried out, or nobody knows, and no answer will come.
 inline constexpr uint16_t kNoAnswer = 0xffff;
