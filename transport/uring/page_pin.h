@@ -1,4 +1,4 @@
-// A ring without traffic, whose registration holds every page of the pool where it is.
+// A ring without traffic: its registration keeps every page of the pool in its place.
 //
 // Locked pages of 4 KiB cannot be dropped, but the kernel moves them when it compacts memory, and
 // move_pages and its like move pages of any size. Pages that a device holds stay. An appliance

@@ -53,7 +53,8 @@ void PolledFiles::destroy() noexcept {
   is_created_ = false;
 }
 
-// By their index among the files of the shard; the others have none here.
+// Registers the polled files, by their index among the files of the shard; the others have none
+// here.
 Result<void> PolledFiles::open(Files& files, const KeyTable&, uint32_t operation_count_max) {
   BP_DCHECK(loop_ != nullptr && loop_->is_own_thread());
   BP_ASSERT(is_created_ && files_ == nullptr && operation_count_max <= operation_count_max_);
@@ -89,13 +90,13 @@ void PolledFiles::issue(FileOperation& operation) noexcept {
   ++in_flight_count_;
 }
 
-// One call for both ways: what was issued goes, and what the drive has completed is looked for.
+// One call for both ways: submits issued operations, and asks for the drive's completions.
 uint32_t PolledFiles::reap(uint32_t budget) noexcept {
   BP_KEEPS_VALID(*this);
   io_uring_submit_and_get_events(&ring_);
   system_calls_->add(1);
   uint32_t count = 0;
-  // Not peek alone: that asks the kernel once more where there is none.
+  // Not peek alone: that asks the kernel once more if there is none.
   for (; count < budget && io_uring_cq_ready(&ring_) > 0; ++count) {
     io_uring_cqe* completion = nullptr;
     if (io_uring_peek_cqe(&ring_, &completion) != 0) break;

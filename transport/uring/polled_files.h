@@ -1,5 +1,5 @@
-// Reads and writes of files on a ring of their own, whose completions the kernel does not bring: it
-// is asked for them (IORING_SETUP_IOPOLL), so the drive raises no interrupt and nobody is woken.
+// Reads and writes of files on a ring of their own, which asks the kernel for completions again and
+// again (IORING_SETUP_IOPOLL): the drive raises no interrupt, and nobody is woken.
 //
 // Such a ring takes reads and writes only, past the page cache, of files whose drive has queues for
 // that (transport/polled_limits.h); all else goes the ordinary way (Files). While something is on
@@ -7,7 +7,7 @@
 //
 // Invariants, which is_valid() looks at around each change: 1. Files are registered with a ring
 // that is there, and something is on its way while they are, and at no other time. 2. No more is on
-// its way than was said, for which the ring has completions.
+// its way than create() was told, for which the ring has completions.
 // Threads: the shard's, which is asserted.
 #pragma once
 
@@ -44,7 +44,7 @@ class PolledFiles final : public FileBackend, public PollSource {
   bool wait(uint64_t deadline_ns) noexcept override;
   void close(bool leaves_operations) noexcept override;
 
-  // Asks for what has completed. That something is on its way counts as work: the loop goes on.
+  // Asks for completions. It counts as work if something is on its way: the loop goes on.
   uint32_t poll(uint32_t budget) noexcept override;
 
   bool is_valid() const noexcept;

@@ -14,14 +14,14 @@
 
 namespace bedplate {
 
-// Whether `ring`, just set up, can be used as well: a profile may allow io_uring_setup alone.
+// Checks that `ring`, just set up, can be used as well: a profile may allow io_uring_setup alone.
 // Errors: which call is forbidden. Threads: a ring with a single issuer, only that thread.
 Result<void> try_ring(const io_uring& ring) noexcept;
 
 // In a process that joined a pool: makes `ring` hold the process's quiet pipe open
 // (pinned_pool/join/joined_pool.h), so that the pool's owner waits for it to be torn down before it
-// gives the process's memory to another. For every ring, right after it was set up. Elsewhere
-// nothing.
+// gives the process's memory to another. For every ring, right after it was set up. In other
+// processes it does nothing.
 Result<void> hold_quiet_pipe(io_uring& ring) noexcept;
 
 // The kernel's limits (io_uring/rsrc.c): 1 GiB for a buffer, 16384 buffers for a ring (1024 before
@@ -32,7 +32,7 @@ inline constexpr DeviceKind kUringKind = {.name = "io_uring",
                                           .region_bytes_max = kGiB,
                                           .region_count_max = 16384};
 
-// Of a ring for files that are polled, which no other backend can take the place of.
+// The same for a ring for polled files; no other backend can take its place.
 inline constexpr DeviceKind kPolledUringKind = {.name = "io_uring",
                                                 .instead = "leave \"polled\" out",
                                                 .holds_pages = true,

@@ -4,10 +4,10 @@
 // The kernel does deferred work only when this thread asks (DEFER_TASKRUN) and says with a flag in
 // shared memory that there is some (TASKRUN_FLAG), so an idle loop spins without a system call.
 //
-// Invariants, which is_valid() looks at around each round: 1. What is postponed is in flight, each
-// once. 2. A socket is tried in vain no more often than one alone would be. And: 3. The kernel has
-// one request of each watch and listener that is armed, and no other (arm, handle_watch,
-// handle_accept). 4. What it has an operation of is in flight (submit, handle_operation).
+// Invariants, which is_valid() looks at around each round: 1. A postponed receive is in flight, and
+// postponed once. 2. A socket is tried in vain no more often than kHotAttempts. And: 3. The kernel
+// has one request of each watch and listener that is armed, and no other (arm, handle_watch,
+// handle_accept). 4. An operation that it has is in flight (submit, handle_operation).
 //
 // Tested by tests/transport/stream_sockets_test.cc.
 #include <cerrno>
@@ -26,7 +26,7 @@
 namespace bedplate {
 namespace {
 
-// What a completion is for: the low bits of user_data beside a pointer.
+// The purpose of a completion: the low bits of user_data beside a pointer.
 enum class Purpose : uint64_t {
   kOperation = 0,
   kListener = 1,
@@ -43,8 +43,8 @@ static_assert(alignof(SocketOperation) > kPurposeMask && alignof(StreamListener)
 // Watching costs the peer: each of its sends has to call back into the ring. While both sides are
 // busy neither pays for that, and an attempt is part of the one io_uring_enter of its iteration.
 //
-// A miss is paid by everybody else's request of that iteration. So with many sockets each is tried
-// less often: together they miss about as often as so many alone would.
+// All other requests of that iteration pay for a miss. So with many sockets each is tried less
+// often: together they miss about as often as kCheapMisses alone would.
 constexpr uint16_t kHotAttempts = 32;
 constexpr uint32_t kCheapMisses = 8;
 
@@ -208,8 +208,8 @@ void UringSockets::stop_listening(StreamListener& listener) noexcept {
 }
 
 // One event for each request, then the next request: that one finds out by itself whether the
-// descriptor is still ready, and goes with whatever else its iteration tells the kernel. A
-// multishot request tells of changes alone: what a callback has left behind would lie there.
+// descriptor is still ready, and goes with the iteration's other requests. A multishot request
+// tells of changes alone: it would miss bytes that a callback has left behind.
 void UringSockets::arm(Watch& watch) noexcept {
   BP_DCHECK(watch.is_watched() && !watches_.is_armed(watch));
   const uint64_t user_data = watches_.key_of(watch) | static_cast<uint64_t>(Purpose::kWatch);
@@ -261,8 +261,8 @@ bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
   return true;
 }
 
-// A receive goes to the kernel behind everything else of its iteration: what is sent there leaves
-// first, and a peer that waits for it need not wait until its next bytes have been copied as well.
+// A receive goes to the kernel behind everything else of its iteration: sends leave first, and a
+// peer that waits for them need not wait until its next bytes have been copied as well.
 void UringSockets::postpone(SocketOperation& operation) noexcept {
   operation.next = nullptr;
   (first_postponed_ == nullptr ? first_postponed_ : last_postponed_->next) = &operation;
