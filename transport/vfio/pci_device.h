@@ -1,4 +1,4 @@
-// PCI devices as sysfs shows them: which driver has one, and which others share its IOMMU group.
+// PCI devices as sysfs shows them: the driver of each, and the others in its IOMMU group.
 //
 // A device is given to a user-space driver by binding it to the kernel's driver vfio-pci. It is
 // known by its address, as in "0000:03:00.0": domain, bus, device, function, hexadecimal.
@@ -27,7 +27,7 @@ struct PciDevice {
   std::vector<PciDevice> neighbours;
 };
 
-// What a device is, by the numbers that its maker gave it.
+// The identity of a device: the numbers that its maker gave it.
 struct PciIdentity {
   uint16_t vendor = 0;
   uint16_t device = 0;
@@ -49,7 +49,7 @@ Result<PciIdentity> read_pci_identity(const std::string& address, const std::str
 // Whether the kernel has vfio-pci, as a module that is loaded or a part of its own.
 bool has_vfio_driver(const std::string& root = "");
 
-// Says that no other driver than vfio-pci may have the device, from now on; one that has it keeps
+// Reserves the device for vfio-pci: no other driver may take it from now on; one that has it keeps
 // it. Errors: there is no such device; the kernel refuses.
 Result<void> reserve_for_vfio(const std::string& address, const std::string& root = "");
 

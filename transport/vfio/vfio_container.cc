@@ -19,10 +19,11 @@ namespace bedplate {
 namespace {
 
 constexpr char kContainer[] = "/dev/vfio/vfio";
-// Longer chains of capabilities are cut: what is looked for comes in the first few hundred bytes.
+// Longer chains of capabilities are cut: those that are looked for come in the first few hundred
+// bytes.
 constexpr size_t kInfoBytes = 16 << 10;
 
-// A struct at `offset` of `answer`; nothing where it does not lie inside.
+// A struct at `offset` of `answer`; nothing if it does not lie inside.
 template <typename T>
 std::optional<T> read_at(std::span<const std::byte> answer, size_t offset) noexcept {
   if (offset > answer.size() || answer.size() - offset < sizeof(T)) return {};
@@ -54,7 +55,7 @@ std::optional<uint32_t> mappings_left_in(std::span<const std::byte> answer) noex
   return left;
 }
 
-// Asks for what fits into `answer`. False: refused, as errno says.
+// Asks for as much as fits into `answer`. False: refused, see errno.
 bool ask_for_info(int container, std::span<std::byte> answer) noexcept {
   vfio_iommu_type1_info head = {};
   head.argsz = static_cast<uint32_t>(answer.size());

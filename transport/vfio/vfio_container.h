@@ -1,12 +1,12 @@
 // A VFIO container: one address space of the IOMMU, for the groups of devices that are put into it.
 //
-// What is mapped here, every device of its groups may read and write, at the address that it has in
-// this process: the IOVA is the virtual address. The IOMMU is that of VFIO's type 1 (Intel's, AMD's
-// and Arm's). Nothing but the kernel's interface is used (linux/vfio.h).
+// Every device of its groups may read and write the memory that is mapped here, at the address that
+// it has in this process: the IOVA is the virtual address. The IOMMU is that of VFIO's type 1
+// (Intel's, AMD's and Arm's). Nothing but the kernel's interface is used (linux/vfio.h).
 //
-// Invariants, which is_valid() looks at around each change: 1. Only what is open has groups. 2. A
-// group is there once, has a number, and is held by a descriptor of the container's own. And: 3.
-// What is mapped and taken back are whole pages, as they were mapped (map, unmap).
+// Invariants, which is_valid() looks at around each change: 1. Only an open container has groups.
+// 2. A group is there once, has a number, and is held by a descriptor of the container's own. And:
+// 3. Whole pages are mapped, and taken back as they were mapped (map, unmap).
 // Threads: one at a time. It allocates: for boot alone, but for mappings_left().
 #pragma once
 
@@ -28,18 +28,18 @@ struct IovaRange {
   uint64_t last = 0;
 };
 
-// What VFIO_IOMMU_GET_INFO says.
+// The answer of VFIO_IOMMU_GET_INFO.
 struct VfioInfo {
   std::vector<IovaRange> ranges;  // empty: the kernel does not say (before Linux 5.4)
   // How many more mappings there may be; nothing: the kernel does not say (before Linux 5.10).
   std::optional<uint32_t> mappings_left;
 };
 
-// Of the kernel's answer, a vfio_iommu_type1_info with its chain of capabilities. What lies outside
-// of it is left out.
+// Reads the kernel's answer, a vfio_iommu_type1_info with its chain of capabilities. Capabilities
+// outside of it are left out.
 VfioInfo parse_vfio_info(std::span<const std::byte> answer);
 
-// Whether `ranges` have all of [first, last]. Errors (kSystem): what there is, and the cure.
+// Checks that `ranges` have all of [first, last]. Errors (kSystem): what there is, and the cure.
 Result<void> check_reach(std::span<const IovaRange> ranges, uint64_t first, uint64_t last);
 
 class VfioContainer {
@@ -66,14 +66,14 @@ class VfioContainer {
 
   // Requires, from here on: there is a group. Errors (kSystem): the kernel's, when it is asked.
   Result<VfioInfo> info() const;
-  // Of the kernel's own count; 0: it does not say. Allocates nothing.
+  // By the kernel's own count; 0: it does not say. Allocates nothing.
   uint32_t mappings_left() const noexcept;
 
   // Maps whole pages, to be read and written, and holds them. Errors: they are mapped already, too
   // many mappings, the limit of locked memory, outside of the IOMMU's reach.
   Result<void> map(const void* address, uint64_t bytes) noexcept;
-  // Takes one map() back. Requires: no device uses it. What the kernel took back itself, because
-  // the container's last device has gone, is no error.
+  // Takes one map() back. Requires: no device uses it. It is no error if the kernel took the
+  // mapping back itself, because the container's last device has gone.
   void unmap(const void* address, uint64_t bytes) noexcept;
 
   // Lets go of all groups. Requires: nothing is in flight.

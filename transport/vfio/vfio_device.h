@@ -2,12 +2,12 @@
 //
 // Every device in the container's groups then reaches the pool at its own addresses, and nothing
 // else. A mapping is one entry of the kernel's list, which is limited, however many pages it has. A
-// key is what is added to a pointer to get what the device takes: 0. Errors are the container's
+// key is added to a pointer to get the device's address: it is 0. Errors are the container's
 // (VfioContainer::map). Threads: one at a time, before the seal.
 //
 // Invariants: 1. It has one registration at most, which is taken back before it goes.
-// (register_regions, deregister_regions, ~VfioDevice) 2. A region is what a device takes, at its
-// own address (register_regions).
+// (register_regions, deregister_regions, ~VfioDevice) 2. A region is one that the device takes, at
+// its own address (register_regions).
 #pragma once
 
 #include "transport/registration.h"
@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// How many mappings a container may have where the kernel does not say: the default of
+// The mappings that a container may have if the kernel does not say: the default of
 // vfio_iommu_type1.dma_entry_limit.
 inline constexpr uint64_t kVfioMappingCountMax = 65535;
 

@@ -1,4 +1,4 @@
-// The pool in a container of its own: what the services of an appliance put their devices into.
+// The pool in a container of its own: the services of an appliance put their devices into it.
 //
 // One container for all, so the pool is mapped once, with the first group, by as few entries as it
 // has regions; a group that comes later finds everything there. Before the seal.
@@ -24,12 +24,12 @@ class VfioPool {
   VfioPool& operator=(const VfioPool&) = delete;
   ~VfioPool() { close(); }
 
-  // Gives the pool to the PCI device at `address`, and to what shares its IOMMU group, and opens it
-  // for its driver (VfioContainer::open_device), which closes it before close().
+  // Gives the pool to the PCI device at `address`, and to all devices of its IOMMU group, and opens
+  // it for its driver (VfioContainer::open_device), which closes it before close().
   // Errors: there is no such device; the container's, the IOMMU's reach, KeyTable::create's.
   Result<Fd> open_device(const std::string& address);
-  // The same, without a device, of the group `number`: opened here, or by somebody else as `group`,
-  // who may close it (VfioContainer::add_group).
+  // The same, without a device, of the group `number`: opened here, or as `group` by another
+  // opener, which may close its own (VfioContainer::add_group).
   Result<void> open_group(const std::string& number);
   Result<void> add_group(int group, const std::string& number);
 
