@@ -110,7 +110,7 @@ uint32_t SelfProvider::poll(uint32_t budget) noexcept {
 }
 
 void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) noexcept {
-  // Both ends are here: what comes is what was sent.
+  // Both ends are here: it has just the messages that were sent.
   BP_DCHECK(header.kind != SlotKind::kInline || header.bytes <= kInlineBytesMax);
   BP_DCHECK(header.bytes <= kLimits.am_bytes_max);
   std::span<const std::byte> payload = {slot.payload, header.bytes};

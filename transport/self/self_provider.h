@@ -1,8 +1,8 @@
-// The provider of the way to oneself: what a member sends to itself arrives at its next poll, in
+// The provider of a member's way to itself: its messages to itself arrive at its next poll, in
 // order, as from anybody else. So a service need not know which of its parts run in this process.
 //
-// Messages are copied into a fast box in private memory whose both ends are here; loans are
-// pointers that come back; puts, gets and atomics are done on the spot.
+// Messages are copied into a fast box in private memory, with both ends here; loans are pointers
+// that come back; puts, gets and atomics are done on the spot.
 //
 // Invariant, which is_valid() looks at, around what changes it: returned_count_ counts the loans
 // that are returned, all of which are out.
