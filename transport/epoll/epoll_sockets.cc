@@ -18,8 +18,8 @@
 namespace bedplate {
 namespace {
 
-// What an event is for: the low bits of its data beside a pointer.
-// That of a watch is beside a key of the table of watches.
+// The purpose of an event: the low bits of its data beside a pointer.
+// A watch's stands beside a key of the table of watches.
 enum class Purpose : uint64_t { kSocket = 0, kListener = 1, kDoorbell = 2, kWatch = 3 };
 constexpr uint64_t kPurposeMask = 3;
 constexpr int kEventCountMax = 64;
@@ -87,7 +87,7 @@ int EpollSockets::watch(int fd, uint32_t events, uint64_t name, Purpose purpose)
 void EpollSockets::start_listening(StreamListener& listener) noexcept {
   BP_DCHECK(loop().is_own_thread());
   set_blocking(listener.fd, false);
-  // Level-triggered: what one poll did not accept, the next is told of again.
+  // Level-triggered: a connection that one poll did not accept is told to the next again.
   const int outcome =
       watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener), Purpose::kListener);
   BP_ASSERT(outcome == 0);
@@ -240,7 +240,7 @@ void EpollSockets::wait(int timeout_ms) noexcept {
 }
 
 // Returns how many watches were called and how often the doorbell was rung. A ring counts as work:
-// what it was rung for may lie where this round has looked already, and the eventfd is quiet now.
+// the reason for it may lie where this round has looked already, and the eventfd is quiet now.
 uint32_t EpollSockets::handle_events() noexcept {
   uint32_t happened = 0;
   while (event_count_ > 0) happened += handle(events_[--event_count_]) ? 1 : 0;
@@ -252,7 +252,7 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
   uint32_t happened = handle_events();  // those that ended a sleep
   wait(0);
   happened += handle_events();
-  // Only what is queued now: what callbacks add waits for the next round.
+  // Only operations that are queued now: those that callbacks add wait for the next round.
   const uint32_t count = std::min(budget, queued_count_);
   for (uint32_t i = 0; i < count; ++i) {
     SocketOperation& operation = *first_;
