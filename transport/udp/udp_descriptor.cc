@@ -18,8 +18,8 @@
 namespace bedplate {
 namespace {
 
-// As much as the largest queue holds of small datagrams, well rounded up: a sender that is faster
-// than this is read must not hold the boot.
+// The number of small datagrams in the largest queue, well rounded up: a sender that is faster than
+// we read must not hold up the boot.
 constexpr int kForgottenMax = 1 << 20;
 
 const char* cure_of_bind(int error_number) noexcept {
@@ -42,8 +42,8 @@ int asked_of(uint32_t bytes) noexcept {
   return static_cast<int>(std::min<uint32_t>(bytes, INT32_MAX / 2));
 }
 
-// A process that may administer the network is given what it asks for. For others the kernel takes
-// too large a request for a smaller one, without a word.
+// A process that may administer the network gets the size that it asks for. For others the kernel
+// takes too large a request for a smaller one, without a word.
 Result<void> ask_for_queue(int fd, int name, int forced_name, uint32_t bytes, const char* what) {
   if (bytes == 0) return {};
   const int asked = asked_of(bytes);
@@ -51,7 +51,7 @@ Result<void> ask_for_queue(int fd, int name, int forced_name, uint32_t bytes, co
   return set(fd, SOL_SOCKET, name, asked, what);
 }
 
-// The kernel doubles all of it, for its own records.
+// The kernel doubles the size, for its own records.
 void tell_queue(int fd, int name, uint32_t bytes, const char* what, const char* sysctl) {
   int given = 0;
   socklen_t given_bytes = sizeof given;

@@ -16,12 +16,12 @@ Result<Fd> open_udp(const DatagramOptions& options, const DatagramShape& shape);
 // From now on multicast leaves by the interface of this number. Returns 0 or an errno value.
 int send_multicast_over(int fd, bool is_ipv6, uint32_t index) noexcept;
 
-// Says in the log how much the queues of `fd` hold, where `options` ask for it, and what allows
-// more where it is less.
+// Logs how much the queues of `fd` hold, if `options` ask for a size, and the cure if it is less
+// than that.
 void tell_udp_queues(int fd, const DatagramOptions& options);
 
-// Drops what came to `fd` before anybody wanted it. Returns how many datagrams the kernel has
-// dropped of it so far (SO_MEMINFO), for those that count its drops.
+// Drops datagrams that came to `fd` before anybody wanted them. Returns how many the kernel has
+// dropped so far (SO_MEMINFO), for those that count its drops.
 uint32_t forget_what_came(int fd) noexcept;
 
 }  // namespace bedplate

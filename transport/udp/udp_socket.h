@@ -3,12 +3,13 @@
 //
 // Everything that the kernel tells beside the bytes (addresses, ECN, time, drops, joined segments)
 // comes and goes in control messages. Errors that come later (ICMP) are read from the socket's own
-// queue of errors: so a send never fails for what an earlier one has met.
+// queue of errors: so a send never fails for an error of an earlier one.
 //
 // Datagrams of one length to one address, that follow one another in a send_batch(), go to the
-// kernel as one message that it cuts (UDP_SEGMENT, udp(7)): the way through its layers is what a
-// datagram costs, and the message goes it once. Where it refuses that, as a device without checksum
-// offload may (EIO), each goes by itself; the log says so, and `cutting_refusals` counts it.
+// kernel as one message that it cuts (UDP_SEGMENT, udp(7)): a datagram's cost is the way through
+// the kernel's layers, and the message goes it once. If the kernel refuses that, as it may for a
+// device without checksum offload (EIO), each goes by itself; the log says so, and
+// `cutting_refusals` counts it.
 #pragma once
 
 #include <memory>
@@ -24,11 +25,11 @@ namespace bedplate {
 
 class UdpSocket final : public DatagramSocket {
  public:
-  // So many at most for each system call.
+  // The most messages of a system call.
   static constexpr uint32_t kBatchMax = 32;
-  // So many datagrams that are joined in the messages of a call, at most.
+  // The most datagrams that are joined in the messages of a call.
   static constexpr uint32_t kPieceMax = 256;
-  // Datagrams that are joined have so many bytes at most.
+  // The most bytes of datagrams that are joined to one.
   static constexpr uint32_t kJoinedBytesMax = 64 * 1024;
 
   // `memory`: of shape.bytes(), the pool's; it and `sockets`, which have a watch for it, outlive
@@ -78,14 +79,14 @@ class UdpSocket final : public DatagramSocket {
     sockaddr_in6 name;  // or a sockaddr_in
     alignas(cmsghdr) std::byte control[kControlBytes];
   };
-  // What one system call moves.
+  // The messages of one system call.
   struct Batch {
     mmsghdr messages[kBatchMax];
     Envelope envelopes[kBatchMax];
     ReceivedDatagram received[kBatchMax];
     uint32_t buffers[kBatchMax];
   };
-  // What a message that is sent has of the caller's.
+  // A sent message's share of the caller's datagrams.
   struct Share {
     uint32_t bytes = 0;
     uint32_t datagram_count = 1;  // whole ones, or a part of one

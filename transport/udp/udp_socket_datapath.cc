@@ -1,4 +1,4 @@
-// What a UdpSocket does while traffic runs.
+// The datapath of a UdpSocket.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -14,11 +14,12 @@
 namespace bedplate {
 namespace {
 
-// The kernel's limits for what it cuts (UDP_MAX_SEGMENTS, and what IPv4 can carry).
+// The kernel's limits for messages that it cuts (UDP_MAX_SEGMENTS, and the most that IPv4 can
+// carry).
 constexpr uint32_t kCutCountMax = 64;
 constexpr uint32_t kMessageBytesMax = 65507;
-// An error that an earlier datagram has met is told by the next call, once, instead of what it was
-// asked: so that is asked again. A second one may come in between.
+// The next call reports an earlier datagram's error, once, instead of doing its work: so it is
+// called again. A second error may come in between.
 constexpr int kAttemptCount = 4;
 // Errors told at once, so that a flood of them does not keep the shard.
 constexpr int kErrorCountMax = 32;
@@ -47,7 +48,8 @@ void add_control(msghdr& message, int level, int type, const Value& value) noexc
   message.msg_controllen += CMSG_SPACE(sizeof value);
 }
 
-// What the kernel may say of a datagram (read_control), and what is said to it (write_message).
+// Room for control messages: the kernel's about a datagram (read_control), and ours to it
+// (write_message).
 constexpr size_t kToldBytes = CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int)) +
                               CMSG_SPACE(sizeof(timespec)) + CMSG_SPACE(sizeof(uint32_t)) +
                               CMSG_SPACE(sizeof(int));
@@ -206,7 +208,7 @@ void UdpSocket::release(const std::byte* bytes) noexcept {
   if (is_started_ && free_count_ == 1) update_watch();
 }
 
-// Reads what came back for earlier datagrams, until there is nothing.
+// Reads errors that came back for earlier datagrams, until there are none.
 void UdpSocket::tell_errors() noexcept {
   const uint32_t generation = generation_;
   int told_count = 0;
@@ -243,7 +245,7 @@ void UdpSocket::tell_errors() noexcept {
 
 // ---- Sending ------------------------------------------------------------------------------------
 
-// How much of what is left of it goes into the next message.
+// The bytes of the datagram's rest that go into the next message.
 uint32_t UdpSocket::piece_bytes(const OutgoingDatagram& datagram,
                                 uint32_t left_bytes) const noexcept {
   BP_DCHECK(left_bytes <= datagram.byte_count && "more of it was sent than it has");
@@ -350,7 +352,7 @@ UdpSocket::Cursor UdpSocket::behind(Cursor cursor, const Share& share,
 }
 
 // Whether the kernel has refused to cut, so that the same is to be sent one by one. `first` is the
-// first of what was refused.
+// first refused datagram.
 bool UdpSocket::note_segmenting_refused(int error_number, const OutgoingDatagram& first) noexcept {
   const bool is_refusal = error_number == EINVAL || error_number == EIO ||
                           error_number == EOPNOTSUPP || error_number == ENOPROTOOPT ||
