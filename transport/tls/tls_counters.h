@@ -1,4 +1,4 @@
-// What a server's TLS counts: written by the thread of its connections.
+// The counters of a server's TLS, written by the thread of its connections.
 //
 // Tested by tests/transport/tls/tls_stream_test.cc.
 #pragma once
@@ -10,7 +10,7 @@ namespace bedplate {
 
 struct alignas(kCacheLineBytes) TlsCounters {
   Counter handshakes;  // that were agreed
-  // Of those that were not, by cause (TlsFailure).
+  // Handshakes that were not, by cause (TlsFailure).
   Counter failed_protocol;
   Counter failed_credentials;
   Counter failed_refused;

@@ -20,7 +20,7 @@ namespace bedplate {
 namespace {
 
 constexpr size_t kFileMaxBytes = 256 * 1024;
-// Of a client's; it is taken in before anybody knows whose it is.
+// The limit for a client's certificates; they are taken in before anybody knows whose they are.
 constexpr long kCertificatesMaxBytes = 32 * 1024;
 
 // Certificates before shared keys: a client that has both means them. No exchange over a prime
@@ -34,8 +34,7 @@ constexpr const char* kCiphers13 =
     "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384";
 constexpr const char* kCurves = "X25519:P-256:P-384";
 
-// Where the processor does it, AES costs least; elsewhere ChaCha20 does, for a client that puts it
-// first.
+// If the processor has them, AES costs least; else ChaCha20 does, for a client that puts it first.
 bool has_aes_instructions() noexcept {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
@@ -51,7 +50,7 @@ using Certificate = TlsPointer<X509, X509_free>;
 using PrivateKey = TlsPointer<EVP_PKEY, EVP_PKEY_free>;
 using Bio = TlsPointer<BIO, BIO_free_all>;
 
-// One file: where it is said, and what may go wrong with it.
+// One file: its place in the configuration, and its possible problems.
 class SecretFile {
  public:
   SecretFile(const char* what, const std::string& path, const char* where, const char* owner,
@@ -66,7 +65,7 @@ class SecretFile {
   void refuse(const char* answer, const char* cure) {
     refuse(problem().set_answer("%s", answer), cure);
   }
-  // With what the library has said.
+  // Refuses the file with the library's reason.
   void refuse_parsed(const char* cure) {
     const unsigned long error = take_tls_error();
     if (take_tls_refusal()) {
@@ -97,7 +96,7 @@ Bio bio_of(const SecretText& secret) noexcept {
   return Bio(BIO_new_mem_buf(secret.text.data(), static_cast<int>(secret.text.size())));
 }
 
-// All of the file's; what is wrong with it is said. Empty: it may not be used.
+// All certificates of the file; reports its problems. Empty: it may not be used.
 std::vector<Certificate> certificates_of(const SecretText& text, SecretFile& file,
                                          const char* cure) {
   std::vector<Certificate> all;
@@ -105,7 +104,7 @@ std::vector<Certificate> certificates_of(const SecretText& text, SecretFile& fil
   while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, &no_password, nullptr)) {
     all.emplace_back(next);
   }
-  // What ends them is that there is no other.
+  // Reading must have ended because there is no further one.
   const unsigned long error = ERR_peek_last_error();
   const bool is_end =
       ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
@@ -243,7 +242,7 @@ void TlsCredentials::load_shared_keys(const TlsFiles& files, const char* where,
   if (!secret) return;
   constexpr const char* kCure = "write lines as psktool does: NAME:KEY, the key in hexadecimal";
   PlainLines lines(secret->text);
-  const char* answer = nullptr;  // to the first: what is no such file has many
+  const char* answer = nullptr;  // to the first: a file of another kind has many
   while (answer == nullptr && lines.next()) answer = add_shared_key(lines.line());
   if (lines.fault() != nullptr) {
     file.refuse(file.problem().set_answer("line %u, column %u: there is %s", lines.number(),

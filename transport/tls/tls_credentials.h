@@ -1,11 +1,11 @@
-// TlsCredentials: what a server proves itself with, and what it asks of its clients: a certificate
-// with its key, authorities for the certificates of clients, keys that both sides have (PSK).
+// TlsCredentials: a server's proofs, and its demands of clients: a certificate with its key,
+// authorities for the certificates of clients, keys that both sides have (PSK).
 //
 // TLS 1.2 and 1.3, by OpenSSL. Only ciphers that authenticate what they encrypt are offered (AEAD),
 // and only key exchanges whose sessions stay secret when a key is lost later; no renegotiation, no
-// tickets, no sessions that are taken up again. What the library allocates, for handshakes as well,
-// is charged to one owner, so a limit on that owner bounds all of it but the library's own state,
-// which is the process's: that is charged to whichever credentials come first.
+// tickets, no sessions that are taken up again. The library's memory, for handshakes as well, is
+// charged to one owner, so a limit on that owner bounds all of it but the library's own state. That
+// state is the process's, and is charged to the credentials that come first.
 //
 // Invariants: 1. The sessions' context is made once. (prepare) 2. It leads back to the credentials
 // (choose_shared_key). 3. A shared key has a name of its own, and as many bytes as may be.
@@ -46,15 +46,15 @@ class TlsCredentials {
  public:
   static constexpr const char* kHeapOwner = "heap:tls";
 
-  // `heap_owner`: what is allocated is charged to it; static.
+  // `heap_owner`: allocations are charged to it; static.
   explicit TlsCredentials(const char* heap_owner = kHeapOwner) noexcept : owner_name_(heap_owner) {}
   ~TlsCredentials();
   TlsCredentials(const TlsCredentials&) = delete;
   TlsCredentials& operator=(const TlsCredentials&) = delete;
 
-  // Reads all of `files`. What is wrong with them is added to `problems`, each with its cure:
-  // missing, not readable, no certificate, expired, a key that is another's, secrets that everybody
-  // can read. `where` says of which part of the configuration they are: "[server]".
+  // Reads all of `files`. Problems with them are added to `problems`, each with its cure: missing,
+  // not readable, no certificate, expired, a key that is another's, secrets that everybody can
+  // read. `where` says of which part of the configuration they are: "[server]".
   // Requires: called once; !files.is_empty(). Returns whether it may be used.
   bool load(const TlsFiles& files, const char* where, std::vector<Error>* problems);
 
@@ -67,8 +67,8 @@ class TlsCredentials {
   HeapOwner owner() const noexcept { return owner_; }
   const char* owner_name() const noexcept { return owner_name_; }
 
-  // What the library takes for handshakes and open sessions of so many connections, with some for
-  // the credentials.
+  // The bytes that the library takes for handshakes and open sessions of so many connections, with
+  // some for the credentials.
   static constexpr uint64_t heap_bytes(uint64_t connection_count) noexcept {
     return 4 * kMiB + connection_count * 96 * kKiB;
   }

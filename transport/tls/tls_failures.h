@@ -1,4 +1,4 @@
-// How it is told that TLS with a client has failed: counted by its cause, and a line in the log.
+// Reports a failure of TLS with a client: counts it by its cause, and logs a line.
 //
 // Tested by tests/transport/tls/tls_stream_test.cc.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace bedplate {
 
-// Of a session that has just failed. `where`, in the log: "[server]".
+// For a session that has just failed. `where`, in the log: "[server]".
 void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit* log_limit,
                       const char* where) noexcept;
 

@@ -26,8 +26,8 @@ void* noted(void* block) noexcept {
   return block;
 }
 
-// Of this size the library takes two for each record that is written, and gives them back at once.
-// A thread keeps them, so what has been agreed allocates nothing any more.
+// The library takes two blocks of this size for each record that is written, and gives them back at
+// once. A thread keeps them, so a session allocates nothing any more after its handshake.
 constexpr size_t kSpareBytes = 40;
 constexpr size_t kSpareCountMax = 4;
 thread_local void* spares[kSpareCountMax];
@@ -53,7 +53,7 @@ void wipe_and_free(void* block, const char* /*file*/, int /*line*/) {
   }
 }
 
-// Never in place, where nobody would wipe what it leaves. The library asks it for no 0 bytes.
+// Never in place: nobody would wipe the bytes that it leaves. The library asks it for no 0 bytes.
 void* reallocate(void* block, size_t bytes, const char* file, int line) {
   void* const other = noted(std::malloc(bytes));
   if (other == nullptr || block == nullptr) return other;
@@ -99,7 +99,7 @@ bool prepare_tls_library() noexcept {
   return is_ready;
 }
 
-// Of several the first that TLS itself has told, which says what it was about.
+// If there are several, returns the first that TLS itself has told: that one says the reason.
 unsigned long take_tls_error() noexcept {
   unsigned long told = 0;
   while (const unsigned long error = ERR_get_error()) {
@@ -117,7 +117,7 @@ const char* tls_error_text(unsigned long error) noexcept {
 
 void begin_tls_session() noexcept { ++session_count; }
 
-// A session may end on another thread than the one that began it, where nothing else runs any more.
+// A session may end on another thread than the one that began it, when nothing else runs any more.
 void end_tls_session() noexcept {
   if (session_count > 0) --session_count;
   while (session_count == 0 && spare_count > 0) std::free(spares[--spare_count]);

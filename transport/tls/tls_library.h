@@ -1,10 +1,10 @@
-// The library behind TLS, OpenSSL 3, as it is used here: made ready once for the process, without a
-// file of configuration, without anything that it would load, and without work at exit.
+// The library behind TLS, OpenSSL 3: made ready once for the process, without a file of
+// configuration, without loading anything, and without work at exit.
 //
-// What it frees is wiped first, whatever it was: keys, what was derived from them, plain text. What
-// malloc refuses it is remembered for the thread, since not all of the library passes that on.
-// Where memory is charged to is the business of the callers (HeapOwnerScope): what a thread keeps
-// in the library for itself goes when it ends, what the process keeps stays.
+// All memory that it frees is wiped first: keys, data derived from them, plain text. A refusal of
+// malloc is remembered for the thread, since not all of the library passes it on. The callers
+// choose the owner that memory is charged to (HeapOwnerScope): the library's memory of a thread
+// goes when that ends, its memory of the process stays.
 //
 // Tested by tests/transport/tls/tls_session_test.cc.
 #pragma once
@@ -28,8 +28,8 @@ using TlsPointer = std::unique_ptr<Object, TlsDelete<kFree>>;
 // others had used it before. Threads: any.
 [[nodiscard]] bool prepare_tls_library() noexcept;
 
-// What the library says of the last failure on this thread, and forgets: its number (0: nothing),
-// of which the text is static.
+// Returns the library's last failure on this thread, which it then forgets: a number (0: nothing),
+// with a static text.
 unsigned long take_tls_error() noexcept;
 const char* tls_error_text(unsigned long error) noexcept;
 

@@ -27,7 +27,8 @@ TlsFailure cause_of(unsigned long error, bool is_established) noexcept {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
     case SSL_R_BAD_SIGNATURE:
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return TlsFailure::kCredentials;
-    // The first record under a key that both should have: of another shared key, most likely.
+    // The first record under a key that both should have: most likely the peer has another shared
+    // key.
     case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
       return is_established ? TlsFailure::kProtocol : TlsFailure::kCredentials;
     // An alert has its own number behind this.
@@ -146,9 +147,9 @@ int TlsSession::receive(bio_st* transport, char* bytes, int count) noexcept {
 int TlsSession::send(bio_st* transport, const char* bytes, int count) noexcept {
   auto& self = *static_cast<TlsSession*>(BIO_get_data(transport));
   BIO_clear_retry_flags(transport);
-  // It answers a peer of TLS 1.2 that would agree anew, and may do so for ever, and read nothing;
-  // what had no room would have to be sent before all else. Of TLS 1.3 it answers changes of
-  // keys, which are counted.
+  // The library answers a TLS 1.2 peer that would agree anew. Such a peer may go on for ever, and
+  // read nothing; an answer without room would have to be sent before all else. So it is stopped.
+  // With TLS 1.3 the library answers changes of keys, which are counted.
   if (self.is_reading_ && SSL_version(self.session_) == TLS1_2_VERSION) {
     self.stop_text_ = "the client would agree anew";
   }
@@ -163,8 +164,8 @@ int TlsSession::send(bio_st* transport, const char* bytes, int count) noexcept {
   return static_cast<int>(taken);
 }
 
-// There is nothing to flush. That the end has come is no news of it: the library would break the
-// session off, although what was asked for may still be sent.
+// There is nothing to flush. The library is not told here of the end of input: it would break the
+// session off, although replies may still be sent.
 long TlsSession::control(bio_st*, int command, long, void*) noexcept {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
@@ -204,7 +205,7 @@ TlsSession::Outcome TlsSession::fail_as_told() noexcept {
   return fail(cause_of(error, is_established_), text);
 }
 
-// Of what the library has answered, where it is not that something moved.
+// The outcome of a call that moved nothing, by the library's answer.
 TlsSession::Outcome TlsSession::outcome_of(int result) noexcept {
   switch (SSL_get_error(session_, result)) {
     case SSL_ERROR_WANT_READ:

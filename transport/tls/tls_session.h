@@ -1,18 +1,18 @@
-// TlsSession: the server's end of one TLS connection, without a socket: what has arrived lies in
-// one buffer, what is to be sent in another, and nothing here waits.
+// TlsSession: the server's end of one TLS connection, without a socket: arrived bytes lie in one
+// buffer, bytes to send in another, and nothing here waits.
 //
 // A handshake is computed, so handshake() takes the calling thread some milliseconds in all; the
 // library allocates then (for the owner of the credentials), and when it cannot the session fails
-// and nothing else does. What is read and written afterwards allocates nothing, but for a change of
-// keys, of which a peer may ask for few (TLS 1.3). It knows no time: the owner of the socket ends a
+// and nothing else does. Reads and writes afterwards allocate nothing, but for a change of keys, of
+// which a peer may ask for few (TLS 1.3). It knows no time: the owner of the socket ends a
 // handshake that takes too long.
 //
-// Invariants, which is_valid() looks at around each call: 1. What has arrived lies within the
-// input, and what there is to send within the output, which begins anew once all is sent. 2. The
-// library has met the end once it came, behind all that had arrived. 3. One that was begun has a
-// session of the library's, or has failed; one that has ended has none. 4. What has failed says
-// why. And: 5. The input is used up whenever more is asked for (kMore; handshake, read). 6. A
-// session that has failed stays so, for the first reason (fail). 7. Nothing arrives behind the end
+// Invariants, which is_valid() looks at around each call: 1. Arrived bytes lie within the input,
+// and bytes to send within the output, which begins anew once all is sent. 2. The library has met
+// the end once it came, behind all that had arrived. 3. One that was begun has a session of the
+// library's, or has failed; one that has ended has none. 4. A session that has failed says why.
+// And: 5. The input is used up whenever more is asked for (kMore; handshake, read). 6. A session
+// that has failed stays so, for the first reason (fail). 7. Nothing arrives behind the end
 // (arrived).
 #pragma once
 
@@ -41,8 +41,8 @@ const char* text_of(TlsFailure failure) noexcept;
 class TlsSession {
  public:
   static constexpr size_t kTextMaxBytes = 16 * 1024;  // of one record
-  // What so much text becomes: with what the cipher adds, to each of 32 records where the peer asks
-  // for short ones (RFC 6066), and what may have to be said before it.
+  // The most bytes that so much text becomes: with the cipher's additions to each of 32 records, if
+  // the peer asks for short ones (RFC 6066), and messages that may have to go before it.
   static constexpr size_t kRecordMaxBytes = kTextMaxBytes + 1536;
   static constexpr size_t kBufferMinBytes = 2 * kRecordMaxBytes;
   // How often a peer may change its keys: so often, and once more for so many bytes of its data.
@@ -57,8 +57,8 @@ class TlsSession {
     kFailed,  // failure() says why; what is in the output is to be sent still
   };
 
-  // How a session of the library's reaches its buffers; the caller frees it (BIO_meth_free), after
-  // the sessions. nullptr: there is no memory.
+  // The functions by which a session of the library's reaches its buffers; the caller frees it
+  // (BIO_meth_free), after the sessions. nullptr: there is no memory.
   static bio_method_st* make_transport() noexcept;
 
   TlsSession() noexcept = default;
@@ -74,14 +74,14 @@ class TlsSession {
   void end() noexcept;
   bool is_begun() const noexcept { return credentials_ != nullptr; }
 
-  // Where bytes that arrive go: all of the input when it is used up, or none.
+  // The room for bytes that arrive: all of the input when it is used up, or none.
   std::span<std::byte> input_room() const noexcept {
     return input_begin_ == input_end_ ? input_ : std::span<std::byte>();
   }
   // So many have come there; 0: the peer has closed.
   void arrived(size_t bytes) noexcept;
 
-  // What is to be sent next; it stays as it is until sent().
+  // The bytes to send next; they stay as they are until sent().
   std::span<const std::byte> pending() const noexcept {
     return output_.subspan(output_begin_, output_end_ - output_begin_);
   }
@@ -92,7 +92,7 @@ class TlsSession {
   Outcome handshake() noexcept;
   bool is_established() const noexcept { return is_established_; }
 
-  // Of what has arrived, as much as there is: `bytes` is what `memory` got.
+  // The result of read() and write(): `bytes` were moved to or from `memory`.
   struct Moved {
     size_t bytes = 0;
     Outcome outcome = Outcome::kDone;
@@ -104,11 +104,11 @@ class TlsSession {
   Moved write(std::span<const std::byte> memory) noexcept;
   // Whether the last write() waits for more to arrive, and not for room.
   bool waits_for_input() const noexcept { return waits_for_input_; }
-  // Says that nothing more comes, where there is room for it.
+  // Says that nothing more comes, if there is room for it.
   void close_notify() noexcept;
 
   TlsFailure failure() const noexcept { return failure_; }
-  // What the library said to it, for people; static. Requires: it has failed.
+  // The library's reason for the failure, for people; static. Requires: it has failed.
   const char* failure_text() const noexcept { return failure_text_; }
   // Whether the peer has shown a certificate that one of the authorities signed. Requires:
   // is_established().

@@ -123,7 +123,7 @@ void TlsStream::wake_if_it_ends() noexcept {
   if (is_open() && has_said_end_) wake_(wake_context_);
 }
 
-// All that can be done now. Whatever completes here asks for more by wake() alone.
+// Does all that can be done now. Completions here ask for more by wake() alone.
 void TlsStream::advance_all() noexcept {
   BP_KEEPS_VALID(*this);
   if (!session_.is_established() && receive_end_ > 0) shake_hands();
@@ -191,7 +191,7 @@ void TlsStream::move_bytes() noexcept {
     inner_.send.piece_count = 1;
     environment_.sockets->send(inner_);
   }
-  // Where run() is due, the session may have what is wanted already.
+  // If run() is due, the session may have the wanted bytes already.
   const std::span<std::byte> room = session_.input_room();
   const bool is_wanted =
       outer_->receive.is_in_flight || (outer_->send.is_in_flight && session_.waits_for_input());

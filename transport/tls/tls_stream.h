@@ -6,15 +6,15 @@
 // from them. The handshake happens below the first receive. So a connection without TLS has nothing
 // in its way, and one with it is written once.
 //
-// Nothing completes from within receive(), send() or abort(): they ask for run(), by `wake`. What
-// arrives lies in one planned buffer, what is to be sent in another; reading waits for the user, so
+// Nothing completes from within receive(), send() or abort(): they ask for run(), by `wake`.
+// Arrived bytes lie in one planned buffer, bytes to send in another; reading waits for the user, so
 // a peer that sends more than is wanted waits, too.
 //
-// Invariants, which is_valid() looks at around each call: 1. What is received is received into the
-// input, when that is used up. 2. What is being sent is a part of what is pending. 3. One that is
-// not open has nothing of a socket, and nothing of the library. 4. Once it is broken off both ways
-// have ended. 5. Once it says its end nothing of its user's is in flight. And 6. once it has failed
-// nothing more is read or written, and what is in flight ends when the sockets' operations have
+// Invariants, which is_valid() looks at around each call: 1. The socket receives into the input,
+// when that is used up. 2. The bytes being sent are a part of the pending ones. 3. One that is not
+// open has nothing of a socket, and nothing of the library. 4. Once it is broken off both ways have
+// ended. 5. Once it says its end nothing of its user's is in flight. And 6. once it has failed
+// nothing more is read or written, and operations in flight end when the sockets' operations have
 // (read_some, write_some, end_operations).
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace bedplate {
 
-// What all streams of a server have in common. Outlives them.
+// The parts that all streams of a server have in common. Outlives them.
 struct TlsEnvironment {
   StreamSockets* sockets = nullptr;
   const TlsCredentials* credentials = nullptr;
@@ -54,7 +54,7 @@ class TlsStream {
   // Starts outer.receive, outer.send. Requires: it is not in flight.
   void receive() noexcept;
   void send() noexcept;
-  // What is in flight completes soon, with an error; nothing is sent any more.
+  // Makes operations in flight complete soon, with an error; nothing is sent any more.
   void abort() noexcept;
 
   // Goes on after wake(). Returns whether there was anything to do.
