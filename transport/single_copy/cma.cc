@@ -64,7 +64,7 @@ Result<PeerWay*> CmaCopy::make_way(const SingleCopyPeer& peer, uint64_t,
   return static_cast<PeerWay*>(new (storage) CmaWay(peer));
 }
 
-// Which of the kernel's conditions (ptrace(2), "access mode checking") is not met.
+// Finds the kernel's condition (ptrace(2), "access mode checking") that is not met.
 void CmaCopy::explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept {
   error.set_answer_errno(error_number);
   if (error_number != EPERM) return;

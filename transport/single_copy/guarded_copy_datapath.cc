@@ -8,7 +8,7 @@
 
 #include "platform/assert.h"
 
-// One instruction does it all. While it runs, rcx counts what is left, and a fault leaves the
+// One instruction does it all. While it runs, rcx counts the bytes left, and a fault leaves the
 // registers as they were at that byte: the handler has only to go on behind the instruction.
 asm(R"(
     .text

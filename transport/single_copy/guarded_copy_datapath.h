@@ -1,8 +1,8 @@
-// A copy that outlives its pages: where a page of the source or the destination cannot be had, it
-// stops and says how far it came, instead of ending the process with SIGSEGV or SIGBUS.
+// A copy that survives a loss of its pages: if a page of the source or the destination cannot be
+// had, it stops and says how far it came, instead of ending the process with SIGSEGV or SIGBUS.
 //
-// For memory that another process can take away at any time. The fault itself is the check: there
-// is none beforehand that could be late. x86-64.
+// For memory that another process can take away at any time. The fault itself is the check: one
+// beforehand could be out of date. x86-64.
 #pragma once
 
 #include <cstdint>

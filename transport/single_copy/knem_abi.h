@@ -1,4 +1,4 @@
-// What the module knem (interface version 0xd) wants to be asked, at /dev/knem.
+// The requests of the module knem (interface version 0xd), at /dev/knem.
 //
 // A process declares a region of its memory and hands the cookie on; a process that has the cookie
 // asks the kernel to copy between the region and memory of its own. Our own declarations, after the

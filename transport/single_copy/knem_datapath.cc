@@ -8,8 +8,8 @@
 
 namespace bedplate {
 
-// Of the local pages the module says only that something failed, and of a region that is shorter
-// than the peer said, nothing: then what lies in `local` stays as it was.
+// If local pages fail, the module says only that something failed. If the region is shorter than
+// the peer said, it says nothing: then the bytes in `local` stay as they were.
 CopyOutcome KnemWay::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
                           uint64_t bytes, bool is_write) noexcept {
   BP_DCHECK(bytes > 0);

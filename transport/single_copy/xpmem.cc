@@ -17,7 +17,7 @@ namespace {
 
 static_assert(sizeof(XpmemWay) <= PeerMemory::kStorageBytes);
 
-// The process that has the device open. The module keeps what it knows by process: the first
+// The process that has the device open. The module keeps its state by process: the first
 // close of any descriptor ends them all. A forked child opens its own.
 constinit std::atomic<pid_t> opened_by{0};
 

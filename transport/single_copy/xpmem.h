@@ -4,8 +4,9 @@
 // The mappings are windows: aligned, all of one size, the last few of each peer kept. That is safe
 // because a window holds no copy of the peer's page table but follows it: the module pins a page
 // when it is first touched here, and when the peer unmaps, moves or replaces it, takes it out of
-// the window before the peer's call returns (an MMU notifier), so that the next touch finds what is
-// there then. A page that is there no more is a fault, which guarded_copy makes an outcome.
+// the window before the peer's call returns (an MMU notifier), so that the next touch finds the
+// page that is there then. A page that is there no more is a fault, which guarded_copy makes an
+// outcome.
 #pragma once
 
 #include "platform/file.h"
@@ -15,7 +16,7 @@ namespace bedplate {
 
 class XpmemWay final : public PeerWay {
  public:
-  // A window pins what was touched through it: at most 64 MiB for each peer.
+  // A window pins the pages that were touched through it: at most 64 MiB for each peer.
   static constexpr uint64_t kWindowBytes = 8u << 20;
   static constexpr unsigned kWindowCount = 8;
   static_assert(kWindowBytes * kWindowCount <= 64u << 20);

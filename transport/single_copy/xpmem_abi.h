@@ -1,4 +1,4 @@
-// What the module xpmem (2.6, Linux, 64-bit) wants to be asked, at /dev/xpmem.
+// The requests of the module xpmem (2.6, Linux, 64-bit), at /dev/xpmem.
 //
 // A process makes a segment of its address space, another gets a permit for it and attaches
 // pieces: mappings that are filled on demand, page by page. Our own declarations, after the

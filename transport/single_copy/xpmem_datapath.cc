@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-// Where the addresses of a process end: the module refuses a window that goes on behind it.
+// The end of a process's addresses: the module refuses a window that goes on behind it.
 constexpr uint64_t kAddressEnd = (uint64_t{1} << 47) - 4096;
 static_assert(kAddressEnd % 4096 == 0 && XpmemWay::kWindowBytes % 4096 == 0);  // all whole pages
 
@@ -38,7 +38,8 @@ void XpmemWay::unmap(Window& window) noexcept {
   window = {};
 }
 
-// Returns where the window of the peer's memory from `begin` on lies here; nullptr: nowhere.
+// Returns the address here of the window onto the peer's memory from `begin` on; nullptr: there is
+// none.
 std::byte* XpmemWay::map(uint64_t begin) noexcept {
   BP_DCHECK(begin % kWindowBytes == 0 && begin < kAddressEnd);
   for (const Window& window : windows_) {
