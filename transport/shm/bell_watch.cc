@@ -61,8 +61,8 @@ void BellWatch::stop() noexcept {
 void BellWatch::run() noexcept {
   while (is_stopping_.load(std::memory_order_seq_cst) == 0) {
     const uint32_t seen_count = sleep_count_.load(std::memory_order_seq_cst);
-    // Returns when one is rung, and at once when one is rung already, or all are awake. Others may
-    // write to the bells of their group what they like: that ends in a ring, too.
+    // Returns when one is rung, and at once when one is rung already, or all are awake. Other
+    // members may write anything to the bells of their group: that ends in a ring, too.
     if (!wait()) continue;
     doorbell_->ring();  // nothing, to a loop that is awake
     park(seen_count);
@@ -71,7 +71,7 @@ void BellWatch::run() noexcept {
 
 bool BellWatch::wait() noexcept {
   if (!find_sleeps()) return true;
-  // The word of the owner's life wakes nobody that waits for another: it is looked at.
+  // A change of the owner's word wakes nobody that waits for another word: so it is looked at.
   const uint64_t end_ns = members_ == nullptr ? 0 : monotonic_ns() + kOwnerCheckNs;
   const timespec end = {static_cast<time_t>(end_ns / kNsPerSecond),
                         static_cast<long>(end_ns % kNsPerSecond)};

@@ -56,15 +56,14 @@ class BellWatch {
     if (is_parked_.load(std::memory_order_seq_cst)) unpark();
   }
 
-  // Ends the thread, and waits for its end. Nothing happens where none runs. Threads: not the
-  // loop's.
+  // Ends the thread, and waits for its end. Nothing happens if none runs. Threads: not the loop's.
   void stop() noexcept;
 
  private:
   void run() noexcept;
   // Until a bell or a stop, or the owner's death. Returns whether there is anything to ring for.
   bool wait() noexcept;
-  // Returns whether all bells are announced asleep; they are what is waited for then.
+  // Returns true if all bells are announced asleep; then the thread waits for them.
   bool find_sleeps() noexcept;
   void park(uint32_t seen_count) noexcept;
   void unpark() noexcept;

@@ -1,5 +1,5 @@
-// What a member holds of what others have lent it, and how that goes back: one store of a mark into
-// the lender's byte.
+// The loans that a member holds from others, and their return: one store of a mark into the
+// lender's byte.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -14,8 +14,8 @@ namespace bedplate {
 
 // Threads: the shard's.
 //
-// Invariants: 1. What is released and not given back yet is a loan that there can be, of a peer.
-// 2. Of no peer more is released than is held. (is_valid)
+// Invariants: 1. A loan that waits to be given back has a peer as its lender, and a possible
+// number. 2. No peer has more loans released than are held of it. (is_valid)
 class Borrower {
  public:
   struct Options {
@@ -27,9 +27,9 @@ class Borrower {
   // All that is named outlives this.
   void create(const Options& options) noexcept;
 
-  // Takes what `from` lends. Returns what is wrong with it, or nullptr; then `*loan` is it.
+  // Takes a loan from `from`. Returns what is wrong with it, or nullptr; then `*loan` is it.
   const char* borrow(ShmEndpoint& from, const LoanDescriptor& descriptor, Loan* loan) noexcept;
-  // Gives back what was not delivered.
+  // Gives back a loan that was not delivered.
   void refuse(uint32_t lender, const LoanDescriptor& descriptor) noexcept;
 
   // Provider::release().
@@ -62,8 +62,8 @@ class Borrower {
   Provider* owner_ = nullptr;
   bool returns_at_once_ = false;
   bool is_stopped_ = false;
-  // Released, and given back at the next poll: a store to the lender's line would hold up what this
-  // shard sends right after it.
+  // Released, and given back at the next poll: a store to the lender's line would hold up a message
+  // that this shard sends right after it.
   uint32_t released_count_ = 0;
   Return released_[kReleasedCountMax];
 };

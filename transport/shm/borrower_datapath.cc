@@ -22,8 +22,8 @@ const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor
                              Loan* loan) noexcept {
   const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
   const Segment* segment = place_->shared_segment(memory, descriptor.bytes);
-  // Only what it could read itself: other memory that is mapped here may be secret from it, and a
-  // handler that is given a loan may well send its bytes back.
+  // Only memory that the lender could read itself: other memory that is mapped here may be secret
+  // from it, and a handler may well send a loan's bytes back.
   if (descriptor.loan >= place_->shape().loan_count ||
       descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
       !place_->members().may_read(from.peer(), segment->number)) {
@@ -74,9 +74,9 @@ void Borrower::give_back(const Return& loan) noexcept {
   BP_ASSERT(place_->is_peer(loan.lender));
   ShmEndpoint& from = *endpoints_->at(loan.lender);
   // The lender is gone, and its place was given out although this member held a loan of it:
-  // somebody has written over what said so.
+  // somebody has written over the bit that says so.
   if (!is_of(loan, from)) return;
-  // Release: what was read of the loan was read before.
+  // Release: all reads of the loan's memory come before.
   place_->segment().returned_loans(loan.lender)[loan.loan].store(loan.mark,
                                                                  std::memory_order_release);
   IncomingPeer& incoming = from.incoming();
@@ -85,7 +85,7 @@ void Borrower::give_back(const Return& loan) noexcept {
   from.way().ring();
 }
 
-// Tells the owner whose part must not be given to another yet.
+// Tells the owner that the lender's part must not be given to another yet, or may be again.
 void Borrower::set_held(uint32_t lender, bool is_held) noexcept {
   std::atomic<uint64_t>& word = place_->segment().held_loans(place_->self())[lender / 64];
   const uint64_t bit = uint64_t{1} << (lender % 64);

@@ -32,17 +32,18 @@ class BoxReceiver {
       consumer_.consume();
       slot = consumer_.peek(&header);
     } while (++count < budget && slot != nullptr);
-    // Its sender gives it back once it knows that all is read, and may send no more to learn it by.
+    // Its sender gives the box back once it knows that all is read; it may send nothing more by
+    // which it would learn that.
     if (is_wanted_back_) consumer_.acknowledge();
     last_used_ = dispatch.received_count();
     return count;
   }
-  // All that its sender, which is dead, has left.
+  // Delivers all that its sender, which is dead, has left.
   void drain(ShmDispatch& dispatch) noexcept { poll(dispatch, kFastBoxSlotCountMax); }
 
   uint32_t index() const noexcept { return index_; }
   uint32_t sender() const noexcept { return sender_; }
-  // What the member had received at its last message.
+  // The member's count of received messages at this box's last one.
   uint64_t last_used() const noexcept { return last_used_; }
   bool is_wanted_back() const noexcept { return is_wanted_back_; }
   void set_wanted_back() noexcept {

@@ -1,9 +1,9 @@
-// The eager region of a member: where it copies messages that do not fit into a slot, for whichever
-// peer, until that peer has consumed them.
+// The eager region of a member: it copies messages there that do not fit into a slot, for any peer,
+// until that peer has consumed them.
 //
 // Memory is given out in cache lines. No peer tells when a message was consumed: a member that
 // needs room asks, for each piece, the queue that the message went through. All books are kept in
-// private memory; what a peer scribbles over the region only spoils messages.
+// private memory; a peer that scribbles over the region only spoils messages.
 //
 // A peer that is stopped consumes nothing, and must not have it all. So the end of the region, the
 // reserve, is for peers that hold no piece; and one that holds a piece there gets no other.
@@ -30,8 +30,8 @@ class OutgoingWay;
 // Threads: one at a time.
 //
 // Invariants: 1. Each taken line belongs to just one piece that is in use. 2. A piece reaches into
-// the reserve if and only if in_reserve_ says so. 3. What a message uses is somebody's, and the
-// shares count just those. (is_valid)
+// the reserve if and only if in_reserve_ says so. 3. A piece that a message uses has a holder, and
+// the shares count just the pieces with a holder. (is_valid)
 class EagerRegion {
  public:
   static constexpr uint32_t kPieceCountMax = 64;  // messages that can be under way at once
@@ -40,7 +40,7 @@ class EagerRegion {
   static_assert(kLineCountMax <= UINT16_MAX);
   static_assert(kLineCountMax * kCacheLineBytes >= uint64_t{kEagerCountMax} * kMessageBytesMax);
 
-  // By which message a piece is used: when that was consumed, the piece is free.
+  // The message that uses a piece: once it was consumed, the piece is free.
   static constexpr uint32_t kNobody = UINT32_MAX;
   struct Use {
     uint32_t member = kNobody;  // nobody: not said yet, so it is in use
@@ -67,8 +67,8 @@ class EagerRegion {
     BP_ASSERT(line_count_ <= kLineCountMax && shared_line_count_ <= line_count_);
   }
 
-  // Room for `bytes` in one piece, for `peer`. In use until set_use has said what for and it was
-  // reclaimed, or cancel() is called.
+  // Room for `bytes` in one piece, for `peer`. In use until cancel(), or until it is reclaimed
+  // after set_use has named its message.
   Piece try_take(uint64_t bytes, uint32_t peer) noexcept;
   void set_use(const Piece& piece, const Use& use) noexcept {
     BP_DCHECK(is_used(piece.number) && use.member != kNobody);
@@ -76,7 +76,7 @@ class EagerRegion {
     pieces_[piece.number].use = use;
     BP_DCHECK_SLOW(is_valid());
   }
-  // The piece is `peer`'s. It cannot be reclaimed before set_use has said what for.
+  // The piece is `peer`'s. It cannot be reclaimed before set_use has named its message.
   void hold(const Piece& piece, uint32_t peer) noexcept {
     BP_DCHECK(is_used(piece.number) && pieces_[piece.number].holder == kNobody);
     pieces_[piece.number].holder = peer;

@@ -21,20 +21,19 @@ class EagerStock {
   void create(const ShmPlace& place);
   bool is_there() const noexcept { return reserve_bytes_ != 0; }
 
-  // Room for `bytes` for what goes through `way`. When there is none all ways are asked what their
-  // peers have consumed.
+  // Room for `bytes` of a message that goes through `way`. If there is none all ways are asked for
+  // messages that their peers have consumed.
   Piece take(uint64_t bytes, OutgoingWay& way) noexcept;
   // The message that `way` posted last uses the piece.
   void set_use(const Piece& piece, const EagerRegion::Use& use) noexcept;
   // It is in use until cancel() or set_use().
   void hold(const Piece& piece, uint32_t peer) noexcept;
   void cancel(const Piece& piece) noexcept;
-  // What the member that had `peer`'s place before has not consumed is free.
+  // Frees the pieces of messages that the former member in `peer`'s place has not consumed.
   void forget(uint32_t peer) noexcept;
 
-  // How much of it peers that hold nothing have to themselves: room for a message of any length,
-  // and for the record of a put or get of as much with the word that announces it in a mesh; or
-  // half of it all.
+  // The reserve, for peers that hold nothing: room for a message of any length, and for the record
+  // of a put or get of as much with the word that announces it in a mesh; or half of the region.
   uint64_t reserve_bytes() const noexcept { return reserve_bytes_; }
 
  private:

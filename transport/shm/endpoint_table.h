@@ -14,8 +14,8 @@ namespace bedplate {
 
 // Threads: the shard's.
 //
-// Invariants: 1. An endpoint is where its peer's number says. 2. Nobody has one to itself.
-// (is_valid)
+// Invariants: 1. An endpoint is at the place of its peer's number. 2. The member has none to
+// itself. (is_valid)
 class EndpointTable {
  public:
   // `parts` and `view` outlive this. Allocates.
@@ -27,8 +27,7 @@ class EndpointTable {
     const auto& chunk = chunks_[peer / kChunkCount];
     return chunk ? chunk[peer % kChunkCount].get() : nullptr;
   }
-  // The endpoint to the member that is in the peer's place now; it is made and opened where that
-  // is missing.
+  // The endpoint to the member that is in the peer's place now, made and opened if need be.
   // nullptr: there is no memory for it. Allocates, once for each place.
   ShmEndpoint* try_make(uint32_t peer) noexcept;
   // The same without opening it: to have the memory.

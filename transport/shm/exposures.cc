@@ -68,7 +68,7 @@ Result<RemoteMemory> Exposures::expose(const PeerGeneration& who, std::span<std:
     Exposure& exposure = exposures_[i];
     if (exposure.peer != UINT32_MAX) continue;
     RemoteMemory remote = {reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
-    // What the peer may write itself it does without.
+    // A peer that may write to this segment of the pool itself needs no key.
     const bool has_key = single_copy_ != nullptr &&
                          !(is_pool && place_->members().may_write(who.peer, segment->number));
     if (has_key) {

@@ -1,5 +1,5 @@
-// The target's side of puts, gets and atomics: what this member exposes to each peer, and what it
-// does there for them.
+// The target's side of puts, gets and atomics: the memory that this member exposes to each peer,
+// and the operations that it does there for them.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ class Exposures {
   Result<RemoteMemory> expose(const PeerGeneration& who, std::span<std::byte> memory);
   void withdraw(uint32_t peer, const RemoteMemory& memory) noexcept;
 
-  // Does what the slot with `body` asks for. Returns what is wrong with it, or nullptr: then the
-  // peer has its answer, and is to be woken.
+  // Does the operation that the slot with `body` asks for. Returns what is wrong with it, or
+  // nullptr: then the peer has its answer, and is to be woken.
   const char* serve(const PeerGeneration& who, const std::byte* body) noexcept;
 
   bool is_valid() const noexcept;

@@ -15,10 +15,10 @@ void FifoReceiver::create(const ShmPlace& place, const MembershipView& view,
   fifo_ = InboundFifoReader(place.segment().fifo(place.self()));
 }
 
-// Of the slot at the tail: waits for its writer, or passes over it.
+// Deals with a claim of the slot at the tail: waits for its writer, or passes over it.
 FifoReceiver::ClaimEnd FifoReceiver::end_claim(const SlotHeader& claim, bool* is_awaited) noexcept {
   if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;  // was ended in an earlier lap
-  // Nobody publishes what is claimed for nobody.
+  // A claim in the name of no peer is never published.
   const bool may_write = place_->is_peer(claim.sender) &&
                          place_->members().state(claim.sender) != MemberState::kQuiet &&
                          !place_->segment().writes_no_more(claim.sender);
@@ -31,8 +31,8 @@ FifoReceiver::ClaimEnd FifoReceiver::end_claim(const SlotHeader& claim, bool* is
 }
 
 // Once for all slots that are claimed when the first of them is waited for: several members that
-// are stopped hold up the FIFO no longer than one. When the pool's owner is dead nobody says any
-// more who else has died: then this decides alone.
+// are stopped hold up the FIFO no longer than one. When the pool's owner is dead, no further deaths
+// are announced: then this timeout decides alone.
 bool FifoReceiver::is_overdue(bool* is_awaited) noexcept {
   if (tail_ >= overdue_until_) {
     if (++claim_polls_ % kPollsPerClaimCheck != 0) {
@@ -43,7 +43,8 @@ bool FifoReceiver::is_overdue(bool* is_awaited) noexcept {
     overdue_at_ns_ = monotonic_ns() + place_->shape().publish_timeout_ms * kNsPerMs;
   }
   if (monotonic_ns() >= overdue_at_ns_) return true;
-  // With nothing behind it nobody is held up, and its writer rings; unless that has died unnoticed.
+  // With nothing behind it the claim holds up nobody, and its writer rings; unless that has died
+  // unnoticed.
   *is_awaited = view_->must_get_on() || first_unclaimed() > tail_ + 1;
   return false;
 }

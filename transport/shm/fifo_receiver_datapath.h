@@ -1,4 +1,4 @@
-// The reading end of a member's inbound FIFO: it delivers what is there, and passes over what a
+// The reading end of a member's inbound FIFO: it delivers messages, and passes over slots that a
 // writer has claimed and does not publish.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace bedplate {
 
-// Threads: one. All books are private: what lies in the FIFO can be scribbled over.
+// Threads: one. All books are private: peers can scribble over the FIFO.
 //
-// Invariants: 1. Nothing is waited for that the FIFO cannot hold: drain_until_ and overdue_until_
+// Invariants: 1. It waits for no slot beyond the FIFO's next lap: drain_until_ and overdue_until_
 // are at most a lap ahead of tail_. (is_valid)
 class FifoReceiver {
  public:
   // All outlive this. `abandoned` counts the slots that are passed over.
   void create(const ShmPlace& place, const MembershipView& view, Counter& abandoned) noexcept;
 
-  // Hands the messages that are there, at most `budget`, to take(header, slot); where that returns
-  // false the message stays for the next poll. Returns how many slots; one more where this shard
-  // must not fall asleep: nobody would wake it when the time of a claim is over.
+  // Hands the messages that are there, at most `budget`, to take(header, slot); if that returns
+  // false the message stays for the next poll. Returns how many slots; one more if this shard must
+  // not fall asleep: nobody would wake it when the time of a claim is over.
   template <typename Take>
   uint32_t poll(uint32_t budget, Take&& take) noexcept {
     BP_DCHECK_SLOW(is_valid());
@@ -46,8 +46,8 @@ class FifoReceiver {
     return count + is_awaited;
   }
 
-  // Remembers how far it is to be read until nothing can be left of those who are dead by now:
-  // slots are taken one after the other, so up to the first that nobody has.
+  // Notes how far to read until nothing can be left of those that are dead by now: up to the first
+  // slot that nobody has taken, since slots are taken one after the other.
   void mark_drain() noexcept {
     drain_until_ = first_unclaimed();
     BP_DCHECK_SLOW(is_valid());
@@ -62,7 +62,7 @@ class FifoReceiver {
   }
 
  private:
-  // A claim in the way is looked at by the clock at every so many polls: mostly it is published
+  // The clock is looked at for a claim in the way at every so many polls: mostly it is published
   // within the next few.
   static constexpr uint32_t kPollsPerClaimCheck = 64;
 

@@ -25,7 +25,7 @@ class FifoSender {
     self_ = route.place.self();
   }
 
-  // Returns false when there is no room. Tries again in another slot where the receiver has passed
+  // Returns false when there is no room. Tries again in another slot if the receiver has passed
   // over the first: this process was stopped or preempted for too long.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(data_bytes <= kInlineBytesMax);
@@ -59,7 +59,7 @@ class FifoSender {
   static constexpr int kPublishAttemptsMax = 4;
 
   InboundFifo fifo_;
-  uint32_t self_ = 0;  // in whose name slots are claimed
+  uint32_t self_ = 0;  // slots are claimed in its name
   uint64_t known_tail_ = 0;
   uint64_t next_index_ = 0;  // after the last slot that was ours
 };

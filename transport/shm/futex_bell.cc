@@ -27,7 +27,7 @@ Result<void> join_bell_fence() noexcept {
 void pass_bell_fence(BellFence fence) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (fence == BellFence::kBoth) return;
-  // Fails only where join_bell_fence failed before.
+  // Fails only if join_bell_fence failed before.
   [[maybe_unused]] const long outcome = membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   BP_DCHECK(outcome == 0);
 }

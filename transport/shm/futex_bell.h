@@ -3,14 +3,14 @@
 //
 // The protocol is Dekker's, with its two fences both on the sleeper's side. The sleeper raises
 // `asleep`, makes every core that runs a member pass a fence (membarrier), then looks at its queues
-// once more; a sender publishes, then loads `asleep`, from a line that it has in its cache. Where
+// once more; a sender publishes, then loads `asleep`, from a line that it has in its cache. If
 // membarrier is not allowed both sides have a fence of their own (BellFence::kBoth), and the
 // group's header says so to all.
 //
-// The word says in its low bits whether the member is awake, asleep, or being woken, and above them
-// which of its sleeps that is. A sender that finds it asleep says that it is being woken, and wakes
-// it. A sender that finds it being woken wakes it as well, once for each sleep: the first one may
-// be stopped between the two steps, for as long as it likes.
+// The word's low bits say whether the member is awake, asleep, or being woken; the bits above them
+// are the number of that sleep. A sender that finds it asleep sets the word to "being woken", and
+// wakes it. A sender that finds it being woken wakes it as well, once for each sleep: the first one
+// may be stopped between the two steps, for as long as it likes.
 #pragma once
 
 #include <atomic>
@@ -27,13 +27,13 @@ enum class BellFence : uint32_t {
   kBoth,     // a fence by each sender, too
 };
 
-// Makes this process one that the others' membarrier reaches. Once, before it sends.
+// Makes the others' membarrier reach this process. Once, before it sends.
 // Errors (kSystem): the kernel does not allow membarrier(2); then BellFence::kBoth must do.
 Result<void> join_bell_fence() noexcept;
 
-// After the last raise() of this thread and before its last look: of what is published, each bell's
-// member then sees it, or is rung. Cost: with kSleeper a membarrier, which interrupts every core
-// that runs a member.
+// To be called after this thread's last raise() and before its last look: each bell's member then
+// sees a message that is published, or is rung. Cost: with kSleeper a membarrier, which interrupts
+// every core that runs a member.
 void pass_bell_fence(BellFence fence) noexcept;
 
 // Threads: raise(), sleep() and announce_awake() by the member; ring() by any. Each sending process
@@ -55,7 +55,7 @@ class FutexBell {
   // wakes it instead of the futex. It was announced asleep before the bell was raised.
   void wake_by(Doorbell& doorbell) noexcept { doorbell_ = &doorbell; }
 
-  // Sender: what was published before this call will be seen by the member.
+  // Sender: the member will see everything that was published before this call.
   // Cost: a load, while the member is awake; else at most one futex(2) for each of its sleeps.
   void ring() noexcept {
     if (BP_UNLIKELY(fence_ == BellFence::kBoth)) {
@@ -74,18 +74,18 @@ class FutexBell {
   // The first half, for a sleep on several bells: once all are raised, one fence does for all.
   void raise() noexcept;
   // Member: sleeps until somebody rings, or `timeout_ns` passed (UINT64_MAX: no limit). Returns
-  // false where the time has passed; it may return early, with true. Requires: announce_sleep().
+  // false if the time has passed; it may return early, with true. Requires: announce_sleep().
   bool sleep(uint64_t timeout_ns) const noexcept;
   // Member: awake again.
   void announce_awake() const noexcept { asleep_->store(kAwake, std::memory_order_relaxed); }
 
-  // Owner: wakes the member even where somebody seems to have done so. A sender that is killed
-  // before its futex(2) leaves the member asleep until the next message: the control thread, which
-  // hears of deaths, calls this. Cost: one futex(2).
+  // Owner: wakes the member even if somebody seems to have done so. A sender that is killed before
+  // its futex(2) leaves the member asleep until the next message: the control thread, which hears
+  // of deaths, calls this. Cost: one futex(2).
   void wake_anyway() const noexcept;
 
-  // Of state kAsleep while the member sleeps and nobody has rung: for a thread that waits on
-  // several bells at once.
+  // The word, in state kAsleep while the member sleeps and nobody has rung: for a thread that waits
+  // on several bells at once.
   const std::atomic<uint32_t>& word() const noexcept { return *asleep_; }
 
  private:

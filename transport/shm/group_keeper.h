@@ -1,5 +1,5 @@
-// What the owner of the pool does for a group when its members come and go: the transport's half of
-// join and leave (pinned_pool/join/join_roster.h has the other).
+// The pool owner's work for a group when members come and go: the transport's half of join and
+// leave (pinned_pool/join/join_roster.h has the other).
 #pragma once
 
 #include "pinned_pool/join/join_roster.h"

@@ -1,5 +1,5 @@
-// Where everything of a group lies in its segment: one description, from which the plan is computed
-// and by which the members find one another's queues.
+// The layout of a group in its segment: one description, from which the plan is computed and by
+// which the members find one another's queues.
 //
 // A group is a trust group with its FIFOs. Its segment holds, in this order:
 //
@@ -16,8 +16,8 @@
 //       eager region          messages too long for a slot that were copied
 //
 // Everything begins at a cache line and nothing at a page. Offsets count from the segment's start.
-// Nothing is stored that can be computed: the layout is arithmetic on the shape, the same in every
-// process; a peer cannot forge it.
+// The layout is not stored but computed from the shape, the same in every process; a peer cannot
+// forge it.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@
 
 namespace bedplate {
 
-// What the bytes of a group are for, as `bedplate plan` tells them.
+// The uses of a group's bytes, as `bedplate plan` tells them.
 enum class GroupPart : uint32_t {
   kHeader,
   kBoxOwners,
@@ -51,9 +51,9 @@ class GroupLayout {
   explicit GroupLayout(const GroupShape& shape) noexcept;
 
   const GroupShape& shape() const noexcept { return shape_; }
-  // The whole group: what its carve must have.
+  // The whole group: its carve must have so many.
   uint64_t bytes() const noexcept { return bytes_; }
-  // What of that is for `part`. All parts add up to bytes().
+  // The bytes for `part`. All parts add up to bytes().
   uint64_t part_bytes(GroupPart part) const noexcept {
     return part_bytes_[static_cast<size_t>(part)];
   }

@@ -1,4 +1,4 @@
-// A group's segment as it is mapped: what the layout says, as pointers.
+// A group's segment as it is mapped: the layout's offsets as pointers.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ static_assert(sizeof(GroupHeader) <= 128);
 // `notices`.
 struct alignas(kCacheLineBytes) MemberWrapper {
   // The changes of membership that it has dealt with. kWritesNoMore: it stores nothing into this
-  // segment any more. Of a process that has ended or left the owner says so.
+  // segment any more. The owner sets this for a process that has ended or left.
   std::atomic<uint64_t> acknowledged_epoch;
   std::atomic<uint32_t> asleep;   // FutexBell
   std::atomic<uint32_t> notices;  // moves when another has cut it off: look at the cut-offs of all
@@ -55,8 +55,8 @@ class GroupSegment {
   // Requires: check_group_shape; `memory` is zero and has GroupLayout(shape).bytes().
   static GroupSegment create(std::span<std::byte> memory, const GroupShape& shape,
                              const PoolId& pool_id, BellFence fence) noexcept;
-  // Finds the group that another process has made. What the segment says of itself must be what
-  // `shape` says, which came from the owner.
+  // Finds the group that another process has made. The segment's header must have the same shape as
+  // `shape`, which came from the owner.
   // Errors: which of magic, version, pool, shape or size differs.
   static Result<GroupSegment> attach(std::span<std::byte> memory, const GroupShape& shape,
                                      const PoolId& pool_id) noexcept;
@@ -69,22 +69,23 @@ class GroupSegment {
   MemberWrapper& wrapper(uint32_t member) const noexcept {
     return *reinterpret_cast<MemberWrapper*>(base_ + layout_.wrapper(member));
   }
-  // How others reach the member's private memory. It writes it before it is alive.
+  // The card by which others reach the member's private memory. The member writes it before it is
+  // alive.
   SingleCopyCard& card(uint32_t member) const noexcept {
     return *reinterpret_cast<SingleCopyCard*>(base_ + layout_.card(member));
   }
   FutexBell bell(uint32_t member) const noexcept { return {wrapper(member).asleep, fence_}; }
-  // Byte i: whether loan i, which the member gave out, was returned.
+  // Byte i says if loan i, which the member gave out, was returned.
   std::span<std::atomic<uint8_t>> returned_loans(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint8_t>*>(base_ + layout_.returned_loans(member)),
             shape().loan_count};
   }
-  // Bit i of these words: whether the member holds a loan of member i. It alone writes them.
+  // Bit i of these words says if the member holds a loan of member i. It alone writes them.
   std::span<std::atomic<uint64_t>> held_loans(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.held_loans(member)),
             (shape().member_count + 63) / 64};
   }
-  // Bit i of these words: whether the member has cut off member i, which is to hear of it.
+  // Bit i of these words says if the member has cut off member i, which is to hear of it.
   std::span<std::atomic<uint64_t>> cut_offs(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.cut_offs(member)),
             (shape().member_count + 63) / 64};
@@ -93,7 +94,7 @@ class GroupSegment {
     // Acquire: pairs with set_cut_off.
     return (cut_offs(member)[other / 64].load(std::memory_order_acquire) >> (other % 64) & 1) != 0;
   }
-  // Lets `other` know that `member`, who calls this, has cut it off. It is woken by its bell.
+  // Lets `other` know that `member`, the caller, has cut it off. It is woken by its bell.
   void set_cut_off(uint32_t member, uint32_t other) const noexcept {
     cut_offs(member)[other / 64].fetch_or(uint64_t{1} << (other % 64), std::memory_order_release);
     wrapper(other).notices.fetch_add(1, std::memory_order_release);
@@ -123,7 +124,7 @@ class GroupSegment {
     return {base_ + layout_.inbound_box(receiver), shape().box_bytes};
   }
 
-  // Makes the part of `member` as new, with what others keep for it: boxes, lanes.
+  // Makes the part of `member` as new, and the boxes and lanes that others keep for it.
   // Requires: no process uses it: it is nobody's, and every member knows.
   void reset_member(uint32_t member) const noexcept;
 

@@ -39,7 +39,7 @@ const char* group_kind_text(GroupKind kind) noexcept {
   return "";
 }
 
-// An operation that the target does: its record, a line of its data, and what the slot takes that
+// An operation that the target does: its record, a line of its data, and the bytes of the slot that
 // announces it.
 uint64_t eager_region_bytes_min(GroupKind kind) noexcept {
   const GroupTraits traits = group_traits(kind);

@@ -1,4 +1,5 @@
-// The shape of a group: what its [[group]] says, and what follows from that for its queues.
+// The shape of a group: the numbers of its [[group]], and those of its queues that follow from
+// them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace bedplate {
 
-// Which members may write to which, and through what.
+// The kinds of groups: which members may write to which, and by which queues.
 //   kLazy      each member has one FIFO that all others write; fast boxes for pairs that talk often
 //   kMesh      each ordered pair has a lane of its own
 //   kExchange  two members that do not trust one another, a box in each direction
@@ -41,15 +42,15 @@ inline constexpr uint32_t kMemberCountMax = 2047;    // a slot has 11 bits for i
 inline constexpr uint32_t kMessageBytesMax = 8191;   // and 13 for its bytes
 inline constexpr uint32_t kEagerCountMax = 32;
 
-// How many boxes a group gets that says nothing: enough for all pairs of a small one.
+// The number of boxes if the group's configuration has none: enough for all pairs of a small group.
 constexpr uint32_t default_box_count(uint32_t member_count) noexcept {
   const uint64_t pairs = uint64_t{member_count} * (member_count - 1);
   const uint64_t share = uint64_t{member_count} * 5;
   return static_cast<uint32_t>(pairs < share ? pairs : share);
 }
 
-// What each member's eager region must have: the least that takes room there at once, so that
-// nothing waits for room that can never be.
+// The least bytes of a member's eager region: room at once for a record with the least data and for
+// a slot's bytes, so that nothing waits for room for ever.
 uint64_t eager_region_bytes_min(GroupKind kind) noexcept;
 
 // Errors (kConfiguration): the first number that is out of range, with the range; or an eager

@@ -1,8 +1,8 @@
-// What tells the kinds of groups apart, a row for each kind.
+// The traits of the kinds of groups, a row for each kind.
 //
 // A further kind is a row here, its queues' classes in the two places that have them (OutgoingWay
-// for what leads to peers, Inbox for what comes from them), and where its bytes lie (GroupLayout,
-// GroupSegment::reset_member). All else asks for a trait, and for no kind.
+// for queues to peers, Inbox for queues from them), and the places of its bytes (GroupLayout,
+// GroupSegment::reset_member). All other code asks for a trait, not for the kind.
 //
 // Tested by tests/transport/shm/group_shapes_test.cc.
 #pragma once
@@ -18,15 +18,15 @@ namespace bedplate {
 struct GroupTraits {
   uint32_t member_count_min = 1;
   uint32_t member_count_max = kMemberCountMax;
-  // By which a peer is sent to that has given no box.
+  // The queue to a peer that has given no box.
   QueueKind first_queue = QueueKind::kFifo;
   // Receivers give boxes to those that send often.
   bool gives_boxes = false;
-  // Members trust one another: they read what others have written where it lies.
+  // Members trust one another: they read the others' data in place.
   bool has_trust = true;
-  // Each member has an eager region, for what does not fit into a slot, and for operations.
+  // Each member has an eager region, for messages that do not fit into a slot, and for operations.
   bool has_eager_region = true;
-  // What each slot takes of the sender's eager region.
+  // The bytes that each slot takes of the sender's eager region.
   uint32_t slot_eager_bytes = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which senders have a fast box of this member's. Receivers decide: they know who sends to them
+// The senders that have a fast box of this member's. Receivers decide: they know which senders send
 // often, and they alone poll.
 //
 // A receiver takes a free box by compare-and-swap, and tells the sender through the sender's own
@@ -20,9 +20,9 @@ namespace bedplate {
 //
 // Invariants: 1. This member has no more boxes than it may give away, each is the group's, and its
 // sender has an endpoint. (is_valid) Among members that keep to the protocol a sender has one at
-// most, of which its endpoint knows, and a box one sender. But the owners of boxes are written down
-// in the segment, and so are the members that have read all that the dead left: any member can
-// spoil that, and with it messages.
+// most, of which its endpoint knows, and a box one sender. But the segment has the owners of boxes,
+// and the members that have read all that the dead left: any member can spoil these, and with them
+// messages.
 class InboundBoxes final : public BoxKeeper {
  public:
   // All outlive this. Allocates.

@@ -5,8 +5,8 @@
 namespace bedplate {
 namespace {
 
-// So many messages from others without one through a box, and it counts as idle: this many times
-// the threshold that a pair must reach to get one.
+// A box counts as idle after so many messages from others without one through it, in multiples of
+// the threshold that a pair must reach to get a box.
 constexpr uint64_t kIdleThresholds = 64;
 
 }  // namespace
@@ -126,7 +126,7 @@ void InboundBoxes::drain(uint32_t member) noexcept {
   for (uint32_t i = 0; i < count_; ++i) {
     if (boxes_[i].sender() != member) continue;
     boxes_[i].drain(*dispatch_);
-    // Where the dead one may still write to its box, that stays the pair's until its place is free.
+    // If the dead one may still write to its box, the box stays the pair's until its place is free.
     if (place_->segment().writes_no_more(member)) set_free(boxes_[i].index());
     drop(i--);
   }

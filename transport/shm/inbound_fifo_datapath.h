@@ -3,14 +3,13 @@
 //
 // A writer claims a slot by a compare-and-swap on the slot's own header, which says in one word
 // that the slot is taken, for which lap, and by whom; then it moves the claim counter on, and a
-// writer that finds the counter behind helps. So there is no moment at which a slot is taken and
-// nobody knows by whom. The writer publishes by another compare-and-swap, from its claim to the
-// message.
+// writer that finds the counter behind helps. So a slot that is taken always names its taker. The
+// writer publishes by another compare-and-swap, from its claim to the message.
 //
 // The reader may end a claim that is not published: from then on publishing it fails, and its
-// writer takes another slot. Where that writer may still run, the claim is retired: stores of the
+// writer takes another slot. If that writer may still run, the claim is retired: stores of the
 // writer may come at any time, so nobody else takes the slot. Writers of later laps pass it on, one
-// lap each time, until the writer has noticed or has ended. Where no store can come the claim is
+// lap each time, until the writer has noticed or has ended. If no store can come the claim is
 // skipped, and the slot is used again in the next lap.
 //
 // Invariants: 1. tail - 1 <= claims <= tail + capacity. 2. A slot is claimed only when the one
@@ -18,10 +17,10 @@
 // less for a moment. 3. A slot of the lap that is due changes from the lap before to claimed (any
 // writer), then to published (that writer alone), skipped or retired (the reader), from retired to
 // skipped (that writer; the reader, once it has ended). 4. Only the reader writes the tail. 5. Only
-// the writer whose claim it is stores into a slot's payload, and not after it was published or
+// the writer that has claimed a slot stores into its payload, and not after it was published or
 // skipped. (1 to 3: is_valid(). 4: the compiler, since writers have an InboundFifo, which cannot.
-// 5: FifoSender::post() looks in whose name; tests/model/inbound_fifo.pml searches all orders of
-// steps for a store that comes late, or into the payload of another.)
+// 5: FifoSender::post() checks the name in the claim; tests/model/inbound_fifo.pml searches all
+// orders of steps for a store that comes late, or into the payload of another.)
 #pragma once
 
 #include <atomic>
@@ -60,8 +59,8 @@ class InboundFifo {
     uint32_t sender = 0;
   };
   // Takes the next slot for member `sender`. Fill its payload, then publish(): the reader waits for
-  // it. `known_tail` is what the caller saw last; it is brought up to date when it looks full.
-  // Threads: any. Cost: two compare-and-swaps, on the slot's line and on the counter's.
+  // it. `known_tail` is the tail that the caller saw last; it is brought up to date when it looks
+  // full. Threads: any. Cost: two compare-and-swaps, on the slot's line and on the counter's.
   Claim try_claim(uint32_t sender, uint64_t* known_tail) noexcept;
   // Whether one could be claimed now, as far as the writers' side knows.
   bool has_room() const noexcept {
@@ -101,7 +100,7 @@ class InboundFifo {
   uint32_t capacity() const noexcept { return static_cast<uint32_t>(mask_ + 1); }
 
   // Invariants 1 to 3. Requires: nobody writes meanwhile, and nobody has written nonsense; so it is
-  // for tests. What the reader keeps to itself FifoReceiver checks.
+  // for tests. FifoReceiver checks the reader's private state.
   bool is_valid() const noexcept;
 
  protected:
@@ -131,16 +130,15 @@ class InboundFifo {
   unsigned capacity_log2_ = 0;
 };
 
-// The reader's end. The reader keeps the tail in its own memory as well (`tail`): what lies in the
-// FIFO can be scribbled over. Threads: one.
+// The reader's end. The reader keeps the tail in its own memory as well (`tail`): peers can
+// scribble over the one in the FIFO. Threads: one.
 class InboundFifoReader : public InboundFifo {
  public:
   InboundFifoReader() noexcept = default;
   explicit InboundFifoReader(const InboundFifo& fifo) noexcept : InboundFifo(fifo) {}
 
-  // Ends the claim of the slot at `tail`, which peek() has found, as `state` says: kSkipped only
-  // where no store of the claim's writer can come any more. Returns false where it has published
-  // meanwhile.
+  // Ends the claim of the slot at `tail`, which peek() has found, as `state` says: kSkipped only if
+  // no store of the claim's writer can come any more. Returns false if it has published meanwhile.
   bool try_end_claim(uint64_t tail, const SlotHeader& claim, ClaimState state) noexcept {
     BP_DCHECK(claim.kind == SlotKind::kClaimed && state != ClaimState::kHeld);
     const uint64_t lap = lap_of(tail, capacity_log2_);

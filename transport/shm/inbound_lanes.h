@@ -1,4 +1,4 @@
-// What a member of a mesh receives by: a lane from each other member.
+// The receiving lanes of a member of a mesh, one from each other member.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -15,7 +15,7 @@ namespace bedplate {
 // Threads: the one that polls.
 //
 // Invariants: 1. There is an end for each member, and nothing was read by this member's own. 2. A
-// lane of which something was read has a sender. (is_valid)
+// lane that something was read from has a sender. (is_valid)
 class InboundLanes {
  public:
   void create(const InboxParts& parts) {

@@ -1,5 +1,5 @@
-// What the kinds of queues that lead to a member have in common: each kind of group has a class for
-// all that its members receive by (inbox.h).
+// The interface of the queues that lead to a member: each kind of group has a class for all queues
+// that its members receive by (inbox.h).
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -25,8 +25,8 @@ struct InboxParts {
 
 // Threads: the one that polls.
 //
-// Once round is all that a dead member can have left. One that only said that it leaves may still
-// be writing.
+// A dead member can have left at most one round of each queue. One that only said that it leaves
+// may still be writing.
 template <typename Queues>
 concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxParts& parts,
                                  uint32_t budget, uint32_t member) {
@@ -34,13 +34,13 @@ concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxP
   // Delivers what is there. Returns how many messages.
   { queues.poll(budget) }
   noexcept->std::same_as<uint32_t>;
-  // Somebody new is in a place.
+  // A new member has this place.
   { queues.welcome(member) }
   noexcept;
-  // Delivers what a dead one has left beside the FIFO, before or after all of what is there.
+  // Delivers what a dead one has left outside the FIFO, before or after the FIFO's messages.
   { queues.drain(member) }
   noexcept;
-  // Remembers how far it is to be read for those who are dead by now; whether it was.
+  // mark_drain() notes how far to read for those that are dead by now; is_drained(): that was done.
   { queues.mark_drain() }
   noexcept;
   { seen.is_drained() }
@@ -48,7 +48,7 @@ concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxP
   // No store of a member can come any more.
   { queues.forget_writer(member) }
   noexcept;
-  // What gives boxes; nullptr: none are given.
+  // The part that gives boxes; nullptr: none are given.
   { queues.box_keeper() }
   noexcept->std::same_as<BoxKeeper*>;
   { seen.box_count() }

@@ -1,5 +1,5 @@
-// What a member is written to through: one kind of queues for each kind of group. Each has the same
-// functions (InboundQueues), and Inbox::with() is the one place that asks which it is.
+// A member's inbox: the queues that others write to it by, one kind for each kind of group. Each
+// has the same functions (InboundQueues), and Inbox::with() is the one place that asks which it is.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -27,7 +27,7 @@ class LazyInbox {
     const uint32_t count = boxes_.poll(budget);
     return count + fifo_.poll(budget, [&](const SlotHeader& header, const MessageSlot& slot) {
       ShmEndpoint* from = dispatch_->sender_of(header.sender);
-      // It stays there until there is memory for its sender.
+      // The message stays there until there is memory for its sender.
       if (from == nullptr) return !dispatch_->lacks_memory();
       dispatch_->handle(*from, header, slot.payload, nullptr);
       boxes_.count_message(*from);

@@ -1,8 +1,8 @@
 // The reading end of a mesh lane, and how far it was read.
 //
-// Invariant: nothing that the sender wrote is believed. The count of its words, counted from this
-// end's own tail and not from the one in the segment, and the range of each are held against the
-// lane and the region first; a peer whose words do not fit is cut off.
+// Invariant: nothing that the sender wrote is believed. First the count of its words, from this
+// end's own tail and not from the one in the segment, and the range of each word are checked
+// against the lane and the region; a peer whose words do not fit is cut off.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -18,12 +18,12 @@
 
 namespace bedplate {
 
-// Threads: the one that polls. It does not keep where its lane is: a member has one of these for
+// Threads: the one that polls. It does not keep its lane's address: a member has one of these for
 // each other member, and in a large group most never send.
 class LaneReceiver {
  public:
   // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many.
-  // Cost, where there is nothing: a load of the sender's head, and one of its generation.
+  // Cost, if there is nothing: a load of the sender's head, and one of its generation.
   uint32_t poll(const ShmPlace& place, uint32_t sender, ShmDispatch& dispatch,
                 uint32_t budget) noexcept {
     const MeshLane lane = place.segment().lane(place.self(), sender);

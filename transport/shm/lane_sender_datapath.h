@@ -1,5 +1,5 @@
-// A sender's end of a mesh lane. It carries words only: what a slot would hold lies in the member's
-// eager region.
+// A sender's end of a mesh lane. It carries words only: all payload lies in the member's eager
+// region, also that which other queues carry in a slot.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -45,12 +45,12 @@ class LaneSender {
     BP_DCHECK_SLOW(is_valid());
     return true;
   }
-  // The same way whatever the length.
+  // The same way for every length.
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
     return post(header, payload.data(), payload.size()) ? LongPost::kPosted : LongPost::kNoRoom;
   }
   void prepare_next(uint32_t) const noexcept {}
-  // Also for what a slot would hold.
+  // This includes room in the eager region for a slot's payload.
   bool has_room() noexcept {
     if (!lane_.has_room(head_, &known_tail_)) return false;
     const EagerRegion::Piece piece = stock_->take(kInlineBytesMax, *way_);

@@ -1,4 +1,4 @@
-// What a member has lent to all its peers, with the share of each.
+// The loans of a member to all its peers, with the share of each.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace bedplate {
 
 // Threads: the shard's.
 //
-// Invariants: 1. The loans' book is right. 2. As many are out as peers hold of the shares.
-// (is_valid)
+// Invariants: 1. The loans' book is right. 2. The loans that are out are as many as the shares that
+// peers hold. (is_valid)
 class Lender {
  public:
   // Allocates.
   void create(const ShmPlace& place);
 
-  // As LoanTable::try_lend(); none also where `peer` has its share.
+  // As LoanTable::try_lend(); none also if `peer` has its share.
   LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t peer) noexcept;
   // The message never went: the block is the caller's again.
   void cancel(uint32_t loan, uint32_t peer) noexcept;

@@ -1,4 +1,4 @@
-// What a member has lent, to whom, and how it learns that it has come back.
+// The loans of a member: to whom they went, and how it learns that they have come back.
 //
 // Borrowers give a loan back by storing a mark into its byte in the group's segment: one plain
 // store, so a borrower can neither be refused nor killed half-way. The mark is another one for each
@@ -6,8 +6,8 @@
 // message behind it. Everything else is private: any other byte means nothing.
 //
 // Invariant: the byte of a loan that is not out is its mark. So the next mark differs from it,
-// however often a loan was cancelled, or lent to somebody who died. (Of the bytes, which borrowers
-// write, nothing is asserted. is_valid() is the book's.)
+// however often a loan was cancelled, or lent to somebody who died. (Nothing is asserted of the
+// bytes, since borrowers write them. is_valid() is the book's.)
 #pragma once
 
 #include <atomic>

@@ -7,7 +7,7 @@
 // Both sleep by a thread of this process, which waits on the member's bell (bell_watch.h) and rings
 // an eventfd that no other process has. So senders do what they always do: a load while the member
 // is awake, a futex(2) when it sleeps. They need no descriptor of each receiver, and one that dies
-// takes none along. The owner's death, which rings nothing, the thread looks for while the member
+// takes none along. The owner's death rings nothing, so the thread looks for it while the member
 // sleeps.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace bedplate {
 
 class ShmProvider;
 
-// What it takes of a member (JoinedProcess::parts); all of it outlives what is made of it.
+// The parts of a member that the two below use (JoinedProcess::parts); they outlive both.
 struct MemberParts {
   Messenger& messenger;
   ShmProvider& shm;
@@ -69,11 +69,11 @@ class MemberDescriptor {
   int fd() const noexcept { return either_.number(); }
 
   // About to wait: looks once more, and runs handlers and completions as a poll does. Returns false
-  // where there was something: poll on, and try again. True: fd() becomes readable with the next
-  // that comes; also when the owner of the pool is gone.
+  // if there was something: poll on, and try again. True: fd() becomes readable with the next that
+  // comes; also when the owner of the pool is gone.
   // Cost: a membarrier, which is why one polls for a while first.
   bool arm() noexcept;
-  // Awake again: senders make no system call. Nothing happens where it is not armed.
+  // Awake again: senders make no system call. Nothing happens if it is not armed.
   void disarm() noexcept;
   bool is_armed() const noexcept { return is_armed_; }
 

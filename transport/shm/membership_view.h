@@ -1,5 +1,5 @@
-// What a member knows of the others as of its last look at the members table, and how far it has
-// got with what changed. The provider looks, and does what follows; here are its books.
+// A member's view of the others, as of its last look at the members table, and its progress with
+// the changes. The provider looks, and acts on the changes; here are its books.
 #pragma once
 
 #include <bit>
@@ -12,10 +12,10 @@
 
 namespace bedplate {
 
-// What is remembered of a member: its state, and of its generation as much as tells it from the
-// next one. A place changes hands only after every living and joining member has acknowledged
-// that it was left, so between two looks of ours there is one change at most. (A member
-// that is dead to the others and polls all the same may miss some; nothing is for it any more.)
+// A member as it is remembered: its state, and enough of its generation to tell it from the next
+// one. A place changes hands only after every living and joining member has acknowledged that it
+// was left, so between two looks of ours there is one change at most. (A member that is dead to the
+// others and polls all the same may miss some; nothing is for it any more.)
 struct KnownMember {
   uint8_t bits = 0;
 
@@ -44,7 +44,7 @@ class MembershipView {
 
   KnownMember known(uint32_t member) const noexcept { return known_[member]; }
   MemberState known_state(uint32_t member) const noexcept { return known_[member].state(); }
-  // Whether another one has come into its place since.
+  // Whether another member has come into its place since.
   bool is_new(uint32_t member, KnownMember now) const noexcept {
     return known_state(member) == MemberState::kFree || !now.is_generation_of(known_[member]);
   }
@@ -90,8 +90,8 @@ class MembershipView {
   // This member is dead to the others: it writes nothing more.
   void die() noexcept;
   bool is_dead() const noexcept { return is_dead_; }
-  // Whether somebody waits for all that has come so far to be read, or nobody says any more who has
-  // died.
+  // Whether somebody waits until all that has come so far is read, or deaths are not announced any
+  // more.
   bool must_get_on() const noexcept { return is_pool_gone_ || epoch_to_acknowledge_ != 0; }
 
   bool is_valid() const noexcept;

@@ -1,5 +1,5 @@
-// The initiator's side of the puts, gets and atomics that their targets do: what is under way, for
-// all peers, and what comes next of each (shm_operations.h has the format).
+// The initiator's side of the puts, gets and atomics that their targets do: those under way, for
+// all peers, and the next step of each (shm_operations.h has the format).
 //
 // Tested by tests/transport/shm/shm_operations_test.cc.
 #pragma once
@@ -21,15 +21,15 @@ class OperationTable {
   // `parts` outlive this. Allocates.
   void create(OutgoingParts& parts);
 
-  // Asks the target to do `operation`. Returns kPending, kAgain, or kRefused where it cannot be
-  // asked. Requires: the way is open.
+  // Asks the target to do `operation`. Returns kPending, kAgain, or kRefused if it cannot be asked.
+  // Requires: the way is open.
   SendStatus start(OutgoingWay& way, const RemoteOperation& wanted) noexcept;
-  // Returns kDone where nothing is under way, kPending or kAgain.
+  // Returns kDone if nothing is under way, else kPending or kAgain.
   SendStatus start_flush(OutgoingWay& way, Completion* done) noexcept;
 
   bool is_idle() const noexcept { return operation_count_ == 0; }
-  // Gets on with all of them, and calls the completions of those that have ended. Returns how many
-  // have, or wait for room.
+  // Goes on with all of them, and calls the completions of those that have ended. Returns how many
+  // have ended, or wait for room.
   uint32_t poll() noexcept;
 
   bool is_valid() const noexcept;
@@ -39,7 +39,7 @@ class OperationTable {
   void forget(Operation& operation) noexcept;
   bool has_any(const OutgoingWay& way, uint64_t before) const noexcept;
   uint32_t next_piece_bytes(const Operation& operation) const noexcept;
-  // Posts the record of what comes next. Returns false when there is no room.
+  // Posts the operation's next record. Returns false when there is no room.
   bool post(Operation& operation, OutgoingWay& way) noexcept;
   // Returns whether it has ended, and how.
   bool advance(Operation& operation, OutgoingWay& way, Outcome* outcome) noexcept;

@@ -42,8 +42,8 @@ SendStatus OperationTable::start_flush(OutgoingWay& way, Completion* done) noexc
   return keep(way, operation) != nullptr ? SendStatus::kPending : SendStatus::kAgain;
 }
 
-// How much of a put or get goes into its next record: what a message may have, and no more than
-// there is room for in the reserve of the eager region, with what the slot takes of it. In the
+// The bytes of a put or get that go into its next record: as many as a message may have, and no
+// more than fit into the reserve of the eager region, beside the slot's bytes there. In the
 // smallest regions the reserve is less than a record (eager_region_bytes_min).
 uint32_t OperationTable::next_piece_bytes(const Operation& operation) const noexcept {
   if (is_atomic(operation.kind)) return 0;
@@ -119,7 +119,7 @@ uint32_t OperationTable::poll() noexcept {
     if (operation.way == nullptr) continue;
     Outcome outcome = Outcome::kDone;
     if (!advance(operation, *operation.way, &outcome)) {
-      // What waits for room is work to do: nobody wakes this shard when there is some.
+      // An operation that waits for room is work to do: nobody wakes this shard when there is some.
       if (!operation.is_flush && operation.piece.memory == nullptr) ++count;
       continue;
     }
@@ -138,7 +138,7 @@ bool OperationTable::advance(Operation& operation, OutgoingWay& way, Outcome* ou
     return !has_any(way, operation.number);
   }
   if (!is_there) {
-    // Of what was never posted nothing happened; of what was, nobody can say.
+    // Never posted: not done. Posted: unknown.
     *outcome = operation.piece.memory == nullptr && operation.bytes_done == 0 ? Outcome::kNotDone
                                                                               : Outcome::kUnknown;
     // The peer may run on, and answer.

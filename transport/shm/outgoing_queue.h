@@ -1,8 +1,8 @@
-// What the three kinds of queues that lead to a peer have in common. Each has a class for its
-// sending end: FifoSender, BoxSender, LaneSender.
+// The interface of the three kinds of queues that lead to a peer. Each has a class for its sending
+// end: FifoSender, BoxSender, LaneSender.
 //
-// They have no base: which one a peer is sent to by is the kind of group's (GroupTraits), until a
-// box is given or taken away, and OutgoingWay::with_queue() is the one place that asks.
+// They have no base class: the kind of group decides which one leads to a peer (GroupTraits), until
+// a box is given or taken away, and OutgoingWay::with_queue() is the one place that asks.
 //
 // Tested by tests/transport/provider_conformance_test.cc.
 #pragma once
@@ -27,7 +27,7 @@ class EagerStock;
 class OutgoingWay;
 class ShmPlace;
 
-// The peer that a queue leads to, and what it stands on; all of it outlives the queue.
+// The peer that a queue leads to, and the parts that it uses; all of it outlives the queue.
 struct OutgoingRoute {
   const ShmPlace& place;
   EagerStock& stock;  // of the sender's own eager region
@@ -41,13 +41,13 @@ concept OutgoingQueue = requires(Queue queue, const OutgoingRoute& route, const 
                                  const std::byte* data, size_t data_bytes,
                                  std::span<const std::byte> payload, uint32_t bytes,
                                  uint64_t index) {
-  // Begins anew, where the layout says that the peer's is.
+  // Begins anew, at the place that the layout has for the peer's.
   { queue.open(route) }
   noexcept;
   // Puts one slot into it; false when there is no room.
   { queue.post(header, data, data_bytes) }
   noexcept->std::same_as<bool>;
-  // The same for a message that is longer than a slot, where it carries such.
+  // The same for a message that is longer than a slot, if the queue carries such.
   { queue.post_long(header, payload) }
   noexcept->std::same_as<LongPost>;
   // After one of `bytes` was posted, and nobody waits for it any more.

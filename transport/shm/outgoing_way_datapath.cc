@@ -105,7 +105,7 @@ void OutgoingWay::return_box() noexcept {
 void OutgoingWay::settle() noexcept {
   BP_DCHECK_SLOW(is_valid());
   if (!must_return_box_) {
-    // Everything that went through the FIFO was read: what goes through the box comes after it.
+    // Messages through the box come after the FIFO's: so wait until all of those were read.
     if (!fifo_.is_drained()) return;
     queue_ = QueueKind::kBox;
     must_settle_ = false;

@@ -5,8 +5,8 @@
 // inbound box (exchange). The queue is changed only when the old one is known to be empty of this
 // way's messages. Loans and copies travel as slots of that same queue.
 //
-// Invariants: 1. A box that the way has is its queue, or is to be (must_settle_). 2. What must be
-// given back must be settled. 3. A way that is not open has nothing to give back. (is_valid)
+// Invariants: 1. A box that the way has is its queue, or is to be (must_settle_). 2. A way that
+// must return its box must settle. 3. A way that is not open has nothing to give back. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 
 namespace bedplate {
 
-// What a control slot asks for; its body is a box's number, or an operation's place.
+// The requests of control slots; their body is a box's number, or an operation's place.
 enum class ShmControl : uint32_t {
   kBoxGranted,  // a box for what you send me
   kBoxWanted,   // please give it back
@@ -32,7 +32,7 @@ enum class ShmControl : uint32_t {
   kOperation,   // shm_operations.h
 };
 
-// What all ways of a member share.
+// The parts that all ways of a member share.
 struct OutgoingParts {
   ShmPlace place;
   EagerStock stock;
@@ -81,7 +81,7 @@ class OutgoingWay {
                ? SendStatus::kDone
                : SendStatus::kAgain;
   }
-  // Puts one slot into the queue: `header` has the message's bytes, `data` what the slot has of it.
+  // Puts one slot into the queue: `header` has the message's bytes, `data` the slot's part of them.
   // Returns false when there is no room.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(is_open_);
@@ -101,11 +101,11 @@ class OutgoingWay {
   // ---- The box that the peer gives ----
 
   uint32_t box_index() const noexcept { return box_index_; }
-  // Whether what is sent now goes through a fast box.
+  // Whether messages go through a fast box now.
   bool has_box() const noexcept { return queue_ == QueueKind::kBox; }
-  // From now on to be sent through, as soon as order allows. Requires: there is none.
+  // Sends through `box`, as soon as order allows. Requires: there is none.
   void use_box(uint32_t box) noexcept;
-  // To be given back, as soon as order allows. Nothing where that is asked already.
+  // Gives the box back, as soon as order allows. Nothing happens if that is asked already.
   void return_box() noexcept;
   bool must_return_box() const noexcept { return must_return_box_; }
   // Moves to the box that the peer gave, or back to the FIFO, as soon as order allows.
@@ -113,7 +113,7 @@ class OutgoingWay {
 
   // ---- The eager region ----
 
-  // Whether the peer is done with what `use` says of this way.
+  // Whether the peer is done with the message of this way that `use` names.
   bool is_consumed(const EagerRegion::Use& use) noexcept;
 
   bool is_valid() const noexcept;

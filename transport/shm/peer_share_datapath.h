@@ -18,7 +18,7 @@ namespace bedplate {
 
 // Threads: one at a time.
 //
-// Invariant: what all hold and what is free are all units there are. (is_valid)
+// Invariant: the units that peers hold and the free ones are all units there are. (is_valid)
 class PeerShare {
  public:
   PeerShare() noexcept = default;

@@ -1,7 +1,8 @@
-// What arrives at a member, from whichever queue: it is judged, and handed to its handler.
+// Takes the messages that arrive at a member, from any queue: checks each, and hands it to its
+// handler.
 //
-// What others have written is read once, checked and then used; a member that writes nonsense is
-// cut off.
+// Data that others have written is read once, checked and then used; a member that writes nonsense
+// is cut off.
 // Between members that do not trust one another (GroupTraits::has_trust) payloads are copied out of
 // the segment before a handler sees them.
 //
@@ -37,17 +38,17 @@ struct ShmCounters {
 class BoxKeeper {
  public:
   virtual ~BoxKeeper() = default;
-  // What `from` says of box number `box`, which there is. `came_by_box`: through one. Returns what
-  // is wrong with it, or nullptr.
+  // Takes the message `what` of `from` about box number `box`, which there is. `came_by_box`: it
+  // came through a box. Returns what is wrong with it, or nullptr.
   virtual const char* hear(ShmEndpoint& from, ShmControl what, uint32_t box,
                            bool came_by_box) noexcept = 0;
 };
 
 // Threads: the one that polls.
 //
-// Invariants: 1. Payloads are copied out where there is no trust, and only there. 2. Those that are
-// to be told of are cut off, and each is in the list once. 3. One that is said to wait is a peer.
-// (is_valid)
+// Invariants: 1. Payloads are copied out where there is no trust, and only there. 2. Peers in the
+// list of cut-offs to log are cut off, and are in it once. 3. A member that is said to wait is a
+// peer. (is_valid)
 class ShmDispatch {
  public:
   struct Options {
@@ -62,8 +63,8 @@ class ShmDispatch {
   // All that is named outlives this. Allocates.
   void create(const Options& options);
 
-  // The peer that wrote to us; nullptr: none that may, or, with lacks_memory(), somebody for whom
-  // there is no memory now: it will be asked for again.
+  // The peer that wrote to us; nullptr: the member may not write, or, with lacks_memory(), there is
+  // no memory for it now: it will be asked for again.
   ShmEndpoint* sender_of(uint32_t member) noexcept {
     const ShmPlace& place = parts_->outgoing.place;
     if (!place.is_peer(member)) return nullptr;
@@ -76,38 +77,39 @@ class ShmDispatch {
     }
     return hear_first(member);
   }
-  // One slot. `box`: that it came by; nullptr: by the FIFO or a lane.
+  // Handles one slot. `box`: the box that it came by; nullptr: it came by the FIFO or a lane.
   void handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
               const FastBoxConsumer* box) noexcept;
   // Requires: `from` is not ignored, `payload` lies in its region.
   void deliver(ShmEndpoint& from, uint32_t am, std::span<const std::byte> payload,
                const Loan& loan) noexcept;
-  // From here on `peer`, which wrote `what`, is ignored, and hears of it. That
-  // is said in the log later.
+  // From here on `peer`, which wrote `what`, is ignored, and hears of it. It is said in the log
+  // later.
   void cut_off(ShmEndpoint& peer, const char* what) noexcept;
 
   uint64_t received_count() const noexcept { return received_count_; }
   bool lacks_memory() const noexcept { return lacks_memory_; }
   void retry_memory() noexcept { lacks_memory_ = false; }
 
-  // What is to be said in the log: datapaths only write it down. The provider takes it, and says
-  // it, at the end of a poll.
+  // News for the log: datapaths only write it down. The provider takes it, and logs it, at the end
+  // of a poll.
   bool has_news() const noexcept { return untold_cut_offs_ != nullptr || has_waiter_; }
   // One that was cut off; nullptr: no more.
   const ShmEndpoint* take_cut_off() noexcept;
-  // The first of all members that had to wait for memory; UINT32_MAX: that is none, or is told.
+  // The first of all members that had to wait for memory; UINT32_MAX: there is none, or it was
+  // told.
   uint32_t take_waiter() noexcept;
 
   bool is_valid() const noexcept;
 
  private:
-  // The first that is heard from it. It may be dead already: what it had sent counts.
+  // The first message from this member. It may be dead already: its messages count all the same.
   ShmEndpoint* hear_first(uint32_t member) noexcept;
   void handle_eager(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void handle_loan(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
                       bool came_by_box) noexcept;
-  // What it lends comes back to it; nothing else of it counts.
+  // Drops a message of a peer that is ignored; a loan goes back to it.
   void ignore(const ShmEndpoint& from, SlotKind kind, const std::byte* body) noexcept;
 
   ShmParts* parts_ = nullptr;

@@ -1,6 +1,6 @@
-// The endpoint to another member of the group: what a program sends by, and what the receiving side
-// keeps of the same peer. What goes there goes by its way, and is lent, put, got and exposed by the
-// parts that all endpoints of a member share.
+// The endpoint to another member of the group: a program sends by it, and the receiving side keeps
+// its state of the same peer there. Messages go by its way; the parts that all endpoints of a
+// member share do loans, puts, gets and exposures.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace bedplate {
 
-// What all endpoints of a member share.
+// The parts that all endpoints of a member share.
 struct ShmParts {
   ThreadOwner owner;         // held by the thread that polls, in debug builds; not behind a lock
   const char* name = "shm";  // static
@@ -31,7 +31,7 @@ struct ShmParts {
 
 class ShmEndpoint;
 
-// What the receiving side knows of a peer.
+// The receiving side's state of a peer.
 struct IncomingPeer {
   uint32_t heard_count = 0;            // messages through the FIFO since a box was last thought of
   uint32_t held_count = 0;             // loans of it that are not given back yet; Borrower's
@@ -60,13 +60,13 @@ class ShmEndpoint final : public Endpoint {
 
   uint32_t peer() const noexcept { return way_.peer(); }
   uint64_t generation() const noexcept { return way_.generation(); }
-  // Whether what is sent now goes through a fast box.
+  // Whether messages go through a fast box now.
   bool has_box() const noexcept { return way_.has_box(); }
 
   // ---- The provider's ----
 
   // Forgets the former peer: from here on it is the one of `generation`, which may be sent to if
-  // `is_open`. Where there is single copy its memory is opened. Errors: it cannot be; the target
+  // `is_open`. Opens its memory, if there is single copy. Errors: it cannot be opened; the target
   // copies instead.
   Result<void> open(uint64_t generation, bool is_open) noexcept;
   OutgoingWay& way() noexcept { return way_; }

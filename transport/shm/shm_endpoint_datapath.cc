@@ -67,8 +67,9 @@ SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
   return parts_.operations.start(way_, operation);
 }
 
-// The description may come from the peer itself: this process must not do for it what it may not do
-// on its own. What it may not the peer is asked to do, with its rights.
+// The description may come from the peer itself: this process must not do for it what the peer may
+// not do on its own. If the peer or this process lacks the right, the peer is asked to do the
+// operation, with its rights.
 bool ShmEndpoint::is_reachable(const RemoteOperation& operation) const noexcept {
   if (!is_pool_memory(operation.remote.kind)) return false;
   BP_DCHECK(operation.bytes <= operation.remote.bytes);

@@ -1,8 +1,8 @@
-// What one member sees of the others: they join, die, are forgotten, and are cut off.
+// The other members as one member sees them: they join, die, are forgotten, and are cut off.
 //
-// A death is dealt with in this order: what the dead one had published is delivered, its boxes go
-// back, the handler of peers' events is told, and the change is acknowledged, after which the owner
-// may give its place to another. What was lent to it comes back when it is quiet.
+// A death is dealt with in this order: the messages that the dead one had published are delivered,
+// its boxes go back, the handler of peers' events is told, and the change is acknowledged, after
+// which the owner may give its place to another. Loans to it come back when it is quiet.
 #include "platform/log.h"
 #include "transport/shm/shm_provider.h"
 
@@ -12,7 +12,7 @@ void ShmProvider::follow_members() noexcept {
   const uint64_t epoch = place().members().epoch();
   if (epoch != view_.seen_epoch()) {
     view_.set_complete(look_at_members());
-    // Deaths are acknowledged when all was read that the dead may have written.
+    // A death is acknowledged once everything that the dead may have written was read.
     if (view_.is_complete()) {
       inbox_.mark_drain();
       view_.see(epoch);
@@ -34,7 +34,7 @@ void ShmProvider::die() noexcept {
   stop_sending();
   borrower_.stop();
   view_.die();
-  // What this member has begun ends: nobody answers it any more.
+  // Ends this member's operations and loans: nobody answers them any more.
   while (parts_.operations.poll() > 0) {
   }
   for (uint32_t peer = 0; peer < place().member_count(); ++peer) parts_.lender.collect_from(peer);
@@ -92,7 +92,7 @@ bool ShmProvider::deal_with_death(uint32_t member, KnownMember before,
   return true;
 }
 
-// Everything that it had sent was delivered. If it runs all the same, what it sends is ignored.
+// Everything that it had sent was delivered. If it runs all the same, its messages are ignored.
 void ShmProvider::bury(uint32_t member) noexcept {
   view_.set_buried(member, true);
   ShmEndpoint* endpoint = endpoints_.at(member);
@@ -112,7 +112,7 @@ void ShmProvider::acknowledge_if_drained() noexcept {
   view_.take_leaving([&](uint32_t member) noexcept {
     tell(PeerEventKind::kLeft, member, place().members().generation(member));
   });
-  // Release: nothing of ours touches the parts of those who were dead then any more.
+  // Release: this member does not touch the parts of those that were dead then any more.
   wrapper_->acknowledged_epoch.store(view_.epoch_to_acknowledge(), std::memory_order_release);
   view_.acknowledged();
 }

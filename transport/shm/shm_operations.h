@@ -1,11 +1,11 @@
 // Puts, gets and atomics between members.
 //
-// Where the target's memory is mapped here with the right that it takes, they are done on the spot:
-// a copy, an atomic instruction. Other memory of the target is read and written by single copy,
-// where this machine has it. What is left the target does itself, when it polls: the initiator
-// writes a record into its own eager region and posts its place; the target fills in the result,
-// and the data of a get, in that same place. So an answer needs no room in any queue, and can
-// neither be refused nor wait.
+// If the target's memory is mapped here with the right that it takes, they are done on the spot: a
+// copy, an atomic instruction. Other memory of the target is read and written by single copy, if
+// this machine has it. The target does the rest itself, when it polls: the initiator writes a
+// record into its own eager region and posts its place; the target fills in the result, and the
+// data of a get, in that same place. So an answer needs no room in any queue, and can neither be
+// refused nor wait.
 //
 // The target does so only in memory that it has exposed to just this peer.
 #pragma once
@@ -34,7 +34,7 @@ struct OperationRequest {
   uint64_t expected;
 };
 
-// What lies in the eager region; the data of a put or get follow it.
+// The record in the eager region; the data of a put or get follow it.
 struct alignas(kCacheLineBytes) OperationRecord {
   OperationRequest request;
   uint64_t result;                    // by the target: the value before
@@ -42,7 +42,7 @@ struct alignas(kCacheLineBytes) OperationRecord {
 };
 static_assert(sizeof(OperationRecord) == kCacheLineBytes);
 
-// One that the target does, as the initiator keeps it.
+// An operation that the target does, as the initiator keeps it.
 struct Operation {
   bool is_flush = false;
   OutgoingWay* way = nullptr;  // to the target; nullptr: there is none in this place
@@ -59,8 +59,8 @@ struct Operation {
   EagerRegion::Piece piece;  // of the record that is under way; none: it is to be posted
 };
 
-// Memory that this member lets one peer read and write. Which one it is, and for whose use, is part
-// of the description that travels, so that an old one means nothing.
+// Memory that this member lets one peer read and write. The description that travels has its place
+// and the number of that place's use, so that an old one means nothing.
 struct Exposure {
   uint64_t address = 0;
   uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-// A member's place in its group: which one it is, and what it may ask of the table and the segment
-// about the others. All parts of a provider share one; none of them writes to it.
+// A member's place in its group: its number, and its questions to the table and the segment about
+// the others. All parts of a provider share one; none of them writes to it.
 #pragma once
 
 #include <cstddef>
@@ -51,13 +51,15 @@ class ShmPlace {
     return state != MemberState::kAlive && state != MemberState::kJoining;
   }
   // Whether no store of `member`, in that generation, into this member's part can come any more: it
-  // has ended, has said so, or ignores what it is asked.
+  // has ended, has said so, or ignores requests.
   bool answers_no_more(uint32_t member, uint64_t generation) const noexcept;
-  // Where the member copies what does not fit into a slot. Empty where there is none.
+  // The memory to which the member copies messages that do not fit into a slot. Empty if there is
+  // none.
   std::span<std::byte> eager_region_of(uint32_t member) const noexcept {
     return all_.segment.eager_region(member);
   }
-  // The segment that all of it lies in, of those that others may have mapped, too; else nullptr.
+  // The segment that all of [memory, memory + bytes) lies in, if others may have mapped it, too;
+  // else nullptr.
   const Segment* shared_segment(const void* memory, uint64_t bytes) const noexcept;
 
  private:

@@ -8,7 +8,8 @@
 namespace bedplate {
 
 uint32_t ShmProvider::poll(uint32_t budget) noexcept {
-  // Behind a lock, which is let go around what is called back, this may be another's meanwhile.
+  // A LockingProvider lets its lock go around callbacks, so another thread may hold the owner
+  // meanwhile.
   ThreadOwner nobodys;
   const ThreadOwner::DebugHold hold(is_locked_ ? nobodys : parts_.owner);
   BP_KEEPS_VALID(*this);
@@ -34,10 +35,10 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (count > 0) counters_->received.set(dispatch_.received_count());
   if (BP_UNLIKELY(dispatch_.lacks_memory())) {
     dispatch_.retry_memory();
-    ++count;  // what waits is work to do: nobody wakes this shard when there is memory
+    ++count;  // a waiting message is work to do: nobody wakes this shard when there is memory
   }
   if (BP_UNLIKELY(dispatch_.has_news() || endpoints_.has_news())) report();
-  // What the program was told it may have waited for: it is not put to sleep over it.
+  // The program was told something that it may have waited for: do not let it sleep now.
   if (BP_UNLIKELY(std::exchange(has_told_, false)) && count == 0) count = 1;
   return count;
 }

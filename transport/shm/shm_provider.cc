@@ -57,7 +57,8 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   return {};
 }
 
-// Its place, which may be none of the group's; of a name, that of the first living member.
+// Returns the peer's place, which may be none of the group's; for a name, the place of the first
+// living member with it.
 Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept {
   if (peer.member != UINT32_MAX || peer.name == nullptr) return peer.member;
   for (uint32_t member = 0; member < place().member_count(); ++member) {
@@ -121,7 +122,7 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
   return endpoint;
 }
 
-// In pieces: the word of the owner's life wakes nobody that waits for another.
+// Sleeps in pieces: a change of the owner's word wakes nobody that waits for another word.
 void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
   BP_DCHECK(is_own_thread());
   const uint64_t begin_ns = monotonic_ns();
@@ -151,7 +152,7 @@ bool ShmProvider::is_valid() const noexcept {
   return returning_count == parts_.outgoing.returning_count && !(has_open && view_.is_pool_gone());
 }
 
-// Here and not where it was found: there messages are on their way.
+// Logs here and not at the finding: there messages are on their way.
 void ShmProvider::report() noexcept {
   const MembersTable& members = place().members();
   if (const Error* error = endpoints_.take_copy_error(); error != nullptr) {

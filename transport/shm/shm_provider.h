@@ -1,9 +1,9 @@
 // The shared-memory provider: active messages, loans, puts and gets between the members of a group.
 //
-// One object for one member: one shard of one process. It follows the members table, and sees to it
-// that its parts do what follows: ShmEndpoint sends to one peer, Inbox reads what peers write,
-// ShmDispatch judges and delivers it; Lender and Borrower have the loans, OperationTable and
-// Exposures the two sides of puts, gets and atomics.
+// One object for one member: one shard of one process. It follows the members table, and drives its
+// parts: ShmEndpoint sends to one peer, Inbox reads what peers write, ShmDispatch judges and
+// delivers it; Lender and Borrower have the loans, OperationTable and Exposures the two sides of
+// puts, gets and atomics.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +31,15 @@ struct ShmProviderOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
   uint32_t member = 0;  // which one this is
-  // A LockingProvider stands before it: several threads use it, in turn, also from within what a
-  // poll calls back, and while the shard that polls is asleep. So loans go back as they are
-  // released, and not with the next poll.
+  // A LockingProvider stands before it: several threads use it, in turn, also from within a poll's
+  // callbacks, and while the shard that polls is asleep. So loans go back as they are released, and
+  // not with the next poll.
   bool is_locked = false;
   const PinnedPool* pool = nullptr;   // where loans may lie; nullptr: the process's
   SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
   const char* name = "shm";           // what endpoints call the way; outlives this
-  // For members that are event loops of this process: what wakes each, instead of its bell's futex.
+  // For members that are event loops of this process: the doorbell that wakes each, instead of its
+  // bell's futex.
   std::span<Doorbell* const> doorbells = {};
   PeerEventHandler on_peer = {};
   ShmCounters* counters = nullptr;
@@ -53,7 +54,7 @@ class ShmProvider final : public Provider {
   ShmProvider& operator=(const ShmProvider&) = delete;
   ~ShmProvider() override;
 
-  // What a LockingProvider in front of it has to know, where several threads send.
+  // The limits for a LockingProvider in front of it, if several threads send.
   static LockingLimits locking_limits(const GroupShape& shape) noexcept {
     return {.endpoint_count = shape.member_count,
             .completion_count = shape.loan_count + kOperationCountMax};
@@ -114,7 +115,7 @@ class ShmProvider final : public Provider {
 
   // shm_members.cc
   void follow_members() noexcept;
-  // These three return false where something waits for memory: they are to be called again.
+  // These three return false if something waits for memory: call them again then.
   bool look_at_members() noexcept;
   bool member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
   bool deal_with_death(uint32_t member, KnownMember before, uint64_t generation) noexcept;
