@@ -19,8 +19,9 @@ void finish(Connecting& connecting, int result) noexcept {
   connecting.completed(connecting.context, result);
 }
 
-// The descriptor is writable, or broken: the kernel has decided. So it is told of a socket that was
-// connected or refused within connect(2), or that was shut down since: `result` has it then.
+// The descriptor is writable, or broken: the kernel has decided. It is called too if connect(2)
+// connected or refused at once, or if the socket was shut down since: then `result` has the
+// outcome.
 void decided(void* context, uint32_t events) noexcept {
   auto& connecting = *static_cast<Connecting*>(context);
   int result = connecting.result;

@@ -23,7 +23,7 @@ struct Connecting {
   uint64_t time_ns_max = 0;
   // Called once on the shard, from the poll or the timers of its loop, never from within
   // start_connecting() or abort_connecting(). 0: connected; or -errno, among them -ECONNREFUSED;
-  // -ETIMEDOUT: also where time_ns_max is over; -ECANCELED: aborted; -EAGAIN: a Unix socket's
+  // -ETIMEDOUT: also when time_ns_max is over; -ECANCELED: aborted; -EAGAIN: a Unix socket's
   // backlog is full.
   void (*completed)(void* context, int result) noexcept = nullptr;
   void* context = nullptr;
@@ -39,14 +39,14 @@ struct Connecting {
 // Starts it. Requires: it is not in flight; `loop` is that of `sockets`. Takes one of their watches
 // (StreamSocketsOptions::watch_count_max); a timer comes with each. The address is not
 // needed any more once this has returned.
-// Returns 0, or an errno value where nothing was started and nothing will be called: those of
-// start_watching(). What the kernel refuses at once is told by `completed` like the rest.
+// Returns 0, or an errno value of start_watching(): then nothing was started and nothing will be
+// called. An immediate refusal by the kernel goes to `completed` like the rest.
 // Threads: the shard's. Cost: allocates nothing; does not block.
 int start_connecting(StreamSockets& sockets, EventLoop& loop, Connecting& connecting,
                      const sockaddr* address, socklen_t address_bytes) noexcept;
 
-// Has it complete soon with -ECANCELED, whatever the kernel has decided meanwhile; its socket is
-// shut down. Nothing happens if it is not in flight.
+// Makes it complete soon with -ECANCELED, whatever the kernel has decided meanwhile; shuts its
+// socket down. Nothing happens if it is not in flight.
 void abort_connecting(Connecting& connecting) noexcept;
 
 }  // namespace bedplate

@@ -1,4 +1,4 @@
-// Where a datagram goes to or comes from: an address of IPv4 or IPv6, and a port.
+// The address of a datagram's sender or receiver: IPv4 or IPv6, and a port.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace bedplate {
 struct DatagramAddress {
   IpAddress ip;       // family 0: none
   uint16_t port = 0;  // host byte order
-  // Of an address that means something on one link alone (fe80::...); 0 elsewhere.
+  // The interface, if the address means something on one link alone (fe80::...); else 0.
   uint32_t interface_index = 0;
 
   bool is_there() const noexcept { return ip.family != 0; }

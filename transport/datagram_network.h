@@ -1,5 +1,5 @@
-// Where datagram sockets come from that are not the kernel's: a service has one, under a name that
-// the configuration gives it, and other services open their sockets on it
+// A source of datagram sockets that are not the kernel's: a service has one, under a name that the
+// configuration gives it, and other services open their sockets on it
 // (ServicePlan::datagram_socket).
 //
 // Tested by tests/apps/boot/service_test.cc.
@@ -18,8 +18,8 @@ class DatagramNetwork {
   virtual ~DatagramNetwork() = default;
 
   // A socket will be wanted on `shard`, an index among [[shard]]. Called before the plan() of the
-  // service that has the network: each time anew, when that is asked again. Errors
-  // (kConfiguration): there can be none there.
+  // service that has the network, and again before each further plan(). Errors (kConfiguration):
+  // there can be none there.
   virtual Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) = 0;
 
   // One of those that were planned. Called after the create() of the service that has the network.

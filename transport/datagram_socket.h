@@ -1,11 +1,11 @@
 // Datagrams of one shard: received and sent in batches, from and into memory of the pool.
 //
-// The interface says nothing of what carries them: the kernel's UDP (transport/udp/udp_socket.h,
-// over both backends of StreamSockets) is one such thing.
+// The interface does not say what carries them. One implementation is the kernel's UDP
+// (transport/udp/udp_socket.h, over both backends of StreamSockets).
 //
-// What is received lies in the socket's own buffers and is lent to the owner for the time of the
-// callback; with `is_kept` for longer, until release(). Where all buffers are kept nothing is
-// received: what comes meanwhile waits below, and is dropped there and counted when that is full.
+// Received datagrams lie in the socket's own buffers and are lent to the owner for the time of the
+// callback; with `is_kept` for longer, until release(). While all buffers are kept nothing is
+// received: datagrams wait in the layer below, which drops and counts them when it is full.
 //
 // Tested by tests/transport/udp/udp_socket_test.cc, tests/transport/udp/udp_joining_test.cc.
 #pragma once
@@ -59,8 +59,9 @@ struct DatagramsSent {
   int error_number = 0;  // an errno value with kRefused, such as EMSGSIZE, ENETUNREACH
 };
 
-// What its owner is told. All are called on the shard from its poll, never from within a function
-// of the socket; each may call these, close() too. Any may be nullptr but `received`.
+// The callbacks of its owner. All are called on the shard from its poll, never from within a
+// function of the socket; each may call those functions, close() too. Any may be nullptr but
+// `received`.
 struct DatagramOwner {
   void (*received)(void* context, std::span<ReceivedDatagram> datagrams) noexcept = nullptr;
   void (*has_room)(void* context) noexcept = nullptr;
@@ -79,13 +80,14 @@ struct DatagramOptions {
   // the log, with the cure.
   uint32_t receive_queue_bytes = 0;
   uint32_t send_queue_bytes = 0;
-  // With other sockets that say so: each sender goes to one of them; of a multicast group that they
-  // are bound to, each gets all that comes over the interface by which it has joined.
+  // Shares its port with other sockets that set this: the datagrams of one sender go to one of
+  // them. If they are bound to a multicast group, each gets all that comes over the interface by
+  // which it has joined.
   bool shares_port = false;
   // Datagrams of one sender may be joined (segment_bytes). Requires: buffers of 64 KiB.
   bool joins_received = false;
-  // So many bytes before each that is received are free for the owner to write to: a header that is
-  // to be sent before what came. They are of the buffer. Ports have none.
+  // Bytes before each received datagram that the owner may write to: a header to send before it.
+  // They are part of the buffer. Ports have none.
   uint32_t headroom_bytes = 0;
   uint8_t service_class = 0;  // of what is sent: the six bits of RFC 2474
   // Multicast that is sent: over this interface (nullptr: the routes say), its hops, and whether
@@ -96,7 +98,7 @@ struct DatagramOptions {
   bool sends_broadcast = false;  // else each datagram to a broadcast address is refused (EACCES)
 };
 
-// What it was made with: its memory (ServicePlan::datagram_socket, which refuses anything else).
+// The memory that it was made with (ServicePlan::datagram_socket, which refuses anything else).
 struct DatagramShape {
   uint32_t buffer_count = 64;    // received at once and kept, together; 1 to 1048576
   uint32_t buffer_bytes = 2048;  // a longer datagram is truncated; a multiple of 64 up to 65536
@@ -113,15 +115,15 @@ class DatagramSocket {
   // Errors: kConfiguration for options that contradict one another; else the system's (kSystem),
   // with what to do. It is not open then.
   virtual Result<void> open(const DatagramOptions& options) = 0;
-  // What comes is received from now on, also what has come since open(). Requires: it is open, and
-  // was not started.
+  // Receives from now on, also what has come since open(). Requires: it is open, and was not
+  // started.
   // Returns 0 or an errno value (StreamSockets::start_watching).
   virtual int start() noexcept = 0;
   // No callback comes any more. Datagrams that were kept stay valid until the next open(). Nothing
   // happens if it is not open.
   virtual void close() noexcept = 0;
   virtual bool is_open() const noexcept = 0;
-  // Where it is bound: with the port that the system chose. None where it is not open.
+  // The address that it is bound to, with the port that the system chose. None if it is not open.
   virtual DatagramAddress local() const noexcept = 0;
 
   // Has it receive what is sent to `group`; with `source`, only what that address sends. Over
@@ -149,8 +151,8 @@ class DatagramSocket {
   // Multicast is sent over it from now on. Requires: it is open. Returns 0 or an errno value.
   virtual int send_multicast_over(uint32_t /*index*/) noexcept { return 0; }
 
-  // Sends in their order. The memory of those that were taken is the caller's again. Of a cut
-  // datagram that was taken in part, the part is taken off its front, so that the rest can be given
+  // Sends in their order. The memory of those that were taken is the caller's again. If a cut
+  // datagram was taken in part, that part is taken off its front, so that the rest can be given
   // again.
   // Requires: it is open; start() was called.
   virtual DatagramsSent send_batch(std::span<OutgoingDatagram> datagrams) noexcept = 0;

@@ -38,8 +38,8 @@ class Doorbell {
   // Shard: the eventfd became readable; makes it quiet again.
   void acknowledge() noexcept;
 
-  // An eventfd that is readable from a wake until acknowledge(); this object's. Once it is, in
-  // epoll or io_uring, the shard wakes.
+  // An eventfd that is readable from a wake until acknowledge(); this object's. The shard waits for
+  // it in epoll or io_uring, and so wakes.
   int event_fd() const noexcept { return event_.number(); }
 
  private:

@@ -1,9 +1,9 @@
 // Endpoints: one interface to a peer, near or far.
 //
-// An endpoint is a way to one peer. What kind of way (this process, another one on the pool,
-// another host) is its provider's business; a sender need not know. Memory is the caller's: nothing
-// is buffered but what am_send copies, and nothing here blocks or allocates. docs/transport.md says
-// what every provider must keep to.
+// An endpoint is a way to one peer. Its provider knows what kind of way (this process, another one
+// on the pool, another host); a sender need not know. Memory is the caller's: nothing is buffered
+// but what am_send copies, and nothing here blocks or allocates. docs/transport.md says what every
+// provider must keep to.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ enum class SendStatus : uint8_t {
 };
 const char* to_text(SendStatus status) noexcept;  // static
 
-// How an operation ended whose end was announced as kPending.
+// The outcome of an operation for which kPending was returned.
 enum class Outcome : uint8_t {
   kDone,
   kNotDone,  // nothing of it happened
@@ -41,14 +41,14 @@ enum class Outcome : uint8_t {
 };
 const char* to_text(Outcome outcome) noexcept;  // static
 
-// What is called at an operation's end. The caller's; it stays where it is until it was called,
-// once, from Messenger::poll of the shard that started the operation, never from within the call
-// that started it, nor from within release(). From then on it may be used again, or go.
+// The callback at an operation's end. The caller's; it stays where it is until it was called, once,
+// from Messenger::poll of the shard that started the operation, never from within the call that
+// started it, nor from within release(). From then on it may be used again, or go.
 struct Completion {
   void (*call)(Completion& self, Outcome outcome) noexcept = nullptr;
 };
 
-// What is called, once, when a peer that had no room may have some again (Messenger::notify_room).
+// The callback, once, when a peer that had no room may have some again (Messenger::notify_room).
 // The caller's; it stays where it is until it was called or taken back.
 struct RoomCall {
   void (*call)(RoomCall& self) noexcept = nullptr;
@@ -75,7 +75,7 @@ struct RemoteMemory {
 };
 
 // Memory that a sender lends. The receiver gives it back with Messenger::release, whenever it
-// likes, but exactly once: also where it has no use for it.
+// likes, but exactly once: also if it has no use for it.
 struct Loan {
   std::span<const std::byte> memory = {};  // where the bytes lie, readable here; empty: get() them
   RemoteMemory remote = {};
@@ -85,8 +85,9 @@ struct Loan {
   bool is_there() const noexcept { return provider != nullptr; }
 };
 
-// What a handler is given. The payload is gone when the handler returns; the loan is not: it is the
-// handler's to give back. A message without a handler is counted and dropped, with its loan.
+// A message as its handler gets it. The payload is gone when the handler returns; the loan is not:
+// it is the handler's to give back. A message without a handler is counted and dropped, with its
+// loan.
 struct Message {
   Endpoint& from;  // back to the sender; stays valid as long as the messenger
   AmId id;
@@ -127,7 +128,7 @@ struct EndpointLimits {
 
 // Order: active messages arrive in the order in which they were sent through this endpoint,
 // whichever way each took. Puts, gets and atomics are unordered until flush.
-// Threads: the shard's; any, where the provider is one for several (locking_provider.h,
+// Threads: the shard's; any, if the provider is one for several (locking_provider.h,
 // JoinedProcessOptions::is_threaded).
 // Ownership: the provider's, which keeps it as long as itself, also when the peer is gone.
 class Endpoint {
@@ -191,7 +192,7 @@ class Endpoint {
                   .before = before,
                   .done = done});
   }
-  // What these four do.
+  // The four above call this.
   virtual SendStatus start(const RemoteOperation& operation) noexcept = 0;
 
   // Ends when every put, get and atomic that was started before is done, and visible at the target.

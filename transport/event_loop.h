@@ -36,18 +36,18 @@ class PollSource {
   virtual ~PollSource() = default;
   // Handles at most about `budget` items; returns how many. 0 means that there was nothing.
   virtual uint32_t poll(uint32_t budget) noexcept = 0;
-  // For what is not rung through the loop's doorbell alone: the loop is about to sleep, and will
-  // poll once more before it does; and it is awake again.
+  // For sources that the loop's doorbell alone does not wake. announce_sleep(): the loop is about
+  // to sleep, and polls once more before it does. announce_awake(): it is awake again.
   virtual void announce_sleep() noexcept {}
   virtual void announce_awake() noexcept {}
-  // How long the loop may sleep now at most, from now on: for what is waited for and rings nothing.
-  // Asked before each sleep, after announce_sleep().
+  // How long the loop may sleep at most, from now on: for sources that wait for something that
+  // rings nothing. Asked before each sleep, after announce_sleep().
   virtual uint64_t sleep_max_ns() const noexcept { return kUnlimitedNs; }
 
   static constexpr uint64_t kUnlimitedNs = ~uint64_t{0};
 };
 
-// What a loop sleeps in.
+// A sleeper: a loop blocks in it.
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
@@ -60,10 +60,10 @@ class Sleeper {
 // Written by the shard, read by `bedplate stats`.
 //
 // Time is counted at each look at the clock that the loop takes anyway: since the last one it was
-// busy where anything had work, and spun where nothing had. The kernel works for the thread while
-// it waits (io_uring copies in there): what the thread had of the processor beyond the time that is
-// counted, at looks that are kCpuLookNs apart or more, was busy too. What is neither, it slept. So
-// busy and spin together are no less than the processor time of the thread, up to the last look.
+// busy if anything had work, else it spun. The kernel works for the thread while it waits (io_uring
+// copies there): the thread's processor time beyond the counted time is busy too, asked for at
+// looks that are kCpuLookNs apart or more. The rest of the time it slept. So busy and spin together
+// are no less than the processor time of the thread, up to the last look.
 struct EventLoopCounters {
   Counter iterations;
   Counter sleeps;
@@ -77,7 +77,7 @@ struct EventLoopCounters {
   Histogram round;       // ns of a round with work, of one in kRoundsPerMeasure
 };
 
-// Of a source, or of several that are counted together.
+// Counters of a source, or of several that are counted together.
 struct alignas(kCacheLineBytes) SourceCounters {
   Histogram round;  // ns that it takes of a round in which it has work, of one in kRoundsPerMeasure
   // Stalls that it had a part in: it was timed and took so long, or had work while nothing was
@@ -88,8 +88,8 @@ struct alignas(kCacheLineBytes) SourceCounters {
 struct EventLoopOptions {
   uint64_t spin_ns = 50'000;  // how long it spins without work before it sleeps
   uint32_t source_count_max = 16;
-  // What keeps the loop for longer is logged by name and counted (transport/stall_watch.h); 0:
-  // nothing is.
+  // Anything that keeps the loop for longer is logged by name and counted
+  // (transport/stall_watch.h); 0: nothing is.
   uint64_t stall_ns = 0;
   // Tells a stall from time in which the whole process stood still; may be nullptr. Outlives it.
   const ProcessPulse* pulse = nullptr;
@@ -110,9 +110,9 @@ class EventLoop {
   // `counters`, which may be nullptr: outlive the loop, and may be other sources', too.
   void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
                   SourceCounters* counters = nullptr) noexcept;
-  // What the loop sleeps in, all its life: on a shard of an appliance the sockets, for which
-  // nothing else would wake it. An application that waits for more adds a source and rings the
-  // doorbell. Requires: it has none yet. Before run.
+  // Sets the sleeper of the loop, for all its life: on a shard of an appliance the sockets, for
+  // which nothing else would wake it. An application that waits for more adds a source and rings
+  // the doorbell. Requires: it has none yet. Before run.
   void set_sleeper(Sleeper& sleeper) noexcept;
 
   // Runs until stop(), on the calling thread, which is the loop's from then on. Requires: a
@@ -121,8 +121,8 @@ class EventLoop {
   // Makes run() return after its present iteration; before run(), at once. Threads: any.
   void stop() noexcept;
 
-  // Has `call` made on this loop's thread, soon; those of one thread in its order. Returns false
-  // where it is pending already: then it is made once for both, and sees what either submitter has
+  // Has `call` made on this loop's thread, soon; calls of one thread in its order. Returns false if
+  // it is pending already: then it is made once for both, and sees what either submitter has
   // written before. After stop() pending calls are not made any more.
   // Ownership: the call stays where it is until it was made; then it may be submitted again, also
   // from within. Threads: any. Cost: two atomic operations and a ring of the doorbell.
@@ -132,7 +132,8 @@ class EventLoop {
     return is_new;
   }
 
-  // Whether the caller may use what is the loop's: while it runs, its own thread. Threads: any.
+  // Whether the caller may use the loop's things: while it runs, only its own thread may. Threads:
+  // any.
   bool is_own_thread() const noexcept { return owner_.is_caller(); }
 
   TimerQueue& timers() noexcept {
@@ -154,8 +155,8 @@ class EventLoop {
     return now_ns_ = monotonic_ns();
   }
 
-  // The loop measures its rounds by samples: of those with work, one in so many costs it a look at
-  // the clock for each source that had any. Busy rounds cost 2 ns each by this, idle ones nothing.
+  // The loop measures one in so many rounds with work: it looks at the clock after each source that
+  // had any. Busy rounds cost 2 ns each by this, idle ones nothing.
   static constexpr uint32_t kRoundsPerMeasure = 16;
 
   // Whether the invariants hold. Threads: its own.

@@ -5,13 +5,13 @@
 //     area        payloads that are longer than a slot, each in one piece
 //
 // The producer publishes with one release store into the line that carries the message, and looks
-// at the ack line only when what it knows of it says that the box is full. Everything that it must
-// remember it keeps in its own memory: a consumer that scribbles can only spoil its own messages.
+// at the ack line only when, by its last look, the box is full. It keeps all its state in its own
+// memory: a consumer that scribbles can only spoil its own messages.
 //
 // Invariants: 1. acknowledged <= consumed <= produced <= acknowledged + slots. 2. Area bytes
 // between the oldest message that is not acknowledged and the newest belong to the consumer.
 // 3. Only the consumer writes the ack line, only the producer all else. (1, 2: is_valid() of each
-// end, of what that end keeps to itself; what the other one wrote is not asserted, but refused.)
+// end, for its private state; the other end's words are not asserted, but checked and refused.)
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline constexpr uint32_t kFastBoxBytesMin = 1024;
 inline constexpr uint32_t kFastBoxBytesMax = 65536;
 inline constexpr uint32_t kFastBoxSlotCountMax = 64;
 
-// Where the parts of a box are.
+// The layout of a box.
 class FastBox {
  public:
   FastBox() noexcept = default;
@@ -135,7 +135,7 @@ class FastBoxProducer {
   static constexpr uint32_t kPrefetchedBytesMin = 4 * kCacheLineBytes;
   static constexpr uint64_t kPrefetchedBytesMax = 16 * kCacheLineBytes;
 
-  // Looks at the ack line. Returns false when what is there is impossible: nothing has changed.
+  // Looks at the ack line. Returns false if the value there is impossible: nothing has changed.
   bool refresh() noexcept;
 
   FastBox box_;
@@ -160,8 +160,8 @@ class FastBoxConsumer {
         slot_mask_((1u << slot_count_log2_) - 1) {}
 
   // The next message's slot and header, or nullptr when there is none; then everything before is
-  // acknowledged, since the producer may wait for just that. Not sooner: what this thread sends in
-  // answer does not wait for the ack line.
+  // acknowledged, since the producer may wait for just that. Not sooner: so this thread's answers
+  // do not wait for the ack line.
   MessageSlot* peek(SlotHeader* header) noexcept {
     MessageSlot& slot = box_.slot(consumed_ & slot_mask_);
     const uint64_t word = slot.header.load(std::memory_order_acquire);
@@ -172,7 +172,7 @@ class FastBoxConsumer {
     *header = unpack_slot(word);
     return &slot;
   }
-  // Where the payload of a kArea message lies, or nullptr when that is not inside the area.
+  // The payload of a kArea message, or nullptr if it is not inside the area.
   const std::byte* area_payload(const PayloadOffset& offset, uint32_t bytes) const noexcept {
     const uint64_t area_bytes = box_.area_bytes();
     if (offset.bytes > area_bytes || bytes > area_bytes - offset.bytes) return nullptr;
@@ -231,7 +231,7 @@ inline void FastBoxProducer::prefetch_area(uint32_t bytes) noexcept {
   const uint64_t wanted = align_up(bytes, kCacheLineBytes);
   const bool begins_anew = area_offset_ + wanted > area_bytes;
   const uint64_t head = area_head_ + wanted + (begins_anew ? area_bytes - area_offset_ : 0);
-  // What the consumer may still be reading it keeps.
+  // Lines that the consumer may still be reading are not fetched.
   if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) return;
   const uint64_t offset = begins_anew ? 0 : area_offset_;
   for (uint64_t at = 0; at < std::min(wanted, kPrefetchedBytesMax); at += kCacheLineBytes) {
@@ -243,7 +243,7 @@ inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadOffset* offs
   const uint64_t area_bytes = box_.area_bytes();
   const uint64_t wanted = align_up(bytes, kCacheLineBytes);
   if (wanted > area_bytes) return nullptr;
-  // In one piece: what is left at the end is skipped when it is too short.
+  // In one piece: the rest at the area's end is skipped if it is too short.
   const bool begins_anew = area_offset_ + wanted > area_bytes;
   const uint64_t skipped = begins_anew ? area_bytes - area_offset_ : 0;
   const uint64_t head = area_head_ + skipped + wanted;

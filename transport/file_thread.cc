@@ -47,7 +47,7 @@ int64_t find_extents(const FileOperation& operation) noexcept {
   return count;
 }
 
-// What is left of it, by one system call. Returns bytes, 0, or -errno.
+// Carries out the rest of the operation, by one system call. Returns bytes, 0, or -errno.
 int64_t carry_out(const FileOperation& operation) noexcept {
   const int fd = operation.file->fd();
   auto* memory = static_cast<std::byte*>(operation.memory) + operation.moved_bytes;

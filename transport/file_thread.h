@@ -1,8 +1,8 @@
-// Files where there is no io_uring: a thread beside the shard, which blocks in its stead.
+// Files without io_uring: a thread beside the shard, which blocks in its stead.
 //
 // Operations go to it and come back through two lanes of pointers, each with a doorbell, so that
 // neither side allocates or locks and a shard that sleeps is woken. The thread does one operation
-// after the other: it keeps the contract, and has no ambition beyond that.
+// after the other: it keeps the contract, and is not made to be fast.
 #pragma once
 
 #include <atomic>

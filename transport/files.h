@@ -1,9 +1,9 @@
 // Files of one shard: read, write, sync, take and give back room, each completing by a callback.
 //
 // The files are opened at boot (apps/boot/planned_files.h). Two backends carry the operations out:
-// io_uring, in the ring of the shard's sockets, with the files and the pool registered; and, where
-// there is no io_uring, a thread beside the shard (transport/file_thread.h). The contract is one.
-// Of files that are polled, reads and writes go to a third (transport/uring/polled_files.h).
+// io_uring, in the ring of the shard's sockets, with the files and the pool registered; and,
+// without io_uring, a thread beside the shard (transport/file_thread.h). The contract is one. Reads
+// and writes of polled files go to a third (transport/uring/polled_files.h).
 // Data goes straight between the file and the caller's memory. Nothing is copied, cached or
 // allocated here.
 #pragma once
@@ -86,8 +86,8 @@ struct FileOptions {
   // Not 1: the file is opened with O_DIRECT, and memory, offset and bytes are multiples of it.
   uint32_t alignment_bytes = 1;
   bool tells_extents = false;  // kExtents may be asked of it
-  // What is within these is polled, where Files::open has a backend for that. Not none: the file is
-  // opened with O_DIRECT.
+  // Reads and writes within these limits are polled, if Files::open has a backend for that. Not
+  // none: the file is opened with O_DIRECT.
   PolledLimits polled = {};
   FileCounters* counters = nullptr;
 };
@@ -96,9 +96,9 @@ struct FileOptions {
 class File {
  public:
   // Starts `operation`. Operations that are in flight at the same time take place in any order; a
-  // sync is about what had completed before it began. After Files::close() nothing happens, and
-  // `completed` is not called. Requires: it is not in flight and has a callback; it ends below
-  // 2^63.
+  // sync covers the operations that had completed before it began. After Files::close() nothing
+  // happens, and `completed` is not called. Requires: it is not in flight and has a callback; it
+  // ends below 2^63.
   // Cost: with io_uring none of its own (it goes with the shard's next io_uring_enter); with the
   // thread a doorbell.
   void begin(FileOperation& operation) noexcept;
@@ -126,17 +126,17 @@ class File {
   FileOperation* last_waiting_ = nullptr;
 };
 
-// What carries operations out. For those that write a backend; services use File.
+// A backend carries operations out. For those that write a backend; services use File.
 class FileBackend {
  public:
   virtual ~FileBackend() = default;
-  // Before the seal, on the shard's thread. `keys`: of the pool, where the backend is a device.
+  // Before the seal, on the shard's thread. `keys`: of the pool, if the backend is a device.
   // `operation_count_max`: of all files together. Errors: the system's.
   virtual Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) = 0;
-  // Has the kernel do what is left of the operation; Files::handle is told of the outcome, later.
-  // It is given kExtents when Files::open was told so.
+  // Has the kernel do the rest of the operation; Files::handle is told of the outcome, later. It is
+  // given kExtents when Files::open was told so.
   virtual void issue(FileOperation& operation) noexcept = 0;
-  // Waits until at least one of what was issued has an outcome, and tells Files::handle of it.
+  // Waits until at least one issued operation has an outcome, and tells Files::handle of it.
   // Returns false when there was none by `deadline_ns` (monotonic). Nothing else happens in it.
   // Requires: something is issued.
   virtual bool wait(uint64_t deadline_ns) noexcept = 0;
@@ -162,19 +162,19 @@ class Files {
   // Errors: the backends'.
   Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys,
                     FileBackend* searcher = nullptr, FileBackend* polled = nullptr);
-  // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
-  // has this waits, and each is told its outcome. From then on begin() does nothing.
-  // Returns false when the kernel has not answered within `patience_ns`, as of a file system whose
-  // server is gone: it is said of which files, and the operations are left to the process's end.
-  // Their memory, this object and its backend must stay until then.
+  // The shard's loop has ended. Operations that wait for their turn end with ECANCELED. This waits
+  // for those that the kernel has; each is told its outcome. From then on begin() does nothing.
+  // Returns false when the kernel has not answered within `patience_ns`, such as a file system
+  // whose server is gone: the log names the files, and the operations are left to the process's
+  // end. Their memory, this object and its backend must stay until then.
   // A second call, and one without open(), does nothing.
   bool close(uint64_t patience_ns) noexcept;
 
   const std::deque<File>& all() const noexcept { return files_; }
-  // Invariants, looked at before and after each change: 1. Of a file there are no more in flight
-  // than it may have, and some wait only while there are as many. 2. issued_count_ is their sum,
-  // and searched_count_ and polled_count_ together are no more.
-  // 3. What waits is in flight for its owner, has not begun, and is of this file.
+  // Invariants, looked at before and after each change: 1. No file has more operations in flight
+  // than it may have, and some wait only while it has as many. 2. issued_count_ is their sum, and
+  // searched_count_ and polled_count_ together are no more.
+  // 3. A waiting operation is in flight for its owner, has not begun, and is of this file.
   bool is_valid() const noexcept;
 
   // nullptr: there is none of this name.

@@ -1,4 +1,5 @@
-// The way of an operation: begun, perhaps waiting for its turn, issued as often as it takes, ended.
+// The life of an operation: begun, perhaps waiting for its turn, issued as often as it takes,
+// ended.
 #include <cerrno>
 
 #include "platform/assert.h"
@@ -11,8 +12,8 @@ bool moves_bytes(const FileOperation& operation) noexcept {
   return operation.action == FileAction::kRead || operation.action == FileAction::kWrite;
 }
 
-// Whether `moved` bytes leave something to ask the kernel for. With O_DIRECT what is left of a read
-// that stopped in the middle of a block is behind the end of the file, and may not be asked for.
+// Whether `moved` bytes leave something to ask the kernel for. With O_DIRECT, a read that stopped
+// in the middle of a block has reached the end of the file: the rest may not be asked for.
 bool goes_on(const FileOperation& operation, uint64_t moved) noexcept {
   if (operation.moved_bytes == operation.bytes) return false;
   return operation.action == FileAction::kWrite || moved % operation.file->alignment_bytes() == 0;
@@ -61,8 +62,8 @@ void Files::begin(FileOperation& operation) noexcept {
   file.last_waiting_ = &operation;
 }
 
-// A durable write is not: on a drive that cannot do it at once, the kernel makes a flush of it,
-// which nobody would ask for.
+// A durable write may not: on a drive that cannot do it at once, the kernel adds a flush, whose
+// outcome nobody would ask for.
 bool Files::may_be_polled(const FileOperation& operation) const noexcept {
   if (polled_ == nullptr || !moves_bytes(operation) || operation.is_durable) return false;
   const uint64_t moved = operation.moved_bytes;
@@ -96,7 +97,7 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
       return hand_over(operation, may_be_polled(operation));
     }
   }
-  // What the polled ring cannot have now, or at all, goes the ordinary way.
+  // An operation that the polled ring refuses, now or for good, goes the ordinary way.
   const bool is_not_polled = operation.is_polled && result == -EOPNOTSUPP;
   if (is_not_polled) {
     operation.file->options_.polled = {};

@@ -75,7 +75,7 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
 
   terms.value().restrict_single_copy(options.single_copy);
   single_copy_ = choose_single_copy(terms.value().single_copy()).taken;
-  // Where it is refused, peers say so when they try, and copy through the pool.
+  // If the kernel refuses, peers say so when they try, and copy through the pool.
   if (single_copy_) (void)allow_peer(kAnyPeer);
   member_count_ = static_cast<uint32_t>(pool_.members().size());
   members_.reset(new (std::nothrow) Member[member_count_]);

@@ -25,13 +25,13 @@ class JoinedProcess;
 
 struct JoinedProcessOptions {
   JoinOptions join;  // into process_pool()
-  // Of what the owner has configured, in its order, what may be taken here; empty: none.
+  // The kinds that may be taken here, out of those that the owner has configured, in the owner's
+  // order; empty: none.
   std::span<const SingleCopyKind> single_copy = kSingleCopyKinds;
   bool is_threaded = false;       // several threads send through a member
   PeerEventHandler on_peer = {};  // of all members; called within polls
   // Called once everything is mapped, before the pool is sealed and the others see its members:
-  // what registers it with a device belongs here (verbs/joined/joined_verbs.h). Its error
-  // fails the join.
+  // register the pool with devices here (verbs/joined/joined_verbs.h). Its error fails the join.
   std::function<Result<void>(JoinedProcess&)> before_ready = {};
 };
 
@@ -53,14 +53,14 @@ class JoinedProcess {
   void leave() noexcept { pool_.leave(); }
 
   uint32_t member_count() const noexcept { return member_count_; }
-  // Which place in the group member `index` of this process has. Requires: index < member_count().
+  // The place in the group of member `index` of this process. Requires: index < member_count().
   uint32_t member(uint32_t index = 0) const noexcept;
   // Ownership: this object's, as all that follows. Threads: each messenger by one thread at a time;
   // with is_threaded several may send and release, and one polls. Requires: as member().
   Messenger& messenger(uint32_t index = 0) noexcept;
 
-  // What puts member `index` into an event loop (MemberSource) or behind a descriptor
-  // (MemberDescriptor); then messenger(index).wait() is not for it.
+  // The parts to put member `index` into an event loop (MemberSource) or behind a descriptor
+  // (MemberDescriptor); then do not call messenger(index).wait().
   MemberParts parts(uint32_t index = 0) noexcept;
 
   // The first living member of the group that joined as `process`; UINT32_MAX: there is none now.
@@ -68,9 +68,9 @@ class JoinedProcess {
   uint32_t find_member(const char* process) const noexcept;
 
   const JoinedPool& pool() const noexcept { return pool_; }
-  // What the owner calls it in its configuration.
+  // Its name in the owner's configuration.
   MemberName name() const noexcept { return pool_.table().name(member()); }
-  // What the owner grants this process alone.
+  // The terms that the owner grants this process alone.
   const ProcessTerms& terms() const noexcept { return terms_; }
   // How memory outside the pool is copied; nullptr: through the pool.
   const SingleCopy* single_copy() const noexcept { return single_copy_.get(); }

@@ -1,6 +1,6 @@
 // The loans of a provider: which are out, and for each the block and the call at its end. How loans
-// come back is the provider's own business: a byte (shm), a message (verbs), a call (self). Its
-// records hold what that takes, beside what each has (LoanRecord).
+// come back is the provider's own business: a byte (shm), a message (verbs), a call (self). The
+// provider's records add to LoanRecord the data that this takes.
 //
 // Invariants: 1. A loan is out, or free and in the list of those, just once. 2. out_count() is how
 // many are out. (is_valid)
@@ -17,7 +17,7 @@
 
 namespace bedplate {
 
-// Which of the free loans is lent next.
+// The free loan that is lent next.
 enum class LoanOrder : uint8_t {
   kLastFirst,  // whose lines are still in the cache
   kRound,      // the one that has been free for longest: what peers know of it is stale by then
@@ -35,8 +35,8 @@ inline void finish_loan(const LoanRecord& record, Outcome outcome) noexcept {
   else pool_free(record.block);
 }
 
-// Threads: one at a time. `Record` is derived from LoanRecord; what it has beside that is left as
-// it is when a loan is lent, comes back or is cancelled.
+// Threads: one at a time. `Record` is derived from LoanRecord; its other members stay as they are
+// when a loan is lent, comes back or is cancelled.
 template <typename Record, LoanOrder kOrder>
 class LoanBook {
  public:
@@ -59,11 +59,11 @@ class LoanBook {
   bool is_out(uint32_t loan) const noexcept {
     return (out_bits_[loan / 64] >> (loan % 64) & 1) != 0;
   }
-  // Requires, as what follows: loan < count().
+  // Requires, here and below: loan < count().
   Record& operator[](uint32_t loan) noexcept { return records_[loan]; }
   const Record& operator[](uint32_t loan) const noexcept { return records_[loan]; }
 
-  // Returns which loan it is; kNone: all are out.
+  // Returns the loan's number; kNone: all are out.
   uint32_t try_lend(std::byte* block, Completion* returned) noexcept {
     BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
     if (is_full()) return kNone;
@@ -78,13 +78,14 @@ class LoanBook {
     BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
     return loan;
   }
-  // It never went: it is lent next, and its block is the caller's again. Requires: it is out.
+  // The loan was never sent: it is lent next, and its block is the caller's again. Requires: it is
+  // out.
   void cancel(uint32_t loan) noexcept {
     forget(loan);
     give_first(loan);
     BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
   }
-  // Returns what it was; finish_loan() is the caller's. Requires: it is out.
+  // Returns its record; the caller calls finish_loan(). Requires: it is out.
   Record end(uint32_t loan) noexcept {
     forget(loan);
     if (kOrder == LoanOrder::kLastFirst) give_first(loan);

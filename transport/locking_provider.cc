@@ -54,7 +54,8 @@ class LockingProvider::WrappedEndpoint final : public Endpoint {
   Endpoint& wrapped_;
 };
 
-// While something is called back. A provider may also tell of peers while it is made.
+// Lets the lock go while something is called back. A provider may also report peers while it is
+// made.
 class LockingProvider::Unlocked {
  public:
   explicit Unlocked(LockingProvider& owner) noexcept : owner_(owner) {

@@ -1,14 +1,14 @@
 // A provider that many threads may use: it stands between a messenger and another provider, whose
 // endpoints it wraps, and takes one lock around all that is done with them.
 //
-// So providers, their endpoints and what these stand on know of no threads, and a messenger that
-// one thread uses pays nothing for those that are used by many.
+// So providers, their endpoints and the layers below know of no threads, and a messenger that one
+// thread uses pays nothing for those that are used by many.
 //
-// The lock is let go around everything that is called back: handlers, completions, events. A
-// program may take a lock of its own in a handler which it also holds while it sends. (UCX, asked
-// for UCS_THREAD_MODE_MULTI, runs callbacks under the lock of its worker, and such a program may
-// stand still. libfabric calls nothing back.) A provider lets its callbacks send and release, so
-// what other threads do while one of them runs is nothing new to it.
+// The lock is let go around everything that is called back: handlers, completions, events. So a
+// program may take a lock of its own in a handler, and hold the same lock while it sends. (UCX,
+// asked for UCS_THREAD_MODE_MULTI, runs callbacks under the lock of its worker, and such a program
+// may stand still. libfabric calls nothing back.) A provider lets its callbacks send and release,
+// so it can bear other threads' calls while one of them runs.
 //
 // Invariants: 1. An endpoint is wrapped once. 2. A completion is in the list of the free ones, or
 // stands for one of the caller's. (is_valid)
@@ -36,15 +36,15 @@ struct LockingLimits {
 // Threads: any, for release() and the endpoints' functions; one at a time for all others.
 class LockingProvider final : public Provider {
  public:
-  // `wrapped` delivers to dispatcher(), and does what is asked of it without being polled: the
-  // shard may be asleep. It and `outer` (the messenger's) outlive this. Allocates.
+  // `wrapped` delivers to dispatcher(), and does its work without being polled: the shard may be
+  // asleep. It and `outer` (the messenger's) outlive this. Allocates.
   LockingProvider(Provider& wrapped, const Dispatcher& outer, const LockingLimits& limits);
   LockingProvider(const LockingProvider&) = delete;
   LockingProvider& operator=(const LockingProvider&) = delete;
   ~LockingProvider() override;
 
   const Dispatcher& dispatcher() const noexcept { return dispatcher_; }
-  // What the wrapped provider tells of peers instead of `outer`. Once.
+  // The handler to give the wrapped provider instead of `outer`. Once.
   PeerEventHandler events_to(const PeerEventHandler& outer) noexcept;
 
   const char* name() const noexcept override { return wrapped_.name(); }
@@ -72,15 +72,15 @@ class LockingProvider final : public Provider {
   };
   class Unlocked;
 
-  // Where it is wrapped, or would be.
+  // The place in endpoints_ where `endpoint` is wrapped, or would be.
   size_t place_of(const Endpoint& endpoint) const noexcept;
   // These have the lock.
   Endpoint& wrap(Endpoint& endpoint) noexcept;
   bool pass_on(const Message& message) noexcept;
   void finish(WrappedCompletion& completion, Outcome outcome) noexcept;
   void free(WrappedCompletion& completion) noexcept;
-  // Has `start` begin what `done` is called for. Returns what it does; kAgain where there is no
-  // completion to stand for `done`.
+  // Has `start` begin the operation that `done` is called for. Returns the result of `start`;
+  // kAgain if there is no completion to stand for `done`.
   template <typename Start>
   SendStatus with_completion(Completion* done, Start&& start) noexcept;
 
@@ -90,7 +90,7 @@ class LockingProvider final : public Provider {
   PeerEventHandler outer_events_;
   TurnLock lock_;
   bool is_polling_ = false;  // then it is the polling thread that has the lock, between callbacks
-  // By the wrapped endpoint's address, the first free place from where that leads.
+  // By the wrapped endpoint's address: its place, or the first free one behind.
   std::vector<std::optional<WrappedEndpoint>> endpoints_;
   std::unique_ptr<WrappedCompletion[]> completions_;
   uint32_t completion_count_ = 0;

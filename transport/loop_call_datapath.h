@@ -1,5 +1,5 @@
-// Calls that any thread asks an event loop to make on the loop's own thread: what a shard hands to
-// another without a lane of its own. Neither side allocates or locks.
+// Calls that any thread asks an event loop to make on the loop's own thread: for shards that have
+// no lane to that loop. Neither side allocates or locks.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-// A call, which lies where its owner wants, at the same address until it was made.
+// A call, in its owner's memory, at the same address until it was made.
 struct LoopCall {
   void (*function)(void* context) noexcept = nullptr;  // neither blocks nor polls
   void* context = nullptr;
@@ -21,14 +21,14 @@ struct LoopCall {
   LoopCall* next = nullptr;
 };
 
-// Invariants: 1. What is in the queue is pending, what is not is not: run() looks at each. 2. Each
-// can be called: push() looks.
+// Invariants: 1. A call is pending exactly while it is queued: run() looks at each. 2. Each can be
+// called: push() looks.
 //
 // The calls of one loop: a stack that threads push onto and the loop takes whole, so that no two
 // takers can meet, and a node that comes back is no other one (ABA does no harm).
 class LoopCallQueue {
  public:
-  // Returns false where the call is pending: it will be made later than this, and sees what its
+  // Returns false if the call is pending: it will be made later than this, and sees all that its
   // submitter has written before. Threads: any.
   bool push(LoopCall& call) noexcept {
     BP_ASSERT(call.function != nullptr);
@@ -43,7 +43,7 @@ class LoopCallQueue {
   }
 
   // Makes the calls that are there, in the order in which they were pushed, and returns how many.
-  // What they push is left to the next time. Threads: the loop's.
+  // Calls that they push are left to the next run(). Threads: the loop's.
   uint32_t run() noexcept {
     // A plain load first: the line is the loop's own until somebody pushes.
     if (newest_.load(std::memory_order_relaxed) == nullptr) return 0;

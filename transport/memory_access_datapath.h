@@ -1,4 +1,5 @@
-// What providers do for a put, get or atomic where both ends of it are at hand in this process.
+// Puts, gets and atomics whose two ends are both mapped in this process: the providers' common
+// code.
 //
 // Tested by tests/transport/provider_conformance_test.cc.
 #pragma once

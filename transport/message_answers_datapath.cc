@@ -39,7 +39,7 @@ void MessageAnswers::create(const MessageAnswersOptions& options) noexcept {
   options.messenger->set_handler(options.question, {handler, this});
 }
 
-// Returns whether it is off our hands.
+// Returns true if the question need not wait.
 bool MessageAnswers::is_answered(const Message& question) noexcept {
   const Verdict verdict = answer(question);
   if (verdict == Verdict::kDropped) options_.dropped->add(1);
@@ -53,7 +53,8 @@ uint32_t MessageAnswers::count_of(const Endpoint& peer,
                     [&peer](const Question& each) { return each.from == &peer; }));
 }
 
-// Those of one peer in their order: one that finds no room holds up those behind it.
+// Answers the questions of one peer in their order: one that finds no room holds up those behind
+// it.
 void MessageAnswers::ask(const Message& message) noexcept {
   BP_KEEPS_VALID(*this);
   const uint32_t its = count_of(message.from, {questions_, waiting_});

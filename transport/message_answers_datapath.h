@@ -42,9 +42,9 @@ class MessageAnswers : public PollSource {
   // are sent; what `options` names outlives this.
   void create(const MessageAnswersOptions& options) noexcept;
 
-  // Answers what has waited.
+  // Answers questions that have waited.
   uint32_t poll(uint32_t budget) noexcept override;
-  // No peer rings when it has read what filled its queue.
+  // No peer rings when it has emptied its full queue.
   uint64_t sleep_max_ns() const noexcept override {
     return waiting_ > 0 ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
@@ -59,10 +59,10 @@ class MessageAnswers : public PollSource {
     kAgain,    // there is no room for the answer now: it waits
     kDropped,  // it makes no sense: counted
   };
-  // The payload is good until this returns. There is no loan: what came beside a question was given
-  // back, unseen.
+  // The payload is good until this returns. There is no loan: one that came with the question was
+  // given back, unseen.
   virtual Verdict answer(const Message& question) noexcept = 0;
-  // What lend() was told has come back.
+  // The `loan` of an earlier lend() has come back.
   virtual void returned(void* loan) noexcept = 0;
 
   // Endpoint::am_send_loan within the bounds: beyond them kAgain. returned(loan) is called for

@@ -43,7 +43,7 @@ class MessageNames {
 // A question that is under way. The caller's; it stays where it is until it was answered, or taken
 // back (Messenger::take_back).
 struct NumberQuery {
-  // `number`: what the peer calls the message; nothing: the peer has none of this name.
+  // `number`: the peer's number for the message; nothing: the peer has none of this name.
   // Called once, from Messenger::poll; from then on the query may be asked again, or go.
   void (*answered)(NumberQuery& self, std::optional<AmId> number) noexcept = nullptr;
 

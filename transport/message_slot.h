@@ -1,10 +1,10 @@
 // The slot: one cache line that carries a message, or says where it lies.
 //
 // Inbound FIFOs (shm/) and fast boxes consist of slots. The header is one word, so that a message
-// is published by one store, and so that claiming a slot and saying who claimed it is one
-// instruction. It carries the lap (how often the ring went round, plus one): a slot is valid when
-// its lap is the one that its reader expects. Headers lie at fixed places, payload never overlaps
-// one; old bytes cannot be mistaken for a message, and nobody has to clear a slot.
+// is published by one store, and a claim and the claimer's name are one instruction. It carries the
+// lap (how often the ring went round, plus one): a slot is valid when its lap is the one that its
+// reader expects. Headers lie at fixed places, payload never overlaps one; old bytes cannot be
+// mistaken for a message, and nobody has to clear a slot.
 //
 //     bits  0..2   kind
 //     bits  3..10  active message (kControl: what is wanted; kClaimed: ClaimState)
@@ -31,7 +31,7 @@ enum class SlotKind : uint32_t {
   kControl,  // between providers: ControlMessage
 };
 
-// What has become of a claim that was not published (SlotHeader::am of kClaimed).
+// The state of a claim that is not published (SlotHeader::am of kClaimed).
 enum class ClaimState : uint32_t {
   kHeld,     // its writer is about to publish it
   kRetired,  // it never will, and may still store into the payload: nobody claims the slot
@@ -72,8 +72,8 @@ constexpr bool is_claim(const SlotHeader& header, ClaimState state) noexcept {
   return header.kind == SlotKind::kClaimed && header.am == static_cast<uint32_t>(state);
 }
 
-// The lap that the message number `index` of a ring of 2^capacity_log2 slots has. Zeroed memory is
-// what the lap before the first left behind.
+// The lap that the message number `index` of a ring of 2^capacity_log2 slots has. Zeroed memory
+// looks as the lap before the first left it.
 constexpr uint64_t lap_of(uint64_t index, unsigned capacity_log2) noexcept {
   return ((index >> capacity_log2) + 1) & kSlotLapMask;
 }
@@ -88,7 +88,7 @@ struct alignas(kCacheLineBytes) MessageSlot {
 static_assert(sizeof(MessageSlot) == kCacheLineBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// What lies in the payload of a slot whose message does not fit into it.
+// The payloads of a slot whose message does not fit into it.
 
 struct PayloadOffset {
   uint64_t bytes = 0;  // kArea: from the area's start; kEager: from the sender's region's start

@@ -142,7 +142,7 @@ uint32_t Messenger::send_answers() noexcept {
   return before - left;
 }
 
-// Only the peer that was asked can answer, and only what was asked.
+// Only the peer that was asked can answer, and only that question.
 void Messenger::hear_answer(const Message& message) noexcept {
   release(message.loan);
   TellNumber told;
@@ -189,9 +189,9 @@ void Messenger::take_back(RoomCall& room) noexcept {
   }
 }
 
-// Each once: those that find no room, and those that ask again, go to the end. Only those that are
-// content count as work, so that a loop in which nobody gets on sleeps. One that asks again has
-// tried, and may have sent a queue full: it is looked for as soon as at first.
+// Each once: those that find no room, and those that ask again, go to the end. Only those that do
+// not ask again count as work, so that a loop in which nobody gets on sleeps. One that asks again
+// has tried, and may have sent a queue full: the waiting time begins anew.
 uint32_t Messenger::call_rooms() noexcept {
   const uint32_t before = room_count_;
   ++room_round_;

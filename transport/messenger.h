@@ -1,4 +1,4 @@
-// The messenger: what one shard sends and receives messages with.
+// The messenger: one shard sends and receives messages with it.
 //
 // It knows which function runs for which active message, asks its providers, in the order in which
 // they were added, for a way to a peer, and polls them all. It is a poll source of an event loop,
@@ -35,7 +35,7 @@ class Messenger final : public PollSource {
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
-  // What providers deliver to.
+  // The dispatcher that providers deliver to.
   Dispatcher& dispatcher() noexcept { return dispatcher_; }
   // Which function runs for messages of `id`; it takes the place of the one before. Without one
   // they are counted and dropped. kAskNumberAm and kTellNumberAm are the messenger's own.
@@ -52,27 +52,27 @@ class Messenger final : public PollSource {
 
   // ---- Numbers by name ----
 
-  // What peers are told that ask. `names` outlive this. Before messages are sent; without it they
-  // are told that there are none.
+  // Answers peers that ask for numbers. `names` outlive this. Before messages are sent; without it
+  // they are told that there are none.
   void answer_names(const MessageNames& names) noexcept { names_ = &names; }
   // Asks the peer for the number of its message `name`; `query` says what is called then.
   // Returns what am_send does; only with kDone there will be an answer. Like every message it can
   // be lost with the peer: take it back then. Requires: `query` is not under way. `name` is copied;
   // kTooLong: over kMessageNameMax.
   SendStatus ask_number(Endpoint& peer, std::string_view name, NumberQuery& query) noexcept;
-  // The query is not answered any more; nothing where it was.
+  // The query is not answered any more; nothing happens if it was.
   void take_back(NumberQuery& query) noexcept;
 
-  // ---- Room for what was answered with kAgain ----
+  // ---- Room after kAgain ----
 
   // Has `room` called once, from a later poll, when the queue of `to` takes messages again or its
-  // peer is gone: then what was refused is tried again. Where that finds no room all the same (a
-  // loan's place, memory of its own) it asks again, also from within the call.
+  // peer is gone: the caller tries again then. If it finds no room all the same (a loan's place,
+  // memory of its own), it asks again, also from within the call.
   // All that wait are looked at in turn, once a poll. The peer rings nobody for this: a shard that
   // would sleep looks now and then while anybody waits (room_wait.h).
   // Requires: `room` does not wait already.
   void notify_room(Endpoint& to, RoomCall& room) noexcept;
-  // It is not called any more; nothing where it does not wait.
+  // It is not called any more; nothing happens if it does not wait.
   void take_back(RoomCall& room) noexcept;
 
   // Runs handlers and completions for what has arrived, at most about `budget` of each provider.
@@ -84,7 +84,7 @@ class Messenger final : public PollSource {
   static constexpr uint32_t kQuietPolls = 64;
   static constexpr uint32_t kPollsPerQuietOne = 8;
 
-  // As a poll source: to all providers. What then wakes the loop is each provider's business.
+  // As a poll source: announces to all providers. Each of them has its own means to wake the loop.
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
   // The second half of announce_sleep(), for a source that announces to the providers itself: the
@@ -95,13 +95,13 @@ class Messenger final : public PollSource {
   }
 
   // Polls once, and if nothing came sleeps until something may have arrived, at most `timeout_ns`.
-  // Requires: just one provider that can be waited for (Provider::can_sleep); what comes by others
-  // wakes nobody. Not for a messenger that is polled by an event loop.
+  // Requires: just one provider that can be waited for (Provider::can_sleep); messages from others
+  // wake nobody. Not for a messenger that is polled by an event loop.
   void wait(uint64_t timeout_ns) noexcept;
 
-  // Gives a loan back to its sender, whether that still lives or not; its memory is not looked at
-  // any more. Nothing happens where there is none. Requires: it was not given back before.
-  // Threads: also others', where the provider was made for several (Endpoint).
+  // Gives a loan back to its sender, alive or dead; its memory is not looked at any more. Nothing
+  // happens if there is none. Requires: it was not given back before.
+  // Threads: also others', if the provider was made for several (Endpoint).
   void release(const Loan& loan) noexcept {
     if (loan.is_there()) loan.provider->release(loan);
   }

@@ -41,7 +41,8 @@ NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address
   body.ifa_family = static_cast<uint8_t>(address.family);
   body.ifa_prefixlen = address.prefix_bits;
   body.ifa_index = interface_index;
-  // An IPv6 address could not be listened at for a second, until nobody else was found to have it.
+  // Else nobody could listen at an IPv6 address for a second, until the kernel has found that no
+  // other host has it.
   if (address.family == AF_INET6) body.ifa_flags = IFA_F_NODAD;
   NetlinkMessage message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body);
   message.add(IFA_LOCAL, address.bytes, address.byte_count());

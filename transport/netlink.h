@@ -1,8 +1,8 @@
 // Netlink: as much of it as it takes to bring an interface up (rtnetlink(7)), and an RDMA device,
-// and to know which way leads to an address.
+// and to find the interface toward an address.
 //
-// A message is built in place, in a fixed array, and sent; the kernel's answer is one error number,
-// before which there may be what was asked for.
+// A message is built in place, in a fixed array, and sent; the kernel answers with one error
+// number; the wanted data, if any, come before it.
 //
 // Tested by tests/apps/init/netlink_test.cc, tests/transport/network_watch_test.cc.
 #pragma once

@@ -1,4 +1,4 @@
-// What a member is told of the others of its group, from within polls.
+// Events of the other members of a group, told to a member from within polls.
 #pragma once
 
 #include <cstdint>

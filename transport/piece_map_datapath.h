@@ -2,7 +2,7 @@
 // free ones in a row. Eager regions, bounce buffers and the buffers of stores give out pieces of
 // any length by it.
 //
-// It knows neither the memory nor whose a piece is.
+// It knows neither the memory nor the owners of pieces.
 //
 // Invariants, which is_valid() looks at, around what changes them: 1. There is a bit for each unit,
 // and none is set beyond the last. 2. taken_count() is how many are set. 3. The next search begins
@@ -48,7 +48,8 @@ class PieceMap {
     }
     return kNone;
   }
-  // The same in [0, end), beginning behind what was taken last: pieces mostly come back in order.
+  // The same in [0, end), beginning behind the piece that was taken last: pieces mostly come back
+  // in order.
   uint32_t find_next(uint32_t end, uint32_t count) const noexcept {
     const uint32_t first = find(next_, end, count);
     return first != kNone ? first : find(0, end, count);

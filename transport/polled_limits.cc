@@ -81,7 +81,7 @@ Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system, const 
                     "where the file lies is not known")
         .set_cure("name the drive or a partition as \"device\", or %s", kWithout);
   }
-  // Where a request begins or ends within a physical block, the kernel may split a block earlier.
+  // If a request begins or ends within a physical block, the kernel may split a block earlier.
   const uint64_t logical_bytes = queue.read("logical_block_size", kSysfsSectorBytes);
   const uint64_t physical_bytes = queue.read("physical_block_size", logical_bytes);
   limits.slack_bytes = physical_bytes > logical_bytes ? physical_bytes - logical_bytes : 0;

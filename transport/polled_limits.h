@@ -1,10 +1,11 @@
-// What a drive takes at once of requests whose outcome the kernel is asked for, again and again,
+// Limits of a drive's polled requests: we ask the kernel for their outcome, again and again,
 // instead of waiting for an interrupt (IORING_SETUP_IOPOLL).
 //
 // The kernel's block layer splits a request that is beyond the drive's limits. One that is polled
 // may not be split: kernels that mark it REQ_NOWAIT (Linux 6.1 does) refuse it then, and io_uring
-// tries it again for ever. So what would be split goes another way, and this says what would.
-// Where it cannot be known (drives made of others, file systems on several), nothing is polled.
+// tries it again for ever. So a request that would be split goes another way; these limits say
+// which would. If the limits cannot be known (drives made of others, file systems on several),
+// nothing is polled.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace bedplate {
 
-// Of a file or a block device. None: nothing of it is polled.
+// The limits of a file or a block device. None: nothing of it is polled.
 struct PolledLimits {
   uint64_t bytes_max = 0;
   // Pages of kPageBytes that a request has a part of. The kernel may make a segment of each, also
@@ -43,14 +44,14 @@ struct PolledLimits {
   }
 };
 
-// What sysfs, below `root`, says of the block device `number`. `has_file_system`: of a file that
-// lies on it, nobody knows where.
+// The limits of the block device `number`, from sysfs below `root`. `has_file_system`: the limits
+// of a file that lies on it, at an unknown place.
 // Errors: why nothing can be polled, as an answer and a cure.
 Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system,
                                       const std::string& root = "");
 
-// Of the file or block device that `fd` is. Errors: the same, and file systems that may lie on
-// several devices.
+// The limits of the file or block device that `fd` is. Errors: the same, and file systems that may
+// lie on several devices.
 Result<PolledLimits> polled_limits_of_file(int fd);
 
 }  // namespace bedplate

@@ -1,8 +1,8 @@
 // A provider: one kind of way to peers. The messenger asks its providers in order; each makes an
 // endpoint or says why not.
 //
-// A kind of way is added by implementing this and Endpoint; nothing else changes. What all of them
-// must keep to: docs/transport.md, "Rules for providers". Services use Messenger and Endpoint.
+// A kind of way is added by implementing this and Endpoint; nothing else changes. The rules for all
+// of them: docs/transport.md, "Rules for providers". Services use Messenger and Endpoint.
 //
 // Tested by tests/transport/provider_conformance_test.cc.
 #pragma once
@@ -18,19 +18,19 @@ namespace bedplate {
 // provider looks at what it needs.
 struct PeerAddress {
   uint32_t member = UINT32_MAX;  // in a group; UINT32_MAX: it is known by its name
-  // Of a shard of this process, of a process that has joined, or of an appliance on the network, as
-  // the list of peers has it.
+  // The name of a shard of this process, of a process that has joined, or of an appliance on the
+  // network, as in the list of peers.
   const char* name = nullptr;
 };
 
-// What a provider hands messages to: the messenger's, and outlives the provider's polls.
+// Providers hand messages to it. It is the messenger's, and outlives the provider's polls.
 class Dispatcher {
  public:
   void set_handler(AmId id, AmHandler handler) noexcept {
     handler.asker = current_heap_owner();
     handlers_[id] = handler;
   }
-  // Where messages go that have no handler here, for what stands between a provider and another
+  // Takes messages that have no handler here: for a layer between a provider and another
   // dispatcher. It returns what deliver() does.
   struct Onward {
     bool (*function)(void* context, const Message& message) noexcept = nullptr;
@@ -65,8 +65,8 @@ class Provider {
   // Errors: why this kind of way does not lead there.
   virtual Result<Endpoint*> connect(const PeerAddress& peer) = 0;
 
-  // Delivers what has arrived and ends what is done, at most about `budget` of both; returns how
-  // many.
+  // Delivers arrived messages and ends operations that are done, at most about `budget` of both;
+  // returns how many.
   virtual uint32_t poll(uint32_t budget) noexcept = 0;
 
   // Gives a loan back to its lender. Calls nothing back.

@@ -5,8 +5,8 @@
 // cache that can go stale. Memory that is not the pool's has no key (kNoKey).
 // How many registrations were made is counted, and after the seal the count must not move.
 //
-// A kind of device is added by implementing Device; nothing here changes. What it limits is stated
-// as numbers (DeviceKind), and cutting the pool accordingly, or refusing it, happens here.
+// A kind of device is added by implementing Device; nothing here changes. It states its limits as
+// numbers (DeviceKind); the code here cuts the pool accordingly, or refuses it.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,9 @@
 
 namespace bedplate {
 
-// What a device needs beside an address. 64 bits, so that each kind finds room: io_uring's buffer
-// index, the lkey of a verbs region with its rkey above it, what a bus or a GPU adds to an address.
+// A device's key: it needs one beside an address. 64 bits, so that each kind finds room: io_uring's
+// buffer index, the lkey of a verbs region with its rkey above it, what a bus or a GPU adds to an
+// address.
 using Key = uint64_t;
 inline constexpr Key kNoKey = ~Key{0};
 
@@ -39,13 +40,13 @@ struct KeyedRange {
                        // region and has a key of its own
 };
 
-// What there is to know of a device before anything is registered with it.
+// Facts about a device that are known before anything is registered with it.
 struct DeviceKind {
   const char* name = "";
   const char* instead = "";  // how to do without it: the end of a cure, or empty
   bool holds_pages = false;  // what it registered stays where it is (a long-term pin)
   // It also registers segments that are mapped read-only here, as a process that joined a pool has
-  // them. Where not, their pointers have no key.
+  // them. If not, their pointers have no key.
   bool takes_read_only = false;
   uint64_t region_bytes_max = UINT64_MAX;
   uint64_t region_count_max = UINT64_MAX;
@@ -53,7 +54,7 @@ struct DeviceKind {
 };
 
 // One context of one device (a ring, a protection domain).
-// Threads: one at a time; where a device says so (a ring), the one that made it.
+// Threads: one at a time; if a device says so (a ring), the one that made it.
 class Device {
  public:
   virtual ~Device() = default;
@@ -71,7 +72,7 @@ struct SegmentSize {
   uint64_t bytes = 0;
 };
 
-// Whether a device of `kind` takes segments of these sizes.
+// Checks that a device of `kind` takes segments of these sizes.
 // Errors (kSystem): the sum (how many regions of what size, from which owners) and what the device
 // takes.
 Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept;
@@ -103,7 +104,7 @@ class KeyTable {
 
   // From here on there are no keys, and nothing is registered. Does nothing without create().
   // Requires: nothing that was given a key is in flight; nobody calls key().
-  // Threads: where the device allows it (a ring: the thread that made it).
+  // Threads: a thread that the device allows (a ring: the one that made it).
   void destroy() noexcept;
 
   // The key for [pointer, pointer + bytes), or kNoKey for memory that is not the pool's.

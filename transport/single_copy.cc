@@ -15,13 +15,13 @@
 namespace bedplate {
 namespace {
 
-// What the peer said may be anything.
+// Says if `bytes` at `offset` lie within `range`, which came from the peer and may be anything.
 bool holds(const ExposedRange& range, uint64_t offset, uint64_t bytes) noexcept {
   return range.bytes <= UINT64_MAX - range.address && offset <= range.bytes &&
          bytes <= range.bytes - offset;
 }
 
-// What a way of any kind says of `bytes` that it was to copy.
+// Checks the outcome of a copy of `bytes`, by a way of any kind.
 CopyOutcome checked(const CopyOutcome& outcome, uint64_t bytes) noexcept {
   BP_ASSERT(outcome.bytes <= bytes && "more was copied than was asked for");
   BP_ASSERT((outcome.end != CopyEnd::kDone || outcome.bytes == bytes) && "a part is not all");

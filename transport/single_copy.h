@@ -1,10 +1,10 @@
 // Single copy: reading and writing another process's memory that is not the pool's, straight from
-// where it lies to where it belongs, without a buffer between.
+// its place to its destination, without a buffer between.
 //
-// What lies in the pool travels as a pointer; this is for the rest: a program's own mappings and
+// Memory of the pool travels as a pointer; this is for the rest: a program's own mappings and
 // stacks. Linux has three mechanisms, each with conditions of its own; one is chosen when the
-// process boots, and each peer is tried once, when it joins. What does not work is said there, in
-// one line, and the caller copies through the pool instead. Knows no FIFO and no endpoint.
+// process boots, and each peer is tried once, when it joins. A failure of either is reported in one
+// line, and the caller copies through the pool instead. Knows no FIFO and no endpoint.
 // A peer whose memory is copied can keep the caller waiting (its pages may come from a file system
 // or a userfaultfd of its own): only for peers of one trust group. docs/single_copy.md has it all.
 #pragma once
@@ -31,7 +31,7 @@ inline constexpr unsigned kSingleCopyKindCount = 3;
 
 const char* name_of(SingleCopyKind kind) noexcept;  // "xpmem", "cma", "knem": static
 
-// What a peer must know to copy from or to a range of this process: travels in a message as it is.
+// A range of this process that a peer may copy from or to: travels in a message as it is.
 struct ExposedRange {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -40,8 +40,8 @@ struct ExposedRange {
 };
 static_assert(sizeof(ExposedRange) == 32);
 
-// What a process says of itself when it joins: the kind that it copies by, and 16 random bytes of
-// its memory by which to see that it works, and that it is this process and no other.
+// A process's card, sent when it joins: the kind that it copies by, and 16 random bytes of its
+// memory by which to see that it works, and that it is this process and no other.
 struct SingleCopyCard {
   SingleCopyKind kind = SingleCopyKind::kCma;
   uint32_t reserved = 0;
@@ -95,7 +95,7 @@ class PeerMemory {
   // Requires: is_open(); `local` is memory of this process, and nobody takes it away meanwhile.
   // `range` may hold anything: it came from the peer. Two ranges of one call do not overlap.
   // Returns how it ended; never an errno, never a signal, nothing is allocated.
-  // Cost: cma and knem one system call; xpmem none, where the peer's pages were used before.
+  // Cost: cma and knem one system call; xpmem none, if the peer's pages were used before.
   CopyOutcome read(void* local, const ExposedRange& range, uint64_t offset,
                    uint64_t bytes) noexcept;
   CopyOutcome write(const void* local, const ExposedRange& range, uint64_t offset,
@@ -122,14 +122,13 @@ class SingleCopy {
 
   // Lets peers copy from [memory, memory + bytes), and to it if `is_writable`.
   // Lifetime: the memory stays until withdraw(), which takes nothing back under cma and xpmem:
-  // these expose all of the process to every process that the kernel lets (docs/single_copy.md),
-  // and its range is what an honest peer keeps to. Cost: knem a system call that pins the pages;
-  // else none.
+  // these expose all of the process to every process that the kernel lets (docs/single_copy.md); an
+  // honest peer keeps to the range. Cost: knem a system call that pins the pages; else none.
   // Errors: knem refuses what is not mapped.
   virtual Result<ExposedRange> expose(void* memory, uint64_t bytes, bool is_writable) noexcept = 0;
   virtual void withdraw(const ExposedRange& range) noexcept = 0;
 
-  // What peers need for attach(). Lifetime: as long as this object. Errors: expose()'s.
+  // The card that peers need for attach(). Lifetime: as long as this object. Errors: expose()'s.
   Result<SingleCopyCard> card() noexcept;
 
   // Opens the memory of `peer`, which sent `card`, and copies its proof: from then on there are
@@ -152,7 +151,7 @@ class SingleCopy {
   ExposedRange exposed_proof_;
 };
 
-// Where the modules' devices are; tests put others in their place.
+// The paths of the modules' devices; tests put others in their place.
 struct SingleCopyDevices {
   const char* xpmem = "/dev/xpmem";
   const char* knem = "/dev/knem";
@@ -180,7 +179,7 @@ SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order = kSin
 
 // Lets the process `pid` and its children copy (cma) although kernel.yama.ptrace_scope is 1; the
 // last call counts. kAnyPeer: every process that may by its user, which is what several peers
-// need. Where Yama is not in force there is nothing to allow: no error. Errors (kSystem): the
+// need. If Yama is not in force there is nothing to allow: no error. Errors (kSystem): the
 // system's. Source: Documentation/admin-guide/LSM/Yama.rst of the kernel, PR_SET_PTRACER.
 inline constexpr pid_t kAnyPeer = -1;
 Result<void> allow_peer(pid_t pid) noexcept;

@@ -20,14 +20,14 @@
 namespace bedplate {
 namespace {
 
-// How far the sends of a socket are, as far as the backend knows: io_uring tells only at the end of
+// The progress of a socket's sends, as far as the backend knows: io_uring tells only at the end of
 // one, since the kernel goes on by itself.
 uint64_t progress_of(const StreamSocket& socket) noexcept {
   return (uint64_t{socket.sends} << 40) + socket.send.moved_bytes;
 }
 
-// The kernel's word for it: what the peer's has acknowledged or, of a socket that is none of TCP's,
-// what it has not taken yet. It stands while the peer takes nothing.
+// The kernel's measure: bytes that the peer's kernel has acknowledged or, for a socket that is not
+// TCP's, bytes that the peer has not taken yet. It stands while the peer takes nothing.
 uint64_t taken_by_peer(int fd) noexcept {
   tcp_info info = {};
   socklen_t bytes = sizeof info;

@@ -1,11 +1,11 @@
-// Which peers of a shard's sockets do not take what is sent to them: looked at once a second, while
-// anything is sent, and written into the counters with the peer's address.
+// Finds peers of a shard's sockets that do not take the data sent to them: looks once a second,
+// while anything is sent, and counts them, with the slowest one's address.
 //
 // A peer that takes an answer slowly but steadily is none of them: the kernel says how far it is
 // with each send that did not end between two looks.
 //
-// It decides nothing: a client that takes none of its answers waits for itself alone, and how long
-// it may, its service says. A shard that sends nothing is not woken.
+// It decides nothing: a client that takes none of its answers delays only itself, and its service
+// says for how long it may. A shard that sends nothing is not woken.
 // Threads: the loop's.
 #pragma once
 
@@ -40,8 +40,8 @@ class SlowSends {
  private:
   static constexpr uint64_t kNothingSeen = ~uint64_t{0};
 
-  // Whether anything was taken since the last look. Cost: one or two system calls, where no send
-  // has ended since.
+  // Whether anything was taken since the last look. Cost: one or two system calls, if no send has
+  // ended since.
   static bool has_moved(StreamSocket& socket) noexcept;
   void look() noexcept;
 
@@ -54,7 +54,7 @@ class SlowSends {
 };
 
 // "127.0.0.1:4711 at 127.0.0.1:10809", "process 4711 at /run/sock": the peer of a connected
-// socket, and where it came to. Returns `text`. Cost: three system calls at most.
+// socket, and the local address that it came to. Returns `text`. Cost: three system calls at most.
 const char* describe_connection(int fd, char* text, uint32_t text_bytes) noexcept;
 
 }  // namespace bedplate

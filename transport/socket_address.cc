@@ -109,7 +109,7 @@ socklen_t to_kernel(const SocketAddress& address, AnySocketAddress* kernel) {
   return 0;
 }
 
-// What to do when the kernel refuses, by errno, to bind or listen.
+// The cure when the kernel refuses, by errno, to bind or listen.
 const char* cure_of_refusal(int error_number, bool is_unix) {
   switch (error_number) {
     case EADDRINUSE:

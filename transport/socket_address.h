@@ -1,5 +1,5 @@
-// Where a stream socket listens or connects: "tcp:127.0.0.1:10809", "tcp:[::1]:10809",
-// "unix:/path", or "activation:" for sockets that the service manager passes.
+// The address at which a stream socket listens, or to which it connects: "tcp:127.0.0.1:10809",
+// "tcp:[::1]:10809", "unix:/path", or "activation:" for sockets that the service manager passes.
 //
 // Numeric addresses only: a resolver needs files that a firmware image does not have.
 #pragma once
@@ -48,13 +48,13 @@ Result<Fd> start_connecting(const SocketAddress& address);
 // Whether what reaches the bound socket `fd` comes from this machine: it is a Unix socket, or bound
 // to a loopback address.
 bool is_local_socket(int fd) noexcept;
-// The same of an address; false of one that others have bound (kActivation).
+// The same of an address; false for one that others have bound (kActivation).
 bool is_local_address(const SocketAddress& address) noexcept;
 
 // Lets a TCP connection fail with ETIMEDOUT after `silence_ns_max`, or a third more, without a sign
 // of life from its peer: an idle one is asked by the kernel (tcp(7), keepalive), one that has to
-// acknowledge something has that time (TCP_USER_TIMEOUT). So has one that lives, to take some of
-// what it has no room for. A Unix socket refuses the options, and needs none.
+// acknowledge something has that time (TCP_USER_TIMEOUT). A live peer without room has the same
+// time to take some of the data. A Unix socket refuses the options, and needs none.
 void notice_silence(int fd, uint64_t silence_ns_max) noexcept;
 
 }  // namespace bedplate

@@ -11,9 +11,9 @@
 // its last look. An end that finds nothing, or has other work between two looks, never waits.
 //
 // Invariants: 1. tail <= head <= tail + capacity. 2. Slots [tail, head) belong to the consumer, the
-// others to the producer. 3. Only the producer writes head, only the consumer writes tail. 4. What
-// an end knows of the other's index is no more than that is. Each end looks at 1 and 4 by its
-// is_valid_for_...(); 2 and 3 are what its functions are for, and who may call them.
+// others to the producer. 3. Only the producer writes head, only the consumer writes tail. 4. An
+// end's copy of the other's index is never ahead of it. Each end looks at 1 and 4 by its
+// is_valid_for_...(); 2 and 3 hold by its functions, and by the threads that may call them.
 //
 // It lies in memory that the caller carved; nothing here allocates or wakes anybody, and no call
 // waits for the other end: at most once, for the time above, before it looks.
@@ -35,7 +35,7 @@
 
 namespace bedplate {
 
-// What an end of a lane keeps: its own index, and what it knows of the other's. Threads: its end's.
+// The state of a lane's end: its own index, and its copy of the other's. Threads: its end's.
 class LaneEnd {
  public:
   uint64_t own() const noexcept { return own_; }
@@ -43,7 +43,7 @@ class LaneEnd {
   void set_own(uint64_t index) noexcept { own_ = index; }
 
   // Looks at the other's index, and pairs with the release that published it. Returns seen().
-  // `few`: where it found fewer, and yet some, it is worth waiting for more.
+  // `few`: if it found fewer, and yet some, it is worth waiting for more.
   [[gnu::noinline]] uint64_t look(const std::atomic<uint64_t>& other, uint64_t few) noexcept {
     if (BP_UNLIKELY(waits())) wait_for_more();
     const uint64_t before = seen_;
@@ -149,14 +149,14 @@ class SpscFifo {
     return count;
   }
 
-  // Consumer. Whether a pop would find nothing.
+  // Consumer. True if a pop would find nothing.
   bool is_empty() const noexcept {
     return head_.load(std::memory_order_acquire) == consumer_.own();
   }
 
   uint64_t capacity() const noexcept { return mask_ + 1; }
 
-  // Whether what this end may know of it is as it has to be. Threads: the end's.
+  // Whether the invariants hold, as far as this end can see. Threads: the end's.
   bool is_valid_for_producer() const noexcept {
     const uint64_t head = head_.load(std::memory_order_relaxed);
     const uint64_t tail = tail_.load(std::memory_order_acquire);

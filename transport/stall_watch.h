@@ -1,8 +1,8 @@
-// Notices what keeps an event loop for too long, and says its name.
+// Notices work that keeps an event loop for too long, and logs its name.
 //
-// A loop without stalls pays a comparison at each look that it takes at the clock anyway. Where too
-// much time lies between two looks, the watch knows who had work in between; for a while from then
-// on each source is timed by itself, and the next stall is named exactly.
+// A loop without stalls pays a comparison at each look that it takes at the clock anyway. If too
+// much time lies between two looks, the watch knows the sources that had work in between; for a
+// while from then on each source is timed by itself, and the next stall is named exactly.
 //
 // Two kinds of time are no stall, and are counted and said apart: time that the machine gave to
 // others while this thread wanted to run, which the kernel counts (schedstat), and time in which
@@ -46,7 +46,8 @@ class StallWatch {
       return note(took_ns, now_ns, name, had_work);
     return false;
   }
-  // Whether the time since the last mark is too long: then it is worth finding out who had work.
+  // Whether the time since the last mark is too long: then it is worth finding the sources that had
+  // work.
   bool is_too_long(uint64_t now_ns) const noexcept { return now_ns - marked_ns_ > limit_ns_; }
   // The time since the last mark was nobody's: a sleep.
   void skip(uint64_t now_ns) noexcept { marked_ns_ = now_ns; }

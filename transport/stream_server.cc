@@ -106,7 +106,7 @@ void StreamServer::sent(Connection& connection, int64_t result) noexcept {
   advance(connection);
 }
 
-// Sends what is ready, receives where that makes sense, closes when nothing is left to do.
+// Sends replies that are ready, receives if that makes sense, closes when nothing is left to do.
 void StreamServer::advance(Connection& connection) noexcept {
   StreamSocket& socket = connection.socket;
   StreamSession& session = *connection.session;
@@ -150,7 +150,7 @@ void StreamServer::tell_foreign(const Connection& connection) noexcept {
                  connection.session->foreign());
 }
 
-// Whether its peer must not lose what was sent.
+// Whether it may linger, so that its peer does not lose replies.
 bool StreamServer::may_linger(const Connection& connection) const noexcept {
   return connection.session->is_over() && !connection.is_broken && !connection.has_peer_ended &&
          (!connection.is_lingering || connection.linger_bytes_left > 0);

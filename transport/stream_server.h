@@ -1,8 +1,8 @@
 // StreamServer: the connections of a service on one shard, each with its session.
 //
-// The service plans what it says here that it takes, derives its protocol from StreamSession, and
-// the rest is done: connections are accepted, up to the number planned, received from and sent to
-// as their sessions say, closed, and drained. Connections too many are closed at once.
+// The service plans its needs as below, and derives its protocol from StreamSession. This class
+// does the rest: connections are accepted, up to the number planned, received from and sent to as
+// their sessions say, closed, and drained. Connections too many are closed at once.
 //
 //     plan.segment("echo", {{"connections:echo", StreamServer::bytes_for<Echo>(count)}}, ...);
 //     plan.connections(shard, count, "max_connections");
@@ -14,8 +14,8 @@
 //     server.start();                            // in start(), on the shard
 //     server.request_drain(), server.is_drained()
 //
-// The end that a session decides on reaches its peer, which may be sending still: a socket that is
-// closed with bytes unread takes back what was sent. So the connection lingers:
+// A session may end while its peer is still sending, and a socket that is closed with bytes unread
+// takes back what was sent. So the connection lingers, and its last replies reach the peer:
 //
 //     all replies sent -> no more is sent (SHUT_WR) -> what comes is dropped, until the peer
 //     closes, or for a second, or so many bytes -> closed
@@ -71,7 +71,7 @@ class StreamServer {
   StreamServer(const StreamServer&) = delete;
   StreamServer& operator=(const StreamServer&) = delete;
 
-  // What so many connections take, in bytes.
+  // The memory that so many connections take, in bytes.
   template <typename Session>
   static constexpr uint64_t bytes_for(uint64_t count) noexcept {
     return count * sizeof(Place<Session>);

@@ -33,7 +33,7 @@ void StreamSession::reset() noexcept {
   BP_DCHECK_SLOW(is_valid());
 }
 
-// ---- what comes ---------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 StreamSession::Input StreamSession::input() noexcept {
   BP_KEEPS_VALID(*this);
@@ -55,7 +55,7 @@ void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
   const uint64_t filled = std::min(bytes, fill_left_);
   fill_left_ -= filled;
   end_ += static_cast<uint32_t>(bytes - filled);
-  // What waits behind a send has waited since it came.
+  // Requests that wait behind a send keep the time at which they came.
   if (is_starved_) received_ns_ = now_ns;
   run(now_ns);
 }
@@ -92,7 +92,7 @@ void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
   fill_left_ = bytes - there;
 }
 
-// ---- what is answered ---------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------
 
 void StreamSession::say(std::string_view text) noexcept {
   char* const to = output_.data() + text_bytes_;

@@ -1,5 +1,5 @@
-// StreamSession: what one peer says and is answered in a protocol of requests and replies, without
-// a socket: bytes in, pieces of replies out.
+// StreamSession: one peer's session in a protocol of requests and replies, without a socket: bytes
+// in, pieces of replies out.
 //
 // A protocol derives from it and implements work(): take one request apart where it was received,
 // and say the answer. The rest is here: requests that come in pieces, or many at once; replies of
@@ -25,7 +25,7 @@ namespace bedplate {
 
 class StreamSession {
  public:
-  // What one call of work() may say() at most, and lend() at most.
+  // Limits of one call of work(): the bytes that it may say(), and the loans that it may lend().
   static constexpr uint32_t kStepTextBytes = 2 * 1024;
   static constexpr uint32_t kStepLoans = 1;
   static constexpr uint32_t kTimesMax = 4;
@@ -42,14 +42,14 @@ class StreamSession {
 
   // ---- For the owner of the socket (StreamServer) ----
 
-  // What each send has answered goes to `writer`, a record for each kind of answered(): its
-  // handle says how many requests that were, its bytes those of the send. Before the first peer.
+  // Each send writes to `writer` a record for each kind of answered() requests in it: its handle is
+  // their number, its bytes those of the send. Before the first peer.
   void trace_to(const TraceWriter& writer) noexcept { writer_ = writer; }
-  // A new peer. What the last one left is given back (left(), released()).
+  // A new peer. Gives back what the last one left (left(), released()).
   void reset() noexcept;
 
-  // Where the next bytes are to go, and how many of them are worth a call; no piece: there is no
-  // use for any now. Good until received() is told of some. A receive completes with `min_bytes`.
+  // The place for the next bytes, and how many of them are worth a call; no piece: there is no use
+  // for any now. Good until received() is told of some. A receive completes with `min_bytes`.
   struct Input {
     iovec* pieces;
     uint32_t piece_count;
@@ -69,8 +69,8 @@ class StreamSession {
 
   // The protocol has ended it: nothing more is taken, and it closes once all is sent.
   bool is_over() const noexcept { return is_over_; }
-  // The foreign protocol that the peer speaks, where that has ended the session, which is then
-  // closed at once. nullptr: none.
+  // The foreign protocol that the peer speaks, if that has ended the session; the connection is
+  // then closed at once. nullptr: none.
   const char* foreign() const noexcept { return foreign_; }
 
   // Invariants, looked at before and after each of the above, and after each step:
@@ -85,9 +85,9 @@ class StreamSession {
 
   // ---- What the protocol implements ----
 
-  // One step: takes a request of arrived(), or goes on with one, and answers. Returns false where
-  // what has arrived is not enough; then it is called again when there is more. Not called while
-  // replies are on their way. `now_ns`: the loop's time.
+  // One step: takes a request of arrived(), or goes on with one, and answers. Returns false if more
+  // must arrive first; then it is called again when there is more. Not called while replies are on
+  // their way. `now_ns`: the loop's time.
   virtual bool work(uint64_t now_ns) noexcept = 0;
   // The bytes that lend() got with this loan were sent, or never will be.
   virtual void released(void* /*loan*/) noexcept {}
@@ -119,7 +119,7 @@ class StreamSession {
   // that have arrived are copied, the others are received there. Ownership: `memory` stays until
   // the next step, or left(). Requires: once in a step.
   void fill(char* memory, uint64_t bytes) noexcept;
-  // No step makes sense before so much has arrived. Until then; only where work() returns false.
+  // No step makes sense before so much has arrived. Until then; only if work() returns false.
   void want(uint64_t arrived_bytes) noexcept {
     BP_DCHECK(arrived_bytes > end_ - begin_ && arrived_bytes <= input_.size());
     wanted_bytes_ = arrived_bytes;
@@ -133,13 +133,13 @@ class StreamSession {
   // Requires: kStepLoans in a step at most.
   void lend(std::string_view text, void* loan) noexcept;
   // A request is answered: the time from its receipt until its reply is handed to the socket goes
-  // to `time_ns`, one of kTimesMax at most. `kind`: what trace_to() calls those of `time_ns`, a
-  // number of the service's TraceDescription::kinds.
+  // to `time_ns`, one of kTimesMax at most. `kind`: the kind of these requests in trace_to()'s
+  // records, a number of the service's TraceDescription::kinds.
   void answered(Histogram& time_ns, uint8_t kind = 0) noexcept;
   // No step comes any more.
   void end() noexcept { is_over_ = true; }
-  // The same, since what comes is `what`, a static text, and none of this protocol: somebody else
-  // may have made the peer send it, and nothing of it is obeyed or answered.
+  // The same, since the peer speaks another protocol, `what`, a static text: somebody else may have
+  // made it send that, and nothing of it is obeyed or answered.
   void end_foreign(const char* what) noexcept {
     foreign_ = what;
     end();

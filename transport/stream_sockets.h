@@ -27,7 +27,7 @@ class StreamSockets;
 // One receive or one send. The caller fills the first part and keeps it, and the memory that it
 // points at, untouched until `completed` is called. Any memory will do; the pool's is registered.
 struct SocketOperation {
-  // Where the bytes go to or come from. Used up from the front as bytes move.
+  // The memory that the bytes go to or come from. Used up from the front as bytes move.
   iovec* pieces = nullptr;
   uint32_t piece_count = 0;  // at least 1
   // Complete once this many bytes have moved; at least 1. A send completes with all of them.
@@ -55,8 +55,8 @@ struct StreamSocket {
   SocketOperation send;
   bool can_receive = false;  // epoll's view of readiness
   bool can_send = false;
-  // Of SlowSends: how many it has sent, how far these were at the last look, how far the kernel had
-  // come with the last one, and since when all that is so.
+  // For SlowSends: how many sends have begun; as of the last look how far they were, and how far
+  // the kernel had come with the last one; and since when all that is so.
   uint32_t sends = 0;
   uint64_t seen_progress = 0;
   uint64_t seen_taken = 0;
@@ -93,7 +93,7 @@ struct SocketCounters {
   Counter sent_datagrams;
   Counter dropped_datagrams;  // by the system, which held as many as it may
   Counter truncated_datagrams;
-  // Peers that have taken nothing of what is sent to them for a second, as of the last look.
+  // Peers that have taken nothing of the data sent to them for a second, as of the last look.
   Counter slow_clients;
   Counter slow_client_ns;    // the slowest: since when
   SharedText slow_client;    // its address, and that which it is connected to
@@ -110,7 +110,7 @@ struct StreamSocketsOptions {
 };
 
 // Created, used and destroyed on the shard's own thread: a ring belongs to the thread that made it.
-// Services use what a shard has (ServiceContext::sockets). Nothing is allocated after create().
+// Services use the shard's (ServiceContext::sockets). Nothing is allocated after create().
 class StreamSockets : public PollSource, public Sleeper {
  public:
   // Requires: called once, on the shard's own thread, before the seal.
@@ -120,13 +120,13 @@ class StreamSockets : public PollSource, public Sleeper {
   // The device whose registration makes the pool usable here, or nullptr when there is none. The
   // caller deregisters all that it has registered with it before this is destroyed.
   virtual Device* device() noexcept = 0;
-  // What carries out operations on files as part of this (transport/files.h), or nullptr: that
-  // takes a thread. It is closed before this is destroyed.
+  // Carries out operations on files as part of this (transport/files.h); nullptr: that takes a
+  // thread. It is closed before this is destroyed.
   virtual FileBackend* file_backend() noexcept { return nullptr; }
 
-  // Brings connections from now on. Requires: at most 16 listeners at a time. Whether `fd` blocks
-  // is the backend's from here on. A listener that cannot accept, because descriptors or memory ran
-  // out, tries again by itself.
+  // Brings connections from now on. Requires: at most 16 listeners at a time. From here on the
+  // backend decides whether `fd` blocks. A listener that cannot accept, because descriptors or
+  // memory ran out, tries again by itself.
   virtual void start_listening(StreamListener& listener) noexcept = 0;
   virtual void stop_listening(StreamListener& listener) noexcept = 0;
 
@@ -136,8 +136,8 @@ class StreamSockets : public PollSource, public Sleeper {
   // Requires: nothing of this socket is in flight. The caller closes the fd afterwards.
   virtual void detach(StreamSocket& socket) noexcept = 0;
 
-  // Starts socket.receive, or socket.send. Requires: it is not in flight. With io_uring whatever is
-  // sent in an iteration leaves before anything is received: answers first.
+  // Starts socket.receive, or socket.send. Requires: it is not in flight. With io_uring all sends
+  // of an iteration leave before anything is received: answers first.
   virtual void receive(StreamSocket& socket) noexcept = 0;
   virtual void send(StreamSocket& socket) noexcept = 0;
 
@@ -152,12 +152,12 @@ class StreamSockets : public PollSource, public Sleeper {
   // own callback.
   virtual void stop_watching(Watch& watch) noexcept = 0;
 
-  // What it was created with, and as long as that.
+  // The loop and the counters that create() was given; they outlive this.
   EventLoop& loop() noexcept { return *options_.loop; }
   SocketCounters& counters() noexcept { return *options_.counters; }
 
-  // Makes whatever is in flight on this socket complete soon, with an error or the end of file; the
-  // callbacks come from poll(), as ever.
+  // Makes the operations in flight on this socket complete soon, with an error or the end of file;
+  // the callbacks come from poll(), as ever.
   void abort(StreamSocket& socket) noexcept { ::shutdown(socket.fd, SHUT_RDWR); }
 
  protected:
@@ -171,15 +171,15 @@ class StreamSockets : public PollSource, public Sleeper {
   SlowSends slow_sends_;
 };
 
-// The two backends, not created yet. What follows is for them.
+// The two backends, not created yet. The rest of this file is for them.
 std::unique_ptr<StreamSockets> make_uring_sockets();
 std::unique_ptr<StreamSockets> make_epoll_sockets();
 
-// What both backends do when `bytes` have moved: advances the pieces. Returns whether the
-// operation is complete.
+// For both backends: `bytes` have moved, so it advances the pieces. Returns true if the operation
+// is complete.
 bool advance(SocketOperation& operation, uint64_t bytes) noexcept;
 
-// What both backends do with the connection `fd` that `listener` was brought.
+// For both backends: hands the new connection `fd` to `listener`.
 void hand_over(StreamListener& listener, int fd, SocketCounters& counters) noexcept;
 
 // Fills in the message and marks the operation as in flight.

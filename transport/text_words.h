@@ -18,7 +18,7 @@ inline std::string_view take_word(std::string_view* text) noexcept {
   return {begin, static_cast<size_t>(word_end - begin)};
 }
 
-// Whether all of `word` is a number, in decimal, that fits *to, where it is then; else *to may have
+// True if all of `word` is a decimal number that fits *to, which then has it; else *to may have
 // changed.
 template <typename Number>
 bool parse_number(std::string_view word, Number* to) noexcept {

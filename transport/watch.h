@@ -2,8 +2,8 @@
 // sockets. StreamSockets takes a Watch (start_watching) and calls it from poll().
 //
 // Level-triggered, and the same in both backends: while the descriptor is ready the watch is
-// called, at least once in each further poll that finds it so, until the callee has taken what
-// there is or stops watching. So nothing is lost that a callback left behind, and a callback that
+// called, at least once in each further poll that finds it so, until the callee has taken all there
+// is or stops watching. So bytes that a callback left behind are not lost, and a callback that
 // takes nothing keeps its shard awake. A callback may come although there is nothing (any more):
 // another callback may have taken it. A descriptor that is read should not block.
 #pragma once
@@ -17,8 +17,7 @@ namespace bedplate {
 
 // Ownership: the caller's, at the same address while it is watched; as is `fd`, which stays open
 // until stop_watching has returned. Both may go right after. A descriptor closed earlier harms
-// nobody else, but whether its watch is called once more, and when its file is really closed, is
-// not said.
+// nobody else, but its watch may or may not be called once more, and its file may be closed later.
 struct Watch {
   int fd = -1;
   // As poll(2) names them: POLLIN, POLLOUT, POLLPRI, POLLRDHUP. POLLERR and POLLHUP come unasked.
@@ -41,7 +40,7 @@ struct Watch {
 };
 
 // The watches of one shard by numbers that are never used twice: an event that was on its way when
-// its watch stopped names nobody, so the watch can be freed without waiting for it.
+// its watch stopped names no watch, so the watch can be freed without waiting for it.
 // Threads: the shard's.
 class WatchTable {
  public:
@@ -50,7 +49,7 @@ class WatchTable {
 
   // Returns 0, or an errno value: EBADF; EINVAL: no events that can be asked for, or no callback;
   // EPERM: a file or directory, which is always ready; EEXIST: a descriptor watched already;
-  // ENOSPC: as many as there may be. Requires: not watched. Cost: one system call; none where
+  // ENOSPC: as many as there may be. Requires: not watched. Cost: one system call; none if
   // `watch.is_socket`, and then no EBADF or EPERM.
   int insert(Watch& watch) noexcept;
   void remove(Watch& watch) noexcept;
