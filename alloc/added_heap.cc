@@ -25,7 +25,7 @@ void keep_lock_of_copies() noexcept {
   BP_ASSERT(outcome == 0);
 }
 
-// What stands against `bytes` more; empty: nothing.
+// Succeeds if the heap may grow by `bytes`; otherwise says why not.
 Result<void> check_allowed(const PinnedPool& pool, uint64_t bytes, PageSize page,
                            Error error) noexcept {
   if (is_appliance_expected()) {

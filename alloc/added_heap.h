@@ -26,9 +26,10 @@ inline constexpr char kAddedHeapOwner[] = "heap:added";
 // copies the heap (kConfiguration).
 Result<void> add_heap(uint64_t bytes, PageSize page);
 
-// Whether there is no such segment yet, beside which an appliance cannot boot, nor a process join a
-// pool. `doing` and `instead`: what the error says was tried, and what cures it.
-// Threads: any. Errors: there is one.
+// Refuses if this program has added to its heap: an appliance cannot boot beside an added segment,
+// and a process cannot join a pool. `doing` and `instead`: the attempt and the cure that the error
+// names.
+// Threads: any. Errors: there is such a segment.
 Result<void> refuse_added_heap(const char* doing, const char* instead) noexcept;
 
 }  // namespace bedplate

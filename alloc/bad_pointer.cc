@@ -32,7 +32,7 @@ bool count_one() noexcept {
   if constexpr (BP_DEBUG) std::abort();
 }
 
-// Where the arena begins that `pointer` lies in; nullptr: in none.
+// The beginning of the arena that `pointer` lies in; nullptr: it lies in none.
 const std::byte* arena_of(const void* pointer) noexcept {
   for (uint32_t i = 0; i < heap_arena_count(); ++i) {
     const HeapArenaUse arena = heap_arena_use(i);
@@ -62,7 +62,8 @@ const char* name_of(PointerUse use) noexcept {
   return "asking for the usable size of";
 }
 
-// What `pointer`, which lies in the arena that begins at `arena`, is instead of a block.
+// Sets the answer that says why `pointer` is no block in use. It lies in the arena that begins at
+// `arena`.
 void explain(const void* pointer, const std::byte* arena, Error* error) noexcept {
   const char* owner = owner_of(pointer);
   if (owner == nullptr) owner = "the ordinary heap";

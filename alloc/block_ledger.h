@@ -2,8 +2,8 @@
 // out. With it a bad free is known before the allocator sees it: a second one (from whichever
 // thread), one of the middle of a block, one of what never was a block.
 //
-// Of debug and hardened builds only (bad_pointer.h). It lies outside the pool, in private memory,
-// where no stray write through a neighbouring block reaches it: 1/64 of the heap's bytes.
+// Only debug and hardened builds have it (bad_pointer.h). It lies outside the pool, in private
+// memory, where no stray write through a neighbouring block reaches it: 1/64 of the heap's bytes.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 // (apps/boot/boot_plan.h), and no more. Programs without commands keep the segment 0 that they were
 // linked or started with, or add to the heap (added_heap.h).
 //
-// Threads: the main one, while there is no other. Where the heap is not the pool's nothing happens.
+// Threads: the main one, while there is no other. Does nothing if the heap is not the pool's.
 #pragma once
 
 #include <cstdint>

@@ -2,10 +2,10 @@
 // parent, until it calls exec or exits.
 //
 // Simple on purpose: blocks of powers of two from chunks that are mapped as needed and never given
-// back, one lock, larger blocks mapped one by one. What a child frees of its parent's is left
-// alone; what it reallocates is copied.
+// back, one lock, larger blocks mapped one by one. A parent's block that the child frees is left
+// alone; one that it reallocates is copied.
 //
-// A child that allocates is one that stays. The first of them says so, once for the process, with
+// A child that allocates is one that stays. The first of them warns, once for the process, and says
 // what to do instead, unless the child knows it (platform/known_child.h). One that only writes what
 // its parent allocated goes unnoticed: it may be on its way to exec, and to take the right to write
 // away from it is what a sealed pool refuses.

@@ -1,13 +1,13 @@
 // mimalloc, confined to the pool.
 //
 // This is mimalloc itself, compiled from the distribution's source package as one translation unit
-// of ours, so that the few places where it would talk to the system can be turned to the pool:
-// mmap takes from a small metadata zone in segment 0, munmap gives back to it, madvise and
-// mprotect do nothing. Everything else comes from arenas that lie in the pool: segment 0 from the
-// first malloc on, the heap segment once it is reserved. (Where the decision is "no", the one arena
-// is ordinary memory.) mimalloc may not ask the system for more
-// (limit_os_alloc), reads no environment (MI_NO_GETENV) and keeps no cache of freed segments
-// (MI_CACHE_DISABLE), so what is free shows as free in the arenas.
+// of ours, so that the few places where it would talk to the system can be turned to the pool: mmap
+// takes from a small metadata zone in segment 0, munmap gives back to it, madvise and mprotect do
+// nothing. Everything else comes from arenas that lie in the pool: segment 0 from the first malloc
+// on, the heap segment once it is reserved. (If the decision is "no", the one arena is ordinary
+// memory.) mimalloc may not ask the system for more (limit_os_alloc), reads no environment
+// (MI_NO_GETENV) and keeps no cache of freed segments (MI_CACHE_DISABLE), so free memory shows as
+// free in the arenas.
 //
 // No code of mimalloc's is in this repository; scripts/mimalloc.sh fetches and adjusts it.
 //
@@ -211,7 +211,7 @@ static void* bp_allocate_more(mi_heap_t* heap, size_t more, bool is_zeroed, size
 #undef _mi_heap_malloc_zero_ex
 #include "alloc-posix.c"
 void _mi_os_init(void);
-// What a thread leaves behind when it ends is its heap's to tidy up, in the heap's owner only.
+// A thread that ends has its heap tidied up, but only in the process that owns the heap.
 static void mi_pthread_done(void* heap);
 static void bp_thread_done(void* heap) {
   if (bedplate::is_forked_child()) return;
@@ -236,7 +236,7 @@ std::atomic<ExhaustionHandler> exhaustion_handler{&handle_exhaustion};
 std::atomic<bool> is_boot_retired{false};
 mi_arena_id_t reserve_arenas[kHeapOwnerCountMax] = {};  // of owners; 0: none
 
-// What a page costs its owner. A huge block has a segment to itself.
+// The bytes that a page is charged to its owner. A huge block has a segment to itself.
 size_t page_charge(const mi_page_t* page) noexcept {
   const mi_segment_t* segment = _mi_ptr_segment(page);
   if (segment->kind != MI_SEGMENT_HUGE) return page->slice_count * MI_SEGMENT_SLICE_SIZE;
@@ -274,11 +274,11 @@ constexpr size_t kGrowthMax = 4;
 static_assert(kGrowthMax * MI_SMALL_PAGE_SIZE / sizeof(void*) <= UINT16_MAX,
               "a page counts its blocks in 16 bits");
 static_assert(kGrowthMax * MI_MEDIUM_PAGE_SIZE <= MI_LARGE_OBJ_SIZE_MAX);
-// Where memory is scarce, other sizes and threads need it more than this one.
+// Below these limits other sizes and threads need the memory more than this page.
 constexpr uint64_t kGrowthFreeBytesMin = 16 * kMiB;  // of the heap
 constexpr uint64_t kGrowthRoomMin = 8;               // of an owner: so many such pages
 
-// Returns 0 where the page is to be as mimalloc has it.
+// Returns 0 if the page keeps mimalloc's size.
 size_t grown_page_bytes(const mi_heap_t* heap, size_t block_bytes, HeapOwner owner) noexcept {
   if (block_bytes > MI_MEDIUM_OBJ_SIZE_MAX) return 0;
   // The page that has just become full is the last in that queue.
@@ -339,7 +339,7 @@ void on_slow_path(bool is_refused, unsigned long long, void*) {
   }
 }
 
-// What mimalloc has to say: only debug builds let it.
+// Writes mimalloc's messages to stderr, in debug builds only.
 void write_output(const char* text, void*) {
   const InsideHeap inside;
   if (BP_DEBUG) (void)!write(STDERR_FILENO, text, std::strlen(text));
@@ -378,7 +378,7 @@ bool add_arena(std::span<std::byte> memory, bool is_exclusive, mi_arena_id_t* ar
                                 arena);
 }
 
-// What the heap begins with: the arena, and behind it the metadata zone (arenas must begin at a
+// The heap's first memory: an arena, and behind it the metadata zone (arenas must begin at a
 // multiple of mimalloc's segment).
 struct FirstMemory {
   std::span<std::byte> arena;
@@ -518,7 +518,7 @@ void set_exhaustion_handler(ExhaustionHandler handler) noexcept {
   exhaustion_handler.store(handler, std::memory_order_relaxed);
 }
 
-// What a block of any size has is one word (operator_new.cc): more has to be asked for.
+// A block of any size is aligned to one word (operator_new.cc); more must be asked for.
 void* pool_allocate(size_t bytes, size_t alignment) noexcept {
   return handed_out(alignment <= alignof(void*) ? heap_allocate(bytes)
                                                 : heap_allocate_aligned(bytes, alignment));

@@ -1,8 +1,8 @@
-// What happens when the heap cannot serve a request: the caller gets NULL and ENOMEM (new throws),
-// the refusal is counted, and at most once a second a message says how much was asked for, names
-// the biggest owners, or the one that is at its limit (heap_owner.h), and says what gives the heap
-// more: that depends on whether the program is an appliance. A request that not even an empty heap
-// could serve is told as that.
+// Exhaustion: the heap cannot serve a request. The caller gets NULL and ENOMEM (new throws), the
+// refusal is counted, and at most once a second a message says how much was asked for, names the
+// biggest owners, or the one that is at its limit (heap_owner.h), and says what gives the heap
+// more, which differs for an appliance. If not even an empty heap could serve the request, the
+// message says that.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace bedplate {
 
-// What the heap does with a refusal. Allocates nothing. Threads: any.
+// Counts a refusal and reports it. Allocates nothing. Threads: any.
 void handle_exhaustion(const HeapRefusal& refusal);
 
 // From now on the pool is an appliance's, whose configuration says how much there is.

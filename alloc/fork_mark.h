@@ -1,10 +1,10 @@
-// Whether this process owns the heap, or is a fork of the one that does.
+// The fork mark: tells the owner of the heap from a fork of it.
 //
-// Where the heap is shared memory (pinned_pool/fork_rule.h) a forked child has it before its eyes,
-// not a copy. It may read what its parent allocated, and must not touch the heap's own records. The
+// If the heap is shared memory (pinned_pool/fork_rule.h), a forked child sees the heap itself, not
+// a copy. It may read what its parent allocated, and must not touch the heap's own records. The
 // mark lies on a page that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14), so every kind
-// of fork is noticed, also one that calls no pthread_atfork handlers. It is no use for vfork, whose
-// child is not to allocate.
+// of fork is noticed, also one that calls no pthread_atfork handlers. It does not help with vfork,
+// whose child must not allocate.
 #pragma once
 
 #include <cstdint>

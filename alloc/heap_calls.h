@@ -1,9 +1,8 @@
-// Allocation as the malloc family, operator new and the explicit interface do it: in the owner of
-// the heap a jump to mimalloc, in a forked child its own small heap. What comes back is looked at
-// as far as the build does that (bad_pointer.h).
+// Allocation for the malloc family, operator new and the explicit interface: in the owner of the
+// heap a jump to mimalloc, in a forked child its own small heap. Pointers that callers give back
+// are checked as far as the build does that (bad_pointer.h).
 //
-// errno is not touched here, but for a bad pointer; mimalloc sets ENOMEM where it looked for memory
-// in vain.
+// errno is touched here only for a bad pointer; mimalloc sets ENOMEM if it finds no memory.
 //
 // Tested by tests/alloc/bad_pointer_test.cc.
 #pragma once

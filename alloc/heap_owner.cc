@@ -21,7 +21,7 @@ struct alignas(kCacheLineBytes) Account {
 
 // Static data: it is needed before any constructor runs.
 Account accounts[kHeapOwnerCountMax];
-// Of the heap, so without what boot holds.
+// The heap's own, without the memory that boot holds.
 alignas(kCacheLineBytes) std::atomic<uint64_t> all_held_bytes{0};
 std::atomic<uint64_t> all_peak_bytes{0};
 std::atomic<uint32_t> named_count{0};  // beside the three that need no name

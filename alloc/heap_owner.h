@@ -8,7 +8,7 @@
 // it until its last block is freed, by any thread.
 //
 // In a forked child and under a sanitizer entering an owner does nothing, and nothing is charged.
-// Where malloc is not the pool's (support_level.h), what it hands out is charged to nobody.
+// If malloc is not the pool's (support_level.h), its blocks are charged to nobody.
 #pragma once
 
 #include <atomic>
@@ -99,7 +99,7 @@ bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 // Charges `bytes` to the owner, or says that its limit forbids it. Each charge is settled, or
 // cancelled.
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
-// What the owner's limit leaves it.
+// The bytes that the owner's limit still allows.
 uint64_t heap_owner_room_bytes(HeapOwner owner) noexcept;
 // There was no memory for it.
 void cancel_heap_charge(HeapOwner owner, uint64_t bytes) noexcept;

@@ -1,5 +1,5 @@
-// What lies in the heap: by size class how much is used and how much is free, and the largest
-// block that could be had. Read from mimalloc's records while others allocate: a snapshot.
+// The heap's contents: used and free bytes of each size class, and the largest block that could be
+// allocated. They are read from mimalloc's records while others allocate: a snapshot.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // The malloc family of a program whose whole heap lies in the pool.
 //
 // Linking libbedplate-malloc.a puts these in front of libc's. Each is a jump to mimalloc; in debug
-// builds every pointer is checked to lie in the pool before it is handed out. Where glibc's do more
-// than the standard says, these do as glibc's: programs rely on it. libc's malloc.o must not come
+// builds every pointer is checked to lie in the pool before it is handed out. If glibc's functions
+// do more than the standard says, so do these: programs rely on it. libc's malloc.o must not come
 // in beside them, so the odd functions that only it defines are here as well.
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-// What a program can ask about the interception of malloc, whether it has it or not.
+// A program's questions about the interception of malloc, for programs with it and without.
 #pragma once
 
 #include <atomic>

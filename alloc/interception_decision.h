@@ -1,5 +1,5 @@
-// Whether the malloc of libbedplate-malloc.a hands out pool memory or ordinary memory: decided
-// once, at the first malloc of the process, so before main and without a configuration file.
+// The choice between pool memory and ordinary memory for the malloc of libbedplate-malloc.a. It is
+// made once, at the first malloc of the process: before main and without a configuration file.
 //
 // Two settings are asked, each yes, no, runtime or absent, from the environment
 // (BEDPLATE_LEAVE_PINNED, BEDPLATE_LEAVE_PINNED_PIPELINE) or else from a constant of the program
@@ -14,10 +14,10 @@
 
 #include "platform/result.h"
 
-// What a setting is when the environment does not say: "yes", "no" or "runtime"; nullptr is absent.
-// Weak: a program that defines one itself, extern "C", chooses another. Linking
-// libbedplate-malloc.a is the wish for the pool, so leave_pinned is "yes" where nobody says
-// otherwise, and the pipeline's is absent.
+// A setting's default, for when the environment does not say: "yes", "no" or "runtime"; nullptr is
+// absent. Weak: a program that defines one itself, extern "C", chooses another. Linking
+// libbedplate-malloc.a is the wish for the pool, so by default leave_pinned is "yes", and the
+// pipeline's is absent.
 extern "C" const char* const bedplate_leave_pinned;
 extern "C" const char* const bedplate_leave_pinned_pipeline;
 
@@ -38,7 +38,7 @@ struct InterceptionInputs {
   bool (*bypass_device_is_present)() noexcept = nullptr;
 };
 
-// What malloc hands out.
+// The kind of memory that malloc hands out.
 enum class HeapBacking {
   kOwn,       // malloc is the program's: libbedplate-malloc.a is not linked
   kOrdinary,  // linked, and it serves ordinary memory

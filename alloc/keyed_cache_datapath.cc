@@ -119,7 +119,7 @@ CacheItem* KeyedCache::find(std::string_view key, uint32_t hash) noexcept {
   return nullptr;
 }
 
-// What points at it, in its bucket.
+// The link in its bucket that points at `item`.
 uint32_t* KeyedCache::link_to(CacheItem& item) noexcept {
   BP_DCHECK(item.is_linked);
   uint32_t* link = &buckets_[item.hash & bucket_mask_];

@@ -4,7 +4,7 @@
 //
 //     | younger items | gap | older items ... |
 //
-// A new item is made at the gap's front. Where the gap is too short, its end moves on: dead items
+// A new item is made at the gap's front. If the gap is too short, its end moves on: dead items
 // there join the gap, live ones are evicted, or slide to the gap's front when they were asked for
 // since the gap last came by (CLOCK) or when enough of what lies ahead is dead. So items of all
 // sizes share all of the memory, and no free place is ever searched for. A pinned item stays where
@@ -14,11 +14,11 @@
 // body, the key somewhere in it. So a stored object goes out with its framing by one copy, or as
 // one piece of a send. Items expire; each change gives an item a new version.
 //
-// Invariants. 1. From kFirst on, the blocks and the gap fill the memory, one behind the other.
-// 2. An item that is linked is in its bucket, and in no other; what is not is in none. 3.
-// live_lines_ are those of the linked items since the last flush. 4. A pinned item is not moved. Of
-// these 1 to 3 are looked at by is_valid(), each time that the gap begins anew and when it is
-// flushed; 2 for an item by link_to(), 4 by slide().
+// Invariants. 1. From kFirst on, the blocks and the gap fill the memory, one behind the other. 2.
+// An item that is linked is in its bucket, and in no other; one that is not linked is in none. 3.
+// live_lines_ are those of the linked items since the last flush. 4. A pinned item is not moved.
+// is_valid() checks 1 to 3, each time that the gap begins anew and when the cache is flushed;
+// link_to() checks 2 for an item, slide() checks 4.
 //
 // It deliberately knows nothing of what the bytes mean, and never asks for the time: it is told.
 // Threads: one at a time, for the cache and its items; noexcept; nothing is allocated.
@@ -83,7 +83,7 @@ class KeyedCache {
   static constexpr uint64_t kNever = ~uint64_t{0};
   static constexpr uint64_t kMemoryMaxBytes = uint64_t{128} << 30;  // lines are counted by 32 bits
 
-  // What an index for so much memory takes: a bucket for each two lines.
+  // The size of an index for so much memory: a bucket for each two lines.
   static uint64_t index_bytes(uint64_t memory_bytes) noexcept;
 
   // Requires: called once, before all else. Ownership: memory, index and counters outlive this.
@@ -138,7 +138,8 @@ class KeyedCache {
 
  private:
   static constexpr uint32_t kFirst = 1;  // 0: the end of a bucket
-  // What one make() may move: things in use, and others while an eighth of the memory is dead.
+  // The most items that one make() moves: of items in use, and of others while more than an eighth
+  // of the memory is dead.
   static constexpr uint32_t kSecondChances = 16;
   static constexpr uint32_t kMoves = 1024;
 

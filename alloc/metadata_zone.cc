@@ -34,9 +34,9 @@ class ZoneLock {
   ZoneLock& operator=(const ZoneLock&) = delete;
 };
 
-// Invariants: 1. No more is used than there is. 2. What was given back lies within what was used,
-// in whole pieces, and is no more than that together: a piece that is given back twice shows by it,
-// or by a list without an end. Requires: the lock.
+// Invariants: 1. No more is used than there is. 2. Each piece given back lies within the used
+// bytes, on a piece's boundary, and together they are no more than those: a piece that is given
+// back twice breaks this, or makes the list endless. Requires: the lock.
 bool is_valid() noexcept {
   if (used_bytes > zone.size() || used_bytes % kRecordGranularity != 0) return false;
   uint64_t free_bytes = 0;

@@ -14,8 +14,8 @@ using bedplate::heap_free;
 
 namespace {
 
-// What a block of any size has: the smallest are of one word. More has to be asked for, also where
-// it is no more than new's default: new (align_val_t{16}) of one byte.
+// The alignment of a block of any size: the smallest blocks have one word. More must be asked for,
+// even if it is no more than new's default: new (align_val_t{16}) of one byte.
 constexpr std::size_t kWordAlignment = alignof(void*);
 
 inline void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {

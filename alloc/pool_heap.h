@@ -1,9 +1,8 @@
 // The pool's heap by name, for programs that do not want malloc itself to be the pool's.
 //
-// What pool_resource, pool_allocator.h and the C interface stand on. It is the same heap that the
-// interception serves from: blocks may be freed through either. Under a sanitizer it is the
-// sanitizer's malloc, as everywhere. Not for signal handlers. What becomes of a bad free:
-// docs/allocator.md, "Bad frees".
+// pool_resource, pool_allocator.h and the C interface stand on it. The interception serves from the
+// same heap: blocks may be freed through either. Under a sanitizer it is the sanitizer's malloc, as
+// everywhere. Not for signal handlers. docs/allocator.md, "Bad frees", says how a bad free ends.
 #pragma once
 
 #include <cstddef>

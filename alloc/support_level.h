@@ -1,4 +1,4 @@
-// What holds for the malloc of this process: proved by trying it, not concluded from how it was
+// The support level of this process's malloc: found by trying it, not concluded from how it was
 // linked.
 //
 // A library's hold on malloc can be lost: to an allocator that the program brings, to one that

@@ -1,11 +1,11 @@
 // The heaps of a thread: one for each owner that it allocates for, and what they keep while it is
 // idle.
 //
-// mimalloc gives each thread heaps of its own. What other threads free behind a sleeping thread's
-// back waits there for it, and so do the empty pages that it keeps for its next request: a thread
-// that sleeps for long can withhold any amount of memory that nobody uses. So when a request
-// cannot be met, the thread that was refused empties the heaps of the others, as mimalloc does when
-// a thread ends: empty pages become free, pages in use are abandoned, for anybody to take over.
+// mimalloc gives each thread heaps of its own. Blocks that other threads free while a thread sleeps
+// wait in its heaps, and so do the empty pages that it keeps for its next request: a thread that
+// sleeps for long can withhold any amount of memory that nobody uses. So when a request cannot be
+// met, the thread that was refused empties the heaps of the others, as mimalloc does when a thread
+// ends: empty pages become free, pages in use are abandoned, for anybody to take over.
 //
 // How that is safe without a lock in malloc and free: a thread's fast paths look at two
 // thread-local words, its default heap and its identity (which tells free whether a block is the
