@@ -35,7 +35,7 @@ _Unwind_Reason_Code add_call(_Unwind_Context* context, void* into) {
   return _URC_NO_REASON;
 }
 
-// Where an address lies: in which file, and how far from where that was linked to.
+// The place of an address: the file it lies in, and its distance from where that was linked to.
 struct Origin {
   uintptr_t address = 0;
   const char* file = nullptr;

@@ -26,12 +26,12 @@ Result<void> keep_capabilities(uint64_t kept) noexcept;
 // The first half of it: only what programs that it executes could get. Takes CAP_SETPCAP.
 Result<void> bound_capabilities(uint64_t kept) noexcept;
 
-// The threads of this process. What a thread may do is its own alone; it begins with what the one
-// had that started it.
+// The threads of this process. Each thread has capabilities of its own; it begins with those of the
+// thread that started it.
 Result<std::vector<pid_t>> list_threads();
 
-// Whether each thread of this process has `kept` and nothing more. Errors: the first that has more,
-// or another set.
+// Succeeds if each thread of this process has `kept` and nothing more. Errors: the first that has
+// more, or another set.
 Result<void> check_capabilities(uint64_t kept);
 
 }  // namespace bedplate

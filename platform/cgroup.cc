@@ -63,7 +63,7 @@ std::string_view take_until(std::string_view* text, char separator) {
   return part;
 }
 
-// What the kernel drops before it refuses: pages of files, which others read or wrote.
+// Memory that the kernel drops before it refuses: pages of files, which others read or wrote.
 uint64_t reclaimable_bytes(const std::string& group) {
   const std::string text = read_text(group + "/memory.stat");
   std::string_view rest(text);

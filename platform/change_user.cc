@@ -89,7 +89,7 @@ Result<void> check_no_way_back(const User& user) noexcept {
   return error.set_cure("this is a defect, or a capability of a service allows it");
 }
 
-// What `child` has written into `reader`, and how it ended.
+// Reads the problems that `child` has written into the pipe, and reports how the child ended.
 Result<void> read_problems(const Fd& reader, pid_t child, const User& user,
                            std::vector<Error>* problems) {
   Error error;

@@ -27,7 +27,8 @@ class ClosingThread {
   // waits. Threads: one at a time.
   void close(Fd& descriptor) noexcept;
 
-  // Ends it. What lingers then is given a moment, and left to the end of the process.
+  // Ends the thread. Descriptors that linger then get a moment, and are left to the end of the
+  // process.
   void stop() noexcept;
 
  private:

@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// Owns one file descriptor; -1 is none. Movable, closes it at the end of its life. What close(2)
-// answers is not looked at.
+// Owns one file descriptor; -1 is none. Movable, closes it at the end of its life. The result of
+// close(2) is ignored.
 class Fd {
  public:
   Fd() noexcept = default;
@@ -48,7 +48,7 @@ void set_blocking(int fd, bool blocks) noexcept;
 Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept;
 
 // Calls `line` for each line of `path` that ends with a newline: terminated, without the newline,
-// valid until the call returns. Of a line longer than 4 KiB it sees the beginning.
+// valid until the call returns. A line longer than 4 KiB is cut off: `line` gets its beginning.
 Result<void> read_lines(const char* path, void (*line)(const char* text, void* context),
                         void* context) noexcept;
 

@@ -38,8 +38,8 @@ class FreeList<kNext> {
     return object;
   }
 
-  // Whether so many are spare, and `is_spare(object)` says it of each; for is_valid(). It ends also
-  // where the list is a ring. Cost: a look at each.
+  // True if exactly `count` are spare, and `is_spare(object)` is true of each; for is_valid(). It
+  // ends even if the list is a ring. Cost: a look at each.
   template <typename IsSpare>
   bool has_just(size_t count, IsSpare&& is_spare) const noexcept {
     const Object* each = first_;

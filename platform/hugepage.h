@@ -1,7 +1,7 @@
 // Page sizes: which this machine has, and how many hugepages are free, on each node.
 //
-// All functions: any thread; nothing is allocated. What the kernel does not say counts as 0.
-// Source: Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
+// All functions: any thread; nothing is allocated. A number that the kernel does not give counts as
+// 0. Source: Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct HugepageCounts {
   uint64_t available_count = 0;  // free and not yet promised to another mapping
 };
 
-// On `node`, or on the whole machine (kAnyNode). Of a machine with one node they are the same.
-// Numbers of this moment: nothing is taken. Requires: is_huge(page).
+// On `node`, or on the whole machine (kAnyNode). On a machine with one node both are the same. The
+// numbers are those of this moment: no page is taken. Requires: is_huge(page).
 HugepageCounts hugepage_counts(PageSize page, int node = kAnyNode) noexcept;
 
 struct HugepageFile {

@@ -70,11 +70,11 @@ class LogComponent {
 template <LogComponentName kName>
 inline LogComponent log_component(kName.text);
 
-// Of all of them, also those that have one of their own. Default: kInfo. Returns how many there
-// are.
+// Sets the level of all components, also of those that have one of their own. Default: kInfo.
+// Returns the number of components.
 uint32_t set_log_level(LogLevel level) noexcept;
-// Of `component` and those below it: of "transport" also "transport/verbs". Returns of how many; 0:
-// there is none.
+// Sets the level of `component` and those below it: "transport" is also "transport/verbs". Returns
+// the number of components set; 0: there is none.
 uint32_t set_log_level(std::string_view component, LogLevel level) noexcept;
 
 }  // namespace bedplate

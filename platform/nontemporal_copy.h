@@ -18,8 +18,9 @@
 
 namespace bedplate {
 
-// Whether this thread has copied since its last fence, which debug builds alone know. What tells
-// others of a copy asks them: few processors reorder so much that a test could see it.
+// True if this thread has copied since its last fence; only debug builds keep it. Code that tells
+// others of a copy asserts that it is false: few processors reorder so much that a test could see a
+// missing fence.
 inline constinit thread_local bool is_nontemporal_fence_due = false;
 
 // Whether copy_nontemporal may be asked for: `to` begins a line, and `bytes` are whole lines.
@@ -49,7 +50,7 @@ inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept 
 #endif
 }
 
-// What this thread has copied so far comes before all that it stores from now on.
+// Orders this thread's copies so far before all its later stores.
 inline void fence_nontemporal() noexcept {
   if constexpr (BP_DEBUG) is_nontemporal_fence_due = false;
 #ifdef __SSE2__

@@ -13,7 +13,7 @@
 
 namespace bedplate {
 
-// Of any alignment: where a peer says that something lies it may lie askew.
+// Reads at any alignment: a peer's offset may be misaligned.
 // Cost: a load and a store for each 8 bytes, without a loop where the compiler unrolls one.
 template <typename T>
 [[gnu::always_inline]] inline T read_once(const void* shared) noexcept {

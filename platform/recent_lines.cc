@@ -52,7 +52,7 @@ uint64_t state_of(uint64_t number, size_t bytes) noexcept {
   return (number + 1) << kLengthBits | bytes;
 }
 
-// Where a line that is too long is cut off: never within a character.
+// The bytes kept of a line: one that is too long is cut off, never within a character.
 size_t kept_bytes(const char* line, size_t line_bytes) noexcept {
   if (line_bytes <= kRecentLineBytesMax) return line_bytes;
   size_t bytes = kRecentLineBytesMax - sizeof kCutMark;  // its NUL stands for the newline
@@ -63,7 +63,7 @@ size_t kept_bytes(const char* line, size_t line_bytes) noexcept {
 void write_line(const Ring& to, uint64_t number, const char* line, size_t line_bytes) noexcept {
   BP_DCHECK(line_bytes > 0 && line[line_bytes - 1] == '\n');
   LineSlot& slot = to.slots[number % to.count];
-  // Of two that come to one place at once, a whole ring apart, one is forgotten.
+  // If two lines, a whole ring apart, come to one slot at once, one is lost.
   if (slot.state.exchange(kBeingWritten, std::memory_order_relaxed) == kBeingWritten) return;
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence of the reader
   char text[kRecentLineBytesMax];

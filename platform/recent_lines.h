@@ -1,8 +1,8 @@
 // The last lines of the log, for those that come later: the record of a crash, /log.
 //
-// They lie in a ring of slots of a fixed length: 32 from the start, or as many as somebody lends.
-// A line that is longer than a slot is cut off before a character, with a mark. What a reader gets
-// is whole: a line that is overwritten meanwhile is not there any more.
+// They lie in a ring of slots of a fixed length: 32 from the start, or as many as somebody lends. A
+// line that is longer than a slot is cut off before a character, with a mark. A reader gets whole
+// lines only: one that is overwritten meanwhile counts as gone.
 //
 // Invariant: a slot's words belong to its state: the state is kBeingWritten while they change, and
 // names their line before and after. (read_recent_line looks at it twice.)
@@ -28,7 +28,7 @@ static_assert(sizeof(LineSlot) == 512);
 
 // A line with its newline takes no more in a slot.
 inline constexpr size_t kRecentLineBytesMax = LineSlot::kWordCount * sizeof(uint64_t);
-// What stands at the end of one that was cut off: U+2026, an ellipsis.
+// The mark at the end of a line that was cut off: U+2026, an ellipsis.
 inline constexpr char kCutMark[] = "\xe2\x80\xa6";
 
 // Keeps `line`, which ends with a newline.

@@ -27,7 +27,7 @@ const SerialBaud* find_baud(uint64_t baud) noexcept {
   return found == std::end(kBauds) ? nullptr : found;
 }
 
-// Of the present errno.
+// The error for the present errno.
 Error serial_failure(const char* path) noexcept {
   const int number = errno;
   Error error = error_from_errno("opening the serial line %s", path);

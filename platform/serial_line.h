@@ -22,12 +22,12 @@ extern const char kSerialBauds[];
 
 // Opens the line at `path` for this process alone: raw, 8 bits, no parity, one stop bit, no echo,
 // no flow control, no modem lines (CLOCAL), and not as the controlling terminal (O_NOCTTY). It does
-// not block, now or later, and is closed on exec. What had come before is thrown away. Calls on it
-// say EAGAIN where there is nothing, and 0 or an error once the line is gone.
+// not block, now or later, and is closed on exec. Input that came before is thrown away. Calls on
+// it say EAGAIN if there is nothing, and 0 or an error once the line is gone.
 // Requires: is_serial_baud(baud). Errors (kSystem), each with what to do: no such file, no
 // terminal, no port behind it, another process has it (flock), or it cannot be that fast.
 Result<Fd> open_serial_line(const char* path, uint32_t baud) noexcept;
-// Whether it could be, as far as that can be said without setting it; a modem that hangs on it
+// Checks if the line could be opened, as far as that shows without setting it; a modem on the line
 // sees DTR rise. Errors: the same.
 Result<void> check_serial_line(const char* path) noexcept;
 

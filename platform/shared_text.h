@@ -31,7 +31,8 @@ class SharedText {
  public:
   static constexpr size_t kBytesMax = 96;
 
-  // What does not fit is cut off, behind a whole character. Threads: the one writer.
+  // Sets the text; one that is too long is cut off behind a whole character. Threads: the one
+  // writer.
   void set(std::string_view text) noexcept {
     char padded[kBytesMax] = {};
     const std::string_view fits = cut_text(text, kBytesMax);

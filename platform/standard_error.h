@@ -6,10 +6,10 @@
 // terminal, a named pipe, and any pipe before Linux 6.4 (/proc/self/fd/2 opened again). Files and
 // other devices are written as ever.
 //
-// Where that cannot be had (no /proc, no free descriptor, another user's) a pipe is given a page
-// for each text, by splice from a pipe of one's own with SPLICE_F_NONBLOCK: it holds 16. Where even
-// that cannot be, and for a terminal, it looks first whether there is room: another process that
-// fills it at this very moment can then still hold one line up.
+// If that cannot be had (no /proc, no free descriptor, another user's) a pipe is given a page for
+// each text, by splice from a pipe of one's own with SPLICE_F_NONBLOCK: it holds 16. If even that
+// fails, and for a terminal, it checks first if there is room: another process that fills it at
+// this very moment can then still block one line.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 namespace bedplate {
 
 // Opens those of descriptors 0 to 2 that are closed, on /dev/null: 0 to read, 1 and 2 to write, and
-// to be inherited. Where /dev/null cannot be opened, what stands in refuses both (EBADF), as a
-// closed descriptor does. Allocates nothing. Changes errno.
+// to be inherited. If /dev/null cannot be opened, the stand-in refuses both (EBADF), as a closed
+// descriptor does. Allocates nothing. Changes errno.
 // Threads: the first call comes before others open files.
 void hold_standard_streams() noexcept;
 

@@ -1,8 +1,8 @@
 // Tells the supervisor of this process (systemd, or whoever speaks its protocol, sd_notify(3)) how
 // far it is: datagrams of lines NAME=VALUE to the Unix socket that NOTIFY_SOCKET names.
 //
-// Nothing waits for the supervisor. A message that it does not take at once is lost; a caller
-// that must be heard says it again. Where NOTIFY_SOCKET is not set there is none, and all of this
+// Nothing waits for the supervisor. A message that it does not take at once is lost; a caller that
+// must be heard says it again. If NOTIFY_SOCKET is not set there is no supervisor, and all of this
 // does nothing.
 #pragma once
 

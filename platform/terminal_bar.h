@@ -17,7 +17,7 @@ namespace bedplate {
 // set, and not to dumb).
 bool may_have_bar() noexcept;
 
-// Where several are announced at the same time, the last one that is drawn is seen.
+// Announces a bar. If several are announced at the same time, the last one drawn is seen.
 // Threads: any, here and below.
 void announce_bar() noexcept;
 void withdraw_bar(bool is_drawn) noexcept;

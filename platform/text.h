@@ -12,7 +12,7 @@ inline void add_word(std::string* list, std::string_view word) {
   *list += word;
 }
 
-// What others say must not steer a terminal, nor break a line: all but printable ASCII is a ?.
+// Makes others' text safe for terminals and lines: turns all but printable ASCII into `?`.
 inline std::string printable(std::string_view text) {
   std::string shown(text);
   for (char& each : shown) {

@@ -102,7 +102,7 @@ Answer ask(pid_t thread, uint64_t patience_ns) noexcept {
       BP_LOG_ERROR("thread %d: silent", static_cast<int>(thread));
       return Answer::kSilent;
     }
-    // What has begun to answer is waited for longer: its lines are its own.
+    // A thread that has begun to answer gets longer: its lines are its own.
     if (waited_ns >= kAnswersPatience * patience_ns) {
       BP_LOG_ERROR("thread %d: began to answer, and has not ended", static_cast<int>(thread));
       return Answer::kSilent;

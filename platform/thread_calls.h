@@ -1,8 +1,8 @@
-// Where each thread of this process is: its calls, in the log, while it goes on. For the question
-// of what keeps it, which no counter answers.
+// Logs where each thread of this process is, by its calls, while it goes on. This shows what blocks
+// a thread, which no counter does.
 //
 // Each thread is asked by a signal, one after the other, and logs its own calls from the handler;
-// so it is kept for the time of that, and system calls that wait are woken once.
+// this holds the thread up so long, and wakes its waiting system calls once.
 #pragma once
 
 #include <cstdint>

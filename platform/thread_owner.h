@@ -1,7 +1,7 @@
 // The thread that an object belongs to, of which one at a time may use it: its shard's while the
 // shard runs, any before and after.
 //
-// It guards nothing: it tells an assertion. What a shard's thread uses holds it meanwhile
+// It guards nothing: assertions ask it. The shard's thread holds it while its loop runs
 // (EventLoop::run), and functions that are for that thread alone begin with
 // BP_ASSERT(owner.is_caller()), or BP_DCHECK where they are hot.
 #pragma once

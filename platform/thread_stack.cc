@@ -19,8 +19,8 @@ constexpr uint64_t kGuardBytes = 4096;
 constexpr uint64_t kSignalStackBytes = 32 << 10;
 constexpr uint64_t kMappingBytes = kGuardBytes + kThreadStackBytes;
 
-// Where the thread reads what to call: at the low end of its own stack, which it reaches last. A
-// thread that is left before it has begun finds no object of ours.
+// The call that the thread begins with. It lies at the low end of the thread's own stack, which the
+// thread reaches last. A thread that is left before it has begun finds no object of ours.
 struct Call {
   void (*function)(void*) noexcept;
   void* context;

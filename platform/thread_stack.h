@@ -30,9 +30,9 @@ class StackedThread {
   Result<void> start(const char* name, void (*function)(void*) noexcept, void* context) noexcept;
   // Waits for the thread to end. Nothing happens where none runs.
   void join() noexcept;
-  // The same, but what has not ended within `patience_ns` is left to the end of the process, with
-  // its stack; this object may be destroyed. What `function` uses must outlive it. Returns whether
-  // it has ended.
+  // The same, but a thread that has not ended within `patience_ns` is left to the end of the
+  // process, with its stack; this object may be destroyed. The things that `function` uses must
+  // outlive the thread. Returns true if the thread has ended.
   bool join_or_leave(uint64_t patience_ns) noexcept;
 
  private:

@@ -39,7 +39,7 @@ struct alignas(kCacheLineBytes) TraceRecord {
 };
 static_assert(sizeof(TraceRecord) == 64);
 
-// What a request carries. Threads: the one that has the request.
+// The trace that a request carries. Threads: the one that has the request.
 class RequestTrace {
  public:
   // It is at station 0, and has passed no other.
@@ -64,7 +64,7 @@ class RequestTrace {
   uint32_t passed_[kTraceStationMax] = {};
 };
 
-// What is told of a request beside its stations.
+// A request's other facts, beside its stations.
 struct TraceSubject {
   uint64_t handle = 0;
   uint32_t bytes = 0;

@@ -18,7 +18,7 @@ Result<uint32_t> find_user_id(const char* text) noexcept;
 // The number of the group `text`, likewise, of /etc/group. Errors: no such group (kConfiguration).
 Result<uint32_t> find_group_id(const char* text) noexcept;
 
-// What a process of a user is.
+// The identity of a user's process.
 struct User {
   std::string name;  // as it was asked for
   uint32_t id = 0;
