@@ -1,5 +1,4 @@
-// What a loop's thread keeps of the heap while it sleeps: nothing that is empty, if the sleep is
-// long.
+// Heap pages of a sleeping loop's thread: it keeps no empty page if the sleep is long.
 #include <memory>
 #include <thread>
 

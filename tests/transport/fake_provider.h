@@ -1,6 +1,6 @@
 // A provider that misbehaves within its rights: it delays what was sent, mixes the messages of
-// different peers (never those of one), and says "again" on order. What stands on endpoints must
-// work with it.
+// different peers (never those of one), and says "again" on order. All code that uses endpoints
+// must work with it.
 #pragma once
 
 #include <algorithm>

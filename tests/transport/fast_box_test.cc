@@ -16,7 +16,7 @@ using namespace bedplate;
 
 namespace {
 
-// What a message says of itself, so that the consumer can tell another's.
+// The byte at `at` of message `number`: the consumer can tell another message's bytes.
 std::byte byte_of(uint64_t number, uint64_t at) { return static_cast<std::byte>(number * 31 + at); }
 
 }  // namespace

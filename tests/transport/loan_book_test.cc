@@ -29,7 +29,7 @@ TEST_GROUP(LoanBook) {
 
   std::byte blocks[kCount] = {};
 
-  // Whatever is done, the next loan is the first of `model`, which lists those that are free.
+  // After every step the next loan is the first of `model`, which lists the free ones.
   template <typename Book>
   void play(LoanOrder order) {
     test::Seed seed;

@@ -86,7 +86,7 @@ TEST(LoopLaw, RoundsOfABusyLoop) {
   }
 }
 
-// Of a loop that sleeps, too: the doorbell is all that it takes.
+// A sleeping loop is called, too: the doorbell suffices.
 TEST(LoopLaw, CallsFromAnotherThread) {
   BP_SKIP_WITHOUT_LAW();
   CHECK(loop->create({.spin_ns = 0, .counters = &counters}).ok());

@@ -50,7 +50,7 @@ class Library final : public MessageAnswers {
   }
 };
 
-// What came back, in its order.
+// The answers and loans that came back, in order.
 struct Answered {
   std::vector<std::string> heard;
   std::vector<Loan> loans;

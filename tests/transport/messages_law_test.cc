@@ -97,7 +97,7 @@ struct Wire {
   }
 };
 
-// What is watched. None of them may check anything: whether they succeed they say.
+// An action that is watched. It may check nothing: it returns true if it succeeds.
 struct Deed {
   const char* name;
   bool (*function)(Wire&) noexcept;
@@ -239,7 +239,7 @@ TEST_GROUP(MessagesLaw) {
   std::vector<std::byte> outside = std::vector<std::byte>(8 * kKiB);
   MessageNames names;
 
-  // Runs all deeds over the wire. What there is a memory of its own for is exposed here.
+  // Runs all deeds over the wire. Exposes the memory for puts and gets here.
   void keeps_the_law(Wire & wire, bool reaches_outside, Permit permit = Permit::kWaking) {
     if (wire.local == nullptr) wire.local = local.data();
     if (wire.block.empty()) wire.block = memory.subspan(32 * kKiB, 1000);
@@ -402,7 +402,7 @@ TEST(MessagesLaw, Verbs) {
   LONGS_EQUAL(0, rig.a.counters.bounced_bytes.read());
 }
 
-// What no export holds is opened by a window for each loan, and closed after it.
+// A block outside all exports is opened by a window for each loan, and closed after it.
 TEST(MessagesLaw, VerbsWithWindows) {
   BP_SKIP_WITHOUT_LAW();
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);

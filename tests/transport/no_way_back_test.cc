@@ -1,6 +1,7 @@
 // Every way of taking memory from under a registration, tried on a sealed pool: as a raw system
-// call and through libc. What the runtime says is stopped must be refused, or lose nothing; in the
-// end every page of the pool has the content and the physical page that it had before.
+// call and through libc. Each way that the runtime reports as stopped must be refused, or lose
+// nothing; in the end every page of the pool has the content and the physical page that it had
+// before.
 //
 // Each trial runs in a fresh process, on that process's own pool: a sealed pool stays sealed.
 #include "pinned_pool/no_way_back.h"

@@ -1,4 +1,4 @@
-// Where free units lie in a row: against a model.
+// The map of free pieces: rows of free units, checked against a model.
 #include "transport/piece_map_datapath.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What an event loop of a test sleeps in: its doorbell alone.
+// A sleeper for event loops of tests: it waits for the doorbell alone.
 #pragma once
 
 #include <algorithm>

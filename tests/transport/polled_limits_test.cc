@@ -1,4 +1,5 @@
-// What is read of drives in machines that are directories, and which requests that lets through.
+// The limits read of drives in machines that are directories, and the requests that they let
+// through.
 #include "transport/polled_limits.h"
 
 #include <filesystem>

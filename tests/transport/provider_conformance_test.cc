@@ -1,5 +1,5 @@
-// What docs/transport.md demands of every provider, looked at in each: self, shm in its three
-// layouts, verbs where there is a device, and the fake one.
+// The demands of docs/transport.md on every provider, tested with each: self, shm in its three
+// layouts, verbs if there is a device, and the fake one.
 //
 // A provider is tested through a Link: an endpoint, the messenger of its other end (the same one,
 // where a provider sends to itself), and memory that may be lent and exposed.
@@ -56,7 +56,7 @@ struct Link {
     for (int i = 0; i < 10000 && !is_done(); ++i) poll();
     return is_done();
   }
-  // What a loan has, however its bytes are reached.
+  // The bytes of a loan, read directly or by a get.
   std::vector<std::byte> bytes_of(const Loan& loan) {
     if (!loan.memory.empty()) return {loan.memory.begin(), loan.memory.end()};
     std::vector<std::byte> bytes(loan.remote.bytes);
@@ -196,7 +196,7 @@ TEST(ProviderConformance, HandlersRunWhenPolled) {
   });
 }
 
-// What waits is called once, when the receiver has read, and not before.
+// A waiting room call is called once, when the receiver has read, and not before.
 TEST(ProviderConformance, RoomIsToldWhenThereIsSome) {
   struct Room : RoomCall {
     int count = 0;
@@ -318,7 +318,7 @@ TEST(ProviderConformance, PutsAndGetsCopyAndEndOnce) {
   });
 }
 
-// Of the initiator's own: what a peer is let at is its provider's choice.
+// The initiator's memory is not the pool's; the provider chooses the memory that peers may reach.
 TEST(ProviderConformance, PutsAndGetsTakeMemoryThatIsNotOfThePool) {
   static std::byte from[10'000], into[10'000];
   links.for_each([this](Link& link) {

@@ -1,6 +1,5 @@
-// What is a shard's is for its thread alone while it runs: its timers, its sockets over both
-// backends, and its files. Another thread that uses them meets an assertion, in builds that have
-// these.
+// A running shard's timers, sockets (over both backends) and files are for its thread alone.
+// Another thread that uses them meets an assertion, in builds that have assertions.
 #include "platform/assert.h"
 
 #if BP_DEBUG

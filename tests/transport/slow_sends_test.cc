@@ -1,5 +1,5 @@
 // Peers that do not read, as the counters name them, with both backends against the real kernel.
-// What is due a second later the tests call at once.
+// The tests call at once the timers that are due a second later.
 #include "transport/slow_sends.h"
 
 #include <string>

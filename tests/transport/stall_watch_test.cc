@@ -1,4 +1,4 @@
-// What keeps an event loop for too long is named and counted, and nothing else is.
+// A call that keeps an event loop for too long is named and counted, and nothing else is.
 #include "transport/stall_watch.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ uint64_t processor_ns() noexcept {
   return static_cast<uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// Of the processor's time: what the machine gives to others is no stall.
+// Uses up processor time: time that the machine gives to others is no stall.
 void be_busy(uint64_t time_ns) noexcept {
   const uint64_t end = processor_ns() + time_ns;
   while (processor_ns() < end) {

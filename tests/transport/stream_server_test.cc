@@ -101,7 +101,7 @@ class ServerBodies : public SocketsFixture {
   void say(const Fd& client, const std::string& text) {
     LONGS_EQUAL(text.size(), ::send(client.number(), text.data(), text.size(), MSG_NOSIGNAL));
   }
-  // What comes until `bytes` are there, or the end.
+  // Reads until `bytes` are there, or the end.
   std::string hear(const Fd& client, size_t bytes, bool* is_closed = nullptr) {
     std::string heard;
     CHECK(run_until([&] {

@@ -248,13 +248,13 @@ TEST(StreamSession, WhatASendAnswersIsTraced) {
   CHECK_EQUAL(100, records[0].passed[1]);
   CHECK_EQUAL(kTraceNotPassed, records[0].passed[2]);
   CHECK_EQUAL(2, session.times.count());
-  // What was not handed over when the peer went has passed nothing.
+  // A reply not handed over before the peer went has passed no station.
   text = "c\n";
   give(&text);
   CHECK(!session.replies().empty());
   session.reset();
   CHECK_EQUAL(0, records[1].number);
-  // Nor has what was, and was never sent: whether the peer got it nobody knows.
+  // A reply handed over but never sent is not recorded either: nobody knows if the peer got it.
   text = "d\n";
   give(&text);
   CHECK(!session.replies().empty());

@@ -67,7 +67,7 @@ struct Ours {
   Ours& operator=(const Ours&) = delete;
 };
 
-// What a listener was brought.
+// The connections that a listener accepted.
 struct Accepted {
   std::vector<Fd> fds;
   static void take(void* self, int fd) noexcept {

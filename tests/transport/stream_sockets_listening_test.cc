@@ -164,7 +164,7 @@ class ListeningBodies : public SocketsFixture {
     return value;
   }
 
-  // What comes of it on a network: tests/system/vanished_test.py.
+  // tests/system/vanished_test.py tests the effect on a network.
   void limits_the_silence_of_peers() {
     sockaddr_in address;
     const Fd fd = listening_socket(&address);

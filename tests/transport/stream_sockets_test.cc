@@ -246,7 +246,7 @@ void TrafficBodies::random_traffic() {
     attach(streams[i]->ours, fds[0]);
   }
   bool good = true;
-  // What a finished operation must have done, and the next one.
+  // Checks the finished operations, and begins the next ones.
   const auto turn = [&](Stream& s) {
     Ours& o = s.ours;
     if (s.asked > 0 && !o.socket.receive.is_in_flight) {
@@ -373,8 +373,8 @@ TEST(UringSockets, ManyThatAreSilentAreTriedLessOftenThanOne) {
   CHECK_COMPARE(of_many, >=, 2);
 }
 
-// Whatever order they were asked for in: a peer that waits for an answer does not wait until its
-// next request has been copied. Here both ends are ours, so that one poll shows it.
+// Sends go first, in whatever order they were asked for: a peer that waits for an answer does not
+// wait until its next request has been copied. Here both ends are ours, so that one poll shows it.
 TEST(UringSockets, SendBeforeTheyReceive) {
   if (!is_available()) BP_SKIP("io_uring is not available here");
   int fds[2];

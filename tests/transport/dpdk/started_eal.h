@@ -10,7 +10,7 @@
 
 namespace bedplate::test {
 
-// Where no other test has anything, and beyond the pool's range: what stays would be foreign there.
+// An address that no other test uses, beyond the pool's range: EAL's memory would be foreign there.
 inline constexpr uintptr_t kEalPoolBase = kPoolBase + 2 * kPoolSpanBytes;
 inline constexpr uint64_t kEalHeapBytes = 96 * kMiB;
 

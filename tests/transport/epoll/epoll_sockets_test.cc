@@ -1,5 +1,5 @@
-// What is epoll's own: edges, which the kernel tells once, the queue of what is to be tried, and
-// whole milliseconds. What both backends do: tests/transport/stream_sockets_test.cc.
+// Tests of epoll alone: edges, which the kernel tells once, the queue of sockets to try, and whole
+// milliseconds. tests/transport/stream_sockets_test.cc tests both backends.
 #include <memory>
 
 #include <sys/socket.h>

@@ -20,7 +20,7 @@ class FakeNvme final : public NvmePort {
   static constexpr uint64_t kRegistersBytes = 8192;
   static constexpr uint16_t kQueueCountMax = 8;  // with the admin queue
 
-  // What it says of itself.
+  // Its properties, as it reports them.
   uint32_t entry_count_max = 64;
   uint32_t doorbell_log2 = 0;
   bool has_nvm = true;
@@ -37,7 +37,7 @@ class FakeNvme final : public NvmePort {
   };
   std::vector<Space> spaces = {{2048, 9, 0}};  // from number 1 on
 
-  // What is wrong with it.
+  // Its defects.
   bool is_gone = false;
   bool stays_ready = false;  // does not let itself be disabled
   bool is_never_ready = false;
@@ -49,7 +49,7 @@ class FakeNvme final : public NvmePort {
   uint8_t refused_opcode = 0xff;
   uint8_t media_errors = 7;  // of all its life
 
-  // What it was told.
+  // A record of what it was told.
   std::vector<nvme::Command> commands;  // all for I/O
   std::vector<nvme::Command> admin_commands;
   std::vector<uint32_t> features[16];
@@ -125,7 +125,7 @@ class FakeNvme final : public NvmePort {
       carry_out(held);
     }
   }
-  // What it holds of one queue.
+  // Carries out the commands that it holds of one queue.
   void release_of(uint16_t queue_id) {
     for (const Held& held : std::exchange(held_, {})) {
       if (held.queue_id == queue_id) {

@@ -20,7 +20,8 @@ namespace {
 
 constexpr AmId kId = 1;
 
-// What an appliance has: one loop, member 0 of several groups, one watch. Member 1 of each sends.
+// The parts that an appliance has: one loop, member 0 of several groups, one watch. Member 1 of
+// each group sends.
 struct WatchRig final : PollSource {
   explicit WatchRig(uint32_t group_count) {
     CHECK(loop.create({.spin_ns = 0, .counters = &counters}).ok());

@@ -1,5 +1,5 @@
-// What the owner does for a group: when the dead are forgotten, their part is as new, and who
-// sleeps is woken. One thread plays all members.
+// The owner's work for a group: it forgets dead members, makes their part as new, and wakes
+// sleepers. One thread plays all members.
 #include "transport/shm/group_keeper.h"
 
 #include "tests/support/pool_fixture.h"

@@ -20,8 +20,8 @@ struct Extent {
   GroupPart part;
 };
 
-// What the objects of a group say that they occupy, each rounded up to the line that it has alone
-// or with its like.
+// The extents that a group's objects report, each rounded up to the line that it has alone or with
+// its like.
 class Extents {
  public:
   explicit Extents(const GroupLayout& layout) : layout_(layout) {}
@@ -62,7 +62,7 @@ class Extents {
   std::vector<Extent> all_;
 };
 
-// Of a group of this shape, by the objects that are made of it.
+// The problem of a group of this shape, found by the objects that are made of it.
 std::string problem_of(const GroupShape& shape) {
   CHECK(check_group_shape(shape).ok());
   const GroupLayout layout(shape);

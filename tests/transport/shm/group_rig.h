@@ -88,7 +88,7 @@ class GroupRig {
 
   GroupSegment& segment() { return segment_; }
   MembersTable& members() { return *members_; }
-  // Of the table, as its owner writes it.
+  // A member's entry in the table, as the owner writes it.
   MemberEntry& entry(uint32_t index) {
     return reinterpret_cast<MemberEntry*>(table_.data() + kMembersHeaderBytes)[index];
   }

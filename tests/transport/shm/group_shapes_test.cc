@@ -190,7 +190,7 @@ TEST(GroupShapes, EverythingEndsInEachSmallLazyGroup) { try_all(GroupKind::kLazy
 TEST(GroupShapes, EverythingEndsInEachSmallMesh) { try_all(GroupKind::kMesh); }
 TEST(GroupShapes, EverythingEndsInEachSmallExchange) { try_all(GroupKind::kExchange); }
 
-// What a kind's row says is what its layout and its checks have.
+// The row of a kind matches its layout and its checks.
 TEST(GroupShapes, TraitsAreThoseOfTheLayout) {
   for (const GroupKind kind : kGroupKinds) {
     const GroupTraits traits = group_traits(kind);

@@ -1,4 +1,4 @@
-// What the owner tells a process that joins: it arrives as it was said, may be narrowed, and
+// The terms that the owner sends to a joining process: they arrive as sent, may be narrowed, and
 // nonsense is refused.
 #include "transport/shm/group_terms.h"
 

@@ -91,8 +91,8 @@ TEST(MemberSource, WakesAnEventLoop) {
   CHECK_FALSE(sleeper.overslept);
 }
 
-// A member from which nothing has come for long is polled now and then. What comes for it just
-// before the sleep has rung nobody: the last look must find it.
+// A member from which nothing has come for long is polled now and then. A message for it that comes
+// just before the sleep rings nobody: the last look must find it.
 TEST(MemberSource, TheLastLookBeforeASleepIsAtAQuietMemberToo) {
   SourceRig rig;
   TalkativeProvider talking, silent;
@@ -114,7 +114,7 @@ TEST(MemberSource, TheLastLookBeforeASleepIsAtAQuietMemberToo) {
 
 namespace {
 
-// What is told once the receiver has room.
+// A call for the moment when the receiver has room.
 struct Room : RoomCall {
   Room() {
     call = [](RoomCall& self) noexcept { static_cast<Room&>(self).count.fetch_add(1); };

@@ -183,7 +183,8 @@ TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
   LONGS_EQUAL(0, b->counters.cut_off.read());
 }
 
-// What the victim has mapped and the member has not: naming them does not give its bytes.
+// The member names memory that the victim has mapped and it has not: this does not give it the
+// bytes.
 TEST(ShmHostile, ALoanOfWhatItMayNotReadItself) {
   const std::span<std::byte> secret = pool.memory(4 * kKiB);
   SegmentRights rights;
@@ -240,7 +241,7 @@ TEST(ShmHostile, ALoanOfWhatThePeerMayNotReadIsRefused) {
   }
 }
 
-// What was lent to a member that ignores its lender comes back, whichever way it went.
+// Loans to a member that ignores its lender come back, whichever way they went.
 TEST(ShmHostile, LoansOfTheOneThatIsCutOffComeBack) {
   for (GroupKind kind : kGroupKinds) {
     for (bool is_before : {true, false}) {  // sent before the nonsense, or after it was noticed
@@ -355,7 +356,8 @@ TEST(ShmHostile, NonsenseFromWhomNobodyTrusts) {
   }
 }
 
-// Whatever a member can write, it writes; under the sanitizers nothing outside may be touched.
+// The member scribbles over all that it can write; under the sanitizers nothing outside may be
+// touched.
 TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
   Seed seed;
   std::mt19937_64 random(seed.value());

@@ -68,7 +68,7 @@ TEST(ShmMembers, TheDeadCannotBeSentTo) {
   }
 }
 
-// What waits for room goes on, and learns by its next message that the peer is gone.
+// A sender that waits for room goes on, and learns by its next message that the peer is gone.
 TEST(ShmMembers, TheDeadHaveRoom) {
   for (GroupKind kind : kGroupKinds) {
     GroupRig rig(shape_of(kind, 3));

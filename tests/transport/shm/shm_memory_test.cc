@@ -16,7 +16,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// Whatever allocates within `body` is refused.
+// Runs `body`; every allocation within it is refused.
 template <typename Body>
 void without_memory(Body&& body) {
   static const HeapOwner pauper = [] {

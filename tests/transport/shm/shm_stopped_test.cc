@@ -19,7 +19,7 @@ using namespace bedplate::test;
 
 TEST_GROUP(ShmStopped) {
   static constexpr uint32_t kEntryCount = 8;
-  // What ends a hang.
+  // The limit that ends a hang.
   static constexpr uint64_t kBoundNs = 60 * kNsPerSecond;
 
   static GroupShape small_shape(uint32_t member_count = 3) {
@@ -153,7 +153,7 @@ TEST(ShmStopped, ASendThatWasPassedOverIsSentAgain) {
   (void)b;
 }
 
-// What a member takes for its peers it takes from one stock: one that reads nothing has not all.
+// A member serves all peers from one stock: a peer that reads nothing cannot use up all of it.
 TEST(ShmStopped, OneThatReadsNothingKeepsNobodyElseWaiting) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     TestPool pool;

@@ -1,4 +1,4 @@
-// What PeerMemory holds the ways of all kinds against.
+// The checks that PeerMemory makes on the ways of all kinds.
 #include "transport/single_copy.h"
 
 #include <cstring>

@@ -1,5 +1,6 @@
-// Copying between processes by each kind: every length, memory that changes, and what is refused.
-// What needs a kernel module runs where it is loaded (make check-image EXTRA_MODULES=...).
+// Copying between processes by each kind: every length, memory that changes, and what is refused. A
+// kind that needs a kernel module runs if the module is loaded (make check-image
+// EXTRA_MODULES=...).
 #include "transport/single_copy.h"
 
 #include <cstring>
@@ -252,7 +253,7 @@ TEST_EACH_KIND(SingleCopy, APeerThatEndedIsGone) {
   const bool is_reaped[] = {false, true};
   for (const bool reaped : is_reaped) {
     t.peer->end(reaped);
-    // What it had exposed to knem lives on for a moment, its pages are held.
+    // Memory exposed to knem lives on for a moment: knem holds its pages.
     const auto outcome = t.memory.read(t.local.data(), t.peer->range(), 0, 2 * kPageBytes);
     if (kind != SingleCopyKind::kKnem) t.check_outcome(CopyEnd::kGone, 0, outcome);
     const auto written = t.memory.write(t.local.data(), t.peer->range(), 0, 8);

@@ -1,4 +1,4 @@
-// What is wrong with the files that TLS reads, each with its cure, before anything is served.
+// Faults of the files that TLS reads, each with its cure, before anything is served.
 #include "transport/tls/tls_credentials.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// What peers of both versions ask for or show: certificates that are not taken, sessions to be
-// taken up again, short records, messages in two records. And memory that is refused anywhere.
+// Odd peers of both versions: refused certificates, sessions to resume, short records, messages in
+// two records. And memory that is refused anywhere.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -95,7 +95,7 @@ TEST(TlsPeers, AClientThatAsksForShortRecordsGetsThem) {
       heard += client->read();
     }
     CHECK(heard == text);
-    // Whatever room there is left: either it suffices, or nothing of it is used.
+    // For each size of the room that is left: either it suffices, or none of it is used.
     const std::string whole = text.substr(0, TlsSession::kTextMaxBytes);
     for (size_t first = 1; first < whole.size(); first += 50) {
       CHECK(session.write(bytes_of(whole).first(first)).outcome == Outcome::kDone);
@@ -107,7 +107,7 @@ TEST(TlsPeers, AClientThatAsksForShortRecordsGetsThem) {
   }
 }
 
-// What is written meanwhile waits, and goes with the new key.
+// Text written meanwhile waits, and goes with the new key.
 TEST(TlsPeers, AChangeOfKeysThatComesInTwoRecords) {
   constexpr uint8_t kHandshake = 22;
   load(shared_keys());

@@ -1,5 +1,5 @@
-// What tests of TLS have at the other end: certificates made on the spot, files to put them in, and
-// a client that is the library's own, joined to a session by memory alone.
+// The other end for tests of TLS: certificates made on the spot, files to put them in, and the
+// library's own client, joined to a session by memory alone.
 #pragma once
 
 #include <cstdio>
@@ -61,7 +61,7 @@ class TlsFolder {
   std::string path_;
 };
 
-// What was written to it.
+// The text that was written to `bio`.
 inline std::string text_of(BIO* bio) {
   char* text = nullptr;
   const long bytes = BIO_get_mem_data(bio, &text);
@@ -123,7 +123,7 @@ class TestCertificate {
   TlsPointer<X509, X509_free> certificate_;
 };
 
-// The other end. What it wants to send is in `sent`, what it is to get is added to `arriving`.
+// The other end. It puts its output into `sent`; its input is added to `arriving`.
 class TlsClient {
  public:
   TlsClient() {
@@ -154,10 +154,10 @@ class TlsClient {
     BP_ASSERT(SSL_CTX_set_min_proto_version(context(), version) == 1);
     BP_ASSERT(SSL_CTX_set_max_proto_version(context(), version) == 1);
   }
-  // Of TLS 1.2, by OpenSSL's names.
+  // Offers ciphers of TLS 1.2, by OpenSSL's names.
   void offer(const char* ciphers) { BP_ASSERT(SSL_CTX_set_cipher_list(context(), ciphers) == 1); }
 
-  // Of TLS 1.3.
+  // The same for TLS 1.3.
   int offer_13(const char* ciphers) { return SSL_CTX_set_ciphersuites(context(), ciphers); }
 
   void start() {

@@ -59,7 +59,7 @@ class TlsSessionFixture : public Utest {
   virtual Outcome session_goes_on() { return session.handshake(); }
   virtual int client_goes_on() { return client->handshake(); }
 
-  // What the client has sent reaches the session, at most so much of it at a time.
+  // Moves the client's output to the session, at most `bytes_max` of it.
   void bring(size_t bytes_max = kTlsBufferBytes) {
     const std::span<std::byte> room = session.input_room();
     const size_t count = std::min({bytes_max, room.size(), client->sent.size()});

@@ -31,8 +31,8 @@ bool has_aes() {
 #endif
 }
 
-// What the pages that `owner` holds in this thread have left, for as long as it lives: what is
-// allocated next takes another page.
+// Uses up all room in the pages that `owner` holds in this thread, for as long as it lives: the
+// next allocation takes another page.
 class UsedUpPages {
  public:
   // Requires: `owner` is limited to what it holds.
@@ -139,7 +139,7 @@ TEST(TlsSession, RefusesAnotherKeyAndAnotherName) {
   }
 }
 
-// Of TLS 1.2, what its clients may have.
+// The ciphers that clients of TLS 1.2 may have.
 TEST(TlsSession, SpeaksTheVersionBefore) {
   TlsFiles files = certificates();
   files.shared_keys = shared_keys().shared_keys;
@@ -407,7 +407,7 @@ TEST(TlsSession, MovesBytesWithoutAllocating) {
   }
 }
 
-// What a thread keeps in the library for itself goes with it.
+// The library's memory for a thread is freed with the thread.
 TEST(TlsSession, AThreadThatEndsLeavesNothing) {
   BP_SKIP_UNDER_SANITIZER();
   load(certificates());

@@ -21,7 +21,7 @@ class UdpJoiningBodies : public UdpPair {
     UdpPair::teardown();
   }
 
-  // Whatever carries it, the receiver has the pieces that were asked for.
+  // The receiver gets the pieces that were asked for, however they are carried.
   void check_segments(std::span<const std::byte> whole, uint32_t segment_bytes) {
     const size_t count = (whole.size() + segment_bytes - 1) / segment_bytes;
     wait_for(*b, count);
@@ -96,7 +96,7 @@ class UdpJoiningBodies : public UdpPair {
     wait_for(*b, 5);
     LONGS_EQUAL(64 * 32, b->all[3].bytes.size());
   }
-  // Whatever follows whatever, each receiver gets just its own, in order.
+  // Sends a random mixture: each receiver gets just its own, in order.
   void a_mixture() {
     open_both("127.0.0.1:0", {.buffer_count = 512, .buffer_bytes = kBuffer});
     End other(*sockets, {.buffer_count = 512, .buffer_bytes = kBuffer});
@@ -133,7 +133,7 @@ class UdpJoiningBodies : public UdpPair {
     }
     other.socket.close();
   }
-  // Of those that were joined none is lost or doubled where the kernel refuses to cut.
+  // No joined datagram is lost or doubled if the kernel refuses to cut.
   void joining_is_refused() {
     open_both();
     const int one = 1;

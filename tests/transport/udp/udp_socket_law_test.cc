@@ -31,7 +31,7 @@ class UdpSocketLawBodies : public UdpPair {
   static constexpr int kWatchedRounds = 50;
   static constexpr uint32_t kBufferCount = 50;
 
-  // What the receiver has told; an End writes it down, which allocates.
+  // The socket's reports. An End would write them down, which allocates.
   struct Told {
     uint64_t received_bytes = 0;
     uint32_t failure_count = 0;
@@ -82,7 +82,7 @@ class UdpSocketLawBodies : public UdpPair {
     return made;
   }
 
-  // What follows is watched, and checks nothing.
+  // The functions from here on are watched, and check nothing.
   template <typename Condition>
   bool poll_until(Condition is_met) noexcept {
     const uint64_t end_ns = monotonic_ns() + test::kPatienceNs;

@@ -184,7 +184,7 @@ class UdpSocketBodies : public UdpPair {
     LONGS_EQUAL(1, counters.truncated_datagrams.read());
   }
 
-  // What lies before a datagram is its owner's, and of no other datagram.
+  // The headroom before a datagram is its owner's, and no other datagram lies there.
   void headroom() {
     a = std::make_unique<End>(*sockets);
     b = std::make_unique<End>(*sockets, DatagramShape{.buffer_count = 4, .buffer_bytes = 128});
@@ -252,7 +252,8 @@ class UdpSocketBodies : public UdpPair {
     CHECK(counters.dropped_datagrams.read() > 0);
   }
 
-  // What may administer the network is given what it asks for, though it is more than others get.
+  // A process that may administer the network gets the queue it asks for, though larger than others
+  // get.
   void a_large_queue_is_forced() {
     if ((own_capabilities() & kNetAdmin) == 0) BP_SKIP("this takes CAP_NET_ADMIN");
     a = std::make_unique<End>(*sockets);
@@ -426,7 +427,7 @@ class UdpSocketBodies : public UdpPair {
     STRCMP_CONTAINS("joined already", twice.error().cure);
     CHECK(b->socket.leave(group.ip, {}, "lo").ok());
     CHECK(!arrives());
-    // Of one sender alone.
+    // Membership for one sender alone.
     CHECK(b->socket.join(group.ip, at("127.0.0.9:0").ip, "lo").ok());
     CHECK(!arrives());
     CHECK(b->socket.join(group.ip, at("127.0.0.1:0").ip, "lo").ok());

@@ -98,7 +98,7 @@ TEST_GROUP(PolledFilesLogic) {
     file = files->find("polled");
     CHECK(file->is_polled() && !files->find("other")->is_polled());
   }
-  // Where one of these goes.
+  // The backend that such an operation goes to.
   KeepingBackend& way_of(FileAction action, uint64_t bytes, bool is_durable = false) {
     AskedFile outcome(action, memory, bytes, 0);
     outcome.operation.is_durable = is_durable;
@@ -130,7 +130,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
   LONGS_EQUAL(0, counters[1].polled.read());
 }
 
-// What is left of an operation may be small enough.
+// The rest of an operation may be small enough to be polled.
 TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
   AskedFile write(FileAction::kWrite, memory, 128 * kKiB, 0);
   file->begin(write.operation);
@@ -235,8 +235,8 @@ TEST_GROUP(PolledFiles) {
   }
 };
 
-// Whether this machine's drive is polled or not: what is asked for is done, and the ring is not
-// asked while nothing is on its way.
+// Operations are done, on a polled drive or not, and the ring is not asked while nothing is under
+// way.
 TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   std::byte* const memory = pool->memory(64 * kKiB).data();
   if (!make_direct_file()) BP_SKIP("the file system of /tmp has no direct access");

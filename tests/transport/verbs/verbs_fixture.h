@@ -1,5 +1,5 @@
-// What tests of two connected appliances need: what arrived, memory of the pool, and a connection
-// that breaks on demand.
+// A fixture for tests of two connected appliances: received messages, memory of the pool, and a
+// connection that breaks on demand.
 #pragma once
 
 #include <cstring>
@@ -24,7 +24,7 @@ namespace bedplate::test {
 inline constexpr AmId kData = 3;
 inline constexpr AmId kLent = 4;
 
-// What one side was sent.
+// The messages and loans that one side received.
 struct ReceivedTexts {
   std::vector<std::string> payloads;
   std::vector<Loan> loans;
@@ -59,7 +59,7 @@ struct Block {
   std::byte* memory;
 };
 
-// What a device tells beside completions, told by the test: soft RoCE tells next to nothing.
+// A device's asynchronous events, forged by the test: soft RoCE reports next to none.
 class ForgedEvents {
  public:
   explicit ForgedEvents(VerbsDevice& device) : device_(device) {

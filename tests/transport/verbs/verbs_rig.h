@@ -131,7 +131,7 @@ class VerbsRig {
   VerbsDevice& device() { return *device_; }
   const KeyTable& keys() { return keys_; }
   const std::string& address() const { return address_; }
-  // Where both dial: a's.
+  // The address of a, for when both dial.
   const std::string& address_of_a() const { return address_of_a_; }
 
  private:

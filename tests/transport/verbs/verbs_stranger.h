@@ -73,7 +73,7 @@ class Stranger {
   void hang_up() { fd_.close(); }
   // Its device answers nothing any more, but it does not hang up.
   void fall_silent() { BP_ASSERT(queue_pair_.reset().ok()); }
-  // What it is answered; nothing when it is hung up on, which it then knows, or left alone.
+  // The answer that it gets; nothing if it is left alone, or hung up on (is_hung_up_on says so).
   std::optional<HandshakeRecord> answer() {
     HandshakeRecord record = {};
     size_t got = 0;
@@ -220,7 +220,7 @@ class Stranger {
   bool is_hung_up_on = false;
 
  private:
-  // What it has of the device.
+  // Its objects of the device.
   struct End {
     QueuePair queue_pair;
     ibv_cq* completions = nullptr;
@@ -290,7 +290,7 @@ inline const RecordFault kRecordFaults[] = {
     {Refusal::kShape, [](HandshakeRecord& record) { record.message_bytes = 8192; }, true},
 };
 
-// What a stranger that was let in sends, for which it is cut off.
+// An attack by message: a stranger that was let in sends it, and is cut off.
 struct MessageAttack {
   const char* name;
   void (*run)(Stranger& stranger);

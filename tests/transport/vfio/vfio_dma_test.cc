@@ -1,5 +1,5 @@
-// What a real device reaches by DMA: QEMU's `edu`, which copies between memory and a buffer of its
-// own (its registers are in QEMU's documents, specs/edu). It is in the machine of
+// DMA by a real device, and its reach: QEMU's `edu`, which copies between memory and a buffer of
+// its own (its registers are in QEMU's documents, specs/edu). It is in the machine of
 // tests/guest/vfio_test.py.
 #include <algorithm>
 #include <cstring>

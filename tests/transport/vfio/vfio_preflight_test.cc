@@ -1,5 +1,5 @@
-// What stands between a PCI device and a driver of ours, said in one line. What a machine with an
-// IOMMU answers is in tests/guest/vfio_test.py.
+// The obstacles between a PCI device and a driver of ours, each said in one line.
+// tests/guest/vfio_test.py tests the answers of a machine with an IOMMU.
 #include "transport/vfio/vfio_preflight.h"
 
 #include <filesystem>
@@ -120,7 +120,7 @@ TEST(VfioPreflight, WhatSeveralDevicesLackIsSaidOnce) {
 
 // ---- What a real IOMMU answers ----
 
-// Of the first device that vfio-pci has, which needs what `bytes` at the pool's place would.
+// The preflight's answer for the first device that vfio-pci has, with `bytes` at the pool's place.
 static std::string look(uint64_t bytes) {
   std::vector<std::string> devices;
   for (const std::string& address : list_pci_devices()) {

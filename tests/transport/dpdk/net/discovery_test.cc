@@ -180,7 +180,8 @@ TEST(Discovery, FollowsARouterForAsLongAsItSays) {
   STRCMP_EQUAL("none:0", gateway().c_str());
 }
 
-// What others hold by reference, and could spoil: it would be sent to nobody, and nobody be asked.
+// Others hold the gateway by reference and could spoil it: frames would go to nobody, and nobody
+// would be asked.
 TEST(Discovery, IsNotValidWithARouterThatIsNoGateway) {
   rig.options.gateway6 = {};
   rig.options.takes_routers = true;

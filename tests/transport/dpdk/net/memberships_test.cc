@@ -1,4 +1,4 @@
-// What sockets join, and what that makes for the link.
+// The groups that sockets join, and the link's groups that follow from them.
 #include "transport/dpdk/net/memberships_datapath.h"
 
 #include <cerrno>

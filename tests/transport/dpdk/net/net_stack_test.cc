@@ -41,7 +41,7 @@ TEST_GROUP(NetStack) {
       rigs[i].port.other = &rigs[1 - i].port;
       rigs[i].start();
     }
-    // What they told one another at the start.
+    // Exchange and forget the announcements of the start.
     for (Rig& rig : rigs) rig.advance();
     for (Rig& rig : rigs) rig.port.sent.clear();
     end = std::make_unique<End>(*rigs[0].stack);

@@ -1,4 +1,4 @@
-// What is known of narrow paths, and for how long.
+// The table of narrow paths: its entries, and how long they last.
 #include "transport/dpdk/net/path_mtus_datapath.h"
 
 #include <string>

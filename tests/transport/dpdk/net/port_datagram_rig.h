@@ -1,4 +1,4 @@
-// What the tests of datagram sockets over a made-up port begin with: no buffer may be lost.
+// The rig for tests of datagram sockets over a made-up port: no buffer may be lost.
 #pragma once
 
 #include <memory>

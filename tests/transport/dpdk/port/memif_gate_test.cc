@@ -22,7 +22,7 @@ using namespace bedplate;
 
 namespace {
 
-// What a mistake needs to show itself; what is right waits for as long as it takes.
+// A mistake shows itself within this time; correct code is waited for as long as it takes.
 constexpr useconds_t kMistakeUs = 200'000;
 
 // Memory of memifs that is mapped here.

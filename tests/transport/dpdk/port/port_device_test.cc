@@ -74,7 +74,7 @@ TEST(PortDevice, WhatIsNotThereIsSaidWithItsCure) {
   STRCMP_EQUAL("there is no such network interface", problems[0].answer);
   STRCMP_EQUAL("ip link lists those that there are", problems[0].cure);
 
-  // What a device of PCI lacks the runtime says (tests/transport/vfio).
+  // The runtime reports the problems of a PCI device (tests/transport/vfio).
   LONGS_EQUAL(0, look_at("ffff:ff:1f.7").size());
 
   problems = look_at("memif:/no/such/folder/a.sock");

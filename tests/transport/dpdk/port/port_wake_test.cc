@@ -1,4 +1,5 @@
-// What wakes a shard when frames come (queue_wake.h), over an eventfd that stands for a device's.
+// The descriptor that wakes a shard when frames come (queue_wake.h): here an eventfd that stands
+// for a device's.
 #include "transport/dpdk/port/queue_wake.h"
 
 #include <poll.h>
@@ -50,7 +51,7 @@ class QueueWakeBodies : public SocketsFixture {
     CHECK_EQUAL(1, wakes.read());  // once for each sleep
     CHECK_EQUAL(0, wake.sleep_max_ns());
 
-    // What wakes in vain again and again is not watched until frames have come.
+    // A descriptor that wakes in vain again and again is not watched until frames have come.
     CHECK(wakes_once_armed());
     CHECK(wakes_once_armed());
     CHECK_FALSE(wakes_once_armed());

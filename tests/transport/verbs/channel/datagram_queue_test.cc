@@ -43,7 +43,8 @@ struct LoneQueue {
     queue.destroy();  // before what it completes to
     ibv_destroy_cq(completions);
   }
-  // What no DatagramQueue would send, by a queue pair of its own. Returns whether it went.
+  // Sends a datagram that no DatagramQueue would send, by a queue pair of its own. Returns true if
+  // it went.
   bool send_raw(const DatagramPeer& to, uint32_t bytes) {
     ibv_qp_init_attr made = {};
     made.send_cq = made.recv_cq = completions;

@@ -1,6 +1,5 @@
-// What would happen if a quirk were not got around: it is denied, and the wrong thing
-// happens that device_quirks.h tells of; with it, it does not. Where such a test fails, the quirk
-// may have gone from the device at hand.
+// Each quirk denied, and not denied: denied, the fault happens that device_quirks.h describes; not
+// denied, it does not. If such a test fails, the quirk may have gone from the device at hand.
 //
 // Not here: reset_keeps_reads, by which the kernel uses memory that it has freed (docs/verbs.md).
 #include "transport/verbs/device/device_quirks.h"

@@ -189,7 +189,7 @@ TEST(VerbsEnds, AFlushEndsBehindWhatWasWithdrawnBeforeIt) {
   CHECK(to_a().flush(nullptr) == SendStatus::kDone);
 }
 
-// What a failed queue pair still held of the shared receives would be lost to its reset.
+// A reset would lose the shared receives that a failed queue pair still holds.
 TEST(VerbsEnds, WhereADeviceTellsOfTheLastReceiveThatIsWaitedForButNotForEver) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block target(4 * kKiB);

@@ -1,4 +1,4 @@
-// What endpoints share: whether it fits together, and whose it is.
+// The parts that endpoints share: they fit together, and have the right owner.
 #include "transport/verbs/channel/verbs_parts.h"
 
 #include <thread>
@@ -34,7 +34,7 @@ TEST_GROUP(VerbsParts) {
     parts.dirty.create(3);
     CHECK(parts.is_valid());
   }
-  // Whether it stays valid with `value` in `place`, which has what it had afterwards.
+  // True if `parts` stays valid with `value` in `place`; puts the old value back.
   template <typename T>
   bool is_valid_with(T & place, T value) {
     std::swap(place, value);

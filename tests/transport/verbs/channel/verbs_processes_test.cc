@@ -55,7 +55,7 @@ struct Echo {
         message.id, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
     send();
   }
-  // What there is room for.
+  // Sends answers as long as there is room.
   void send() {
     while (!answers.empty() &&
            to->am_send(answers.front().first, view(answers.front().second)) == SendStatus::kDone) {
@@ -94,7 +94,7 @@ class Peer {
   pid_t process_ = 0;
 };
 
-// Where such a peer listens.
+// The address that such a peer listens at.
 std::string address_of_peer() {
   if (is_by_manager()) return std::string("tcp:") + kManagedAddress + ":19999";
   return "unix:/tmp/bedplate-verbs-peer-" + std::to_string(getpid());

@@ -308,7 +308,7 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
   CHECK(to_a().am_send(kData, view("first")) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
   STRCMP_EQUAL("first", at_b.payloads[0].c_str());
-  // What the old one described is refused here, and does not cost the connection.
+  // The old connection's remote memory is refused here, and does not cost the connection.
   Counted ended;
   CHECK(to_b().put(target.span().first(8), of_the_old, &ended) == SendStatus::kRefused);
   LONGS_EQUAL(1, rig->a.counters.broken.read());

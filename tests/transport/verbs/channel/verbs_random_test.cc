@@ -49,7 +49,7 @@ struct Operation : Completion {
   }
 };
 
-// What one side has sent and got.
+// A side's record of what it sent and got.
 struct Side {
   VerbsSide* verbs = nullptr;
   const char* peer = "";

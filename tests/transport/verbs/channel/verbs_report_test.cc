@@ -1,4 +1,4 @@
-// What can be said of verbs from outside: how far each connection is, what the device tells.
+// Reports about verbs for the outside: the state of each connection, and the device's events.
 #include <string>
 
 #include "tests/support/patience.h"

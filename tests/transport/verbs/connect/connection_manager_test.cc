@@ -171,7 +171,7 @@ TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
                   text.c_str());
 }
 
-// Of the heap, and of the device: it registers nothing.
+// It gives back heap memory and the device's objects; it registers nothing.
 TEST(ConnectionManager, WhatItTakesForACallItGivesBack) {
   BP_SKIP_UNDER_SANITIZER();
   if (!has_verbs_device() || !has_managed_device()) BP_SKIP(kNoManager);

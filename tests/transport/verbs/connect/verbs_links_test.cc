@@ -21,7 +21,7 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-// What other services say first: shorter than a record.
+// A greeting of another service: shorter than a record.
 constexpr char kBanner[] = "SSH-2.0-OpenSSH_9.2p1\r\n";
 
 TEST_GROUP(VerbsLinks) {
@@ -51,7 +51,7 @@ TEST_GROUP(VerbsLinks) {
     CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone; }));
     CHECK(rig->poll_until([&] { return heard == before + 1; }));
   }
-  // Where a dials, if the test is b; b, if it is a.
+  // Listens in the place of b, which a dials, or of a, which b dials.
   Fd listen_as(const char* name) {
     const bool is_b = *name == 'b';
     const std::string address = rig->address() + (is_b ? "" : "-a");

@@ -1,10 +1,9 @@
 // Each quirk of device_quirks.h that can be shown on one machine, shown with nothing of ours in
-// between: two queue pairs of the device at hand, and what it does. Where it does so no longer,
-// the test of that quirk fails and says so; where a device does so of which quirks_of() says
-// nothing, too.
+// between: two queue pairs of the device at hand, and what it does. The test of a quirk fails and
+// says so if the device no longer has it, or if it has one of which quirks_of() says nothing.
 //
-// Not here: what needs a packet or a device to be lost, or a queue pair to be reset at the right
-// moment (device_quirks.h says what shows it), and windows, which are tried on every device
+// Not here: quirks that need a lost packet or device, or a queue pair's reset at the right moment
+// (device_quirks.h says what shows them), and windows, which are tried on every device
 // (window_probe.h).
 #include <memory>
 #include <string>
@@ -119,7 +118,7 @@ TEST(VerbsQuirkSigns, HidesLongMessages) {
         status == IBV_WC_LOC_QP_OP_ERR);
 }
 
-// What is asked of all devices alike: it is the kernel's, and has no name.
+// This quirk is the kernel's, so all devices are asked alike, and it has no name.
 TEST(VerbsQuirkSigns, WhatMayNotBeWrittenIsNotPinned) {
   if (!open()) BP_SKIP(kNoVerbs);
   void* memory = mmap(nullptr, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
