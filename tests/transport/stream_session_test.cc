@@ -248,7 +248,7 @@ TEST(StreamSession, WhatASendAnswersIsTraced) {
   CHECK_EQUAL(100, records[0].passed[1]);
   CHECK_EQUAL(kTraceNotPassed, records[0].passed[2]);
   CHECK_EQUAL(2, session.times.count());
-  // A reply not handed over before the peer went has passed no station.
+  // A reply not handed over before the peer went is not recorded.
   text = "c\n";
   give(&text);
   CHECK(!session.replies().empty());

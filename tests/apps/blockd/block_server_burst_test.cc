@@ -30,8 +30,8 @@ class BlockServerBurstTest : public BlockServerFixture {
     for (uint64_t i = 0; i < 14; ++i) CHECK(peer.reads(1'000 + 600 * i, data.substr(512 * i, 512)));
   }
 
-  // What came together is taken as if it were small, up to 32 KiB; what is waited for is not. A
-  // burst here is less than what a Unix socket takes in one piece.
+  // Writes that come together are taken as small ones, up to 32 KiB; those that are waited for are
+  // not. A burst here is less than a Unix socket takes in one piece.
   void writes_between_small_and_large() {
     constexpr uint32_t kBetween = 9 * kKiB;
     struct {
@@ -99,7 +99,7 @@ class BlockServerBurstTest : public BlockServerFixture {
   }
 
   // More than the server reads ahead, so payloads and headers are cut wherever the buffer ends.
-  // What waits for a slot lies there while payloads beside it are copied.
+  // Requests that wait for a slot lie there while payloads beside them are copied.
   void a_long_burst_of_small_writes() {
     for (const uint32_t bytes : {1U, 511U, 4096U, 16'384U}) {
       NbdPeer peer = negotiated();

@@ -1,4 +1,4 @@
-// What tests of blockd as a whole begin with: a running server, and a client that has negotiated.
+// The fixture for tests of blockd as a whole: a running server, and a client that has negotiated.
 // Each test runs with one shard and with two, by io_uring and by epoll.
 #pragma once
 
@@ -54,7 +54,7 @@ class BlockServerFixture : public Utest {
     CHECK(drained);
     LONGS_EQUAL(fd_count_before, count_fds());
   }
-  // Of two operations at once, so that others wait.
+  // Its queue takes two operations at once, so that others wait.
   void add_stored_volume() {
     const StoreQueueShape shape = {align_up(StoreQueue::kBufferBytesMin, kMiB), 2};
     options.volumes.push_back({"disk0", 0, false, {}, shape});

@@ -208,7 +208,7 @@ class BlockServerTest : public BlockServerFixture {
     for (const bool after_write : {false, true}) {
       const size_t total = 28 + 40 + 28 + 28;
       for (size_t cut = 1; cut < total; ++cut) {
-        // What came before decides how far the server reads ahead.
+        // The request before decides how far the server reads ahead.
         if (after_write) {
           LONGS_EQUAL(0, peer.do_one(kWrite, 1000, 50, still));
         } else {
@@ -258,7 +258,7 @@ class BlockServerTest : public BlockServerFixture {
         CHECK(rig->has_open(1));
         CHECK(watcher.reads(kAt - kBytes, before.substr(0, kBytes)));
         CHECK(watcher.reads(kAt + kBytes, before.substr(2 * kBytes)));
-        // What did not arrive was not touched; what did may be there or not.
+        // Bytes that did not arrive were not written; those that did may be there or not.
         CHECK(watcher.reads(kAt + sent, before.substr(kBytes + sent, kBytes - sent)));
       }
     }

@@ -1,4 +1,4 @@
-// What the ring of a block server keeps of its requests, in every way a server can be set up.
+// A block server's trace ring: its records of requests, in every way a server can be set up.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace {
 
 class BlockTraceTest : public BlockServerFixture {
  public:
-  // Of `volume`, the one that it is among the server's.
+  // `volume`: the number of volume `name` among the server's.
   void stations_follow_one_another(std::string_view name, uint16_t volume) {
     const uint16_t kinds[] = {kWrite, kWrite, kRead, kTrim, kWriteZeroes, kFlush};
     const uint32_t lengths[] = {300'000, 100, 4096, 4096, 100'000, 0};

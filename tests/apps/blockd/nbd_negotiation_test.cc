@@ -60,7 +60,7 @@ struct ManyExports {
 }  // namespace
 
 TEST_GROUP(NbdNegotiation){
-    // What becomes of `input`, fed as a whole; error texts are cut out of the output.
+    // The outcome of `input`, fed as a whole; error texts are cut out of the output.
     static Outcome converse(std::string_view input, std::span<const ExportInfo> exports = kExports){
         Negotiation negotiation(exports);
 Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();

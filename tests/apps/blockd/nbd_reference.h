@@ -24,7 +24,7 @@ namespace bedplate::nbd_reference {
 
 using State = nbd::Negotiation::State;
 
-// What random tests begin with, and print. BEDPLATE_TEST_SEED in the environment repeats a run.
+// The seed of random tests, which they print. BEDPLATE_TEST_SEED in the environment repeats a run.
 inline uint64_t test_seed() {
   const char* text = std::getenv("BEDPLATE_TEST_SEED");
   return text != nullptr ? std::strtoull(text, nullptr, 10)
@@ -155,8 +155,8 @@ inline std::string answer_to_contexts(std::span<const nbd::ExportInfo> exports, 
          reply(type, 1, "");
 }
 
-// What the server must make of `input`, all of which the client says without waiting. Error texts
-// are left out: see without_error_texts.
+// The outcome that the server must reach for `input`, all sent by the client without waiting. Error
+// texts are left out: see without_error_texts.
 inline Outcome expected(std::span<const nbd::ExportInfo> exports, std::string_view input) {
   Outcome outcome;
   outcome.output = "NBDMAGICIHAVEOPT" + be(3, 2);
@@ -224,8 +224,8 @@ inline Outcome expected(std::span<const nbd::ExportInfo> exports, std::string_vi
   return outcome;
 }
 
-// `output` with the texts of error replies cut out. What does not look like a reply, as the answer
-// to EXPORT_NAME, stays.
+// `output` with the texts of error replies cut out. Bytes that do not look like a reply stay, as
+// the answer to EXPORT_NAME.
 inline std::string without_error_texts(std::string_view output) {
   std::string result(output.substr(0, 18));
   size_t at = 18;

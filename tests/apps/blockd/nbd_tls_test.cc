@@ -48,7 +48,7 @@ TEST_GROUP(NbdTls) {
   void say(const std::string& text) {
     CHECK_EQUAL(text.size(), negotiation.consume(std::as_bytes(std::span(text))));
   }
-  // What is answered to one option.
+  // The answer to one option.
   std::string answer(const std::string& text) {
     say(text);
     // The texts begin behind a greeting.

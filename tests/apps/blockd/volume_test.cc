@@ -25,7 +25,7 @@ struct alignas(kCacheLineBytes) LaneMemory {
   std::byte bytes[BlockRequestFifo::bytes_for(kLaneItems)];
 };
 
-// What CppUTest's new, which knows no alignment, must not make itself.
+// CppUTest's new must not make these: it knows no alignment.
 struct Parts {
   LaneMemory request_lane;
   LaneMemory reply_lane;

@@ -129,7 +129,7 @@ TEST(AppliancePlan, ADriveHasAQueuePairForEachShard) {
   STRCMP_EQUAL("nvme-queue:0000:01:00.0/1", drives->carves[1].owner.text);
   CHECK_EQUAL(queue_bytes, drives->carves[1].bytes);
   LONGS_EQUAL(1, made.vfio_devices().size());
-  // What its queue counts measures the depth that both volumes say.
+  // Its queue's counters measure the depth of both volumes.
   const std::vector<CounterSet> sets = made.counters();
   const auto is_queue = [](const CounterSet& set) { return set.name == "nvme_queues"; };
   const auto queue = std::find_if(sets.begin(), sets.end(), is_queue);

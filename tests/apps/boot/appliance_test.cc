@@ -1,4 +1,4 @@
-// What an appliance refuses before it looks at its configuration. Whole ones: tests/system.
+// Refusals of an appliance before it reads its configuration. tests/system tests whole appliances.
 #include "apps/boot/appliance.h"
 
 #include "alloc/added_heap.h"

@@ -10,7 +10,7 @@ using namespace bedplate;
 
 namespace {
 
-// What a cell of a Markdown table says, without blanks and backquotes.
+// The text of a cell of a Markdown table, without blanks and backquotes.
 std::string trimmed(const std::string& cell) {
   const size_t begin = cell.find_first_not_of(" `");
   if (begin == std::string::npos) return "";
@@ -126,7 +126,7 @@ TEST(ConfigurationFile, TheDemoServesRam0) {
                described(c).c_str());
 }
 
-// What apps/demo.toml says in a comment is what apps/demo-two-shards.toml does.
+// The comment in apps/demo.toml gives the settings of apps/demo-two-shards.toml.
 TEST(ConfigurationFile, TheDemosCommentIsTheOtherDemo) {
   std::istringstream lines(source_text("apps/demo.toml"));
   std::string line, text = "[appliance]\nname = \"demo\"\n[pool]\nbytes = \"256 MiB\"\n";

@@ -132,7 +132,7 @@ TEST(ConfigurationMessages, BoxesAreEnoughForAllPairsOfASmallGroup) {
 
 // ---- What is wrong ----
 
-// What the parser accepts the layout accepts, and the other way round.
+// The parser and the layout accept the same values.
 TEST(ConfigurationMessages, RangesAreThoseOfTheLayout) {
   for (const NumberKey& key : kNumberKeys) {
     const auto layout_accepts = [&key](long value) {

@@ -1,5 +1,5 @@
-// What the tests of the configuration share: a good file whose lines they replace, and the message
-// that comes of it.
+// Support for tests of the configuration: a good file whose lines they replace, and the message
+// that results.
 #pragma once
 
 #include <algorithm>
@@ -177,7 +177,7 @@ inline std::string address_text(const std::optional<SocketAddress>& address) {
   return address ? address->text() : "-";
 }
 
-// What there is for peers.
+// Describes the settings for peers.
 inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
   if (!v.enabled) return;
   out << " verbs " << v.required << " '" << v.device << "' " << int{v.port} << ' ' << v.shard << ' '
@@ -195,7 +195,7 @@ inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
   }
 }
 
-// What the first process of an image looks at.
+// The settings that the first process of an image reads.
 inline std::string described_init(const ParsedConfiguration& c) {
   std::ostringstream out;
   for (const SocketAddress& address : c.blockd().image_listen) out << ' ' << address.text();

@@ -1,4 +1,4 @@
-// What a configuration means (apps/boot/configuration_checks.h), and every refusal of a file's
+// The meaning of a configuration (apps/boot/configuration_checks.h), and every refusal of a file's
 // shape with its exact position.
 #include "tests/apps/boot/configuration_support.h"
 
@@ -183,7 +183,7 @@ TEST(Configuration, RefusesWhatIsNoToml) {
   REFUSED("f:7:7: not TOML: Error while parsing value: could not determine value type; expected "
           "TOML 1.0, as docs/configuration.md shows it",
           7, "cpu = zero");
-  // What the TOML library takes for impossible in its own code.
+  // The TOML library's own code takes these for impossible.
   for (const char* header :
        {"[[=", "[[[a]]]", "[[[]]", "[=", "[\"a\"", "[[", "\u00E9 = 1", "[\u00E9]", "x = \u00E9"}) {
     STRCMP_CONTAINS("f:8:", refusal(8, header).c_str());
@@ -447,7 +447,7 @@ TEST(Configuration, MessagesStayOneLineWithTheirPosition) {
 
 // ---- Random damage ----
 
-// Whatever happens to a file: it is accepted, or refused with a position that lies in it.
+// A damaged file is accepted, or refused with a position that lies in it.
 TEST(Configuration, DamagedFilesAreRefusedWithAPosition) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

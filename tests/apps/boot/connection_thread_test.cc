@@ -1,6 +1,6 @@
 // Connections served by one thread, with sessions that say what they hear: places, and that there
-// are none; those that may not ask; answers made elsewhere; ends. What is slow is tested by
-// tests/system/http_test.py.
+// are none; those that may not ask; answers made elsewhere; ends. tests/system/http_test.py has the
+// slow tests.
 #include "apps/boot/connection_thread.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What a client hears that says something to a session, without a socket.
+// A client's conversation with a session, without a socket.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace bedplate::test {
 
-// Everything that is answered to `text`, which comes and is answered `step` bytes at once, until
-// the session waits, has ended or has heard all. What it has heard is taken away.
+// Says `text` and returns the answers, both `step` bytes at once, until the session waits, has
+// ended or has heard all. Takes away the part of `text` that it has heard.
 inline std::string said_to(ConnectionSession& session, std::string_view* text,
                            size_t step = SIZE_MAX) {
   std::string answers;

@@ -69,7 +69,7 @@ TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
     CountersFileFixture::teardown();
   }
   Watched& of(size_t index) { return *static_cast<Watched*>(running->file.values(sets[index])); }
-  // What is seen after so many seconds of looks, one a second.
+  // The signs raised after so many seconds of looks, one a second.
   std::string seen_after(uint64_t seconds) {
     for (uint64_t i = 0; i < seconds; ++i) signs.look(now_ns += kSecond);
     std::string all;
@@ -110,8 +110,8 @@ TEST(CounterSigns, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
   expect_seen("", 1);
 }
 
-// What is too long for its place ends with a whole character: a page that is none of UTF-8, or
-// metrics that are not, would be worth nothing.
+// A text too long for its place ends with a whole character: a page or metrics that are no UTF-8
+// would be worth nothing.
 TEST(CounterSigns, NoCharacterIsCutInTwo) {
   for (const char* const character : {"\u00e9", "\u20ac", "\U0001f40c"}) {
     const size_t bytes = std::strlen(character);
@@ -223,7 +223,7 @@ TEST(CounterSigns, WhatAServicePlansIsJudged) {
   POINTERS_EQUAL(nullptr, defect_of(sign, set));
 }
 
-// What fails, is lost or dropped in what this tree has is a sign as it grows; each says what to do.
+// Each growing counter of failures, losses or drops in this tree is a sign; each says what to do.
 namespace {
 
 class Grown {
@@ -284,7 +284,7 @@ TEST(CounterSigns, WhatADriveOrAFileFails) {
                               "\"polled\" out\n");
 }
 
-// What it had lost before is read from its log after the first look.
+// The drive's earlier losses are read from its log after the first look.
 TEST(CounterSigns, WhatADriveHadLostBeforeIsNone) {
   for (const CounterDescription& each : described_counters<NvmeCounters>()) {
     if (each.name == "media_errors") CHECK(each.sign.rule == CounterSign::Rule::kNone);

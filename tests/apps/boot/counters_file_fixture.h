@@ -19,7 +19,7 @@
 
 namespace bedplate::test {
 
-// What two services count.
+// The counters of one service.
 struct HitCounters {
   Counter hits;
   Counter held_bytes;
@@ -82,7 +82,7 @@ struct CountersFileFixture : Utest {
     CHECK(mkdtemp(root) != nullptr);
     directory = std::string(root) + "/run";
   }
-  // Whatever a test leaves in it makes this fail.
+  // Fails if a test leaves anything in it.
   void teardown() override { LONGS_EQUAL(0, rmdir(root)); }
 
   std::string path(const std::string& name) { return directory + "/" + name + ".stats"; }

@@ -168,8 +168,8 @@ TEST(CountersFile, AFullFileSystemIsAnErrorAndNothingIsLeft) {
 
 namespace {
 
-// The next signal comes so long after the last was handled. Where nothing has been made for many of
-// them, a machine is so slow that they leave it no time: then they come half as often.
+// The next signal comes this long after the last was handled. If many of them come and nothing is
+// made, the machine is too slow for them: then they come half as often.
 constexpr uint32_t kSignalsInVainMax = 100;
 constexpr suseconds_t kSignalUs = 20;
 volatile sig_atomic_t signals_in_vain = 0;

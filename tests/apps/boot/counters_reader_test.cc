@@ -1,4 +1,4 @@
-// What a reader of a counters file sees: of this build and of others, live and after a crash.
+// The reader of counters files: of this build and of others, live and after a crash.
 #include "apps/boot/counters_reader.h"
 
 #include <algorithm>
@@ -127,7 +127,7 @@ CounterRecord& counter_record(CountersHeader& header, uint32_t index) {
 
 }  // namespace
 
-// Whatever the records say, a reader stays inside the file.
+// A reader stays inside the file, whatever the records say.
 TEST(CountersReader, RecordsThatLeadOutOfTheFileAreNotFollowed) {
   const auto spoiled = [this](const std::function<void(CountersHeader&)>& spoil) {
     leave_behind("demo", spoil);
@@ -222,7 +222,7 @@ TEST(CountersReader, AFileThatChangesUnderItsReaderIsRefused) {
   remove_all("demo");
 }
 
-// What was read stays, whatever becomes of the file.
+// A snapshot stays as it was read, whatever becomes of the file.
 TEST(CountersReader, ASnapshotStaysAsItWas) {
   leave_behind("demo");
   {

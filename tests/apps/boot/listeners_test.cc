@@ -121,7 +121,7 @@ TEST(Listeners, OpeningTwiceIsAProgrammingError) {
                 listeners.open({tcp_address(0)}, &problems));
 }
 
-// What others hold by reference, and could spoil.
+// Others hold the sockets by reference, and could spoil them.
 TEST(Listeners, ASocketThatIsNotTheirsAloneOrClosedIsAProgrammingError) {
   Listeners listeners("listen");
   listeners.open({tcp_address(0), unix_address(path("a.sock"))}, &problems);

@@ -1,6 +1,6 @@
-// The C interface to messages (apps/boot/messages_c.h), as far as it goes without a pool to
-// join: what it refuses, and says of it (apps/boot/error_c.h). C, as bedplate_c_test.cc is. What it
-// does with peers the system tests show, by the example in C and tests/system/c_peer.c.
+// The C interface to messages (apps/boot/messages_c.h), as far as it goes without a pool to join:
+// what it refuses, and says of it (apps/boot/error_c.h). C, as bedplate_c_test.cc is. The system
+// tests show its work with peers, by the example in C and tests/system/c_peer.c.
 #include "apps/boot/bedplate.h"
 
 #include <string.h>

@@ -54,7 +54,7 @@ TEST_GROUP(MessagesPlan) {
     STRCMP_EQUAL("", made.ok() ? "" : made.error().answer);
     return made.take();
   }
-  // Of the plan that is refused.
+  // Checks that the plan is refused with this error.
   void refused(const std::string& doing, const std::string& answer, const std::string& cure) {
     const Result<AppliancePlan> made = plan_appliance(configuration);
     CHECK(!made.ok());
@@ -75,7 +75,7 @@ TEST(MessagesPlan, NamesEverySegmentInTheOrderOfTheFile) {
                owners.c_str());
 }
 
-// What outsiders may write they can punch holes into.
+// Outsiders can punch holes into memory that they may write.
 TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
   ProcessSettings other = configuration.processes[0];
   other.name = "other";

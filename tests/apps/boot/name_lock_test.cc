@@ -26,7 +26,7 @@ TEST_GROUP(NameLock) {
     directory = std::string(root) + "/run";
     path = directory + "/demo.lock";
   }
-  // Whatever a test leaves in it makes this fail.
+  // Fails if a test leaves anything in it.
   void teardown() override { LONGS_EQUAL(0, rmdir(root)); }
 
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
@@ -71,7 +71,7 @@ TEST(NameLock, TakingTwiceOrWhatIsNoNameIsAProgrammingError) {
   BP_CHECK_DIES("assertion failed: !is_taken()", (void)lock.take(directory, "other"));
 }
 
-// What others hold by reference, and could spoil: the wrong file would be removed.
+// Others hold the path's parts by reference and could spoil them: the wrong file would be removed.
 TEST(NameLock, APathThatIsNotTheNamesIsAProgrammingError) {
   NameLock lock;
   CHECK(lock.take(directory, "demo").ok());

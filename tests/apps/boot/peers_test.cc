@@ -1,5 +1,5 @@
 // The appliance's side of verbs before anything is taken: what the machine lacks, in the report or
-// in the log. What takes a whole appliance: tests/guest/verbs_test.py.
+// in the log. tests/guest/verbs_test.py tests with a whole appliance.
 #include "apps/boot/verbs_peers.h"
 
 #include <string>

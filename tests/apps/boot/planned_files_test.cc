@@ -95,7 +95,7 @@ TEST(PlannedFiles, AreOpenedAndCountedUnderTheirNames) {
 
 namespace {
 
-// What it makes is a file that was there, and is gone with it.
+// The made device is an existing file, and is removed with it.
 class Maker final : public DeviceMaker {
  public:
   explicit Maker(std::string path) : path_(std::move(path)) {}
@@ -117,7 +117,7 @@ class Maker final : public DeviceMaker {
       const Fd file(open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
       CHECK(file.is_open() && ftruncate(file.number(), 4096) == 0);
     }
-    // What is locked is still open: so the file is closed by now.
+    // An open file would still be locked: so the file is closed by now.
     ~Made() override {
       const Fd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
       CHECK(flock(file.number(), LOCK_EX | LOCK_NB) == 0);
@@ -379,8 +379,7 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
                problem({plan}).c_str());
 }
 
-// Whatever drive this machine has: where its file system takes direct access, polling is said to
-// be what is lacking.
+// On any drive: if its file system takes direct access, the error says that polling is lacking.
 TEST(PlannedFiles, ThatArePolledLieOnADriveThatIs) {
   FilePlan plan = journal();
   plan.is_created = plan.is_direct = true;

@@ -1,4 +1,4 @@
-// What the runtime counts: all of it is described.
+// The runtime's counters: all of them are described.
 #include "apps/boot/runtime_counters.h"
 
 #include "apps/boot/counters_format.h"

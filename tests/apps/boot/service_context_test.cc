@@ -1,4 +1,4 @@
-// What a service gets, by the names of its plan, and what it is refused.
+// A service's context: the things it gets, by the names of its plan, and those it is refused.
 #include "apps/boot/service_context.h"
 
 #include <memory>

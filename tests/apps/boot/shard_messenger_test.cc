@@ -11,8 +11,8 @@ using namespace bedplate::test;
 
 TEST_GROUP(ShardMessenger){};
 
-// A group from which nothing has come for long is polled now and then. What comes for it just
-// before the sleep has rung nobody: the last look must find it.
+// A group from which nothing has come for long is polled now and then. A message for it that comes
+// just before the sleep rings nobody: the last look must find it.
 TEST(ShardMessenger, TheLastLookBeforeASleepIsAtQuietGroupsToo) {
   GroupRig first(shape_of(GroupKind::kLazy, 2)), second(shape_of(GroupKind::kLazy, 2));
   const MessageNames names;

@@ -97,7 +97,7 @@ TEST_GROUP_BASE(TlsConnection, TlsSessionFixture) {
       CHECK(connection->is_valid());
     }
   }
-  // What the client says last of the handshake.
+  // Runs the handshake; returns the client's last result.
   int agree(size_t bytes_max = SIZE_MAX) {
     int said = SSL_ERROR_WANT_READ;
     for (int i = 0; i < 10 && said == SSL_ERROR_WANT_READ; ++i) {

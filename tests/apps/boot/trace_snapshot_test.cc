@@ -1,5 +1,5 @@
-// What a reader sees of the last requests: whole ones alone, while shards write, and of no file
-// more than it has.
+// A reader's snapshot of the last requests: whole ones alone, while shards write, and no more than
+// the file has.
 #include "apps/boot/trace_snapshot.h"
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// What a client of the control socket asks, and what it makes of what is, or is not, answered.
+// A client of the control socket: its requests, and its handling of answers, bad ones and missing
+// ones.
 #include "apps/control/control_client.h"
 
 #include <atomic>
@@ -74,7 +75,7 @@ TEST_GROUP(ControlClient) {
     const size_t at = request.find("\"id\":\"") + 6;
     return request.substr(at, request.find('"', at) - at);
   }
-  // What a line that says `answers` answers, or why it is none.
+  // The answer heard over a line that says `answers`, or the error.
   std::string heard_over_a_line(const std::string& answers) {
     Peer peer(listener.number(), answers);
     auto client = ControlClient::connect_to_line(address.path);
@@ -213,7 +214,7 @@ TEST(ControlClient, WaitsNoLongerForWhatOthersAreTold) {
                said_of(answered.error()).c_str());
 }
 
-// What only costs time and stack is no answer.
+// A line that only costs time and stack is no answer.
 TEST(ControlClient, WhatIsTooDeepOrTooBroadIsPassedOver) {
   std::string broad = R"({"id":@,"result":{)";
   for (int i = 0; i < 20'000; ++i) broad += "\"" + std::to_string(i) + "\":1,";

@@ -1,4 +1,4 @@
-// What a connection is answered, without a socket, and what of it happens at a loop.
+// The control session's answers, without a socket, and its work at a loop.
 #include "apps/control/control_session.h"
 
 #include <algorithm>

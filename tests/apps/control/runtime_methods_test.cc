@@ -1,4 +1,4 @@
-// What every appliance can be asked, without an appliance: here, that services drain.
+// The methods of every appliance, without an appliance: here, the draining of services.
 #include "apps/control/runtime_methods.h"
 
 #include <memory>

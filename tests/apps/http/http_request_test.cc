@@ -10,7 +10,7 @@
 using namespace bedplate;
 
 TEST_GROUP(HttpRequest){
-    // Of a request that comes byte by byte as of one that comes at once.
+    // The status of a request, the same if it comes byte by byte or at once.
     int status(const std::string& text){const HttpReading whole = read_http_request(text);
 HttpReading part;
 for (size_t bytes = 0; bytes <= text.size() && part.status == 0; ++bytes) {
@@ -107,7 +107,7 @@ TEST(HttpRequest, WhatFollowsIsNotLookedAt) {
   LONGS_EQUAL(200, read_http_request("GET / HTTP/1.0\r\n\r\nHEAD /\rx").status);
 }
 
-// Where a proxy and a server disagree on where a request ends, one smuggles a second one.
+// If a proxy and a server disagree on a request's end, a second request can be smuggled.
 TEST(HttpRequest, WhatCouldBeReadInTwoWaysIsRefused) {
   for (const char* headers :
        {"Transfer-Encoding: chunked\r\n", "transfer-encoding: identity\r\n",

@@ -1,4 +1,4 @@
-// What a connection is answered, without a socket.
+// The HTTP session's answers, without a socket.
 #include "apps/http/http_session.h"
 
 #include <algorithm>
@@ -155,7 +155,7 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
   expect_state("bad", "A token is needed");
 }
 
-// What is logged is no HTML, steers no terminal, and one line stays one.
+// The log is served as text: no HTML, nothing that steers a terminal, and one line stays one.
 TEST(HttpSession, TheLogIsText) {
   test::Running running(directory, "a");
   site.view = running.file.view();

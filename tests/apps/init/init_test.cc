@@ -49,7 +49,7 @@ namespace {
 constexpr const char* kGood = "[appliance]\nname = \"demo\"\n[pool]\nbytes = \"256 MiB\"\n"
                               "[[shard]]\nname = \"main\"\ncpu = 0\n";
 
-// What it says until the machine ends, which it must.
+// Runs it: it must say `words`, and end the machine.
 void ends_with(test::FakeMachine& machine, std::initializer_list<const char*> words) {
   const test::Ended ended = machine.run("FirstProcess");
   for (const char* said : words) STRCMP_CONTAINS(said, ended.text);

@@ -24,7 +24,7 @@ using namespace bedplate;
 
 namespace {
 
-// What reboot(2) was asked for last. It is asked by libc with two magic numbers before that.
+// The last command to reboot(2). libc puts two magic numbers before it.
 constinit uint64_t asked = 0;
 constinit long outcome_of_reboot = 0;
 long remember(const uint64_t* arguments) {
@@ -33,7 +33,7 @@ long remember(const uint64_t* arguments) {
 }
 bool answer_reboots() { return test::answer_calls(SYS_reboot, &remember); }
 
-// Of a call that does not return: the process ends in it, with what was asked.
+// Makes a call that does not return: the process ends in it, with an exit code for the command.
 int reboot_of(MachineEnd end) {
   if (!answer_reboots()) return 99;
   test::answer_of_call = [](const uint64_t* arguments) -> long {

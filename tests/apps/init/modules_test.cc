@@ -43,7 +43,7 @@ class Directory {
 
 TEST_GROUP(Modules){};
 
-// What `configuration` needs, with `services` that it has none of.
+// The modules that `configuration` needs together with `services`, which it does not name.
 static std::vector<std::string> needed(const Configuration& configuration,
                                        std::vector<ServiceNeeds> services = {}) {
   AppliancePlan plan;

@@ -1,5 +1,5 @@
-// What the first process mounts, in a directory that is a child's root, by a kernel that says yes
-// to nearly everything.
+// The first process's mounts, in a directory that is a child's root, with a kernel that says yes to
+// nearly everything.
 #include "apps/init/mounts.h"
 
 #include <cerrno>
@@ -26,7 +26,7 @@ using namespace bedplate;
 
 namespace {
 
-// What is refused, and with what.
+// The type of mount that is refused, and the error.
 constinit const char* refused_type = "";
 constinit int refusal = 0;
 constinit int mounted_count = 0;

@@ -79,8 +79,8 @@ int mtu_of(const char* interface) {
   return ioctl(any.number(), SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : -1;
 }
 
-// What it does with the kernel, in a network that has a loopback and nothing else. Returns 0, or
-// the number of the step that went wrong.
+// Works with the kernel, in a network that has only a loopback. Returns 0, or the number of the
+// step that went wrong.
 int run_steps() {
   if (unshare(CLONE_NEWNET) != 0) return 100;
   NetlinkSocket kernel;

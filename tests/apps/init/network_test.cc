@@ -25,7 +25,7 @@ NetworkSettings loopback_with(const char* address, const char* gateway = "", uin
   return network;
 }
 
-// What is logged, the error at its end.
+// Brings them up in a child; its log ends with the error.
 test::Ended bring_up_apart(const std::vector<NetworkSettings>& networks) {
   return test::run_forked([&] {
     if (unshare(CLONE_NEWNET) != 0) _exit(kNoNetwork);

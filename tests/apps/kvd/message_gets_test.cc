@@ -98,7 +98,8 @@ TEST(KvdMessages, AShortValueComesInTheMessage) {
   CHECK_EQUAL(1, counters.misses.read());
 }
 
-// Where it lies, and as it was: a new value goes elsewhere until the old one is back.
+// The value is lent in place and stays as it was: a new value goes elsewhere until the loan is
+// back.
 TEST(KvdMessages, ALongValueIsLentAndStaysAsItIs) {
   const std::string value(5000, 'v');
   set("long", value);

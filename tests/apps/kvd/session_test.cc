@@ -1,4 +1,4 @@
-// What kvd's clients say and are answered: every command, every refusal, pieces, pipelines, limits.
+// A kvd client's session: every command, every refusal, pieces, pipelines, limits.
 #include <ctime>
 #include <string>
 

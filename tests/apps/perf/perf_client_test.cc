@@ -1,5 +1,5 @@
-// What the side of `bedplate perf` that measures makes of a server that is not as it should be.
-// The two as they should be: tests/system/perf_test.py, tests/guest/two_guests_test.py.
+// The measuring side of `bedplate perf` against bad servers. tests/system/perf_test.py and
+// tests/guest/two_guests_test.py test it with good ones.
 #include "apps/perf/perf_client.h"
 
 #include <string>
@@ -50,7 +50,7 @@ TEST_GROUP(PerfClient) {
   PerfScriptedSide<Server> side;
   PerfClient client{side};
 
-  // What the client says of 300 of them.
+  // The client's result for 300 operations.
   std::string measure(PerfOperation operation, PerfMeasure measure) {
     CHECK(client.connect("tcp:there").ok());
     PerfTask task;

@@ -1,4 +1,4 @@
-// What the side of `bedplate perf` that answers makes of a client that is not as it should be.
+// The answering side of `bedplate perf` against bad clients.
 #include "apps/perf/perf_server.h"
 
 #include <cstring>

@@ -16,8 +16,8 @@ inline void describe(CounterTable& table, WitnessCounters& c) {
   table.counter("sent_elsewhere", c.sent_elsewhere, "datagrams", "From anywhere else.");
 }
 
-// Of all ports that there are, from now on. Datagrams have a number of 4 bytes in front.
-// Requires: called once, before loops run, of which one alone has ports. `counters` outlives them.
+// Watches all existing ports from now on. Datagrams begin with a number of 4 bytes.
+// Requires: called once, before loops run; only one loop has ports. `counters` outlives them.
 void witness_ports(WitnessCounters& counters);
 
 }  // namespace bedplate::test

@@ -54,7 +54,7 @@ void describe(CounterTable& table, TableCounters& c) {
   table.counter("stood", c.stood, "guests", "Too many.").refusals_of("table.chairs");
 }
 
-// Of the waiters, who serve several tables.
+// The waiters' counters; they serve several tables.
 struct WaiterCounters {
   Counter spilled;
 };

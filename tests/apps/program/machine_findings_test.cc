@@ -1,4 +1,4 @@
-// What doctor says of made-up machines: good where nothing is lost, and what cures the rest.
+// Doctor's findings on made-up machines: good if nothing is lost, and else the cure.
 #include "apps/program/machine_findings.h"
 
 #include <filesystem>

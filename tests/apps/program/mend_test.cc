@@ -1,5 +1,5 @@
-// What doctor --fix does to a made-up machine: everything that it can until the next boot, and
-// nothing that outlasts one without being told to.
+// doctor --fix on a made-up machine: it does all it can until the next boot, and nothing that
+// outlasts a boot unless it is told to.
 #include "apps/program/mend.h"
 
 #include <filesystem>

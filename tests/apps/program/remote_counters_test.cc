@@ -205,7 +205,7 @@ TEST(RemoteCounters, OnlyWordsThatAreThereAreRead) {
   STRCMP_CONTAINS("\"error\"", refused(R"({"from":0,"bytes":7})").c_str());
   STRCMP_CONTAINS("\"error\"", refused(R"({"from":8000000})").c_str());
   STRCMP_CONTAINS("\"words\":[]}", refused(R"({"from":0,"bytes":0})").c_str());
-  // What is asked for beyond the end is not there.
+  // Words beyond the end are not there.
   const std::string all = std::to_string(running->file.header().file_bytes - 8);
   STRCMP_CONTAINS("\"words\":[-1]}",
                   refused(R"({"from":)" + all + R"(,"bytes":18446744073709551608})").c_str());

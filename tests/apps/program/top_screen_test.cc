@@ -192,7 +192,7 @@ TEST(TopScreen, TheGraphIsOfTheMarkedValueInTheLastTwoMinutes) {
   }
   const std::string seen = text(130, 18);
   check("shard main busy: now 5%, at most 5%\n", seen);
-  // Of 120 columns the last is 0, those of the first 20 s are full, the others half.
+  // There are 120 columns: the last is 0, those of the first 20 s are full, the others half.
   check(("5% |" + std::string(20, '#') + std::string(100, ' ') + "\n").c_str(), seen);
   check((" 0 |" + std::string(119, '#') + " \n").c_str(), seen);
   press({'g'});

@@ -220,7 +220,7 @@ TEST(Fec, BringsBackWhatCanBeBroughtBack) {
   }
 }
 
-// What RTP has beside its payload, and packets that have none.
+// FEC restores RTP's other parts beside the payload, and packets without one.
 TEST(Fec, PaddingExtensionsCsrcsAndEmptyPacketsComeBackAsTheyWere) {
   Sending sending(5, 5, true);
   Receiving receiving;

@@ -1,5 +1,5 @@
-// What a process gets of a stream, lent: this messenger stands for the process, and keeps or gives
-// back what it gets.
+// A local process as reader of a stream, which is lent to it: this messenger stands for the
+// process, and keeps or gives back the loans.
 #include "apps/tsrelay/local_reader_datapath.h"
 
 #include <cstdint>
@@ -147,7 +147,7 @@ TEST(LocalReader, OneThatKeepsAllLosesTheOldest) {
   CHECK_EQUAL(2 * lent_max, counters.packets.read());
 }
 
-// What waits for room in the queue of one that has gone must not be told of it.
+// A reader that waits for room and goes must not be told of room later.
 TEST(LocalReader, OneThatGoesWhileItWaitsForRoomWaitsNoMore) {
   reader.begin(*self, kPacket);
   fill_queue();

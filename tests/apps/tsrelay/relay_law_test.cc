@@ -25,7 +25,7 @@ TEST(RelayLaw, AWholeStream) {
   sending.options.has_fec_rows = true;
   sending.outputs[0].has_fec = true;
   sending.create();
-  // What comes is made beforehand: the media, and FEC that a relay has made.
+  // The input is made beforehand: the media, and FEC that a relay has made.
   for (uint32_t i = 0; i < 2000; ++i) {
     sending.give(0, sending.rtp(i));
     sending.work(1'000'000);

@@ -20,7 +20,7 @@ namespace bedplate::relay {
 
 inline DatagramAddress at(const char* text) { return parse_datagram_address(text).value(); }
 
-// What one datagram socket does, as far as the relay sees it.
+// A datagram socket, as far as the relay sees it.
 struct FakeSocket final : DatagramSocket {
   static constexpr uint32_t kBufferBytes = 2048;
   static constexpr uint32_t kHeadroomBytes = kRtpHeadroomBytes;

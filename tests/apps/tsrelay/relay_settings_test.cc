@@ -1,5 +1,5 @@
-// What of [tsrelay] makes no sense together, and what a stream takes. tests/system/tsrelay_test.py
-// reads it from files.
+// Settings of [tsrelay] that make no sense together, and the memory that a stream takes.
+// tests/system/tsrelay_test.py reads it from files.
 #include "apps/tsrelay/relay_settings.h"
 
 #include <cstring>

@@ -63,7 +63,7 @@ TEST(RelayStream, PlainUdpIsToldFromRtp) {
   r.work();
   CHECK(r.out.all_to(RelayRig::port(0)) == r.input);
   CHECK(r.out.all_to(RelayRig::port(1)) == r.input);
-  // Of RTP the header is left off where that is asked for.
+  // The RTP header is left off if that is asked for.
   RelayRig& other = make(1, 2);
   other.outputs[1].is_plain = true;
   other.create();
@@ -316,7 +316,7 @@ TEST(RelayStream, ASocketWithoutRoomLosesTheOldestFirst) {
   }
   LONGS_EQUAL(3, r.out.sent.size());
   LONGS_EQUAL(256, r.kept_count());  // as many as the ring has places
-  // Of the 300, 44 are gone: the first output had two of them, the second one.
+  // 44 of the 300 are gone: the first output had two of them, the second one.
   LONGS_EQUAL(42, r.output(0).dropped.read());
   LONGS_EQUAL(43, r.output(1).dropped.read());
   r.out.room = ~size_t{0};
@@ -375,7 +375,7 @@ TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
   LONGS_EQUAL(0, r.output(1).is_aside.read());
   r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[1].to);
   LONGS_EQUAL(1, r.output(1).is_aside.read());
-  // Whatever becomes of it there, the others go on.
+  // The others go on, whatever becomes of it there.
   r.out_aside.room = 0;
   for (uint32_t i = 10; i < 1000; ++i) {
     r.give(0, r.rtp(i));

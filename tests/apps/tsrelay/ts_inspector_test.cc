@@ -1,5 +1,5 @@
-// What TR 101 290 wants to know of a stream, fault by fault: each is made in a stream that has
-// none otherwise, and is counted once and as nothing else.
+// The faults of a stream that TR 101 290 lists, one by one: each is made in a stream that has none
+// otherwise, and is counted once and as nothing else.
 #include "apps/tsrelay/ts_inspector_datapath.h"
 
 #include <algorithm>
@@ -100,7 +100,7 @@ TEST(TsInspector, Continuity) {
   LONGS_EQUAL(2, report().continuity_errors);
   run(100 * kMs);
   LONGS_EQUAL(2, report().continuity_errors);
-  // What was lost below is known.
+  // The loss in the layer below is known.
   next_of(TsGenerator::kVideoPid);
   inspector->forgive_gap();
   run(100 * kMs);

@@ -82,7 +82,7 @@ class UdpSocketLawBodies : public UdpPair {
     return made;
   }
 
-  // The functions from here on are watched, and check nothing.
+  // poll_until, sends and moves are watched, and check nothing.
   template <typename Condition>
   bool poll_until(Condition is_met) noexcept {
     const uint64_t end_ns = monotonic_ns() + test::kPatienceNs;

@@ -252,8 +252,7 @@ class UdpSocketBodies : public UdpPair {
     CHECK(counters.dropped_datagrams.read() > 0);
   }
 
-  // A process that may administer the network gets the queue it asks for, though larger than others
-  // get.
+  // A process that may administer the network gets the queue it asks for; others get less.
   void a_large_queue_is_forced() {
     if ((own_capabilities() & kNetAdmin) == 0) BP_SKIP("this takes CAP_NET_ADMIN");
     a = std::make_unique<End>(*sockets);

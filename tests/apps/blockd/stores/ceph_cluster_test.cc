@@ -62,7 +62,7 @@ TEST(CephCluster, AKeyringWithoutTheKeyIsRefusedWithItsCure) {
   STRCMP_CONTAINS("it has no [client.bed]", key_in("").c_str());
   STRCMP_CONTAINS("its section has no \"key =\"; write it anew: ceph auth get client.bed",
                   key_in("[client.bed]\ncaps = 1\n[client.other]\nkey = AAAA\n").c_str());
-  // What would end the word that the kernel is told, and begin another option.
+  // A comma would end this option for the kernel, and begin another.
   STRCMP_CONTAINS("its key is no base64", key_in("[client.bed]\nkey = AAAA,ro\n").c_str());
   STRCMP_CONTAINS("its key is no base64", key_in("[client.bed]\nkey =\n").c_str());
   const auto none = read_ceph_key(root.path() + "/none", "bed");

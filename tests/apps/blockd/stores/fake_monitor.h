@@ -1,4 +1,4 @@
-// What stands for a Ceph monitor: it says one thing to whatever connects, or nothing.
+// A stand-in for a Ceph monitor: it sends one text to each client, or nothing.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ class MadeUpStore final : public VolumeStore {
         seen(bytes),
         durable(bytes) {}
 
-  // What is broken on purpose, for the checker of power cuts.
+  // A defect on purpose, for the checker of power cuts.
   enum class Defect : uint8_t { kNone, kFlushIsNone, kDurableIsNone, kCompletesEarly };
   Defect defect = Defect::kNone;
 

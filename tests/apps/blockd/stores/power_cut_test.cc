@@ -1,5 +1,5 @@
-// What was promised survives a power cut, whatever the store has done by then; and a store or a
-// server that breaks the promise is found, in each of three ways.
+// Promised data survives a power cut, whatever the store has done by then. A store or a server that
+// breaks the promise is found, in each of three ways.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -20,7 +20,7 @@ namespace {
 constexpr uint32_t kSlotCount = 32;  // places of a block and a bit, that share blocks
 constexpr uint32_t kSlotBytes = 700;
 
-// What a place may hold: all that was written since the last write that is known to last.
+// The values that a place may hold: all written since the last write that is known to last.
 struct Place {
   std::vector<uint8_t> since = {0};  // the first of them lasts
 };

@@ -32,8 +32,8 @@ namespace {
 
 constexpr char kKey[] = "AQBSaWduIG9mIGEgdGVzdCwgbm8gc2VjcmV0IQ==";
 
-// Of which the test itself leaves nothing in the heap. What is freed may be overwritten at its
-// beginning.
+// A key of which the test itself leaves nothing in the heap. A freed block may be overwritten at
+// its beginning, so the end of the key is sought.
 constexpr char kOtherKeyring[] =
     "[client.bed]\n\tkey = QmVkcGxhdGUgbG9va3MgZm9yIHRoaXMgaW4gaXRzIGhlYXA=\n";
 constexpr std::string_view kSought = "IHRoaXMgaW4gaXRzIGhlYXA=";
@@ -239,7 +239,7 @@ TEST(RbdMapping, WhatAnotherWritesToIsRefused) {
   CHECK(bus.has_device(7));
 }
 
-// What was added by another is held by nobody yet.
+// Nobody holds a device yet that another process has just added.
 TEST(RbdMapping, NothingIsTakenForALeftOverWhileAnotherAdds) {
   image.is_writable = false;
   bus.make_device(3, rbd_map_text(ceph, kKey, image));

@@ -121,7 +121,8 @@ class StoreQueueFixture : public Utest {
     }
     return error;
   }
-  // Where it has been, in steps from its first station; kTraceNotPassed: not there.
+  // The time at which it passed `station`, in steps from its first one; kTraceNotPassed: it has
+  // not.
   static uint32_t passed(const BlockRequest& each, RequestStation station) {
     TraceRecord record[1];
     TraceRing ring;

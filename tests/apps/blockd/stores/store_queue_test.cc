@@ -385,7 +385,7 @@ TEST(StoreQueue, MoreThanItsOperationsWaitInOrder) {
   expect_quiet();
 }
 
-// Of one that waits `bedplate trace` tells that it has not begun.
+// `bedplate trace` shows that a waiting request has not begun.
 TEST(StoreQueue, ARequestHasBegunWithItsOperationAndIsDoneWithIt) {
   std::vector<BlockRequest> reads(5, request(Command::kRead, 0, kBlock));
   for (BlockRequest& each : reads) {
