@@ -2,7 +2,7 @@
 //
 // For programs without an appliance. An appliance's pool is planned ([pool] bytes), and a process
 // that joins one is given its heap by the owner (heap_bytes of its [[process]]): both are refused.
-// Before main: BEDPLATE_BOOT_BYTES and BEDPLATE_BOOT_PAGE_BYTES (pinned_pool/boot_segment.h).
+// Before main, use BEDPLATE_BOOT_BYTES and BEDPLATE_BOOT_PAGE_BYTES (pinned_pool/boot_segment.h).
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace bedplate {
 inline constexpr char kAddedHeapOwner[] = "heap:added";
 
 // Takes `bytes`, rounded up to whole pages and to 4 MiB, and gives them to the heap for good: for
-// malloc where libbedplate-malloc.a is linked, for pool_allocate (pool_heap.h) in any case. A
-// device that the pool was registered with before does not know them. Pages of 4 KiB beyond the
-// limit of locked memory are not locked, as those of segment 0. Under a sanitizer the heap has no
-// use for them.
+// malloc if libbedplate-malloc.a is linked, for pool_allocate (pool_heap.h) in any case. A device
+// with which the pool was registered before does not know them. Pages of 4 KiB beyond the limit of
+// locked memory are not locked, like those of segment 0. Under a sanitizer the heap does not use
+// them.
 // Threads: any, also beside others that allocate.
 // Errors: the pool is sealed, an appliance's, or full; malloc hands out ordinary memory; the
 // system's, with what cures it (kSystem); nothing is taken then. 0 bytes, or hugepages where a fork

@@ -56,7 +56,7 @@ inline size_t first_aligned_unit(const mi_arena_t& arena, size_t alignment,
   return (align_up(start + align_offset, alignment) - align_offset - start) / MI_ARENA_BLOCK_SIZE;
 }
 
-// As _mi_arena_alloc_aligned, of one arena. Returns nullptr when it has no such place.
+// Does _mi_arena_alloc_aligned in one arena. Returns nullptr if it has no such place.
 inline void* take_aligned_units(mi_arena_t& arena, size_t count, size_t alignment,
                                 size_t align_offset, bool* is_zero, size_t* memid) noexcept {
   size_t unit = first_aligned_unit(arena, alignment, align_offset);
@@ -85,7 +85,7 @@ inline bool could_ever_serve(size_t bytes, size_t alignment) noexcept {
   return false;
 }
 
-// Whether it would, since segment 0 has grown for it.
+// Grows segment 0 for the block. Returns true if the block then finds its place.
 inline bool grow_boot_heap_for(size_t bytes, size_t alignment) noexcept {
   if (bytes > kBootGrownBytesMax || !grow_boot_heap(bytes + alignment + MI_SEGMENT_SIZE)) {
     return false;

@@ -18,7 +18,7 @@ namespace {
 std::atomic<uint64_t> bad_count{0};
 OncePerSecond messages;
 
-// Whether this one is to be told.
+// Counts a bad pointer. Returns true if it is to be reported.
 bool count_one() noexcept {
   bad_count.fetch_add(1, std::memory_order_relaxed);
   return messages.try_pass();

@@ -33,10 +33,10 @@ void report_bad_pointer(const void* pointer, PointerUse use) noexcept;
 // The same for a delete whose size is not that of its block.
 void report_bad_size(const void* block, size_t deleted_bytes) noexcept;
 
-// The same for what mimalloc finds in its own lists: `error_number` is what it gives its handler.
+// The same for damage that mimalloc finds in its own lists: `error_number` is its handler's.
 void report_heap_damage(int error_number) noexcept;
 
-// How many of them there were.
+// The number of bad pointers so far.
 uint64_t bad_pointer_count() noexcept;
 
 // Whether `pointer`, which lies outside the pool, is a block nevertheless: of a heap in ordinary
@@ -51,7 +51,7 @@ inline void* enter_block(void* block) noexcept {
   return block;
 }
 
-// Whether `block` may go to mimalloc, which takes it back. nullptr may not, and needs not.
+// Whether `block` may go to mimalloc, which takes it back. False for nullptr, which needs nothing.
 // Cost: release one comparison.
 inline bool leave_block(void* block, PointerUse use) noexcept {
   if constexpr (kKeepsLedger) {

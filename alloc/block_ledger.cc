@@ -56,7 +56,7 @@ bool ledger_create(std::span<std::byte> arena) noexcept {
   const uint32_t index = ledger_count.load(std::memory_order_relaxed);
   if (index == kLedgerCountMax) return false;
   static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
-  // Untouched entries cost nothing; boot locks, and so takes, what belongs to the pool.
+  // Untouched entries cost nothing here; memory of the pool is locked at boot, and so taken.
   void* memory = mmap(nullptr, arena.size() / kWordBytes / 8, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;

@@ -1,6 +1,6 @@
-// The ledger of blocks: one bit for each word of the heap, set where a block begins that is handed
-// out. With it a bad free is known before the allocator sees it: a second one (from whichever
-// thread), one of the middle of a block, one of what never was a block.
+// The ledger of blocks: one bit for each word of the heap, set if a block that is handed out begins
+// there. It finds a bad free before the allocator sees it: a second free (from any thread), a free
+// of the middle of a block, a free of memory that never was a block.
 //
 // Only debug and hardened builds have it (bad_pointer.h). It lies outside the pool, in private
 // memory, where no stray write through a neighbouring block reaches it: 1/64 of the heap's bytes.
@@ -25,7 +25,7 @@ void ledger_enter(const void* block) noexcept;
 // Threads: any; of several that bring the same block one gets true. Cost: as ledger_enter.
 bool ledger_leave(const void* block) noexcept;
 
-// Whether a block begins at `pointer` that is handed out.
+// Whether a block that is handed out begins at `pointer`.
 bool ledger_has(const void* pointer) noexcept;
 
 // The block handed out that begins last before `pointer`, whether it reaches that far or not;

@@ -18,7 +18,7 @@ bool may_grow = false;
 // The message was written when the heap refused.
 [[noreturn]] void end_of_memory() { std::_Exit(static_cast<int>(ErrorKind::kSystem)); }
 
-// The larger it is, the larger the next step: each costs mimalloc an arena, of which there are 64.
+// The steps grow with the heap: each costs mimalloc an arena, and it has only 64.
 constexpr uint64_t kStepPart = 4;
 
 uint64_t granularity(const Segment& boot) noexcept {

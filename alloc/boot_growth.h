@@ -16,14 +16,14 @@
 
 namespace bedplate {
 
-// More than any configuration takes: what asks for more has a defect.
+// More than any configuration takes: code that asks for more has a defect.
 inline constexpr uint64_t kBootGrownBytesMax = kGiB;
 
 // From here on segment 0 grows when it is exhausted, up to kBootGrownBytesMax. A `new` that it
 // cannot serve all the same ends the process, with the message about exhaustion (exhaustion.h) as
-// the last line: nobody here catches what it would throw.
+// the last line: nobody here catches exceptions.
 void let_boot_heap_grow() noexcept;
-// From here on it does not, and `new` throws.
+// From here on segment 0 does not grow, and `new` throws.
 void end_boot_growth() noexcept;
 
 // Makes segment 0 as large as planned, at once; it grows no more. Requires: a multiple of
@@ -31,7 +31,8 @@ void end_boot_growth() noexcept;
 // Errors (kSystem): it is larger already; the system has no more, and why.
 Result<void> fix_boot_heap(uint64_t bytes);
 
-// The heap's, when it is exhausted: segment 0 gets room for a block of `bytes`. Returns whether.
+// The exhausted heap calls it: gives segment 0 room for a block of `bytes`. Returns false if it
+// cannot.
 bool grow_boot_heap(uint64_t bytes) noexcept;
 
 }  // namespace bedplate

@@ -23,7 +23,7 @@
 namespace bedplate {
 namespace {
 
-// Before each block.
+// The header before each block.
 struct Header {
   uint64_t total_bytes;   // from the base, where the piece begins that is given back
   uint64_t offset_bytes;  // from the base to the block
@@ -38,7 +38,7 @@ struct FreePiece {
   FreePiece* next;
 };
 
-// By the binary logarithm of their bytes.
+// Indexed by the binary logarithm of their bytes.
 constinit FreeList<&FreePiece::next> free_pieces[kLargestLog2 + 1] = {};
 constinit std::byte* chunk = nullptr;
 constinit uint64_t chunk_bytes_left = 0;
@@ -79,7 +79,7 @@ Header* header_of(void* block) noexcept { return static_cast<Header*>(block) - 1
 
 constinit std::atomic<bool> has_allocated{false};  // the child
 
-// A child that allocates goes on, rather than to call exec.
+// A child that allocates goes on as a program and does not call exec.
 void tell_that_it_goes_on() noexcept {
   if (is_known_child || !claim_child_notice()) return;
   Error error;

@@ -7,8 +7,8 @@
 //
 // A child that allocates is one that stays. The first of them warns, once for the process, and says
 // what to do instead, unless the child knows it (platform/known_child.h). One that only writes what
-// its parent allocated goes unnoticed: it may be on its way to exec, and to take the right to write
-// away from it is what a sealed pool refuses.
+// its parent allocated goes unnoticed: it may be on its way to exec, and a sealed pool refuses to
+// have its memory made read-only.
 #pragma once
 
 #include <cstddef>

@@ -15,8 +15,8 @@
 
 // libc's list of open streams, newest first: exported since 2.2.5, and declared in no header.
 extern "C" {
-// Weak for the sake of how it is reached: a program that copied the variable would set its copy,
-// and libc would read its own.
+// Weak because of how it is reached: a program with a copy of the variable would set the copy, and
+// libc would read the original.
 [[gnu::weak]] extern FILE* _IO_list_all;
 FILE* _IO_iter_begin() noexcept;
 void _IO_list_lock() noexcept;  // recursive: fork() itself takes it, too
@@ -61,7 +61,7 @@ void go_on_as_parent() noexcept {
   _IO_list_unlock();
 }
 
-// Without memory the child loses what was buffered, and no more than that.
+// Without memory the child loses only the buffered bytes.
 void move_buffer_out_of_pool(FILE* stream) noexcept {
   char* const shared = stream->_IO_buf_base;
   if (!in_pool_range(shared)) return;

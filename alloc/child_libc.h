@@ -1,4 +1,4 @@
-// Keeps libc in a forked child off what libc in the parent uses.
+// Keeps libc in a forked child off the records that libc in the parent uses.
 //
 // libc takes its records with malloc, so they lie in the pool, which a child shares; and fork()
 // tidies them up in the child as if they were a copy. Two of them are written by that:

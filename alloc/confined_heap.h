@@ -1,4 +1,4 @@
-// The heap inside the pool: what the rest of Bedplate sees of mimalloc.
+// The heap inside the pool: the interface to mimalloc for the rest of Bedplate.
 //
 // Allocation itself goes through malloc and new (interception.cc) or mi_malloc; this header is for
 // handing memory over and for asking how much of it is used.
@@ -15,7 +15,7 @@ namespace bedplate {
 
 // mimalloc takes memory in segments of this size, at least one for each thread that allocates.
 inline constexpr uint64_t kHeapGranularityBytes = 4 * kMiB;
-// Less serves nobody: the first thread takes one of them at once.
+// Less is useless: the first thread takes one segment at once.
 inline constexpr uint64_t kHeapBytesMin = 2 * kHeapGranularityBytes;
 
 // Creates the heap, if the first malloc did not do so already: in segment 0, or in ordinary memory
@@ -27,20 +27,20 @@ void heap_create() noexcept;
 // Returns false when the bookkeeping does not fit into the metadata zone.
 bool add_heap_memory(std::span<std::byte> memory) noexcept;
 
-// A reserve: memory that only what is allocated for `owner` may use, once there is no other. So
-// that owner can do its work while the heap is full. Each thread that uses it takes at least
-// kHeapGranularityBytes of it. Requires and returns what add_heap_memory does; once for each owner.
+// A reserve: memory for allocations of `owner` alone, once there is no other. So that owner can do
+// its work while the heap is full. Each thread that uses it takes at least kHeapGranularityBytes of
+// it. Requires and returns what add_heap_memory does; once for each owner.
 bool add_heap_reserve(std::span<std::byte> memory, HeapOwner owner) noexcept;
-// The runtime's own. In it the heaps of owners are made, too (enter_heap_owner).
+// The runtime's own reserve. The heaps of owners are made in it, too (enter_heap_owner).
 inline constexpr uint64_t kHeapReserveBytes = 2 * kHeapGranularityBytes;
 
 // From now on nothing new comes from segment 0; blocks that lie there stay valid. Called once the
 // heap segment is there, so that the data of the appliance lies on hugepages.
 void retire_boot_heap() noexcept;
 
-// Nor are new pages cut from what the calling thread has of segment 0: for processes whose segment
-// 0 no other can read. Pages that it has begun stay in use by the owner that it allocates for now:
-// a thread that wants none of these enters another (heap_owner.h). Cost: at least
+// From now on the calling thread cuts no new pages from its part of segment 0 either: for processes
+// whose segment 0 no other can read. Pages that it has begun stay in use by its present owner: a
+// thread that wants none of these enters another owner (heap_owner.h). Cost: at least
 // kHeapGranularityBytes more of the new heap.
 void leave_boot_heap() noexcept;
 

@@ -82,7 +82,7 @@ extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
 #include "segment-cache.c"
 #include "alloc/aligned_arena.h"
 
-// mimalloc takes segments from the arenas here, and only here. While segment 0 may grow, it does
+// mimalloc takes segments from the arenas here, and only here. If segment 0 may grow, it grows
 // before anybody is refused.
 static void* bp_take_segment(size_t bytes, size_t alignment, size_t align_offset, bool* commit,
                              bool* large, bool* is_pinned, bool* is_zero, mi_arena_id_t arena,
@@ -154,11 +154,11 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
 
 // The request of this thread, while mimalloc looks for more than that to align a block in it.
 static __thread bedplate::HeapRefusal bp_asked;
-// Tells of a request that was refused.
+// Reports a request that was refused.
 static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cause cause) noexcept;
 
-// The way of all that the first page of its size does not have. As it is noexcept and apart, malloc
-// jumps to it and needs no frame.
+// The slow way, for requests that the first page of their size cannot serve. It is noexcept and
+// apart, so malloc jumps to it and needs no frame.
 [[gnu::noinline]] static void* bp_allocate_slowly(mi_heap_t* heap, size_t bytes, bool is_zeroed,
                                                   size_t huge_alignment) noexcept {
   if (bytes > MI_LARGE_OBJ_SIZE_MAX || huge_alignment > 0) {
@@ -178,8 +178,8 @@ static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cau
 }
 
 // mimalloc keeps a table of pages for blocks of up to 1 KiB, and takes the long way for all others.
-// Storage and streams are of others: what the first page of its size has is given at once. (For an
-// empty heap, as a thread has it at first, no size has a page.)
+// Storage and streams use larger blocks: the first page of the size gives one at once if it has
+// one. (For an empty heap, as a thread has it at first, no size has a page.)
 static void* bp_allocate_generic(mi_heap_t* heap, size_t bytes, bool is_zeroed,
                                  size_t huge_alignment) noexcept {
   if (bytes > MI_SMALL_SIZE_MAX && bytes <= MI_MEDIUM_OBJ_SIZE_MAX && huge_alignment == 0) {

@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-// The first keeps the thread's handlers of signals away, which may fork themselves.
+// The first call keeps away the thread's signal handlers, which may fork themselves.
 void prepare() noexcept {
   hold_thread_heaps();
   hold_owner_names();

@@ -39,7 +39,7 @@ uint32_t list_holdings(Holding* holdings) noexcept {
   }
   for (uint32_t i = 0; i < heap_owner_count(); ++i) {
     const HeapOwnerUse use = heap_owner_use({i});
-    // Its segment is there already.
+    // Its segment is in the list already.
     if (i != kBootOwner.index && use.used_bytes > 0) holdings[count++] = {use.name, use.used_bytes};
   }
   return count;

@@ -21,9 +21,9 @@ namespace bedplate {
 
 inline constexpr size_t kDefaultAlignment = 16;
 
-// Calls of others than the owner, and of blocks that must be looked at first, are kept out of the
-// way: the two calls that programs make all the time are a comparison or two, then mimalloc's own
-// few instructions, without a frame or a further jump.
+// Calls by others than the owner, and for blocks that must be checked first, are out of line: the
+// two calls that programs make all the time are a comparison or two, then mimalloc's own few
+// instructions, without a frame or a further jump.
 [[gnu::noinline, gnu::cold]] inline void* allocate_elsewhere(size_t bytes) noexcept {
   return is_forked_child() ? child_allocate(bytes, kDefaultAlignment)
                            : enter_block(mi_malloc(bytes));
@@ -51,7 +51,7 @@ inline void* heap_allocate_zeroed(size_t count, size_t bytes_each) noexcept {
   return block == nullptr ? nullptr : std::memset(block, 0, bytes);
 }
 
-// In a child the block may be its parent's: asking mimalloc about one only reads.
+// In a child the block may be its parent's: mimalloc only reads to answer.
 inline size_t heap_usable_bytes(const void* block) noexcept {
   if (owns_heap() || block == nullptr || in_pool_range(block)) {
     return is_block(block, PointerUse::kAskSize) ? mi_usable_size(block) : 0;

@@ -27,11 +27,11 @@ inline constexpr uint64_t kNoLimit = ~uint64_t{0};
 struct HeapOwner {
   uint32_t index = 0;
 };
-// The owner of what is allocated in nobody's name.
+// The owner of blocks that are allocated in nobody's name.
 inline constexpr HeapOwner kUnnamedOwner{0};
-// The same before there is a heap segment. Nobody else allocates for it.
+// The same before there is a heap segment. No thread can enter it.
 inline constexpr HeapOwner kBootOwner{1};
-// The runtime itself: alone it may use the reserve (confined_heap.h).
+// The runtime itself: only it may use the runtime's reserve (confined_heap.h).
 inline constexpr HeapOwner kRuntimeOwner{2};
 
 // The owner of this name ("heap:cache"), which is new if nobody asked for it before; it has no
@@ -41,9 +41,9 @@ Result<HeapOwner> heap_owner(const OwnerName& name) noexcept;
 void hold_owner_names() noexcept;
 void release_owner_names() noexcept;
 
-// From now on `owner` is refused what would make it hold more than `bytes`: its malloc is NULL with
-// ENOMEM, others have what they had. It may hold more already. kNoLimit: no limit any more.
-// Requires: `owner` is one of heap_owner()'s, or one of the three. Threads: any.
+// From now on `owner` may hold at most `bytes`: beyond, its malloc returns NULL with ENOMEM; other
+// owners are not affected. It may hold more already. kNoLimit: no limit any more. Requires: `owner`
+// is one of heap_owner()'s, or one of the three. Threads: any.
 void limit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 
 // From now on the calling thread allocates for `owner`. Returns the owner of before. When there is
@@ -69,9 +69,10 @@ class HeapOwnerScope {
 extern constinit thread_local HeapOwner current_owner;
 inline HeapOwner current_heap_owner() noexcept { return current_owner; }
 
-// For what calls back: who was current when the call was asked for is current when it is made, and
-// stays so until the next. A call that nobody has a name for changes nothing.
-// Threads: any, each for itself. Cost: two comparisons; where it changes, enter_heap_owner's.
+// For code that calls back: the owner that was current when the call was asked for is current when
+// it is made, and stays so until the next call. A call for the unnamed owner changes nothing.
+// Threads: any, each for itself. Cost: two comparisons; if the owner changes, that of
+// enter_heap_owner.
 inline void follow_heap_owner(HeapOwner asker) noexcept {
   if (asker.index != kUnnamedOwner.index && asker.index != current_owner.index) {
     enter_heap_owner(asker);
@@ -86,7 +87,7 @@ struct HeapOwnerUse {
   uint64_t refused_count = 0;  // requests refused because of the limit
 };
 
-// How many owners there are, and what `owner` has: a snapshot. Threads: any.
+// The number of owners, and the account of `owner`: a snapshot. Threads: any.
 uint32_t heap_owner_count() noexcept;
 HeapOwnerUse heap_owner_use(HeapOwner owner) noexcept;
 // The most that all owners but boot held of the heap together. Threads: any.
@@ -101,15 +102,15 @@ bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 // The bytes that the owner's limit still allows.
 uint64_t heap_owner_room_bytes(HeapOwner owner) noexcept;
-// There was no memory for it.
+// Cancels a charge: there was no memory for it.
 void cancel_heap_charge(HeapOwner owner, uint64_t bytes) noexcept;
 // The owner holds `bytes` from now on, for what was charged in advance as `expected_bytes`.
 void settle_heap_charge(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept;
-// It holds so much less. Threads: any.
+// The owner holds `bytes` less. Threads: any.
 void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
-// Whether the calling thread's last charge was refused, and whose it was. Says so once.
+// Whether the calling thread's last charge was refused, and its owner. True once for each refusal.
 bool was_refused_by_limit(HeapOwner* owner) noexcept;
-// A request of `owner` ended with NULL because of that.
+// Counts a request of `owner` that ended with NULL because of its limit.
 void count_refusal(HeapOwner owner) noexcept;
 
 }  // namespace bedplate

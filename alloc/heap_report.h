@@ -9,7 +9,8 @@
 
 namespace bedplate {
 
-// All that is open to everybody: not segment 0 of an appliance after boot, nor the reserve.
+// The sums over all memory that is open to everybody: without segment 0 of an appliance after boot,
+// and without the reserve.
 struct HeapTotals {
   uint64_t bytes = 0;
   uint64_t used_bytes = 0;  // of blocks; the rest of `bytes` is free, in one way or another

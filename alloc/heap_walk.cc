@@ -52,7 +52,7 @@ class Walker {
   // Returns how many units the segment at `address` takes, at most `units_left`.
   uint64_t walk_segment(const std::byte* address, uint64_t units_left) noexcept {
     const auto* segment = reinterpret_cast<const mi_segment_t*>(address);
-    // Not when it was taken a moment ago and is being made.
+    // A segment that was just taken and is still being made has no cookie yet.
     if (segment->cookie != _mi_ptr_cookie(segment)) return 1;
     const uint64_t bytes = segment->segment_slices * MI_SEGMENT_SLICE_SIZE;
     const uint64_t units = (bytes + kHeapGranularityBytes - 1) / kHeapGranularityBytes;

@@ -35,8 +35,8 @@ extern "C" const char bedplate_fork_calls;
 
 static constexpr size_t kPage = 4 * kKiB;
 
-// mimalloc sets errno where it looked for memory in vain, not where it saw at once that a request
-// cannot be met: a product that overflows, an alignment that is none.
+// mimalloc sets errno if it finds no memory, but not if it sees at once that a request cannot be
+// met: a product that overflows, an alignment that is none.
 static void* served(void* block, int refusal = ENOMEM) noexcept {
   if (block == nullptr) errno = refusal;
   return handed_out(block);
@@ -62,7 +62,7 @@ void* malloc(size_t bytes) noexcept { return handed_out(heap_allocate(bytes)); }
 void* calloc(size_t count, size_t bytes) noexcept {
   return served(heap_allocate_zeroed(count, bytes));
 }
-// No bytes free the block, and there is no other.
+// A size of 0 frees the block and returns none.
 void* realloc(void* block, size_t bytes) noexcept {
   if (bytes == 0 && block != nullptr) {
     heap_free(block);
@@ -78,7 +78,7 @@ void* reallocarray(void* block, size_t count, size_t bytes) noexcept {
 void free(void* block) noexcept { heap_free(block); }
 void cfree(void* block) noexcept { heap_free(block); }
 
-// Another alignment than a power of two stands for the next one.
+// An alignment that is no power of two is raised to the next one.
 void* memalign(size_t alignment, size_t bytes) noexcept {
   if (alignment > kAlignmentMax) return served(nullptr, EINVAL);
   return served(heap_allocate_aligned(bytes, std::bit_ceil(alignment)));
@@ -107,11 +107,11 @@ void* pvalloc(size_t bytes) noexcept {
 }
 size_t malloc_usable_size(void* block) noexcept { return heap_usable_bytes(block); }
 
-// There is nothing to tune: what glibc knows is accepted, so that programs which insist go on.
+// There is nothing to tune: glibc's parameters are accepted, so that programs which insist go on.
 int mallopt(int parameter, int) noexcept {
   return parameter >= M_ARENA_MAX && parameter <= M_KEEP && parameter != 0 ? 1 : 0;
 }
-// Nor to trim: memory never goes back.
+// There is nothing to trim: memory never goes back.
 int malloc_trim(size_t) noexcept { return 0; }
 
 struct mallinfo2 mallinfo2() noexcept {

@@ -20,8 +20,8 @@ uint64_t checked_pointer_count() noexcept;
 
 extern std::atomic<uint64_t> checked_pointers;
 
-// Debug builds: promise 1, checked for every pointer that the program ever gets; and that none is
-// the pool's where the decision is "no". (A forked child's heap is its own and not the pool's.)
+// Debug builds: checks promise 1 for every pointer that the program ever gets, and that no pointer
+// is the pool's if the decision is "no". (A forked child's heap is its own and not the pool's.)
 inline void* handed_out(void* pointer) noexcept {
 #if BP_DEBUG
   BP_ASSERT(pointer == nullptr || is_forked_child() ||

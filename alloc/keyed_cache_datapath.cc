@@ -106,7 +106,8 @@ CacheItem* KeyedCache::find(std::string_view key, uint32_t hash) noexcept {
   flush_if_due();
   for (uint32_t line = buckets_[hash & bucket_mask_]; line != 0;) {
     CacheItem& item = at(line);
-    // Most often this is it, and its body is read next: its lines come beside the first one.
+    // Most often this is the item, and its body is read next: prefetch its further lines beside the
+    // first.
     __builtin_prefetch(reinterpret_cast<const std::byte*>(&item) + kCacheLineBytes);
     __builtin_prefetch(reinterpret_cast<const std::byte*>(&item) + 2 * kCacheLineBytes);
     line = item.next;
@@ -173,7 +174,7 @@ CacheItem* KeyedCache::make(const NewItem& wanted) noexcept {
   return item;
 }
 
-// Makes what the gap still has a dead block, and has it begin at `next`.
+// Makes the rest of the gap a dead block, and begins the gap anew at `next`.
 void KeyedCache::close_gap(uint32_t next) noexcept {
   BP_DCHECK(next == kFirst || next >= gap_end_);
   if (gap_begin_ < gap_end_) at(gap_begin_) = {.lines = gap_end_ - gap_begin_};
@@ -217,7 +218,7 @@ void KeyedCache::count_end(const CacheItem& item) noexcept {
 CacheItem* KeyedCache::take_block(uint32_t lines) noexcept {
   BP_ASSERT(lines <= end_ / 2);
   uint32_t moves = 0;
-  // Once around and all that was spared is not enough; three times, and what is pinned is too much.
+  // After one round the spared items are evicted too; after three, too much is pinned.
   for (uint64_t passed = 0; gap_end_ - gap_begin_ < lines;) {
     if (gap_end_ == end_) {
       close_gap(kFirst);

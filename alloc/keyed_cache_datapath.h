@@ -113,10 +113,10 @@ class KeyedCache {
   // Returns nullptr when too much is pinned. Requires: with its CacheItem it fits in half of the
   // memory.
   CacheItem* make(const NewItem& wanted) noexcept;
-  // Puts it in the place of the item with its key, or, where it is linked already, says that it has
-  // changed: it has a new version. Requires: it is pinned, or was found since the last make().
+  // Puts `item` in the place of the item with its key. If it is linked already, it has changed.
+  // Either way it gets a new version. Requires: it is pinned, or was found since the last make().
   void link(CacheItem& item) noexcept;
-  // Its key is not found any more. Requires: as link(), and it is linked.
+  // The key of `item` is not found any more. Requires: as link(), and it is linked.
   void unlink(CacheItem& item) noexcept;
   // Pinned, an item stays as it is, also when its key is given a new one, or it is unlinked. Each
   // pin() is undone by one release().
@@ -129,8 +129,8 @@ class KeyedCache {
     BP_ASSERT(item.pins > 0);
     --item.pins;
   }
-  // All that is there when the time reaches `at_ns` is gone from then on. A later call replaces an
-  // earlier one whose time has not come.
+  // Drops all items that are there when the time reaches `at_ns`. A later call replaces an earlier
+  // one whose time has not come.
   void flush(uint64_t at_ns) noexcept { flush_at_ns_ = at_ns; }
 
   // Whether the invariants hold. Cost: a walk through the memory and the index.

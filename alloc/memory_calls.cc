@@ -52,7 +52,7 @@ int refuse() noexcept {
   return -1;
 }
 
-// Whether the advice may drop, move or bar what the pages hold.
+// Whether the advice may drop, move or bar the pages' content.
 bool takes_away(int advice) noexcept {
   switch (advice) {
     case MADV_DONTNEED:

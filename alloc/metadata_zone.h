@@ -1,8 +1,8 @@
-// The metadata zone: where mimalloc's own records lie (arena tables, one record per thread).
+// The metadata zone: memory for mimalloc's own records (arena tables, one record per thread).
 //
-// mimalloc asks the system for these with mmap; here they come from a fixed piece of segment 0.
-// Few sizes are asked for again and again (threads come and go), so what is given back is kept in
-// a list and the first piece of exactly the same size is used again. Nothing is split or merged.
+// mimalloc asks the system for these with mmap; here they come from a fixed piece of segment 0. Few
+// sizes are asked for again and again (threads come and go), so pieces that are given back are kept
+// in a list and the first piece of exactly the same size is used again. Nothing is split or merged.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// operator new and delete on the pool's heap. It throws, as only pool_resource.cc does beside it.
+// operator new and delete on the pool's heap. It throws; beside it only pool_resource.cc does.
 //
 // [new.delete]: a failing new calls the new-handler until there is none, then throws bad_alloc; the
 // nothrow forms return nullptr instead.
@@ -89,9 +89,9 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment,
   return allocate_nothrow(bytes, number(alignment));
 }
 
-// mimalloc finds size and alignment by itself: every delete is the same. Debug builds look whether
-// the size of a sized one is that of its block: exactly, since there mimalloc keeps what was asked
-// for, but where an alignment made the block larger.
+// mimalloc finds size and alignment by itself: every delete is the same. Debug builds check the
+// size of a sized delete against its block: exactly, since mimalloc keeps the asked size there,
+// unless an alignment made the block larger.
 void operator delete(void* block) noexcept { heap_free(block); }
 void operator delete[](void* block) noexcept { heap_free(block); }
 void operator delete(void* block, std::size_t bytes) noexcept { free_sized(block, bytes); }

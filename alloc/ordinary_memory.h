@@ -1,4 +1,4 @@
-// The memory of a heap that is not to lie in the pool: what malloc serves from when the decision
+// The memory of a heap outside the pool: malloc serves from it if the decision
 // (interception_decision.h) is "no".
 //
 // One private mapping, reserved at the first malloc and filled by the kernel as it is touched, so

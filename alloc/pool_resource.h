@@ -1,8 +1,8 @@
 // The pool's heap for C++ containers: a std::pmr::memory_resource, and the function that it and
 // pool_allocator.h share.
 //
-// Here is where the explicit interface throws. It cannot be operator_new.cc: that is in
-// libbedplate-malloc.a, which is just what users of the explicit interface do not link.
+// The explicit interface throws here. It cannot throw in operator_new.cc: that is in
+// libbedplate-malloc.a, and users of the explicit interface do not link it.
 #pragma once
 
 #include <cstddef>

@@ -41,7 +41,7 @@ constexpr Way kWays[] = {
      &std::free},
     {"aligned_alloc",
      [] { return std::aligned_alloc(kAlignment, align_up(kBlockBytes, kAlignment)); }, &std::free},
-    // The throwing forms, which programs use; malloc just had as much.
+    // The throwing forms, which programs use; malloc has just had as many bytes.
     {"new", [] { return ::operator new(kBlockBytes); },
      [](void* block) { ::operator delete(block); }},
     {"aligned new", [] { return ::operator new(kBlockBytes, kNewAlignment); },

@@ -13,10 +13,10 @@ namespace bedplate {
 
 // A set of the three, as bits.
 enum class SupportLevel : uint32_t {
-  // malloc is not the pool's: only what is taken from the pool explicitly has keys.
+  // malloc is not the pool's: only memory taken from the pool explicitly has keys.
   kNone = 0,
   // Every way to allocate hands out blocks of the pool, and each free arrives at the pool's heap:
-  // what it counts as used goes back to what it was.
+  // its count of used bytes returns to the old value.
   kFree = 1,
   // Memory that is freed whole stays the pool's: the pages of a freed chunk are still mapped and
   // there, so a registration over it stays good.
@@ -39,7 +39,7 @@ struct SupportProof {  // static texts
   const char* failure = nullptr;  // how it failed
 };
 
-// How it is found out that munmap of pool memory is refused; it must leave the pool as it was.
+// Tries if munmap of pool memory is refused; it must leave the pool as it was.
 using MunmapProbe = bool (*)() noexcept;
 
 // 4 MB through malloc, realloc, memalign, calloc, posix_memalign, aligned_alloc, new and aligned
