@@ -32,7 +32,7 @@ namespace bedplate {
 #endif
 #define BP_DCHECK_SLOW(condition) BP_DCHECK(condition)
 
-// `object` is valid here and where the scope ends, which it outlives.
+// Checks that `object` is valid here and at the end of the scope. Requires: it outlives the scope.
 #if BP_DEBUG
 #define BP_KEEPS_VALID(object) \
   const ::bedplate::ValidAround bp_valid_around(object, __FILE__, __LINE__)

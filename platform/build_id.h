@@ -1,9 +1,9 @@
-// Which build of the program this is: what the linker made of all that is in it.
+// The build id of the program: the linker's hash of its content.
 #pragma once
 
 namespace bedplate {
 
-// In hexadecimal digits, as `readelf -n` shows it; "unknown" where the linker left none.
+// In hexadecimal digits, as `readelf -n` shows it; "unknown" if the linker left none.
 // Threads: any. Fit for signal handlers.
 struct BuildId {
   char text[65] = "unknown";

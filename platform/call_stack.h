@@ -1,8 +1,8 @@
 // The calls that led here, for messages about a defect of the program.
 //
-// Names need tables that allocate and take time; here each call is where it lies in its file, which
-// `addr2line -Cfpe FILE OFFSET` turns into function and line, also for position independent and for
-// static programs.
+// Names need tables that allocate and take time; here each call is a file and an offset in it.
+// `addr2line -Cfpe FILE OFFSET` turns these into function and line, also for position independent
+// and for static programs.
 #pragma once
 
 namespace bedplate {
@@ -12,8 +12,8 @@ namespace bedplate {
 // called: without it the first call in a static program sorts its table of frames, on the heap.
 void log_call_stack(unsigned skipped) noexcept;
 
-// Before log_call_stack() is called where nothing may be allocated, as in a signal handler.
-// Threads: any.
+// Requires: called before any log_call_stack() in a place that may not allocate, as a signal
+// handler. Threads: any.
 void prepare_call_stack() noexcept;
 
 }  // namespace bedplate

@@ -12,18 +12,19 @@
 
 namespace bedplate {
 
-// Those of this thread that are in effect.
+// The capabilities of this thread that are in effect.
 uint64_t own_capabilities() noexcept;
 
 // "SYS_BOOT, SYS_PTRACE": the set `kept` for a log.
 std::string name_capabilities(uint64_t kept);
 
-// Takes all but `kept` from this thread and all that it starts from now on, for good: bounding set
-// included, and no program that it executes gets any back. The user stays: what files let root do
-// (/proc/sys, /sys), they still do.
+// Takes all but `kept` from this thread and from all threads that it starts from now on, for good:
+// bounding set included, and no program that it executes gets any back. The user stays: files that
+// root may write (/proc/sys, /sys) still let it.
 Result<void> keep_capabilities(uint64_t kept) noexcept;
 
-// The first half of it: only what programs that it executes could get. Takes CAP_SETPCAP.
+// The first half of that: limits only the capabilities of programs that it executes. Needs
+// CAP_SETPCAP.
 Result<void> bound_capabilities(uint64_t kept) noexcept;
 
 // The threads of this process. Each thread has capabilities of its own; it begins with those of the

@@ -19,8 +19,8 @@ struct CgroupLimit {
   uint64_t available_bytes = 0;  // not used yet, or used by caches that the kernel would drop
 };
 
-// Every limit of `resource` that this process is under; without controllers, and without /proc,
-// none. `root` stands before /proc and /sys: "" is this machine.
+// Every limit of `resource` on this process; none without controllers or without /proc. `root` is
+// put before /proc and /sys: "" is this machine.
 std::vector<CgroupLimit> cgroup_limits(CgroupResource resource, const std::string& root = "");
 
 }  // namespace bedplate

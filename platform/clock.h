@@ -1,5 +1,5 @@
-// Time, in nanoseconds: one monotonic clock for everything that is measured, what a thread has
-// worked, and the calendar's.
+// Time, in nanoseconds: one monotonic clock for all measurements, a thread's processor time, and
+// the calendar's.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,10 @@ inline uint64_t clock_ns(clockid_t clock) noexcept {
 // Threads: any. Cost: some 25 ns through the vDSO, no system call.
 inline uint64_t monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 
-// How much of a processor the calling thread has had, within the kernel too. Cost: a system call,
-// some 600 ns.
+// The processor time of the calling thread, in the kernel too. Cost: a system call, some 600 ns.
 inline uint64_t thread_cpu_ns() noexcept { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
-// For what is compared between boots, never for lengths of time. Threads: any.
+// For times that are compared between boots, never for lengths of time. Threads: any.
 inline uint64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 
 // Ticks of the core's own clock, a few hundred picoseconds each: for lengths of time within one

@@ -23,8 +23,8 @@ class ClosingThread {
   // Errors: no memory for its stack, no descriptors, or no thread. Before the seal.
   Result<void> start() noexcept;
 
-  // Closes `descriptor` by and by; it is taken. Without start() it is closed here and now. Never
-  // waits. Threads: one at a time.
+  // Takes `descriptor` and closes it soon. Without start() it is closed here and now. Never waits.
+  // Threads: one at a time.
   void close(Fd& descriptor) noexcept;
 
   // Ends the thread. Descriptors that linger then get a moment, and are left to the end of the

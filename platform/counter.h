@@ -15,7 +15,7 @@ class Counter {
     value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
   void set(uint64_t value) noexcept { value_.store(value, std::memory_order_relaxed); }
-  // A peak: the largest of all that it was given.
+  // For a peak: the counter keeps the largest value that it was given.
   void raise(uint64_t value) noexcept {
     if (value > read()) set(value);
   }

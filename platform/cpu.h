@@ -16,9 +16,9 @@ bool cpu_is_usable(int cpu) noexcept;
 // Pins the calling thread to core `cpu`.
 Result<void> pin_this_thread(int cpu) noexcept;
 
-// The same of any thread of this process, by its number (gettid).
+// The same for any thread of this process, by its number (gettid).
 Result<void> pin_thread(pid_t thread, int cpu) noexcept;
-// Whether it may run on core `cpu`, and on no other.
+// Whether `thread` may run on core `cpu`, and on no other.
 bool is_pinned(pid_t thread, int cpu) noexcept;
 
 }  // namespace bedplate

@@ -7,12 +7,12 @@
 
 namespace bedplate {
 
-// The value of the variable `name`, or nullptr where it is absent or not to be trusted. It stays
-// valid until the program changes its environment. Allocates nothing: it may be called before main.
+// The value of the variable `name`, or nullptr if it is absent or not to be trusted. It stays valid
+// until the program changes its environment. Allocates nothing: it may be called before main.
 const char* environment_text(const char* name) noexcept;
 
 // Takes the variable `name` out of the environment, so that programs that this one starts do not
-// have it: what was meant for this process alone. Threads: before there are others.
+// get it: for variables that are meant for this process alone. Threads: before there are others.
 void forget_environment_text(const char* name) noexcept;
 
 }  // namespace bedplate

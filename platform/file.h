@@ -40,7 +40,7 @@ class Fd {
   int fd_ = -1;
 };
 
-// Makes calls on `fd` block, or not (O_NONBLOCK). Requires: `fd` is open; a failure is not told.
+// Makes calls on `fd` block, or not (O_NONBLOCK). Requires: `fd` is open; failures are ignored.
 void set_blocking(int fd, bool blocks) noexcept;
 
 // Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it; more than that is

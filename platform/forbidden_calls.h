@@ -14,8 +14,8 @@
 
 namespace bedplate {
 
-// Whether a call with this answer was forbidden, or is none of this kernel's. Some calls have EPERM
-// for a reason of their own.
+// Whether a call with this answer was forbidden, or is unknown to this kernel. Some calls answer
+// EPERM for a reason of their own.
 bool says_forbidden(int error_number) noexcept;
 
 // Sets the cure of an error whose call was forbidden: to allow `calls` ("recvmmsg, sendmmsg").
@@ -24,7 +24,7 @@ Error& set_cure_of_forbidden(Error* error, const char* calls) noexcept;
 struct CallTrial {
   const char* name;
   long number;
-  // They do nothing, and are answered neither with EPERM nor with ENOSYS by a kernel that has it.
+  // Arguments that do nothing; a kernel that has the call answers neither EPERM nor ENOSYS to them.
   unsigned long arguments[6];
   bool may_be_missing = false;  // ENOSYS is no loss: there is another way then
 };

@@ -1,5 +1,5 @@
-// Spare objects of one kind, linked through a member of theirs: the one that came back last, which
-// is still in the caches, is the first to be had.
+// Spare objects of one kind, linked through a member of theirs: the object that came back last is
+// taken first: it is still in the caches.
 //
 // It owns nothing and allocates nothing. An object that is not spare may use the member otherwise.
 //
@@ -21,7 +21,7 @@ template <typename Object, Object* Object::*kNext>
 class FreeList<kNext> {
  public:
   bool is_empty() const noexcept { return first_ == nullptr; }
-  // That pop() would return, and leaves where it is; nullptr: none is spare.
+  // The object that pop() would return; it stays where it is. nullptr: none is spare.
   Object* first() const noexcept { return first_; }
 
   // Requires: `object` is not spare, and stays where it is as long as it is.

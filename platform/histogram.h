@@ -1,6 +1,6 @@
 // A histogram that one thread writes and any thread or process reads: log-linear, so that every
-// value up to 2^40 (of nanoseconds: 18 minutes) is known to a sixteenth, and larger ones are
-// counted as that.
+// value up to 2^40 (of nanoseconds: 18 minutes) is known to a sixteenth; larger values are counted
+// as 2^40.
 #pragma once
 
 #include <bit>
@@ -48,11 +48,11 @@ class Histogram {
   // Threads: any. Values that are added meanwhile may be counted or not.
   uint64_t count() const noexcept { return count_of(buckets_); }
   // The value that `share` of all (0 to 1) do not exceed: the largest of its bucket, so at most a
-  // sixteenth too large. 0 where nothing was added.
+  // sixteenth too large. 0 if nothing was added.
   uint64_t percentile(double share) const noexcept { return percentile_of(buckets_, share); }
 
-  // The same of buckets that lie elsewhere: fewer or more than this program's histograms have,
-  // where another build wrote them.
+  // The same for buckets that lie elsewhere: if another build wrote them, there may be fewer or
+  // more than in this program's histograms.
   static uint64_t count_of(std::span<const Counter> buckets) noexcept {
     uint64_t sum = 0;
     for (const Counter& bucket : buckets) sum += bucket.read();

@@ -42,10 +42,10 @@ struct HugepageFile {
 // Requires: is_huge(page).
 HugepageFile hugepage_count_file(PageSize page, int node = kAnyNode) noexcept;
 
-// Writes into `path`, which is such a file, that there are to be `total` pages of this size: a GiB
-// more at a time, since the kernel looks for memory meanwhile; where that takes long it says how
-// far it is (platform/progress.h). The kernel leaves out in silence those that it cannot find.
-// Errors (kSystem): the file cannot be written; without a cure.
+// Writes `total` into `path`, which is such a file, to have so many pages of this size: a GiB more
+// at a time, since the kernel looks for memory meanwhile. If that takes long, it reports its
+// progress (platform/progress.h). The kernel silently leaves out pages that it cannot find. Errors
+// (kSystem): the file cannot be written; without a cure.
 Result<void> write_hugepage_count(const char* path, PageSize page, uint64_t total) noexcept;
 
 }  // namespace bedplate

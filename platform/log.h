@@ -20,9 +20,8 @@
 
 namespace bedplate {
 
-// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most,
-// where the level of `component` lets it pass. Leaves errno as it was. Threads: any; so all that
-// follows.
+// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most, if
+// the level of `component` lets it pass. Leaves errno as it was. Threads: any, here and below.
 void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
 
@@ -34,22 +33,24 @@ void log_error(const Error& error) noexcept;
 // (vsnprintf of numbers and texts is).
 void write_last_line(const char* line, size_t line_bytes) noexcept;
 
-// How many lines of this process were dropped so far.
+// The number of lines of this process that were dropped so far.
 uint64_t dropped_line_count() noexcept;
 
-// Says how many lines were dropped, if there are any that nobody was told of and there is room now:
-// for a thread that has a turn now and then, so that the news does not wait for the next line.
-// Returns whether nothing is left to be told.
+// Logs how many lines were dropped, if that was not logged yet and there is room now: for a thread
+// that runs now and then, so that the report does not wait for the next line. Returns true if
+// nothing is left to report.
 bool tell_dropped_lines() noexcept;
 
-// Writes `error` and ends the process with the exit code of its kind: for what happens before main,
-// where there is nobody to report to. Nothing is flushed and no destructor runs.
+// Writes `error` and ends the process with the exit code of its kind: for failures before main,
+// which nobody can be told otherwise. Nothing is flushed and no destructor runs.
 [[noreturn]] void stop_with(const Error& error) noexcept;
 
-// Lets one a second pass, of what could otherwise fill the log. Constant-initialised. Threads: any.
+// Lets one message a second pass, of those that could otherwise fill the log. Constant-initialised.
+// Threads: any.
 class OncePerSecond {
  public:
-  // Whether this one may be logged. Lines that are held back are not counted (LogLimit does that).
+  // Whether this message may be logged. Messages that are held back are not counted (LogLimit does
+  // that).
   bool try_pass() noexcept;
 
  private:

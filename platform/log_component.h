@@ -21,7 +21,7 @@ enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 const char* text_of(LogLevel level) noexcept;
 std::optional<LogLevel> parse_log_level(std::string_view text) noexcept;
 
-// A name as a template can have it; of a longer one the end is left out.
+// A name that can be a template argument; the end of a longer name is left out.
 struct LogComponentName {
   static constexpr size_t kBytesMax = 47;
 
@@ -30,7 +30,7 @@ struct LogComponentName {
   explicit consteval LogComponentName(std::string_view name) noexcept {
     for (size_t i = 0; i < name.size() && i < kBytesMax; ++i) text[i] = name[i];
   }
-  // The folder of `path`, or its name without what is behind the dot where it has none.
+  // The folder of `path`, or, if it has none, its name up to the dot.
   static consteval LogComponentName of_source(std::string_view path) noexcept {
     while (path.starts_with("./")) path.remove_prefix(2);  // as some compilers have it
     const size_t slash = path.rfind('/');
@@ -42,16 +42,18 @@ struct LogComponentName {
 
 class LogComponent {
  public:
-  // Registers it. Requires: this and `name` outlive the process. Threads: before others start.
+  // Registers this component. Requires: this and `name` outlive the process. Threads: before others
+  // start.
   explicit LogComponent(const char* name) noexcept;
   LogComponent(const LogComponent&) = delete;
   LogComponent& operator=(const LogComponent&) = delete;
 
   const char* name() const noexcept { return name_; }
-  // Lines below it are dropped.
+  // Lines below this level are dropped.
   LogLevel level() const noexcept;
 
-  // By their names. The last one's next() is nullptr, as is first() where there is none.
+  // All components, sorted by name. The last one's next() is nullptr, and so is first() if there is
+  // none.
   static const LogComponent* first() noexcept;
   const LogComponent* next() const noexcept { return next_.load(std::memory_order_acquire); }
 
@@ -66,7 +68,7 @@ class LogComponent {
   std::atomic<LogComponent*> next_{nullptr};
 };
 
-// The one of this name: all sources of a program that give it have the same.
+// The component of this name: all sources of a program that give the name share it.
 template <LogComponentName kName>
 inline LogComponent log_component(kName.text);
 

@@ -1,6 +1,6 @@
-// How much of the log one source may fill: some lines in each period; further ones are counted, and
-// the count is told when the period is over. For whatever a peer can cause, one limit for each
-// source, so that a flood from one hides nothing about the others.
+// A limit on one source's lines in the log: some lines in each period; further ones are counted,
+// and the count is logged when the period is over. Everything that a peer can cause has one limit
+// for each source, so that a flood from one hides nothing about the others.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,17 @@ class LogLimit {
  public:
   static constexpr uint64_t kPeriodNs = 10 * kNsPerSecond;
 
-  // Requires: count_max > 0; of none no period would begin.
+  // Requires: count_max > 0; with 0 no period would begin.
   constexpr explicit LogLimit(uint32_t count_max, uint64_t period_ns = kPeriodNs) noexcept
       : count_max_(count_max), period_ns_(period_ns) {
     BP_ASSERT(count_max > 0);
   }
 
-  // Whether one more message about `source` may be logged. Tells first what was held back in a
-  // period that is over.
+  // Whether one more message about `source` may be logged. First logs the count of a period that is
+  // over.
   bool try_pass(const char* source) noexcept;
-  // Tells that, where no further message comes: at due_ns(), on the clock of monotonic_ns().
+  // Logs that count if no further message comes. Call it at due_ns(), on the clock of
+  // monotonic_ns().
   void lift(const char* source) noexcept;
   // UINT64_MAX: nothing is held back.
   uint64_t due_ns() const noexcept { return held_back_ > 0 ? period_end_ns_ : UINT64_MAX; }
