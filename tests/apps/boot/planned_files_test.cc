@@ -95,7 +95,7 @@ TEST(PlannedFiles, AreOpenedAndCountedUnderTheirNames) {
 
 namespace {
 
-// The made device is an existing file, and is removed with it.
+// Makes a device that is a file at `path`; the file is removed with the device.
 class Maker final : public DeviceMaker {
  public:
   explicit Maker(std::string path) : path_(std::move(path)) {}
