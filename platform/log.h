@@ -3,12 +3,12 @@
 // A line is formatted on the stack and leaves in one call, so lines of several threads do not mix
 // and nothing is allocated. The data path never logs: it counts.
 //
-// Logging never blocks: where standard error is a pipe or a socket that nobody reads, lines are
-// dropped and counted, and the first line that gets through again comes after one that says how
-// many. Two lines of no reader wait all the same: a terminal is slow, so a line waits for it for
-// half a second, but only one until it takes lines again (one that is stopped by Ctrl-S holds a
-// thread up once); and the last words of a process that is about to end wait for a second.
-// How: platform/standard_error.h.
+// Logging never blocks: if standard error is a pipe or a socket that nobody reads, lines are
+// dropped and counted, and before the next line that gets through a line says how many. There are
+// two exceptions. A terminal is slow, so one line waits for it for half a second; further lines do
+// not wait until it takes lines again (a terminal stopped by Ctrl-S holds a thread up once). And
+// the last words of a process that is about to end wait for a second. platform/standard_error.h
+// says how.
 #pragma once
 
 #include <atomic>

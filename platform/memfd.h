@@ -5,9 +5,9 @@
 
 namespace bedplate {
 
-// memfd_create(2) with `flags`, close-on-exec, sealable, and never to be executed: where
-// vm.memfd_noexec is 2, Linux 6.3 to 6.5 refuse any that does not say so. Kernels before 6.3 do not
-// know that flag, and are asked without. Not open: errno says why. Threads: any.
+// memfd_create(2) with `flags`, close-on-exec, sealable, and never executable: if vm.memfd_noexec
+// is 2, Linux 6.3 to 6.5 refuse a call without that flag. Kernels before 6.3 do not know it, so it
+// is left out there. If the result is not open, errno says why. Threads: any.
 Fd make_memfd(const char* name, unsigned flags = 0) noexcept;
 
 }  // namespace bedplate

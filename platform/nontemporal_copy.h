@@ -1,8 +1,8 @@
 // A copy by non-temporal stores: the bytes go to memory, past the caches.
 //
-// For bytes that come from a hot buffer and go to a place of their own in more memory than the
-// caches hold. An ordinary store first waits until its line has been read from there, and in
-// exchange puts out a line that somebody may still want.
+// For bytes that go from a hot buffer to a place of their own in more memory than the caches hold.
+// An ordinary store first waits until its line is read from there, and evicts a line that may still
+// be wanted.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ inline bool is_whole_lines(const void* to, size_t bytes) noexcept {
 }
 
 // As memcpy. Requires: is_whole_lines(to, bytes); fence_nontemporal() before another thread is told
-// of the bytes, since no other store of this thread waits for these, a release neither.
-// On a processor without such stores it is memcpy.
+// of the bytes, since no other store of this thread waits for these, not even a release. On a
+// processor without such stores it is memcpy.
 inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept {
   BP_DCHECK(is_whole_lines(to, bytes));
   if constexpr (BP_DEBUG) is_nontemporal_fence_due = true;
@@ -38,7 +38,7 @@ inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept 
   constexpr size_t kPerLine = kCacheLineBytes / sizeof(__m128i);
   auto* target = static_cast<__m128i*>(to);
   const auto* source = static_cast<const __m128i*>(from);
-  // Each line without another load between its stores: it leaves in one piece.
+  // No other load comes between the stores of a line: the line leaves in one piece.
   for (const __m128i* const end = target + bytes / sizeof(__m128i); target != end;
        target += kPerLine, source += kPerLine) {
     __m128i line[kPerLine];

@@ -16,8 +16,8 @@ inline constexpr int kNodeCountMax = 1024;  // what the kernel can be built for
 
 using NodeSet = std::bitset<kNodeCountMax>;
 
-// The nodes in a list as the kernel writes it: "0-1,3". It ends where it is none any more; nodes
-// from kNodeCountMax on are left out.
+// The nodes in a list as the kernel writes it: "0-1,3". Parsing ends at the first byte that is no
+// list; nodes from kNodeCountMax on are left out.
 NodeSet parse_nodes(const char* list) noexcept;
 
 // The nodes of this machine that have memory; at least one.
@@ -26,21 +26,21 @@ NodeSet memory_nodes() noexcept;
 // The node of core `cpu`; 0 for a core that does not exist or has no memory near by.
 int node_of_cpu(int cpu) noexcept;
 
-// The node that a device is at, by its directory in sysfs: what it says itself, or the nearest
-// above it that says one. kAnyNode: none does, as on machines with one node, or there is no such
-// device.
+// The node of a device, by its directory in sysfs: the node that it names itself, or else the
+// nearest one above it that names one. kAnyNode: none does, as on machines with one node, or there
+// is no such device.
 int node_of_device(const char* directory) noexcept;
 
-// The same of the block device `number`, or of the one that a partition is of.
+// The same for the block device `number`; for a partition, its device counts.
 int node_of_block_device(dev_t number) noexcept;
 
-// "node 1"; of kAnyNode "any node".
+// "node 1"; kAnyNode is "any node".
 struct NodeText {
   char text[16];
 };
 NodeText format_node(int node) noexcept;
 
-// From now on the pages of [address, address + bytes) come from `node` and no other: where that
+// From now on the pages of [address, address + bytes) come from `node` and no other: if that node
 // has none left, taking them fails. kAnyNode, and a machine with one node: does nothing.
 // Requires: `address` is the start of a page; node < kNodeCountMax.
 // Returns 0 or an errno value: EINVAL: there is no such node, or it has no memory; EPERM: forbidden

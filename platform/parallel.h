@@ -1,4 +1,4 @@
-// Running one function on several threads at once, for the few loops of boot that are worth it.
+// Runs one function on several threads at once, for the few loops of boot that are worth it.
 #pragma once
 
 namespace bedplate {

@@ -1,9 +1,9 @@
 // The reader of our own small text formats: a word in each line, as "NAME:KEY" or a file's name.
 //
-// Such a line has no blank, no tab, no other control character and no byte order mark, of which
-// editors show nothing, and which would become a part of the word: it is refused, by its place.
-// Empty lines are passed over. Nothing is copied or allocated: lines lie where the text does.
-// Threads: any.
+// Such a line has no blank, no tab, no other control character and no byte order mark: editors do
+// not show these, and they would become a part of the word. A line with one is refused, with its
+// place. Empty lines are passed over. Nothing is copied or allocated: lines lie where the text
+// does. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class PlainLines {
   // Lifetime: that of what `text` shows.
   explicit PlainLines(std::string_view text) noexcept : rest_(text) {}
 
-  // Goes on to the next line that has something in it. Returns false where there is none, and where
-  // fault() says what is wrong with it.
+  // Goes on to the next line that has something in it. Returns false if there is none, or if it is
+  // bad: then fault() says why.
   bool next() noexcept {
     while (!rest_.empty() && fault_ == nullptr) {
       ++number_;

@@ -1,4 +1,4 @@
-// Says how long a process as a whole has stood still: a stop signal, a debugger, a frozen or
+// Measures how long a process as a whole has stood still: a stop signal, a debugger, a frozen or
 // throttled control group, a virtual machine that was paused.
 //
 //     the thread that beats:  beat, wait for a moment, beat, wait, ..., rest; other work; beat, ...
@@ -26,16 +26,17 @@ class ProcessPulse {
 
   // Threads: one, which only waits until its next beat or rest. `now_ns`: monotonic_ns().
   void beat(uint64_t now_ns) noexcept;
-  // From now on until the next beat nothing is known.
+  // Stops measuring until the next beat.
   void rest(uint64_t now_ns) noexcept;
 
-  // For how many milliseconds the process has stood still since the first beat, modulo 2^32. Each
-  // time counts as up to a period less than it was. Threads: any. Cost: a load.
+  // The milliseconds that the process has stood still since the first beat, modulo 2^32. Each time
+  // counts as up to a period less than it was. Threads: any. Cost: a load.
   uint32_t still_ms(uint64_t now_ns) const noexcept;
 
  private:
-  // All that readers see changes at once: when it last beat, in milliseconds modulo 2^31, whether
-  // it rests since, and for how many milliseconds the process stood still until then, modulo 2^32.
+  // All that readers see, in one word that changes at once: the time of the last beat in
+  // milliseconds modulo 2^31, a bit that says if it rests since, and the milliseconds that the
+  // process stood still until then, modulo 2^32.
   static constexpr uint64_t kResting = uint64_t{1} << 63;
   static constexpr uint64_t kTimeMask = (uint64_t{1} << 31) - 1;
 

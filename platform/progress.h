@@ -1,5 +1,5 @@
-// Says how far long work is: on a terminal by a bar, elsewhere by a line every five seconds. Work
-// that takes less than a second says nothing.
+// Reports the progress of long work: on a terminal by a bar, elsewhere by a line every five
+// seconds. Work that takes less than a second reports nothing.
 //
 //     Progress progress("taking memory", {.total_bytes = bytes});
 //     ... progress.add(piece) ...        from any of the threads that work
@@ -19,10 +19,10 @@
 
 namespace bedplate {
 
-// One that hears of all long work of this process while it goes on.
+// A listener gets the reports of all long work of this process.
 class ProgressListener {
  public:
-  // How often it hears of each, at most. 0: of each piece of work. Threads: any.
+  // The least time between two reports of one work. 0: it hears of each piece. Threads: any.
   virtual uint64_t told_period_ns() const noexcept { return kNsPerSecond; }
   // `text` says how far it is, and lasts for the call. `patience_ns`: the work may go on for so
   // long before it is stuck; 0: it has not gone on since this was last told.
@@ -33,7 +33,7 @@ class ProgressListener {
   ~ProgressListener() = default;
 };
 
-// There is one, or none (nullptr). Threads: one that no long work is beside.
+// Sets the one listener, or none (nullptr). Threads: any, while no other thread does long work.
 void set_progress_listener(ProgressListener* listener) noexcept;
 
 struct ProgressOptions {
@@ -48,7 +48,7 @@ class Progress {
   static constexpr uint64_t kBarFirstNs = kNsPerSecond;
   static constexpr uint64_t kBarPeriodNs = kNsPerSecond / 5;
   static constexpr uint64_t kLinePeriodNs = 5 * kNsPerSecond;
-  // A thread that waits looks so often, at least.
+  // A thread that waits calls look() at least this often.
   static constexpr uint64_t kLookPeriodNs = kBarPeriodNs;
   // Between two pieces of work, at most; beyond the end of a wait, too.
   static constexpr uint64_t kPieceNsMax = 60 * kNsPerSecond;
@@ -65,7 +65,7 @@ class Progress {
   // Nothing more is done, but a report may be due. Threads: any.
   void look() noexcept;
 
-  // The report of now: "taking memory: 7.5 GiB of 16 GiB (46 %), 3.1 GiB/s, 3 s left".
+  // Writes the present report: "taking memory: 7.5 GiB of 16 GiB (46 %), 3.1 GiB/s, 3 s left".
   void write_text(char* text, size_t text_bytes) const noexcept;
 
  private:
@@ -82,7 +82,7 @@ class Progress {
   const uint64_t begun_ns_;
   ProgressListener* const listener_;
   std::atomic<uint64_t> done_bytes_{0};
-  // When the next report is due: each is made by the thread that moves it on.
+  // The time of the next report. The thread that moves it on makes the report.
   std::atomic<uint64_t> show_ns_;
   std::atomic<uint64_t> tell_ns_;
   std::atomic<Bar> bar_{Bar::kNone};

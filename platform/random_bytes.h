@@ -1,4 +1,4 @@
-// Bytes by chance, from the kernel.
+// Random bytes from the kernel.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@
 
 namespace bedplate {
 
-// Fills `bytes`; at a start of the machine it may wait until the kernel has chance. Requires: 256
-// at most, which always come at once (getrandom(2)). Errors: the call is forbidden. Threads: any.
+// Fills `bytes`; early after the machine's start it may wait until the kernel has entropy.
+// Requires: 256 bytes at most, which always come in one piece (getrandom(2)). Errors: the call is
+// forbidden. Threads: any.
 Result<void> draw_bytes(std::span<std::byte> bytes) noexcept;
 
 }  // namespace bedplate

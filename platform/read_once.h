@@ -1,9 +1,9 @@
-// Copies what another process may write meanwhile, each byte by one load.
+// Copies memory that another process may write meanwhile, each byte by one load.
 //
-// A plain load or memcpy of shared memory is the compiler's to do again: it may check one value and
-// use another. After this copy there is only one value, whatever the other process stores. It may
-// be half of an old and half of a new one: a process that writes so is not trusted anyway. Not for
-// what tells that something was published: that is an atomic with acquire.
+// The compiler may repeat a plain load or memcpy of shared memory: it may check one value and use
+// another. After this copy there is only one value, whatever the other process stores. It may be
+// half of an old and half of a new one: a process that writes so is not trusted anyway. Not for a
+// word that tells that something was published: that is an atomic with acquire.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,7 @@ struct LineSlot {
 };
 static_assert(sizeof(LineSlot) == 512);
 
-// A line with its newline takes no more in a slot.
+// The most bytes that a line with its newline takes in a slot.
 inline constexpr size_t kRecentLineBytesMax = LineSlot::kWordCount * sizeof(uint64_t);
 // The mark at the end of a line that was cut off: U+2026, an ellipsis.
 inline constexpr char kCutMark[] = "\xe2\x80\xa6";
@@ -34,8 +34,8 @@ inline constexpr char kCutMark[] = "\xe2\x80\xa6";
 // Keeps `line`, which ends with a newline.
 void remember_line(const char* line, size_t line_bytes) noexcept;
 
-// Lines have numbers: the next one that is logged has the second, and what is older than the first
-// is gone.
+// Lines have numbers. The first function gives the oldest line that is kept, the second the next
+// line to be logged.
 uint64_t first_recent_line() noexcept;
 uint64_t next_recent_line() noexcept;
 // Copies line `number`. Returns its length with its newline; 0: it is gone, or not there yet.
@@ -47,12 +47,12 @@ uint64_t for_each_recent_line(uint64_t first,
                               void (*see)(const char* line, size_t line_bytes, void* context),
                               void* context) noexcept;
 
-// From now on lines lie in `slots`, those too that are there already: the last of them.
+// From now on lines lie in `slots`; the last of the present lines move there.
 // Requires: zeroed or lent before, 32 at least, and they stay until keep_few_lines(); no others
 // are lent.
 // Threads: one at a time, here and below.
 void keep_lines_in(std::span<LineSlot> slots) noexcept;
-// The opposite. When it returns nobody uses the slots any more.
+// Undoes keep_lines_in(). When it returns nobody uses the slots any more.
 void keep_few_lines() noexcept;
 
 }  // namespace bedplate

@@ -1,4 +1,4 @@
-// Which sanitizer this translation unit is compiled for. g++ says it by a macro, clang by a
+// The sanitizer that this translation unit is compiled for. g++ tells it by a macro, clang by a
 // feature; a unit that is compiled for one has BP_ADDRESS_SANITIZER or BP_THREAD_SANITIZER defined.
 #pragma once
 

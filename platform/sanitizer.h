@@ -1,4 +1,4 @@
-// Which sanitizer the program was linked with, whatever this library was built for.
+// The sanitizer that the program was linked with, whatever this library was built for.
 #pragma once
 
 #include <string_view>
@@ -10,9 +10,9 @@ struct Sanitizer {
   bool leaves_pool_range = false;  // whether a program may use the pool's addresses beside it
 };
 
-// Looks for the runtimes of AddressSanitizer, ThreadSanitizer and MemorySanitizer. (That of
-// UndefinedBehaviorSanitizer is in nobody's way.) Calls nothing that a sanitizer intercepts, so it
-// can be asked before the sanitizer is set up.
+// Looks for the runtimes of AddressSanitizer, ThreadSanitizer and MemorySanitizer.
+// (UndefinedBehaviorSanitizer's does no harm.) Calls nothing that a sanitizer intercepts, so it can
+// be asked before the sanitizer is set up.
 Sanitizer linked_sanitizer() noexcept;
 
 }  // namespace bedplate

@@ -15,8 +15,8 @@ inline constexpr uint32_t kSerialBaud = 115200;  // what nearly every line has
 inline constexpr uint32_t kSerialBaudMin = 9600;
 inline constexpr uint32_t kSerialBaudMax = 3'000'000;
 
-// Whether lines are opened at `baud`, and all of these, for people. None is slower than 9600: what
-// asks over a line waits for 10 s at most, and a line of text may have 8 KiB.
+// Whether lines can be opened at `baud`, and a list of all such rates, for people. None is slower
+// than 9600: a request over a line waits for 10 s at most, and a line of text may have 8 KiB.
 bool is_serial_baud(uint64_t baud) noexcept;
 extern const char kSerialBauds[];
 
@@ -31,9 +31,9 @@ Result<Fd> open_serial_line(const char* path, uint32_t baud) noexcept;
 // sees DTR rise. Errors: the same.
 Result<void> check_serial_line(const char* path) noexcept;
 
-// Throws away what was written and has not left yet.
+// Throws away output that was written and has not left yet.
 void drop_serial_output(int line) noexcept;
-// Closes it at once: close(2) would wait for what was not sent yet, so that is thrown away.
+// Closes it at once: close(2) would wait for unsent output, so that is thrown away.
 void close_serial_line(Fd* line) noexcept;
 
 }  // namespace bedplate

@@ -25,8 +25,8 @@ constexpr std::string_view cut_text(std::string_view text, size_t bytes_max) noe
   return text.substr(0, bytes);
 }
 
-// It is for people: read while it is written, it may be a part of each. Zeroed memory is an empty
-// one.
+// It is for people: a text read while it is written may mix old and new. Zeroed memory is an empty
+// text.
 class SharedText {
  public:
   static constexpr size_t kBytesMax = 96;

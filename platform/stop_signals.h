@@ -1,5 +1,5 @@
-// The signals that tell a process to end: SIGTERM and SIGINT. It blocks them at its beginning, so
-// that they wait until somebody looks: its main thread once it serves, and whatever takes long
+// The signals that tell a process to end: SIGTERM and SIGINT. The process blocks them at its
+// beginning, so that they wait until somebody looks: its main thread once it serves, and long work
 // before that.
 #pragma once
 
@@ -15,13 +15,13 @@ inline sigset_t stop_signals() noexcept {
   return signals;
 }
 
-// The calling thread's, and so those of all that it starts from now on.
+// Blocks them for the calling thread, and so for all threads that it starts from now on.
 inline void block_stop_signals() noexcept {
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-// One that waits; 0: none does. Requires: they are blocked. Threads: any.
+// A stop signal that waits; 0: none does. Requires: they are blocked. Threads: any.
 inline int waiting_stop_signal() noexcept {
   sigset_t waiting;
   if (sigpending(&waiting) != 0) return 0;

@@ -28,7 +28,7 @@ class Supervisor {
 
   // The process serves.
   bool ready() noexcept { return send("READY=1"); }
-  // It ends, and takes at most so long.
+  // The process ends, and takes at most so long.
   bool stopping(uint64_t patience_ns) noexcept;
   // A line for people, which stays until the next one.
   bool status(const char* text) noexcept { return send("STATUS=%s", text); }

@@ -9,14 +9,15 @@
 
 namespace bedplate {
 
-// How many there are on this machine, whoever has them. Requires, here and below: is_huge(page).
+// The number of surplus pages on this machine, whoever has them. Requires, here and below:
+// is_huge(page).
 uint64_t surplus_hugepage_count(PageSize page) noexcept;
 
-// How many more the kernel may make; whether it finds the memory it says when it is asked.
+// The number of pages that the kernel may still make; only a request shows if it finds the memory.
 uint64_t surplus_hugepages_left(PageSize page) noexcept;
 
 // Has `count` pages promised to it, from wherever they come, and gives the promise back: the kernel
-// makes surplus pages for it, so this takes as long as that. Errors: it does not have them.
+// makes surplus pages for it, so this takes as long as that. Errors: the kernel does not have them.
 Result<void> try_hugepages(PageSize page, uint64_t count) noexcept;
 
 }  // namespace bedplate

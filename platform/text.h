@@ -6,7 +6,7 @@
 
 namespace bedplate {
 
-// Appends `word` to *list, after a comma where it is not the first: "one, two".
+// Appends `word` to *list, after a comma if it is not the first: "one, two".
 inline void add_word(std::string* list, std::string_view word) {
   if (!list->empty()) *list += ", ";
   *list += word;

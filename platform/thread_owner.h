@@ -1,5 +1,5 @@
-// The thread that an object belongs to, of which one at a time may use it: its shard's while the
-// shard runs, any before and after.
+// The thread that may use an object, one at a time: its shard's while the shard runs, any before
+// and after.
 //
 // It guards nothing: assertions ask it. The shard's thread holds it while its loop runs
 // (EventLoop::run), and functions that are for that thread alone begin with
@@ -46,7 +46,7 @@ class ThreadOwner {
     uintptr_t before_;
   };
 
-  // The same in debug builds; elsewhere nothing. For what is hot.
+  // The same in debug builds; elsewhere nothing. For hot code.
 #if BP_DEBUG
   using DebugHold = Hold;
 #else
@@ -56,7 +56,7 @@ class ThreadOwner {
 #endif
 
  private:
-  // No two threads that live at the same time have the same.
+  // A number that no two threads have at the same time.
   static uintptr_t this_thread() noexcept {
     static thread_local char mark;
     return reinterpret_cast<uintptr_t>(&mark);

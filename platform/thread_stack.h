@@ -24,11 +24,11 @@ class StackedThread {
   ~StackedThread();
 
   // Starts `function(context)`. The name is shown by the system's tools (15 bytes at most).
-  // `function` has a signal stack of its own, so that a handler runs also when the stack is full.
-  // Requires: called once, also where it fails. Ownership: `context` is the caller's, until the
-  // thread has ended. Errors: no memory for the stack, it may not be locked, or no thread.
+  // `function` has a signal stack of its own, so that a handler runs even if the stack is full.
+  // Requires: called once, even if it fails. Ownership: `context` is the caller's, until the thread
+  // has ended. Errors: no memory for the stack, it may not be locked, or no thread.
   Result<void> start(const char* name, void (*function)(void*) noexcept, void* context) noexcept;
-  // Waits for the thread to end. Nothing happens where none runs.
+  // Waits for the thread to end. Does nothing if none runs.
   void join() noexcept;
   // The same, but a thread that has not ended within `patience_ns` is left to the end of the
   // process, with its stack; this object may be destroyed. The things that `function` uses must

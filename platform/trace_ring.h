@@ -19,14 +19,14 @@
 
 namespace bedplate {
 
-// Times behind the first station are told in steps of 64 ns, so that 32 bits last for 4.5 minutes;
-// what takes longer is told as that.
+// Times behind the first station are kept in steps of 64 ns, so that 32 bits last for 4.5 minutes;
+// a longer time is kept as that.
 inline constexpr uint32_t kTraceStepLog2 = 6;
 inline constexpr uint32_t kTraceStationMax = 8;  // the first is number 0
 inline constexpr uint32_t kTraceNotPassed = ~uint32_t{0};
 
 // As it lies in the file. `number`: of the ring's requests, from 1 on; 0: none, or one that is
-// being written. A reader has what belongs together where the number was the same before and after.
+// being written. A reader has one whole record if the number is the same before and after.
 struct alignas(kCacheLineBytes) TraceRecord {
   uint64_t number = 0;
   uint64_t begin_ns = 0;  // monotonic_ns(), at station 0
