@@ -61,11 +61,11 @@ void take_alignments_up_to(size_t largest) {
 
 }  // namespace
 
-// The pool's: as much as this much heap has room for.
+// In the pool: alignments as large as this heap has room for.
 BP_PROBE(AlignmentsInThePool) {
   test::boot_heap(256 * kMiB);
   take_alignments_up_to(32 * kMiB);
-  // Whatever lies in the way is gone round.
+  // Such allocations also find room between these blocks.
   test::BlockList blocks;
   for (int i = 0; i < 20; ++i) BP_PROBE_CHECK(blocks.add(3 * kMiB));
   take_alignments_up_to(16 * kMiB);

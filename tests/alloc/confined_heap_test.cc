@@ -101,7 +101,7 @@ BP_PROBE(HeapAfterBoot) {
   BP_PROBE_CHECK(heap_arena_count() == 2);
   BP_PROBE_CHECK(heap_arena_use(1).address == heap.address);
   BP_PROBE_CHECK(heap_arena_use(1).bytes == 64 * kMiB);
-  // mimalloc fills the pages it has: what does not fit there is from the heap segment.
+  // mimalloc fills the pages it has: a block that does not fit there is from the heap segment.
   void* late = allocate(6 * kMiB);
   BP_PROBE_CHECK(lies_in(heap, late));
   const uint64_t boot_used = used_bytes(boot);
@@ -111,7 +111,7 @@ BP_PROBE(HeapAfterBoot) {
   void* from_thread = nullptr;
   std::thread([&] { from_thread = allocate(1000); }).join();
   BP_PROBE_CHECK(lies_in(heap, from_thread));
-  // What came from segment 0 stays valid.
+  // A block from segment 0 stays valid.
   BP_PROBE_CHECK(static_cast<char*>(early)[99'999] == 0x31);
   early = test::keep(std::realloc(early, 5 * kMiB));
   BP_PROBE_CHECK(lies_in(heap, early));
@@ -295,7 +295,7 @@ TEST(ConfinedHeap, AnEmptyPageGoesOnceOthersAreTaken) {
 }
 
 // Fills pages with blocks of `block_bytes` in a thread, which has a segment of its own, and checks
-// what each adds to what its owner holds.
+// the bytes that each page adds to the owner's use.
 void check_pages(size_t block_bytes, std::initializer_list<uint64_t> pages_kib) {
   std::thread([&] {
     const HeapOwner owner = heap_owner("heap:pages").take();

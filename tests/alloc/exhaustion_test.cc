@@ -123,8 +123,8 @@ BP_PROBE(ExhaustEveryWay) {
 BP_PROBE(ExhaustFromSeveralThreads) {
   boot_heap_and_volume();
   expect_appliance();
-  // What a thread's start allocates comes before the rounds: between them it would be refused, or
-  // lie where the 20 MiB are to be.
+  // All threads start before the rounds: later, the memory that a start allocates would be refused,
+  // or lie where the 20 MiB are to be.
   std::latch all_started(3);
   const auto take_all = [&all_started] {
     all_started.arrive_and_wait();

@@ -1,7 +1,7 @@
 // Fork (alloc/child_heap.h, alloc/child_libc.h): the child sees the parent's memory and leaves
 // it alone; the parent notices nothing.
 //
-// The trials run in fresh processes: what forks here has many threads and a heap under load.
+// The trials run in fresh processes: the ones that fork have many threads and a heap under load.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -56,7 +56,7 @@ int code_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// What a child does with memory. Returns 0, or the number of the check that failed.
+// The work of a child with memory. Returns 0, or the number of the check that failed.
 int use_the_heap(const char* of_parent, int allocation_count) {
   if (std::strcmp(of_parent, "the parent's") != 0) return 10;
   constexpr size_t kHeld = 64;
@@ -125,7 +125,7 @@ BP_PROBE(ChildHasAHeapOfItsOwn) {
   auto* block = static_cast<char*>(allocate(100));
   std::strcpy(block, "the parent's");
   void* again = keep(block);
-  // What lies before a block of the parent's may look like what lies before one of the child's.
+  // The bytes before a block of the parent's may look like the header of a block of the child's.
   auto* first = static_cast<unsigned char*>(allocate(112));
   auto* second = static_cast<unsigned char*>(allocate(112));
   const bool are_neighbours = second == first + 112;  // debug builds leave something between them
@@ -138,7 +138,7 @@ BP_PROBE(ChildHasAHeapOfItsOwn) {
     if (!is_forked_child()) _exit(1);
     if (std::strcmp(block, "the parent's") != 0 || malloc_usable_size(block) < 100) _exit(2);
     std::free(second);
-    // Hidden from the compiler, which knows that what was reallocated or freed is gone.
+    // Hidden from the compiler, which knows that reallocated or freed memory is gone.
     char* copied = static_cast<char*>(std::realloc(keep(block), 5000));
     if (copied == nullptr || in_pool_range(copied)) _exit(3);
     if (std::strcmp(copied, static_cast<char*>(again)) != 0) _exit(3);
@@ -194,8 +194,8 @@ static uint64_t held_bytes_of_heap() {
   return bytes;
 }
 
-// The end of a child, and of a thread in it, must not tidy up the parent's heap: what the parent's
-// threads have freed and not given back yet stays where it is.
+// The end of a child, and of a thread in it, must not tidy up the parent's heap: memory that the
+// parent's threads have freed and not given back yet stays where it is.
 BP_PROBE(ChildEndsQuietly) {
   std::thread([] {
     // Pages of many sizes, and in each all blocks are free: a thread that ends gives them back.
@@ -269,8 +269,8 @@ TEST(Fork, ParentsTrafficIsWholeThroughoutManyForks) {
   BP_CHECK_PROBE(ParentsTrafficIsWholeThroughoutManyForks, "BEDPLATE_BOOT_BYTES=64 MiB");
 }
 
-// libc's streams lie in the pool, too: a child that unlocked them, or walked along them, would be
-// seen by the parent's threads, or see what they free.
+// libc's streams lie in the pool, too: if a child unlocked them, or walked along them, the parent's
+// threads would see it, or it would see memory that they free.
 BP_PROBE(ParentsStreamsAreItsOwn) {
   std::atomic<bool> must_stop{false};
   std::atomic<long> opened{0};
@@ -282,7 +282,7 @@ BP_PROBE(ParentsStreamsAreItsOwn) {
     while (!must_stop) {
       std::FILE* stream = std::fopen("/dev/null", "r");
       std::fclose(stream);
-      // What follows a stream in its place is no list of streams.
+      // The block that takes a closed stream's place is no list of streams.
       void* other = std::memset(allocate(sizeof *stream), 0x5a, sizeof *stream);
       std::free(other);
       ++opened;
@@ -313,7 +313,7 @@ TEST(Fork, ParentsStreamsAreItsOwn) {
   BP_CHECK_PROBE(ParentsStreamsAreItsOwn);
 }
 
-// What the parent has buffered leaves at its end, not at its child's.
+// The parent's buffered text is written when the parent ends, not when its child does.
 BP_PROBE(ParentFlushesItsStreamsItself) {
   std::FILE* stream = fdopen(dup(STDERR_FILENO), "w");
   BP_PROBE_CHECK(in_pool_range(stream));
@@ -361,7 +361,7 @@ TEST(Fork, StandardOutputIsCopied) {
   BP_CHECK_PROBE(StandardOutputIsCopied);
 }
 
-// A child zeroes what libc keeps on the heap of them.
+// A child zeroes those of the values that libc keeps on the heap.
 BP_PROBE(WarnsOfThreadSpecificValuesThatAChildEmpties) {
   for (int i = 0; i < 40; ++i) {
     pthread_key_t key = 0;

@@ -1,4 +1,4 @@
-// Owners of heap memory: what they hold, what they may, and what idle threads give back.
+// Owners of heap memory: their use, their limits, and the memory that idle threads give back.
 #include "alloc/heap_owner.h"
 
 #include <cerrno>
@@ -102,7 +102,7 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
     BP_PROBE_CHECK(count * kBlock > kLimit / 2 && count * kBlock <= kLimit);
     BP_PROBE_CHECK(allocate(9 * kMiB) == nullptr);  // a huge block counts as well
   }
-  // What nobody could have is not the limit's doing.
+  // A size that no owner could have is not refused by the limit.
   volatile size_t absurd = SIZE_MAX / 2 + 1;
   BP_PROBE_CHECK(allocate(absurd) == nullptr);
   const HeapOwnerUse use = heap_owner_use(greedy);
@@ -119,13 +119,13 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
   // Nobody else notices.
   BlockList others;
   BP_PROBE_CHECK(others.add(24 * kMiB));
-  // What it frees it may have again.
+  // The owner may take again as much as it frees.
   hoard.free_all();
   const HeapOwnerScope scope(greedy);
   BP_PROBE_CHECK(hoard.add(9 * kMiB));
 }
 
-// Where a limit is near, a page of much of one size is no larger than the first: others need it.
+// Near a limit, further pages of one block size do not grow: other sizes need the memory.
 BP_PROBE(LimitNearAGrownPage) {
   boot_heap(64 * kMiB);
   constexpr uint64_t kLimit = kMiB;
@@ -157,7 +157,7 @@ BP_PROBE(LimitHoldsForAllThreads) {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  // Also what threads that ended left behind is its.
+  // Memory that ended threads left behind is also the owner's.
   const uint64_t used = heap_owner_use(owner).used_bytes;
   BP_PROBE_CHECK(used <= 16 * kMiB && used > 12 * kMiB);
   for (BlockList& list : lists) list.free_all();
@@ -237,7 +237,7 @@ BP_PROBE(LowMemoryCanBeShed) {
   BP_PROBE_CHECK(heap_free_bytes() < 16 * kMiB && heap_free_bytes() >= 8 * kMiB);
   for (int i = 0; i < 4; ++i) BP_PROBE_CHECK(load.add(kMiB));
   BP_PROBE_CHECK(cache.calls == 1);  // told once
-  // A request that could not be met, but for what the second call frees.
+  // Only the memory that the second call frees lets this request be met.
   BP_PROBE_CHECK(load.add(16 * kMiB));
   BP_PROBE_CHECK(cache.calls >= 2);
   set_low_memory_handler(0, nullptr, nullptr);

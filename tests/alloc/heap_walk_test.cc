@@ -1,4 +1,4 @@
-// What the walk through the heap finds, and that it may be made while others allocate.
+// The walk through the heap: its findings, and that it may run while other threads allocate.
 #include "alloc/heap_walk.h"
 
 #include <atomic>

@@ -90,7 +90,7 @@ void use_heap(const std::atomic<bool>& must_end) {
   for (const Block& block : blocks) std::free(block.memory);
 }
 
-// What a thread that sleeps has to give: looking at it takes time, with the list's lock held.
+// Sleeps with memory that can be taken back: looking at it takes time, with the list's lock held.
 void sleep_with_memory(const std::atomic<bool>& must_end) {
   std::vector<void*> kept;
   for (int i = 0; i < 100; ++i) kept.push_back(allocate(1000));

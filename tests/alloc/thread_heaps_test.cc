@@ -1,4 +1,4 @@
-// What threads keep while they are idle, and how it is taken from them.
+// The memory that idle threads keep, and how it is taken from them.
 #include "alloc/thread_heaps.h"
 
 #include <atomic>
@@ -91,7 +91,7 @@ BP_PROBE(IdleThreadWithholdsNothing) {
           for (size_t bytes = 8; bytes < 100'000; bytes += bytes / 2) own.add(bytes);
         },
         [&] {
-          // Its heap was emptied while it slept: what it has it can free, and what it needs take.
+          // Its heap was emptied while it slept: it can free its blocks, and take new ones.
           kept.free_all();
           BlockList again;
           could_go_on = again.add_all(kBlock) > 100;
@@ -105,8 +105,8 @@ BP_PROBE(IdleThreadWithholdsNothing) {
   BP_PROBE_CHECK(could_go_on);
 }
 
-// The sleeper's blocks of two owners lie in one of mimalloc's segments; the first owner's limit is
-// reached by another thread, which takes what the sleeper has of it.
+// The sleeper's blocks of two owners lie in one of mimalloc's segments. Another thread reaches the
+// first owner's limit, and takes the memory that the sleeper has of that owner.
 BP_PROBE(SleeperOfTwoOwners) {
   boot_heap(64 * kMiB);
   const HeapOwner limited = heap_owner("heap:limited").take();
