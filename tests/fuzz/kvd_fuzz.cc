@@ -22,7 +22,7 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// Every line ends, and behind a VALUE line is what it says.
+// Checks that every line ends, and that a VALUE line is followed by as many bytes as it says.
 void read_replies(std::string_view replies) {
   while (!replies.empty()) {
     const size_t end = replies.find("\r\n");
@@ -40,7 +40,7 @@ void read_replies(std::string_view replies) {
   }
 }
 
-// Without what `stats` says of the time: a second may end between two answers.
+// Returns the answer without the times of `stats`: a second may end between two answers.
 std::string timeless(std::string answer) {
   for (const std::string_view name : {"STAT uptime ", "STAT time "}) {
     for (size_t at = 0; (at = answer.find(name, at)) != answer.npos;) {

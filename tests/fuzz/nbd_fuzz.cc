@@ -2,7 +2,7 @@
 //
 // The first byte chooses what the rest is:
 //     even: a handshake. Byte 1: the exports (modulo 4); bytes 2 and 3: how it is cut into pieces;
-//           then what the client says, of which every feeding must make the same
+//           then the client's bytes; every way of cutting them must give the same result
 //     odd:  requests. Byte 1: bit 0 read-only, bit 1 structured replies; bytes 2 to 9: the volume's
 //           bytes; then request headers of 28 bytes, each judged by itself
 // The build and how long it runs: `make fuzz`.

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes the corpus of the packet layer's fuzz target: `net_corpus.py FOLDER`. A file for each
-cause that tests/transport/dpdk/net/broken_packets.py knows, with a frame of it behind what makes
-sockets join, and one for each kind of frame that is whole.
+"""Writes the corpus of the packet layer's fuzz target: `net_corpus.py FOLDER`. There is a file for
+each cause that tests/transport/dpdk/net/broken_packets.py knows, in which sockets join and a frame
+of that cause follows, and one for each kind of whole frame.
 """
 
 import pathlib

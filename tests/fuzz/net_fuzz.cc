@@ -1,7 +1,7 @@
-// Fuzz target of the packet layer: any frames, in any order with what sockets do and the time that
-// passes, judged by the invariants and by what is sent.
+// Fuzz target of the packet layer: any frames, socket calls and passing of time, in any order,
+// judged by the invariants and by the frames that are sent.
 //
-// The input is a row of steps, each a byte that says what, a byte of its own, and what follows:
+// The input is a row of steps, each a byte for its kind, a byte of its own, and what follows:
 //     0, 1  a frame comes: two bytes say how long, then its bytes; 1: with its checksums made right
 //     2     time passes: the byte squared, in ms
 //     3     a socket sends: to one of some addresses, 16 times the byte long; what it keeps, if any
@@ -10,7 +10,7 @@
 //     6     the port has room for so many frames; has buffers, or none
 //     7     kept buffers are released
 // Promises: no crash; the invariants hold after each step; each frame that is sent is one that the
-// parser takes; no buffer is lost; nothing is in the past that is due.
+// parser takes; no buffer is lost; no due time is in the past.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -42,7 +42,7 @@ class Judge final : public made_up::Port {
  public:
   uint32_t send(std::span<rte_mbuf*> frames) noexcept override {
     for (rte_mbuf* one : frames) {
-      // What IP has to say of it: the sums may lie over several mbufs.
+      // Parsed as IP from one mbuf: a frame's checksummed bytes may lie in several.
       rte_mbuf* copy = frame_of(made_up::bytes_of(one));
       PacketFilter filter;
       std::memcpy(&filter.mac, rte_pktmbuf_mtod(copy, uint8_t*), sizeof filter.mac);

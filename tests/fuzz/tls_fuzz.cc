@@ -1,8 +1,8 @@
-// Fuzz target of TLS: what a client sends is changed on its way to a session, or is no TLS at all.
+// Fuzz target of TLS: a client's bytes are changed on their way to a session, or are no TLS at all.
 //
-// The first byte says which client it is and how the rest is cut, the others are edits of four
-// bytes (Edit), or what the client sends. Random numbers are counted from where each side begins
-// and the clock stands still, so an input does the same each time. The build and how long it runs:
+// The first byte says which client it is and how the rest is cut; the others are edits of four
+// bytes (Edit), or the client's bytes. Each side counts up in place of random numbers, and the
+// clock stands still, so an input does the same each time. The build and how long it runs:
 // `make fuzz-run`.
 #include <algorithm>
 #include <cstdint>
@@ -111,7 +111,7 @@ Peers& peers() {
   return only;
 }
 
-// A change at a byte of what the client sends, counted from its first one.
+// A change at a byte of the client's, counted from its first one.
 struct Edit {
   enum class Kind { kFlip, kDrop, kRepeat, kClose };
   Kind kind;
@@ -138,7 +138,7 @@ class Wire {
   }
   void close() { is_closed_ = true; }
 
-  // At most `step` of what is under way; at its end, once, that there is no more.
+  // Brings at most `step` bytes of those under way; after the last, once, that there is no more.
   bool bring(TlsSession& session, size_t step) {
     const auto room = session.input_room();
     if (room.empty()) return false;
@@ -204,7 +204,7 @@ void hear(TlsSession& session, Heard* heard) {
   }
 }
 
-// Of TLS 1.3, but for those that say the version before.
+// Clients of TLS 1.3; those whose names end with 12 are of TLS 1.2.
 enum class Client {
   kGarbage,
   kSharedKey,

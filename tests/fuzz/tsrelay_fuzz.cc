@@ -1,10 +1,10 @@
-// Fuzz target of what the relay reads from strangers: datagrams of any content, RTP, transport
-// streams, FEC, and the order that is made of any numbers; and of what it learns of a stream whose
+// Fuzz target of the relay's input from strangers: datagrams of any content, RTP, transport
+// streams, FEC, and the order that is made of any numbers; and of the inspector of a stream whose
 // tables and clocks change in any way, against a model of what is on air.
 //
-// The input is a list of records: a byte says what it is, another how long, its bytes follow. What
-// is delivered is in order, nothing is delivered twice, everything that was held is let go, and
-// each part's invariants hold. The build and how long it runs: `make fuzz-run`.
+// The input is a list of records: a byte for the kind, a byte for the length, then the bytes.
+// Checked: packets are delivered in order and never twice, every held packet is released, and each
+// part's invariants hold. The build and how long it runs: `make fuzz-run`.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -44,7 +44,7 @@ struct Said {
   }
 };
 
-// The inspector knows what was sent last, and sees no fault in what has none.
+// Checks that the inspector knows the last tables sent, and reports no fault in a good stream.
 void follow_the_air(std::span<const std::byte> input) {
   Said said{input};
   auto inspector = std::make_unique<TsInspector>();
