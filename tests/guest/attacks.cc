@@ -89,8 +89,8 @@ void flood(const AttackOptions& options) {
   say("a flood of hellos", attacker.connect(), "the victim answers on");
 }
 
-// A peer that is cut off stays so: that is looked at in one process (verbs_hostile_test.cc). From
-// here nobody can see to it that what is sent is taken in one poll, as one of these has to be.
+// verbs_hostile_test.cc checks, in one process, that a peer that is cut off stays so. Here the
+// sender cannot make the victim take all of it in one poll, as one of these attacks needs.
 void send_nonsense(const AttackOptions& options) {
   for (const test::MessageAttack& one : test::kMessageAttacks) {
     Attacker attacker(options);

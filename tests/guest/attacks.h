@@ -1,4 +1,4 @@
-// What a hostile host does to an appliance that knows its name, over the network.
+// Attacks of a hostile host on an appliance that knows its name, over the network.
 #pragma once
 
 #include <cstdint>

@@ -17,15 +17,15 @@ from runner import Failure, run_tests
 sys.path.insert(1, os.path.dirname(BUILD))
 import newc  # noqa: E402
 
-# Of the appliance, how much longer than an init that does nothing (apps/demo.toml, 256 MiB).
-# Printed as a figure; it is a failure where it is ten times what it should be.
+# The appliance's boot time beyond that of an init that does nothing (apps/demo.toml, 256 MiB).
+# Printed as a figure; the bound is ten times the expected time.
 BOOT_SECONDS_MAX = 15
 BOOT_TRIES_MAX = 6
 
 
 def booting_takes_little_longer_than_doing_nothing():
-    """From the kernel's entry to `ready`. The guest's memory is there beforehand, as a machine's
-    is: else the host's page faults are what is measured. What else runs here only makes it longer:
+    """From the kernel's entry to `ready`. The guest's memory is allocated before, as a machine's
+    is: else the host's page faults would be measured. Other load on the host only makes it longer:
     the best of some tries counts."""
     with Image(DEMO) as image, tempfile.TemporaryDirectory() as nothing:
         nothing_image(nothing)

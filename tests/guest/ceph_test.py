@@ -6,7 +6,7 @@
 Patterns and the last line are those of guest_test.py. In one machine, an image, clients of this one
 use a volume that is written to and two that read one image, while OSDs are killed, come back with
 what they have, and are stopped.
-Another machine looks at what is said before anything is taken.
+Another machine checks the messages of the preflight, before anything is taken.
 """
 
 import contextlib
@@ -161,8 +161,8 @@ class Traffic:
 
 
 def osds_are_killed_and_come_back(cluster, machine, work):
-    """One after the other, then all at once, so that nobody else has what they bring along: nothing
-    is lost, and service goes on."""
+    """One after the other, then all at once, so that no other OSD has their data: nothing is lost,
+    and service goes on."""
     with Traffic(machine) as traffic:
         traffic.expect_more(20)
         for number in (0, 1):
@@ -196,7 +196,7 @@ def readers_share_an_image(machine):
 
 
 def silent_seconds(volume):
-    """What the appliance's metrics say of its store."""
+    """The silent seconds of the volume's store, from the appliance's metrics."""
     asked = urllib.request.Request(f"http://{GUEST_AT}:9464/metrics",
                                    headers={"Authorization": f"Bearer {TOKEN}"})
     with urllib.request.urlopen(asked, timeout=60) as answer:
@@ -209,8 +209,7 @@ def silent_seconds(volume):
 
 
 def all_osds_are_stopped(cluster, machine, work):
-    """Requests wait as long as that takes, what is counted says so, other volumes go on, and then
-    all does."""
+    """Requests wait meanwhile, counters say so, and other volumes go on; then all go on."""
     seen = len(machine.lines)
     with Traffic(machine) as traffic, client_of(machine, "ram0") as other:
         traffic.expect_more(5)
@@ -280,7 +279,7 @@ mapped() { ls /sys/bus/rbd/devices | wc -l; }
 """
 MAPPING = "mapping the Ceph image {} as client.appliance: "
 READING, ASKING = "reading the key of client.{} in {}: ", "asking the Ceph monitors .*: "
-# What is looked at, instead of what is good, and what is said of it.
+# Each look: the arguments that differ from the good ones, and the problem reported (None: none).
 LOOKS = [
     ({}, None),
     ({"image": "rbd/none"}, MAPPING.format("rbd/none") + "there is no such pool, or no such image"),

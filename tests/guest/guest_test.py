@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The guest's tests: what needs another machine than this one, each in a fresh virtual machine.
+"""The guest's tests, which need another machine than this one, each in a fresh virtual machine.
 
     /usr/bin/python3 tests/guest/guest_test.py [PATTERN...] [-PATTERN...]
 
@@ -77,8 +77,8 @@ class Guest:
         return match
 
     def expect_refusals(self, wanted):
-        """What was printed behind each line "== look", up to "== exit CODE": one problem that the
-        pattern matches, or (None) nothing that is wrong."""
+        """Checks the text after each line "== look", up to "== exit CODE": one problem, which the
+        pattern matches, or (pattern None) no problem."""
         looks = [look.split("\n== exit ") for look in self.output.split("== look ")[1:]]
         if len(looks) != len(wanted):
             raise Failure(f"{len(looks)} looks; expected {len(wanted)}\n{self.output}")
@@ -112,9 +112,10 @@ def run_appliance(append, pool="64 MiB", pages="2 MiB", sockets="io_uring", more
 
 
 def expect_served(guest, segments, backend):
-    """A whole life: ready, audited, what only libc refuses without mseal said twice, a clean end.
+    """A whole life: ready, audited, two lines about calls that only libc refuses without mseal, a
+    clean end.
 
-    `segments`: of all but segment 0 the owner, the page and the node.
+    `segments`: owner, page and node of all segments but segment 0.
     """
     guest.expect_exit(0)
     guest.expect(r"^bedplate: ready$")
@@ -160,10 +161,10 @@ LEFT_OUT = {"AlignedArena", "BlockServerEpollTwoShards", "BlockServerUringBothSh
 
 
 def unit_tests_on_this_kernel():
-    """Above all NoWayBack: what a program asks libc for is refused here by the runtime alone, or by
-    the filter; there is another node to move pages to, and a page may be lost.
+    """Above all NoWayBack: here the runtime alone, or the filter, refuses a program's calls of
+    libc; there is another node to move pages to, and a page may be lost.
 
-    Left out are LEFT_OUT and two tests that fork hundreds of times.
+    Left out: LEFT_OUT, and two tests that fork hundreds of times.
     One core: two that are emulated, and spin, starve each other. The last name is of the test that
     crashed.
     """
@@ -309,7 +310,7 @@ def verbs_over_soft_roce():
 
 
 def verbs_by_rdma_cm():
-    """What breaks, ends and comes back, with the connection manager instead of sockets."""
+    """Connections break, end and come back, by the connection manager instead of sockets."""
     groups = " ".join(f"-sg {group}" for group in ("VerbsProvider", "VerbsEnds", "VerbsBounce",
                                                    "VerbsDatagrams", "VerbsProcesses"))
     guest = Guest("/bin/sh", "-c",
@@ -417,7 +418,7 @@ def guest_that_hangs_is_ended_and_shown():
 
 
 def guest_that_is_late_is_ended():
-    """By a limit from outside, as that of all tests: its machine goes, too."""
+    """A limit from outside, as that of all tests, ends its machine, too."""
     mark = f"bedplate_test={os.getpid()}"
 
     def runs():

@@ -78,7 +78,7 @@ class Host(Machine):
         return Failure("\n".join([text, f"{self.address}'s last lines:", *self.lines[-40:]]))
 
     def mark(self):
-        """Where the console is now, for `after`."""
+        """The number of the console's lines so far, for `after`."""
         return len(self.lines)
 
     def run(self, command, seconds=120):
@@ -106,8 +106,8 @@ class Host(Machine):
         self.command("set_link", name="wire", up=True)
 
     def sends(self):
-        """Whether its card takes from its queue what the host sends. That of QEMU 7.2 may stop for
-        good, which is seldom seen: after it, a test tells nothing of what it tests."""
+        """True if its card still takes frames from its send queue. QEMU 7.2's card may stop for
+        good, which is rare: after that, a test's result says nothing."""
         def sent():
             before = self.mark()
             self.run("echo sent $(cat /sys/class/net/eth1/statistics/tx_packets)")
@@ -118,15 +118,15 @@ class Host(Machine):
         return sent() > before
 
     def freeze(self):
-        """Nothing runs there any more, though time goes by. Not by QEMU's own `stop`: a card that
-        was sending may then never send again (QEMU 7.2)."""
+        """Stops the whole host, while time goes by. QEMU's own `stop` is not used: after it, a card
+        that was sending may never send again (QEMU 7.2)."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self):
         self.process.send_signal(signal.SIGCONT)
 
     def restore(self):
-        """As a test that failed may not have left it."""
+        """Undoes changes that a failed test may have left."""
         self.thaw()
         self.plug_cable()
 

@@ -1,4 +1,4 @@
-"""Images for tests: of a file, or of the smallest configuration with what a test adds to it."""
+"""Images for tests: of a file, or of the smallest configuration with a test's additions."""
 
 import os
 import subprocess
@@ -12,12 +12,12 @@ MIB = 1 << 20
 BUILD = os.path.join(ROOT, "scripts", "image", "build.py")
 PROGRAM = os.path.join(ROOT, "build", MODE, "bedplate")
 DEMO = os.path.join(ROOT, "apps", "demo.toml")
-# Unpacked, the kernel boots in half of the time; what the image has is booted once, and by UEFI.
+# Unpacked, the kernel boots in half of the time; the image's own is booted once, and by UEFI.
 VMLINUX = os.path.join(ROOT, "build", "kernel", "vmlinux")
 # A backstop for what is run to its end: most takes seconds.
 RUN_SECONDS = 180
 
-# What makes the smallest one serve.
+# The tables with which the smallest image serves a volume.
 BLOCKD = """
 {shards}
 [blockd]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How an image ends: asked to, crashed, hung, and what it keeps of it.
+"""The ends of an image: on request, by a crash, by a hang; and the record that it keeps.
 
     /usr/bin/python3 tests/guest/image_crash_test.py [PATTERN...]
 
@@ -25,8 +25,8 @@ RAMOOPS = ("memmap=1M$0x10000000 ramoops.mem_address=0x10000000 ramoops.mem_size
 
 
 def expect_record(machine, *lines, function):
-    """On the console, in this order: what happened, in which build, and where: among the calls is
-    one from `function`, which is the drill's."""
+    """Expects on the console, in this order, the event, the build and the calls: one is from
+    `function`, which is the drill's."""
     call = r"called from /init (0x[0-9a-f]+)$"
     machine.expect_lines(r"a drill is about to begin", *lines, call)
     machine.expect(r"crash: (dumping|(reboot|power-off|halt) in)")
@@ -60,7 +60,7 @@ def hung_machine_ends_at_the_second_ctrl_alt_del():
 
 
 def refused_boot_ends_at_ctrl_alt_del():
-    """By the appliance itself, which is the last to be asked."""
+    """The appliance itself takes the keys, as the last that can."""
     with Image(tables='[crash]\naction = "halt"\ndelay_s = 3600', pool="4 GiB") as image:
         with Machine(image.path, KERNEL=VMLINUX) as machine:
             machine.expect(r"the machine ends: halt in 3600 s$")
@@ -194,7 +194,7 @@ def loop_that_hangs_leaves_a_record():
 
 
 def loop_that_hangs_without_a_signal_leaves_a_record():
-    """Of the thread that noticed: where the other one is, nobody can ask."""
+    """The record is of the thread that noticed: the other thread cannot be asked where it is."""
     with Image(tables=WATCHDOG + '[crash]\naction = "power-off"\ndelay_s = 0') as image:
         with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
                      APPEND="bedplate.drill=hang-deaf") as machine:
@@ -255,7 +255,7 @@ MODULE_LICENSE("GPL");
 
 
 def watchdog_whose_time_cannot_be_set_is_taken_as_it_is():
-    """Unless it is far from what was asked for."""
+    """Its own time is taken, unless it is far from the configured one."""
     with tempfile.TemporaryDirectory() as work:
         given = "--module", build_module(work, "fixed", FIXED_WATCHDOG)
         for tables, lines in [
@@ -330,7 +330,7 @@ def dump_that_has_no_room_says_so():
 
 
 def device_that_comes_late_is_waited_for():
-    """That of dumps is put in a moment before it is looked for."""
+    """The device for dumps comes late, a moment before it is looked for."""
     with Image(tables=DUMP + 'dump = "metadata"\n') as image, \
             tempfile.NamedTemporaryFile() as disk:
         disk.truncate(64 * MIB)

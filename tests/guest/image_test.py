@@ -25,7 +25,7 @@ sys.path[1:1] = [os.path.dirname(BUILD), os.path.join(ROOT, "tests", "system")]
 import modules  # noqa: E402
 import raw_nbd as nbd  # noqa: E402
 
-# What Debian's firmware trusts in its variables for tests, with the password of its key.
+# The test key that Debian's firmware trusts in its variables, and the key's password.
 SNAKEOIL = "/usr/share/ovmf/PkKek-1-snakeoil"
 
 
@@ -47,7 +47,7 @@ def two_builds_are_equal():
 
 
 def image_holds_what_is_needed_and_no_more():
-    """No module without a table that asks for one; with one, what it depends on, and no more."""
+    """A module is there only if a table needs it, with those that it depends on, and no others."""
     with Image() as image:
         if "modules: none" not in image.log:
             raise Failure(image.log)
@@ -108,7 +108,7 @@ def what_is_too_large_makes_no_image():
 
 
 def clients_write_and_read_and_ctrl_alt_del_drains():
-    """What the README shows, against `make image-run`; but it may drain for as long as it takes."""
+    """The README's commands, against `make image-run`; but with a long time to drain."""
     with tempfile.TemporaryDirectory() as work:
         config = os.path.join(work, "demo.toml")
         with open(DEMO, encoding="utf-8") as demo, open(config, "w", encoding="utf-8") as file:
@@ -185,7 +185,7 @@ name = "other"
                            r"peer$")
             machine.expect(r"capabilities kept: SYS_BOOT$")
             machine.expect_ready()
-    # It dials itself, and so is heard as somebody who is not in its list: both ways work.
+    # It dials itself, and so hears from a peer that is not in its list: both ways work.
     by_manager = tables.replace("listen =", 'connect = "rdma_cm"\nlisten =')
     with Image(tables=f'{by_manager}address = "tcp:10.0.2.15:7471"\n', pool="64 MiB") as image:
         if "rdma_ucm.ko" not in image.log:
@@ -211,7 +211,7 @@ def uefi_boots_the_one_file():
 
 
 def secure_boot_takes_the_signed_file_and_no_other():
-    """By the firmware's variables with Debian's key for tests."""
+    """The firmware's variables have Debian's key for tests."""
     with tempfile.TemporaryDirectory() as work:
         key = os.path.join(work, "key")
         run("openssl", "rsa", "-in", f"{SNAKEOIL}.key", "-passin", "pass:snakeoil", "-out", key)
@@ -250,8 +250,8 @@ def modules_that_are_given_are_loaded():
 
 
 def hugepages_of_the_command_line_are_taken():
-    """Each node has some of its own; what is missing there, and no more, is reserved at boot. Pages
-    of 1 GiB can hardly be had later."""
+    """Each node has some of its own; boot reserves the missing pages there, and no more. Pages of
+    1 GiB can hardly be had later."""
     nodes = [option for node in range(2) for option in
              ("-object", f"memory-backend-ram,id=memory{node},size=256M",
               "-numa", f"node,nodeid={node},memdev=memory{node},cpus={node}")]
@@ -279,8 +279,8 @@ def a_machine_without_a_console_serves():
 
 
 def processes_seccomp_and_ipv6_have_the_rights_they_need():
-    """What is made after capabilities were dropped: sockets, threads, the filter. An address of
-    IPv6 can be listened at as soon as it is set."""
+    """Sockets, threads and the filter are made after capabilities were dropped. The appliance can
+    listen at an IPv6 address as soon as it is set."""
     tables = ('[[network]]\ninterface = "eth1"\naddress = "fd00::7/64"\ngateway = "fd00::1"\n'
               'mtu = 1400\n[[group]]\nname = "main"\nmembers = 2\n'
               '[[process]]\nname = "worker"\nuser = "1000"\ngroup = "main"')
@@ -293,7 +293,7 @@ def processes_seccomp_and_ipv6_have_the_rights_they_need():
 
 
 def it_is_asked_over_its_second_serial_port():
-    """What an earlier client has left in the middle is no matter; the console stays the log's."""
+    """A client's half request does not disturb the next client; the console stays the log's."""
     tables = '[control]\nserial = "/dev/ttyS1"'
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "control")

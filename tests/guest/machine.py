@@ -44,7 +44,7 @@ class Machine:
         self.port = free_port()
         self._events = []
         monitor = os.path.join(self._work.name, "qmp")
-        # Of an action that is named twice QEMU takes the last.
+        # QEMU takes the last of two settings of one action.
         command = [RUN, image, "-qmp", f"unix:{monitor},server,nowait", *options]
         command += ["-action", "reboot=reset"] if reboots else []
         self.process = subprocess.Popen(
@@ -116,7 +116,7 @@ class Machine:
                 return message.get("return")
 
     def has_event(self, name):
-        """Whether the monitor has told of it."""
+        """True if the monitor has reported the event."""
         self.command("query-status")  # what comes before its answer is read
         return any(event["event"] == name for event in self._events)
 
@@ -127,7 +127,7 @@ class Machine:
     # ---- What one waits for ----
 
     def failure(self, text):
-        """What is raised out of its `with` gets the console's last lines with it."""
+        """The failure to raise. __exit__ adds the console's last lines to it."""
         if self._ended:
             self.process.wait(20)
         code = self.process.poll()

@@ -9,12 +9,12 @@ import tempfile
 import threading
 
 HEADER_BYTES = 14
-# One that does not take a frame for so long is stopped: what is for it is dropped.
+# A host that takes no frame for so long is stopped: frames for it are dropped.
 PATIENCE_SECONDS = 0.2
 
 
 class Switch:
-    """`mtu`: what it does not pass on, and tells nobody; None: it passes all on."""
+    """`mtu`: larger frames are not passed on, and nobody is told; None: it passes all on."""
 
     def __init__(self):
         self._work = tempfile.TemporaryDirectory()

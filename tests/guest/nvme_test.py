@@ -6,7 +6,7 @@
 Patterns, GUEST_MODE and the last line are those of guest_test.py. In one machine, an image, clients
 of this one use drives of both formats, one that fails some requests, one that answers later than
 its time limit, and one that is unplugged. In another, drives have volumes on two shards. One more
-looks at what is said before anything is taken, and at what is counted.
+checks the messages before anything is taken, and the counters.
 """
 
 import concurrent.futures
@@ -105,7 +105,7 @@ def content(path):
 
 
 def copies_and_odd_requests(machine, name, work, look):
-    """What the conformance clients ask of every store; `look` says what it has then."""
+    """The requests that the conformance clients send to every store; `look` returns its content."""
     uri = f"nbd://127.0.0.1:{machine.port}/{name}"
     export = json.loads(run("nbdinfo", "--json", uri))["exports"][0]
     if (export["export-size"], export["can_multi_conn"], export["can_fua"]) != (SIZE, True, True):
@@ -175,7 +175,7 @@ def answers_that_come_too_late(machine):
         machine.expect(rf"the NVMe drive {AT['slow']} does not answer a command, nor abort it: it "
                        r"is reset, ", after=seen)
         other.verify("meanwhile")
-        errors = {client.reply().error for _ in cookies}  # what the reset lets through, is no error
+        errors = {client.reply().error for _ in cookies}  # a request that the reset lets through is no error
         if not errors <= {0, nbd.EIO}:
             raise Failure(f"the errors of requests are {errors}")
         limit_slow(machine, 0)
@@ -216,7 +216,7 @@ def ready_machine(work, configuration, devices):
 
 
 def drives_in_an_image():
-    """The first process gives them to vfio-pci; what clients see of good ones and of bad ones."""
+    """The first process gives them to vfio-pci; clients use good drives and bad ones."""
     with tempfile.TemporaryDirectory() as work:
         with ready_machine(work, CONFIGURATION, drives(work)) as machine:
             for name in ("small", "large"):
@@ -283,7 +283,7 @@ def a_volume_lives_on_the_node_of_its_drive():
                                         lambda path=os.path.join(work, name): content(path))
 
 
-# Drives with two namespaces each, and what volumes on them want.
+# Drives with two namespaces each, and the tables of the volumes on them.
 SHARED = {"pair": "0000:00:05.0", "few": "0000:00:06.0", "gone": "0000:01:00.0"}
 SHARDS = ("main", "other")
 PAIRS = on_two_shards("448 MiB", *(

@@ -4,8 +4,8 @@
     /usr/bin/python3 tests/guest/polled_test.py [PATTERN...]
 
 Patterns, GUEST_MODE and the last line are those of guest_test.py. One volume is a drive, another a
-file on an ext4 on the partition of a second one. What the kernel would have to split hangs when it
-is polled, on Debian 12's kernel, so requests of all sizes come from a real client.
+file on an ext4 on the partition of a second one. On Debian 12's kernel, a polled request that the
+kernel has to split hangs, so a real client sends requests of all sizes.
 """
 
 import json
@@ -133,7 +133,7 @@ cmp -n {MIB} /dev/zero /dev/nvme1n2; echo == idle $?; umount /mnt; e2fsck -fn /d
 
 
 def expect_counted(guest):
-    """What the drive takes in one piece was polled, and nothing else."""
+    """Checks that the requests that the drive takes in one piece were polled, and no others."""
     stats = {when: json.loads(text) for when, text in
              re.findall(r"^== stats (\S+)\n(\{[\s\S]*?^\})", guest.output, re.MULTILINE)}
     before = files_in(stats["before"])

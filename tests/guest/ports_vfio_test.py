@@ -140,7 +140,7 @@ class Wire:
                          lambda got: got[:4] == struct.pack("!HH", 7000, 9000) and got[8:] == data)
 
     def expect_datagram(self, make, port, answers, is_good):
-        """Sends what `make` makes, until a datagram comes by `answers` that `is_good`."""
+        """Sends data of `make`, again and again, until `answers` has a datagram that `is_good`."""
         while True:
             data = make()
             self.send_ip(17, struct.pack("!HHHH", 9000, port, 8 + len(data), 0) + data)
@@ -217,7 +217,7 @@ def sum_of(content):
 
 
 def stats_of(guest, when):
-    """What `/echo stats --json` printed behind a line `== WHEN`."""
+    """The output of `/echo stats --json` after a line `== WHEN`."""
     return json.loads(guest.expect(rf"== {when}\n(\{{[\s\S]*?^\}})").group(1))
 
 
@@ -345,7 +345,7 @@ kill -TERM $b; wait $b; kill -TERM $a; wait $a; echo == exit $?; cat /tmp/a.log 
         raise Failure(f"bytes bounced, regions registered after the seal: {seen}\n{guest.output}")
 
 
-# `look ADDRESS` looks what stands against a port there.
+# `look ADDRESS` shows the reasons against a port there.
 LOOK = BEGIN + f"""
 cat > /tmp/a.toml << END
 {CONFIGURATION}
@@ -368,7 +368,7 @@ def look(script, iommu=IOMMU, modules="vfio_iommu_type1 vfio_pci e1000e", files=
 
 
 def expect_line(guest, which, pattern):
-    """What that look printed is one line."""
+    """Checks that the look's output is one line, which matches `pattern`."""
     seen = guest.expect(rf"^== look {which}\n([\s\S]*?)^== exit (\d+)$")
     lines = seen.group(1).splitlines()
     if seen.group(2) != "1" or len(lines) != 1 or not re.search(pattern, lines[0]):

@@ -14,7 +14,7 @@
 # The files lie at the same paths there, or where HOST=GUEST says, with the libraries of those that
 # are dynamic.
 # --mode takes the programs of another build than build/release.
-# What programs of build/coverage counted is put into a folder of its own in COVERAGE_RAW.
+# The counts of programs of build/coverage go into a folder of their own in COVERAGE_RAW.
 #
 # The kernel's log comes over a serial port, the command's output and its exit code over virtio.
 # QEMU's own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends

@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 
-# Of one test: more than any guest has of its own, so that one that is late is told as that.
+# The limit of one test: longer than any guest's own limit, so that a late guest is told as that.
 TEST_SECONDS = 1300
 # Since the epoch; a test that is not done by then has failed. A script that runs several such
 # programs sets it.
@@ -15,26 +15,26 @@ CHECK_END = float(os.environ.get("CHECK_END", "inf"))
 
 
 class Failure(Exception):
-    """What was seen and what was expected."""
+    """A wrong result, with the expected one."""
 
 
 class Late(Failure):
-    """That something did not end in time."""
+    """A test or program that did not end in time."""
 
 
 class Crashed(Failure):
-    """That QEMU itself was ended by a signal, which no guest can do but by a defect of QEMU's."""
+    """QEMU itself was ended by a signal: a guest can do that only through a defect of QEMU's."""
 
 
 class Skip(Exception):
-    """What is missing."""
+    """The test cannot run here; the text says what is missing."""
 
 
 @contextlib.contextmanager
 def limit(seconds):
-    """What takes longer in here ends with Late; inside another limit, with whichever is over first.
+    """Raises Late in its `with` after so many seconds; of nested limits, the first to end counts.
 
-    Only in the main thread. What is waited for is left at once: subprocess.run kills its program.
+    Only in the main thread. Late ends a wait at once: subprocess.run kills its program.
     """
     def late(*_):
         raise Late(f"no end after {seconds:.0f} s")
@@ -52,7 +52,7 @@ def limit(seconds):
 
 
 def told(error):
-    """The text of `error`, with what was noted on its way: a machine's console."""
+    """The text of `error`, with the notes added on its way: a machine's console."""
     return "\n".join([str(error), *getattr(error, "__notes__", [])])
 
 

@@ -105,7 +105,7 @@ void Traffic::send_data() noexcept {
   }
 }
 
-// Something came of the peer, which is this instance.
+// Takes note that something came from the peer, and of which instance it is.
 void Traffic::hear_of(uint64_t instance) noexcept {
   const uint64_t now_ns = monotonic_ns();
   if (is_silent_) {
@@ -134,9 +134,9 @@ void Traffic::take_greeting(const Message& message) noexcept {
   std::memcpy(&greeting, message.payload.data(), sizeof greeting);
   hear_of(greeting.instance);
   theirs_ = greeting.area;
-  // Else it tells a predecessor.
+  // Otherwise it is meant for our predecessor.
   if (greeting.to_instance != options_.instance || greeting.has_received == 0) return;
-  // What an earlier instance of it acknowledged, and this one has got again.
+  // An earlier instance of the peer acknowledged these messages, and this one has got them again.
   if (greeting.began_at < acknowledged_before_) {
     report_fault("message %" PRIu64 " came again; all before %" PRIu64 " were acknowledged",
                  greeting.began_at, acknowledged_before_);
@@ -154,7 +154,7 @@ void Traffic::take_data(const Message& message) noexcept {
   std::memcpy(&header, message.payload.data(), sizeof header);
   hear_of(header.instance);
   if (!has_received_) {
-    // A peer that is new begins anew. To one that is older than we are we may be a successor.
+    // A new peer begins at 0. An older peer goes on: to it we may be a successor.
     if (was_known_ && header.number != 0) {
       report_fault("the first message of a new peer is %" PRIu64, header.number);
     }

@@ -1,9 +1,9 @@
 // The traffic between two appliances that proves itself, and its account.
 //
 // Both ends run it, with one peer each. Numbered messages, loans, puts, gets and atomics go in both
-// directions all the time, and every byte says which operation it is of. What the network does to
-// them meanwhile (cables, reboots, hostile neighbours) is the business of the test that looks at
-// the account; checked here is what must hold in any case:
+// directions all the time, and every byte says which operation it is of. The test that reads the
+// account handles the network's troubles (cables, reboots, hostile neighbours); the traffic checks
+// the rules that hold in any case:
 //
 //   messages  come once, in order; an acknowledged one never comes again
 //   loans     that ended as kDone were read, and were right; each is given back once
@@ -24,7 +24,7 @@
 
 namespace bedplate::traffic {
 
-inline constexpr AmId kGreeting = 1;  // one's name, what has come, and memory for the peer's puts
+inline constexpr AmId kGreeting = 1;  // one's name, messages received, memory for the peer's puts
 inline constexpr AmId kData = 3;
 inline constexpr AmId kLent = 5;
 inline constexpr AmId kUnread = 6;  // a loan that its receiver has not read
@@ -50,7 +50,7 @@ struct Ends {
 void report_fault(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 uint64_t fault_count() noexcept;
 
-// What operation `number` of `stream` writes: no two agree in a word.
+// Fills `bytes` with the content of operation `number` of `stream`: no two have a word in common.
 void fill(std::span<std::byte> bytes, uint64_t stream, uint64_t number) noexcept;
 // The word at place `index` of it.
 uint64_t word_of(uint64_t stream, uint64_t number, size_t index) noexcept;
@@ -71,9 +71,9 @@ struct Operation : Completion {
 class PutSlot {
  public:
   PutSlot(uint32_t index, Ends* puts, Ends* gets);
-  // Goes on. `may_begin`: also with the next put.
+  // Takes the next step. `may_begin`: also begins the next put.
   void step(Endpoint& peer, const RemoteMemory& area, bool may_begin) noexcept;
-  // Nobody knows which bytes are there now: they are read before the next put.
+  // The bytes there are unknown from now on: they are read before the next put.
   void forget() noexcept;
   bool is_idle() const noexcept { return state_ == State::kIdle || is_first_; }
   void on_end(Outcome outcome) noexcept;
@@ -89,10 +89,10 @@ class PutSlot {
   bool is_first_ = true;  // nothing was put yet
   uint64_t number_ = 0;
   Outcome outcome_ = Outcome::kDone;  // of the put
-  bool is_forgotten_ = false;         // nobody can say any more what is there
+  bool is_forgotten_ = false;         // the bytes there are unknown
   std::vector<std::byte> sent_;
   std::vector<std::byte> seen_;
-  std::vector<std::byte> known_;  // what was there before
+  std::vector<std::byte> known_;  // the bytes before
   Operation<PutSlot> operation_{this};
 };
 
@@ -112,7 +112,7 @@ class AtomicWords {
   bool is_forgotten_ = false;
   uint64_t low_ = 0;  // the count is between these
   uint64_t high_ = UINT64_MAX;
-  std::vector<uint64_t> possible_;  // what the other word may be; empty: anything
+  std::vector<uint64_t> possible_;  // values that the other word may have; empty: any
   uint64_t expected_ = 0;
   uint64_t desired_ = 0;
   uint64_t before_ = 0;

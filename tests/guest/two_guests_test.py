@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Two hosts that verbs connects, and what networks do to them; a third that is hostile.
+"""Two hosts that verbs connects, the troubles of their network, and a third, hostile host.
 
     /usr/bin/python3 tests/guest/two_guests_test.py [PATTERN...]
 
@@ -24,8 +24,8 @@ from runner import Failure, run_tests
 
 PATIENCE_SECONDS = 120  # of any one wait: it ends a hang. How long it took is printed
 
-# What docs/verbs.md promises, and what an emulated machine beside others may add: how long an
-# outage has to be, to be noticed.
+# The times that docs/verbs.md promises, with what an emulated machine beside others may add: an
+# outage of this length is noticed.
 STALL_SECONDS = 5 + 1         # of soft RoCE, which may stop without a word (stall_ns_max)
 NOTICED_SECONDS = STALL_SECONDS + 2  # by traffic that is not answered
 NOTICED_IDLE_SECONDS = 8 + 3  # by the lifeline, without traffic (silence_ns_max and a third)
@@ -110,7 +110,7 @@ def fail(text, *sides, kind=Failure):
 
 
 def expect_unbroken(accounts, a, b):
-    """That none of `accounts` has lost its connection to the other one."""
+    """Checks that none of `accounts` has lost its connection to the other one."""
     if all(account["broken"] == 0 for account in accounts):
         return
     found = [re.search(r"lost the connection to [ab] at .*: (.*)$", line)
@@ -121,7 +121,7 @@ def expect_unbroken(accounts, a, b):
 
 
 def settle(a, b):
-    """Lets both end what they have begun, and returns their accounts, once all of it is right."""
+    """Lets both end what they have begun, checks their accounts, and returns them."""
     for _ in range(2):  # what one says when it has ended may miss what the other still does
         marks = [one.host.mark() for one in (a, b)]
         for one in (a, b):
@@ -140,7 +140,7 @@ def settle(a, b):
 
 
 def check_loans(accounts):
-    """Of hosts that have both lived all the time."""
+    """The loans of two hosts that both ran all the time: each finished one was read."""
     for account, other in zip(accounts, reversed(accounts)):
         loans = account["loans"]
         if not loans["done"] <= other["loans_read"] <= loans["done"] + loans["unknown"]:
@@ -240,8 +240,8 @@ def hosts_that_are_frozen_under_traffic():
 
 
 def processes_that_are_killed_and_started_again():
-    """First the one that listens, then the one that dials. What was acknowledged is not sent again
-    to the successor; what the dead had not consumed is counted."""
+    """First the one that listens, then the one that dials. An acknowledged message is not sent
+    again to the successor; messages that the dead process had not consumed are counted."""
     a, b = start_both()
     for victim, survivor in ((b, a), (a, b)):
         time.sleep(SETTLED_SECONDS)
@@ -274,7 +274,7 @@ def host_that_is_reset_while_nobody_sends():
     """The one that dials hears nothing of the end of the one that listens, and has nothing to send:
     the lifeline tells it, and it dials again."""
     a, b = start_both("silent=1")
-    time.sleep(SETTLED_SECONDS)  # what has not been acknowledged yet would tell
+    time.sleep(SETTLED_SECONDS)  # a message without its acknowledgement would show the loss
     mark = a.host.mark()
     b.host.reset()
     b.start("silent=1")
@@ -300,7 +300,7 @@ def host_that_loses_power_while_nobody_sends():
     print(f"     noticed after {time.monotonic() - begin:.1f} s")
 
 
-# What the log of the victim says of each attack of a kind, with the attacker's address.
+# The line in the victim's log for each attack of a kind, with the attacker's address.
 REFUSALS = {
     "records": r"refusing a connection from 10\.0\.0\.3: a malformed record; further ones are ",
     "flood": None,
@@ -381,7 +381,7 @@ def mtu_that_is_smaller_on_the_way():
 
 
 def peers_that_do_not_answer():
-    """What the log says of a peer whose address nobody has, of one that is not started, and of a
+    """The log's lines for a peer whose address nobody has, for one that is not started, and for a
     host without RDMA."""
     c = list(hosts)[2]
     for dial, line in (("tcp:10.0.0.9:7471", "(no answer in time|No route to host)"),
@@ -412,7 +412,7 @@ def serve_perf():
 
 
 def measure(host, words):
-    """What `bedplate perf WORDS --json` reports, as far as it holds for all measurements."""
+    """Returns the results of `bedplate perf WORDS --json`, after the checks that all need."""
     mark = host.mark()
     if host.run(f"bedplate perf {words} --json {PERF} > /tmp/report && tr -d '\\n' < /tmp/report "
                 "&& echo", 60) != 0:
@@ -485,7 +485,7 @@ def perf_ends_when_its_server_vanishes():
                  "and start this one again$", PATIENCE_SECONDS, mark)
 
 
-# An image whose only business is its peer: to read what that has, or to answer.
+# An image that only reads its peer's memory, or answers such a peer.
 REMOTE_READ = os.path.join(ROOT, "build", "release", "examples", "remote_read")
 IMAGE = """
 [appliance]
@@ -516,8 +516,8 @@ def image_of(directory, name, number, more):
 
 
 def images_with_a_list_of_peers_read_each_others_memory():
-    """d reads from e, once a second; and again, once e was reset, and once d was. What is read is
-    compared there, every byte."""
+    """d reads from e, once a second; and again after a reset of e, and after one of d. d compares
+    every byte."""
     address = "tcp:10.0.0.5:7471"
     dial = f'[[verbs.peer]]\nname = "e"\naddress = "{address}"'
     listen = f'''listen = "{address}"
@@ -560,7 +560,7 @@ def boot_anew():
     global hosts
     if hosts is not None:
         hosts.end()
-        hosts = None  # what is raised by booting leaves none
+        hosts = None  # there are none if booting fails
     hosts = Hosts(3)
 
 
@@ -577,8 +577,8 @@ def stopped_card():
 
 
 def on_hosts_that_work(test):
-    """Runs `test` on new hosts after another has failed; and once more where what carries the
-    traffic had failed by itself: an emulated card, or Soft RoCE."""
+    """Runs `test` on new hosts after another has failed; and once more if an emulated card or Soft
+    RoCE, which carry the traffic, failed by itself."""
     @functools.wraps(test)
     def run():
         for may_run_again in (True, False):

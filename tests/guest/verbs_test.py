@@ -15,7 +15,7 @@ from configuration import SERVE, smallest
 from guest_test import RUN, VERBS_MODULES, Guest
 from runner import Failure, run_tests
 
-# What every script begins with: the device (a test makes it, where `rdma link add` is missing), and
+# The beginning of every script: the device (a test makes it, as `rdma link add` is missing), and
 # functions. `until_state NAME STATE` waits for the state of an appliance's only peer.
 BEGIN = SERVE + r"""
 echo 128 > /proc/sys/vm/nr_hugepages
@@ -52,7 +52,7 @@ def run(script, modules=None, **machine):
 
 
 def stats_of(guest, name):
-    """What `/bedplate stats --json NAME` printed behind a line `== stats NAME`."""
+    """The output of `/bedplate stats --json NAME` after a line `== stats NAME`."""
     return json.loads(guest.expect(rf"== stats {name}\n(\{{[\s\S]*?^\}})").group(1))
 
 
@@ -146,7 +146,7 @@ cat /tmp/a.log
 
 
 def limit_of_locked_memory_is_told_before():
-    """Where no verbs are required, it is met when the pool is registered, and costs just them."""
+    """If verbs are not required, the limit stops only the pool's registration, and so the verbs."""
     limited = r"""
 make_device
 chmod 666 /dev/infiniband/*

@@ -27,7 +27,7 @@ DEVICES = "-device edu,addr=5,dma_mask=0xffffffffffffffff -device e1000e,addr=6,
 EDU_AT, NIC_AT = "0000:00:05.0", "0000:00:06.0"
 
 # `give ADDRESS` has vfio-pci take a device, as the preflight's cures say; `configure ADDRESS` writes
-# the configuration of an appliance that drives it, `look` looks what stands against it.
+# the configuration of an appliance that drives it, `look` shows the reasons against it.
 BEGIN = SERVE + r"""
 echo 64 > /proc/sys/vm/nr_hugepages
 mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
@@ -54,7 +54,7 @@ def run(script, bits=48, modules=MODULES, append="intel_iommu=on", iommu=IOMMU, 
 
 
 def expect_look(guest, *lines):
-    """What `look` printed is just these lines, each a pattern."""
+    """Checks that the output of `look` is these lines and no others; each is a pattern."""
     seen = re.search(r"^== look \S+\n([\s\S]*?)^== exit 1$", guest.output, re.MULTILINE)
     found = seen.group(1).splitlines() if seen else []
     if len(found) != len(lines) or not all(map(re.search, lines, found)):
@@ -65,8 +65,8 @@ def expect_look(guest, *lines):
 
 
 def unit_tests_behind_an_iommu():
-    """The registration device with a real device's DMA; only what needs a machine without VFIO is
-    skipped."""
+    """The registration device with a real device's DMA; only tests that need a machine without VFIO
+    are skipped."""
     guest = run(f"give {EDU_AT}; give {NIC_AT}; /bedplate-tests -g Vfio -g PciDevice; "
                 "echo == tests $?", memory_mib=3072)
     guest.expect(r"^== tests 0$")
@@ -114,8 +114,8 @@ def an_iommu_of_39_bits():
                 r"are needed; give the virtual machine an IOMMU of 48 bits ")
 
 
-# Debian's kernel is built without no-IOMMU mode. This does what the mode does: it gives a device
-# that no IOMMU stands before a group of this name.
+# Debian's kernel is built without no-IOMMU mode. This module stands in for it: it gives a device
+# without an IOMMU a group of this name.
 NO_IOMMU_MODE = r"""
 #include <linux/iommu.h>
 #include <linux/module.h>
@@ -181,7 +181,7 @@ IMAGE = smallest("a", in_pool='pages = "2 MiB"', more=f'[edu]\ndevice = "{EDU_AT
 
 
 def an_image_gives_the_device_to_vfio_by_itself():
-    """Nothing but the service's own table names the device; the modules come by it."""
+    """Only the service's own table names the device; the image has the modules because of it."""
     with tempfile.TemporaryDirectory() as work:
         config = os.path.join(work, "a.toml")
         with open(config, "w", encoding="utf-8") as file:
