@@ -105,7 +105,7 @@ class EchoService final : public Service {
   }
 
  private:
-  // What belongs to the shard is done there.
+  // Runs on the shard, which owns the state that it changes.
   void admit(ControlCall& call) noexcept {
     if (call.number("clients") > max_connections_) {
       Error error;

@@ -81,7 +81,7 @@ def free_port():
 
 
 class Installation:
-    """What `make install` leaves in a folder of its own."""
+    """The files of `make install`, in a folder of their own."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -323,7 +323,7 @@ def check_programs(installation, builds, tool, kind):
 
 
 def is_first_of_its_source(header):
-    """Whether a source of its name includes it before all else: so the build has tried it alone."""
+    """True if the source of its name includes it first: then the build has compiled it alone."""
     source = os.path.join(ROOT, os.path.splitext(header)[0] + ".cc")
     if not os.path.exists(source):
         return False
@@ -479,7 +479,7 @@ listen = ["tcp:10.0.2.15:10809"]
 plain_text = "allowed"
 {own}
 """
-# Of each service a key of its own table, what it is asked and what it answers.
+# For each service: a key of its own table, a request and the answer to it.
 IMAGE_SERVICES = {"echo": ("max_connections = 3", b"hello", b"hello"),
                   "store": ("entries = 1", b"set a b\nset c d\nget a\n", b"STORED\nFULL\nVALUE b\n")}
 
