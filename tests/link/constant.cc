@@ -1,3 +1,3 @@
-// What a program defines that links the pool's malloc and is not to have it unless told otherwise.
+// For a program that links the pool's malloc, but uses it only if the environment says so.
 extern "C" const char* const bedplate_leave_pinned;
 extern "C" const char* const bedplate_leave_pinned = "no";

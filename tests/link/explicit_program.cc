@@ -1,5 +1,5 @@
 // Uses the pool as C++ programs do that keep their malloc: pool_resource(), PoolAllocator and a
-// BufferPool; and tells whose memory they, and malloc and new beside them, hand out.
+// BufferPool. Prints whose memory these hand out, and whose memory malloc and new hand out.
 //
 // tests/link/run.py links it as docs/allocator.md says. Each line is `what: value`.
 #include <cstdio>

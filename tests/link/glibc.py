@@ -33,7 +33,7 @@ NOT_OURS = {
     "tcfree1": "glibc sees some second frees; a hardened build refuses each",
     "tcfree2": "glibc sees some second frees; a hardened build refuses each",
 }
-# Not in a forked child, whose heap is a simple one, and not what is told of.
+# Not in a forked child: it has a simple heap, which is not the one that they are about.
 NOT_IN_A_CHILD = {"mallinfo2", "malloc_info", "malloc-backtrace", "malloc-thread-fail"}
 # These bring a malloc of their own, and so are linked with libbedplate.a alone.
 OWN_MALLOC = {"interpose-nothread": ("interpose-aux-nothread",),
@@ -77,7 +77,7 @@ def compile_to(source, output):
 
 
 def support_library(pool):
-    """What the tests stand on; the parts of it that need glibc's build are left out."""
+    """The library that the tests link, without the parts that need glibc's build."""
     objects = os.path.join(SOURCES, "objects")
     os.makedirs(objects, exist_ok=True)
     sources = sorted(source for source in os.listdir(os.path.join(SOURCES, "support"))
@@ -95,7 +95,7 @@ def support_library(pool):
 
 
 def run_one(name, library):
-    """None, or what was wrong."""
+    """Returns None, or the error's text."""
     parts = []
     options = [word for word in OWN_MALLOC.get(name, ()) if word.startswith("-")]
     for part in (name, *(word for word in OWN_MALLOC.get(name, ()) if word not in options)):
@@ -115,7 +115,7 @@ def run_one(name, library):
         return done.stderr
     environment = {**os.environ,
                    "BEDPLATE_BOOT_BYTES": HEAP_BYTES.get(name, HEAP_BYTES_OF_MOST)}
-    # In the process itself; then in a child that it forks, which is how these tests are made.
+    # In the process itself; then in a child that it forks, as these tests do by default.
     for option in (["--direct"], []):
         if not option and name in (*NOT_IN_A_CHILD, *NOT_OURS):
             break

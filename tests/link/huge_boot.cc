@@ -1,4 +1,4 @@
-// What a program defines whose heap lies on hugepages from before main on.
+// For a program whose heap lies on hugepages before main begins.
 #include <cstdint>
 
 extern "C" const uint64_t bedplate_boot_bytes;

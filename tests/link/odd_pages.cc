@@ -1,4 +1,4 @@
-// What a program defines that wants pages which no machine has.
+// For a program that asks for pages of a size that no machine has.
 #include <cstdint>
 
 extern "C" const uint64_t bedplate_boot_page_bytes;

@@ -84,7 +84,7 @@ void tell_streams() {
   std::fclose(stream);
 }
 
-// Whatever malloc hands out: memory of the pool, for code that asks for it.
+// Code that asks for memory of the pool gets it, whichever malloc the program has.
 void use_the_pool() {
   auto created = process_pool().create_segment("explicit", 4 * kMiB, PageSize::k4KiB, 1);
   if (!created.ok()) {

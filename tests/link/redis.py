@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Redis, linked as docs/allocator.md says: what BGSAVE writes is the snapshot that it says it is.
+"""Redis, linked as docs/allocator.md says: BGSAVE's file is a snapshot of the time of its fork.
 
     tests/link/redis.py [BUILD]       (build/release)
 
@@ -110,7 +110,7 @@ class Redis:
 
 
 def save_under_writes(directory, environment):
-    """What BGSAVE says of itself; every key is written anew, and many times, while it runs."""
+    """Rewrites every key, often, while BGSAVE runs; returns its status and the server's log."""
     with Redis(directory, environment) as redis:
         for first in range(0, KEYS, 1000):
             redis.fill(b"before", range(first, first + 1000))
@@ -159,7 +159,7 @@ def check_bgsave():
 
 
 def check_shared_bgsave():
-    """With a heap that is shared the child says what it is, in the log."""
+    """With a shared heap the child's log says that it is a forked child."""
     with tempfile.TemporaryDirectory() as directory:
         _, said = save_under_writes(directory, {"BEDPLATE_FORK": "share"})
         if said.count("bedplate: going on in a forked child") != 1:

@@ -117,7 +117,7 @@ def compare(told, expected):
 
 
 def expected_level(program, whose, kind, provider=None):
-    """What level_program tells when nothing is wrong."""
+    """The facts that level_program prints when nothing is wrong."""
     if whose == "pool":
         return {"level": "FREE CHUNK", "failure": "none: none",
                 "provider": os.path.basename(program)}
@@ -139,7 +139,7 @@ def check_c(workshop, whose, kind):
 
 
 def check_explicit(workshop, whose, kind):
-    """The interfaces for C++: what they hand out is the pool's, and malloc is whose it was."""
+    """The interfaces for C++ hand out the pool's memory, and malloc stays whose it was."""
     told = facts(workshop.link("explicit_program", whose, kind))
     compare(told, {**{f"{way} {when}": whose for way in ("malloc", "vector")
                       for when in ("before", "after")},
@@ -212,7 +212,7 @@ EXHAUSTED = ("bedplate: allocating 1 MiB: {part} is exhausted; the pool's bigges
 
 
 def heap_facts(program, *parts, **environment):
-    """What heap_program prints; and that it tells of a heap that ran out, with the cure."""
+    """Returns heap_program's facts; checks that it reports a heap that ran out, with the cure."""
     command = [program, *(str(number) for part in parts for number in part)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
                           env={**os.environ, **environment})
@@ -267,7 +267,7 @@ STAYS = ("bedplate: going on in a forked child (process {pid}): the heap is its 
 
 
 def fork_facts(program, what, code=0, **environment):
-    """What fork_program prints, and what it says on standard error, without numbers of processes."""
+    """Returns fork_program's facts and its standard error, without numbers of processes."""
     done = subprocess.run([program, what], capture_output=True, text=True, timeout=120, check=False,
                           env={**os.environ, **FORK_HEAP, **environment})
     if done.returncode != code:
@@ -278,8 +278,8 @@ def fork_facts(program, what, code=0, **environment):
 
 
 def check_copied_heap(workshop, whose, kind):
-    """Without an appliance a child has the heap as it was, whatever its parent does, and the other
-    way round; also what the program added."""
+    """Without an appliance a child has the heap as it was, whatever its parent does, and the parent
+    whatever the child does; so with the memory that the program added."""
     program = workshop.link("fork_program", whose, kind)
     compare(fork_facts(program, "snapshot")[0], COPIED)
     compare(fork_facts(program, "add", BEDPLATE_BOOT_BYTES="16 MiB")[0],
@@ -312,8 +312,8 @@ def expect_no_fork_rule(program, answer, **environment):
 
 
 def check_shared_heap(workshop, whose, kind):
-    """What is linked (pinned_pool/shared_segments), or a word of the program's or the user's
-    (pinned_pool/fork_rule), has children share the heap."""
+    """Children share the heap because of a linked library (pinned_pool/shared_segments), or if the
+    program or the user says so (pinned_pool/fork_rule)."""
     making = "making a heap that a fork copies: "
     program = workshop.link("fork_program", whose, kind, "sharing")
     compare(fork_facts(program, "sight")[0], SHARED)

@@ -1,4 +1,4 @@
-// What a program defines that wants less than the smallest segment 0.
+// For a program that asks for less than the smallest segment 0.
 #include <cstdint>
 
 extern "C" const uint64_t bedplate_boot_bytes;

@@ -1,5 +1,5 @@
-// Looks what became of descriptors 0 to 2, some of which were closed when it was started: its exit
-// code is 0 when all are open, none is a segment's, and what is printed leaves the pool as it was.
+// Checks descriptors 0 to 2, some of which were closed when it was started: its exit code is 0 if
+// all are open, none is a segment's, and printing leaves the pool as it was.
 //
 // tests/link/run.py links it with libbedplate.a alone and with libbedplate-malloc.a.
 #include <cstdio>
