@@ -1,9 +1,9 @@
 // The test runner: CppUTest with the whole heap in the pool (but in sanitizer builds).
 //
 // Its last line is `N passed, N failed, N skipped`, the skips before it by their reasons; the exit
-// code is 1 if anything failed: `failed: GROUP.NAME` says what. With such names in ONLY_TESTS, a
-// line each, just these run. CppUTest's own leak detection is off: it counts what its operator
-// new gave out, and here new is the pool's or the sanitizer's, which finds leaks by itself.
+// code is 1 if anything failed, with a line `failed: GROUP.NAME`. With such names in ONLY_TESTS, a
+// line each, just these run. CppUTest's own leak detection is off: it counts blocks of its own
+// operator new, and here new is the pool's or the sanitizer's, which finds leaks by itself.
 // `--probe NAME` runs one probe instead (tests/support/death_test.h).
 #include <cstdio>
 #include <cstdlib>
