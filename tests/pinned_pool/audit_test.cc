@@ -335,7 +335,7 @@ std::string finding_of(pid_t pid = 0) {
   return report.value().text;
 }
 
-// For probes: the audit must find what `words` say, or nothing.
+// For probes: checks that the audit's finding has `words` in it; "ok": that it finds nothing.
 void check_finding(const char* words, pid_t pid = 0) {
   const std::string finding = finding_of(pid);
   const bool good =
@@ -347,12 +347,12 @@ Segment& probe_segment() {
   return *process_pool().create_segment("heap", 8 * kMiB, PageSize::k4KiB, 1).take();
 }
 
-// By the system calls themselves: sanitizers answer mlock and munlock, and do nothing.
+// Makes the system calls directly: a sanitizer's mlock and munlock do nothing.
 int lock_again(std::byte* page) { return static_cast<int>(syscall(SYS_mlock, page, 4096)); }
 
 int unlock(std::byte* page) { return static_cast<int>(syscall(SYS_munlock, page, 4096)); }
 
-// Maps what belongs there.
+// Maps the page that belongs there.
 void mend(const Segment& segment, std::byte* page) {
   void* mapped = mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, segment.memfd,
                       page - segment.address);
@@ -464,8 +464,8 @@ BP_PROBE(AuditOfAnotherProcess) {
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   BP_PROBE_CHECK(child_finding.ends_with("heap: 8192 of 8388608 bytes are not mapped"));
-  // fork does not hand locks on: true of the child, and not of this process. What could not be
-  // locked is nobody's loss.
+  // A fork loses locks: the child's audit says so, this process's does not. Memory that was never
+  // locked is not reported.
   const bool is_told = child_finding.starts_with("boot: ") &&
                        child_finding.find("is not locked any more") != std::string::npos;
   const bool was_locked = process_pool().segment(0).lock_errno == 0;
@@ -520,7 +520,7 @@ BP_PROBE(AuditOfALongPath) {
                  std::string::npos);
 }
 
-// Audits of a sound pool say "ok" whatever other threads do with their memory and with theirs.
+// Audits of a sound pool say "ok" whatever other threads do with their own memory and audits.
 BP_PROBE(AuditFromManyThreads) {
   probe_segment();
   static PoolMap map;

@@ -1,4 +1,4 @@
-// Where the pages of a pool really are: the kernel is asked for the node of each.
+// The real nodes of a pool's pages: the kernel is asked for the node of each.
 //
 // On a machine with one node there is little to get wrong; the guest (tests/guest) has two.
 #include <vector>

@@ -32,7 +32,7 @@ using bedplate::test::TestPool;
 
 namespace {
 
-// What the kernel holds for this file, whatever the pool believes.
+// The bytes that the kernel holds for this file, whatever the pool believes.
 uint64_t bytes_taken(int memfd) {
   struct stat status {};
   return fstat(memfd, &status) == 0 ? static_cast<uint64_t>(status.st_blocks) * 512 : 0;
@@ -149,7 +149,7 @@ TEST(PinnedPool, PoolWithPrivateMemoryIsNotSealed) {
 }
 
 TEST(PinnedPool, SeveralThreadsTakeEveryPage) {
-  // More than one chunk of what a thread takes at a time, and not a multiple of it.
+  // More than the chunk that a thread takes at a time, and not a multiple of it.
   Segment& segment = create("large", 144 * kMiB, 3);
   CHECK(bytes_taken(segment.memfd) == 144 * kMiB);
 }

@@ -241,7 +241,7 @@ TEST(PoolPlan, LargestWastesAnEighthAtMost) {
   STRCMP_EQUAL("2 MiB, 1 GiB", pages(8 * kGiB).c_str());
   STRCMP_EQUAL("2 MiB, 1 GiB", pages(912 * kMiB).c_str());
   STRCMP_EQUAL("2 MiB, 2 MiB", pages(910 * kMiB).c_str());
-  // Of the heap it is what is not taken: here 1008 MiB of nearly 8 GiB, then of nearly 7.
+  // The heap's waste is the memory that it leaves: 1008 MiB of nearly 8 GiB, then of nearly 7.
   STRCMP_EQUAL("1 GiB", pages_of(largest_budget(8 * kGiB, 99), {}).c_str());
   STRCMP_EQUAL("2 MiB", pages_of(largest_budget(7 * kGiB, 99), {}).c_str());
 }

@@ -1,4 +1,4 @@
-// The end of booting: what a sealed pool refuses, and what goes on.
+// The end of booting: the calls that a sealed pool refuses, and those that still work.
 #include "pinned_pool/pinned_pool.h"
 
 #include <cerrno>

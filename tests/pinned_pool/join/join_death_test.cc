@@ -16,7 +16,7 @@ using Kind = JoinEvent::Kind;
 
 namespace {
 
-// What the test program itself has in memory, without files that are shared.
+// The test program's resident memory, without shared files.
 uint64_t private_bytes() {
   uint64_t pages = 0, resident = 0, shared = 0;
   std::FILE* file = std::fopen("/proc/self/statm", "r");

@@ -26,8 +26,8 @@ using Kind = JoinEvent::Kind;
 namespace {
 
 constexpr uint32_t kFloodMax = 2'000'000;
-// What may come before something that is ready when the count is read: the rest of this turn, and
-// the next one.
+// The most strangers served before an event that is ready when the count is read: those of the rest
+// of this turn, and of the next one.
 constexpr uint32_t kTwoTurns = 2 * JoinServer::kStrangersPerTurn;
 
 constexpr uid_t kOtherUser = 65534;
@@ -51,7 +51,7 @@ join::Request request_of(const char* process) {
 }  // namespace
 
 TEST_GROUP(JoinFlood) {
-  StderrCapture capture;  // of what is logged about the flood
+  StderrCapture capture;  // of the log's lines about the flood
   JoinRig rig;
   std::function<void(const JoinEvent&)> keep = rig.options.on_event;
   std::atomic<bool> floods{true};
@@ -180,7 +180,7 @@ TEST(JoinFlood, CannotMakeTheServerCloseWhatLingers) {
   rig.start_server();
   Child child = rig.start_joiner();
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
-  // Nor is it held up as it ends.
+  // The server's end is not held up, either.
   rig.server->stop();
   if (sent == 0) return;
   setsockopt(lingers.number(), SOL_SOCKET, SO_LINGER, &linger_off, sizeof linger_off);
@@ -230,7 +230,7 @@ TEST(JoinFlood, FillsNoLogAndHidesNobody) {
   flood();
   child.kill_and_wait();
   LONGS_EQUAL(1, rig.wait_for(Kind::kDied));
-  // By its name and as its user: that part of the log is its own.
+  // These have its name and its user, which have a log limit of their own.
   for (int i = 0; i < 100; ++i) {
     const Fd socket = connect_raw(rig.path);
     join::Request request = request_of("relay");

@@ -1,5 +1,5 @@
-// Processes that were let in and mean harm: they do to the files that they were handed what the
-// kernel lets them do.
+// Processes that were let in and mean harm: they do all that the kernel allows to the files that
+// they were handed.
 #include <cstring>
 
 #include <fcntl.h>
@@ -49,8 +49,8 @@ Child take_free_hugepages(JoinRig& rig) {
   return taker;
 }
 
-// Starts the owner, sealed. What a forked child is to join is sealed in it, too, and could not be
-// taken away: those who join a sealed pool are forked before.
+// Starts the owner, sealed. Fork the children that join before this: a later child inherits the
+// sealed pool, and could not unmap it to join.
 void start_sealed(JoinRig& rig) {
   rig.server = JoinServer::create(rig.options).take();
   rig.server->add_own_member(0, MemberName("owner"));
@@ -63,7 +63,7 @@ void start_sealed(JoinRig& rig) {
 
 TEST_GROUP(JoinHostile){};
 
-// The owner and others read what was there as zeros meanwhile; the next joiner is handed pages.
+// The owner and others read zeros in the holes meanwhile; the next joiner is handed pages.
 TEST(JoinHostile, HolesAreFilledBeforeAPlaceIsGivenOutAgain) {
   JoinRig rig;
   rig.keeper.forgets = false;

@@ -149,7 +149,7 @@ TEST(JoinProtocol, ServerOutlastsNonsense) {
     const timeval patience = {JoinRig::kPatienceNs / kNsPerSecond, 0};
     setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     const int64_t got = receive_packet(socket.number(), &refusal, sizeof refusal);
-    // What brings descriptors is cut off unread (before Linux 6.16).
+    // A connection that brings descriptors is cut off unread (before Linux 6.16).
     const bool is_cut_off = got == -ECONNRESET && thrown_count > 0;
     CHECK_TEXT(got == sizeof refusal || got == 0 || is_cut_off, seed.text());
   }

@@ -1,8 +1,8 @@
 // A pool that can be joined, its server, and processes that join it.
 //
 // The owner is the process of the tests, so a test sees the server's events and the tables itself.
-// The joiners are forked children, which first take the owner's mappings away: what they then see
-// at these addresses they were handed. They allocate nothing.
+// The joiners are forked children, which first take the owner's mappings away: mappings that they
+// then have at these addresses were handed to them. They allocate nothing.
 #pragma once
 
 #include <algorithm>
@@ -153,8 +153,8 @@ class JoinRig {
     body(join_options);
     _exit(0);
   }
-  // In a child that stays, as exec() would: what the server had open just then would be open for as
-  // long as the child is there, such as the pipe's end that tells when another joiner has ended.
+  // For a child that stays; does what exec() would. Otherwise the child keeps the server's open
+  // descriptors, such as the pipe's end that tells when another joiner has ended.
   static void close_on_exec() noexcept {
     constexpr int kLimit = 4096;  // more than any test opens, and less than some machines allow
     for (int fd = 0; fd < kLimit; ++fd) {
@@ -173,8 +173,8 @@ class JoinRig {
       for (;;) pause();
     });
   }
-  // A child that has to be refused, in the end. It fails unless the answer begins with `answer`.
-  // Where the time that it asks for is over before the owner had a core for it, it asks for more.
+  // Starts a child that must be refused in the end, with an answer that begins with `answer`; else
+  // it fails. If its time is over before the owner had a core for it, it asks again with more time.
   template <typename Change>
   void check_refused(const char* answer, Change&& change) {
     Child child = fork_joiner([&](JoinOptions& join_options) {
@@ -187,7 +187,7 @@ class JoinRig {
     LONGS_EQUAL(0, child.status());
   }
 
-  // How many events of `kind` there were; waits until there are `count`, or patience is over.
+  // Waits for `count` events of `kind`, until patience is over. Returns how many there were.
   size_t wait_for(Kind kind, size_t count = 1) {
     std::unique_lock lock(mutex_);
     const auto so_far = [&] {

@@ -27,7 +27,7 @@ Fd connect_raw(const char* path) {
 
 int wait_on = -1;  // of a child
 
-// What a program sends that is not quite ours.
+// A request of a program that is not quite ours.
 join::Request odd_request() {
   join::Request request;
   request.pool_base = test::kTestPoolBase;
@@ -40,7 +40,7 @@ join::Request odd_request() {
 TEST_GROUP(Join) {
   JoinRig rig;
 
-  // One that waits for a place as long as the test may take.
+  // Starts a child that waits for a place as long as the test may take.
   Child start_patient(uint32_t member_count) {
     return rig.fork_joiner([&](JoinOptions& options) {
       JoinRig::close_on_exec();
@@ -524,7 +524,7 @@ TEST(Join, StopByTheControlThreadIsAProgrammingError) {
 }
 
 #if BP_DEBUG
-// What the server does not know of it cannot take back.
+// The server could not take back a member that it does not know of.
 TEST(Join, AMemberThatIsNobodysIsAProgrammingError) {
   rig.create_server();
   CHECK(rig.server->is_valid());

@@ -183,7 +183,7 @@ TEST(MembersTable, OwnerIsGoneUnlessItHoldsItsLife) {
   CHECK(table->is_owner_gone());
 }
 
-// Its readers learn nothing of where the owner has what.
+// Readers of the table learn none of the owner's addresses.
 TEST(MembersTable, ShowsNoAddressOfTheOwners) {
   // A sanitizer maps so much that small numbers pass for addresses.
   if (test::kIsSanitized) BP_SKIP("what is mapped says nothing in this build");
@@ -204,7 +204,7 @@ TEST(MembersTable, OwnersDeathIsSeen) {
   const pid_t child = start_holder(true);
   CHECK(!table->is_owner_gone());
   CHECK(kill(child, SIGKILL) == 0);
-  // By itself: nobody has waited for the child yet.
+  // The kernel tells it: nobody has waited for the child yet.
   CHECK(test::eventually([this] { return table->is_owner_gone(); }));
   waitpid(child, nullptr, 0);
 }

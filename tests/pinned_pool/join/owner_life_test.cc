@@ -63,10 +63,10 @@ TEST_GROUP(OwnerLife) {
     for (const OwnerLife& life : shared->lives) count += life.is_held();
     return count;
   }
-  // Every address in the lives is one of the lives' own: what their readers know.
+  // True if every address in the lives is one of the lives' own: their readers know those.
   bool shows_no_address() const {
     const auto begin = reinterpret_cast<uint64_t>(shared);
-    // Where the compiler aligns pointers: between two fields a thread id could pass for one.
+    // Aligned words only, as pointers are: a thread id across two fields could pass for a pointer.
     for (size_t at = 0; at + sizeof(uint64_t) <= sizeof shared->lives; at += sizeof(uint64_t)) {
       uint64_t word = 0;
       std::memcpy(&word, reinterpret_cast<const std::byte*>(shared) + at, sizeof word);
