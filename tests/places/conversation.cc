@@ -186,7 +186,7 @@ bool Conversation::check_echo() noexcept {
   return next(Step::kEcho);
 }
 
-// What the peer cannot reach is refused, and that is told.
+// Lends the memory. If the peer cannot reach it, the loan is refused, and the report says so.
 bool Conversation::lend() noexcept {
   for (size_t i = 0; i < lent_.size(); ++i) lent_[i] = static_cast<std::byte>(i * 13);
   const std::string header(1, static_cast<char>(reply_));
@@ -221,7 +221,7 @@ bool Conversation::take_description() noexcept {
   return next(Step::kPut);
 }
 
-// Of a put, a get and an addition: started, or not yet.
+// Takes the status of a put, a get or an addition. False: it was not started, try again.
 bool Conversation::operate(SendStatus status, const char* what) noexcept {
   if (status == SendStatus::kAgain) return false;
   if (status != SendStatus::kDone && status != SendStatus::kPending) {

@@ -1,6 +1,6 @@
-// What two messengers do with one another, whatever lies between them: one side asks, the other
-// answers. The same code on the same shard, on another one, in another process, in one that is not
-// trusted, and on another host.
+// A conversation of two messengers: one side asks, the other answers. The code is the same for a
+// peer on the same shard, on another one, in another process, in one that is not trusted, and on
+// another host.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class Answerer {
   // is what it exposes.
   void create(Messenger& messenger, const AmId (&numbers)[3], std::span<std::byte> area);
 
-  // Sends what could not be sent, and reads loans. Returns how much there was.
+  // Sends the replies that had no room, and reads loans. Returns how many it has finished.
   uint32_t poll() noexcept;
 
  private:

@@ -100,7 +100,7 @@ class Places final : public Service {
   void start(uint32_t shard) noexcept override { parts_[shard]->look(); }
 
  private:
-  // In create(), where a shard is known, and no process has joined.
+  // Called in create(): then a shard is known, and no process has joined.
   static void say_whether_known(Messenger& messenger, const std::string& peer) {
     auto endpoint = messenger.connect({.name = peer.c_str()});
     std::printf("in create %s: %s\n", peer.c_str(),
@@ -108,7 +108,7 @@ class Places final : public Service {
     std::fflush(stdout);
   }
 
-  // What runs on one shard. Peers that are not there yet are looked for by and by.
+  // The two sides on one shard. A timer looks again for peers that are not there yet.
   struct Part final : PollSource {
     uint32_t poll(uint32_t) noexcept override { return answerer.poll() + asker.poll(); }
     void look() noexcept {
@@ -128,7 +128,7 @@ class Places final : public Service {
   std::vector<std::unique_ptr<Part>> parts_;
 };
 
-// Until the owner has gone.
+// Runs until the owner has gone.
 int run_joined(int count, char** words) {
   JoinedProcessOptions options;
   options.join.socket_path = words[2];
