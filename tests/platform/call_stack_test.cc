@@ -29,7 +29,7 @@ std::string stack_of(unsigned skipped) {
   return capture.finish();
 }
 
-// Where the program was loaded, less where it was linked to.
+// The address that the program was loaded at, less the one that it was linked for.
 uintptr_t load_bias() {
   uintptr_t bias = 0;
   dl_iterate_phdr(

@@ -1,4 +1,4 @@
-// Capabilities: their names, and that what is dropped is gone from every thread.
+// Capabilities: their names, and that every thread loses those that are dropped.
 #include "platform/capabilities.h"
 
 #include <atomic>

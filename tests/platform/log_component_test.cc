@@ -1,5 +1,5 @@
-// What calls itself otherwise does so before it includes anything; what is compiled together with
-// this does not (scripts/unity.sh).
+// A source that renames its component does so before it includes anything; the name does not reach
+// sources that are compiled together with this one (scripts/unity.sh).
 #pragma push_macro("BP_LOG_COMPONENT")
 #undef BP_LOG_COMPONENT
 #define BP_LOG_COMPONENT "tests-of/the-log"

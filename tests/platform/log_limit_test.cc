@@ -51,7 +51,7 @@ TEST(LogLimit, SaysItToATimerToo) {
                capture.finish().c_str());
 }
 
-// Of none no period would begin, so what is held back would never be told.
+// With a limit of 0 no period would begin, so the messages held back would never be reported.
 TEST(LogLimit, OfNoMessagesIsAProgrammingError) {
   BP_CHECK_DIES("count_max > 0", LogLimit(0).lift("them"));
 }

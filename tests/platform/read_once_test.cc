@@ -43,7 +43,7 @@ struct Range {
 };
 constexpr uint64_t kLimit = 1000;
 
-// Not inlined, so that the compiler has the check and the use before it, but not what is stored.
+// Not inlined, so that the compiler sees the check and the use, but not the stores to the range.
 [[gnu::noinline]] uint64_t end_if_good(const Range* shared) noexcept {
   const auto range = read_once<Range>(shared);
   if (range.first > kLimit || range.count > kLimit - range.first) return 0;
@@ -64,7 +64,7 @@ TEST(ReadOnce, CopiesAnySizeFromAnyAlignment) {
   check_copies<132>();
 }
 
-// Another process, not a thread: what it does is no data race of this program's.
+// Another process writes, not a thread: so its stores are no data race of this program's.
 TEST(ReadOnce, WhatWasCheckedIsWhatIsUsed) {
   struct Shared {
     std::atomic<uint64_t> round;

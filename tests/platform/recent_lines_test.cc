@@ -132,7 +132,7 @@ TEST(RecentLines, OneThatIsOverwrittenMeanwhileIsGone) {
   LONGS_EQUAL(sizeof line, read_recent_line(number + 32, line));
 }
 
-// Several log and one reads the lines that are overwritten next: it gets whole ones or none.
+// Threads log while one reads the lines that are overwritten next: it gets whole ones or none.
 TEST(RecentLines, NoneIsTorn) {
   constexpr int kWriters = 3;
   constexpr size_t kBytes = kRecentLineBytesMax - 1;
@@ -147,7 +147,7 @@ TEST(RecentLines, NoneIsTorn) {
   bool is_torn = false;
   // On one processor a round takes as long as the writers' turns.
   for (int round = 0; round < 1000 && !is_torn; ++round) {
-    // Where they lie changes meanwhile, too.
+    // The lines also move to other memory meanwhile.
     if (round % 2 == 0) keep_lines_in({more.get(), 100});
     char line[kRecentLineBytesMax];
     const uint64_t first = first_recent_line();

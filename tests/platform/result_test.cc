@@ -157,7 +157,7 @@ TEST(Result, AskingForWhatIsNotThereStopsTheProcess) {
   BP_CHECK_DIES("assertion failed: !ok_", (void)nothing.error());
 }
 
-// Whatever was being opened, and whatever its cure is otherwise.
+// The cure names the limit of descriptors, not the one for the file that was being opened.
 TEST(Error, DescriptorsThatRunOutAreToldAsThat) {
   for (const int number : {EMFILE, ENFILE}) {
     Error error = some_error();

@@ -53,7 +53,7 @@ TEST(SerialLine, BytesGoThroughAsTheyAre) {
   auto opened = open_serial_line(path.c_str(), 9600);
   CHECK(opened.ok());
   const Fd& line = opened.value();
-  // What a terminal would act on: it would end, stop, translate or erase, and repeat all of it.
+  // Bytes that a terminal would act on: it would end, stop, translate or erase, and echo them all.
   const std::string all("\x03\x04\x11\x13\x1a\x7f\r\n\x00\xff|", 11);
   LONGS_EQUAL(all.size(), write(master.number(), all.data(), all.size()));
   CHECK(all == read_from(line, all.size()));

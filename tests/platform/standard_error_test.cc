@@ -105,7 +105,7 @@ uint64_t count_of(const std::string& text, const char* words) {
   return count;
 }
 
-// The sum of what the lines say that tell of others: such a line may fit where no other one does.
+// The sum of the counts in lines about dropped ones: such a line may fit where no other one does.
 uint64_t told_count(const std::string& text) {
   constexpr char kTold[] = "bedplate: warning: ";
   uint64_t count = 0;
@@ -119,9 +119,10 @@ uint64_t told_count(const std::string& text) {
   return count;
 }
 
-// Logs far more than there is room for, while nobody reads; then reads. What holds for all: it
-// returns, nobody else's description has changed, and each line was written or counted, but for
-// `torn_max`: a terminal takes parts of lines, which those of other threads may follow.
+// Logs far more than there is room for, while nobody reads; then reads. Checks that logging
+// returns, that the file's flags are unchanged (other processes share them), and that each line was
+// written or counted, but for `torn_max`: a terminal takes parts of lines, which lines of other
+// threads may follow.
 void check_nobody_reads(Ends ends, uint64_t torn_max = 0) {
   const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   dup2(ends.writer.number(), STDERR_FILENO);
@@ -157,7 +158,7 @@ BP_PROBE(StreamThatNobodyReads) { check_nobody_reads(open_socket(SOCK_STREAM)); 
 BP_PROBE(DatagramsThatNobodyReads) { check_nobody_reads(open_socket(SOCK_DGRAM)); }
 BP_PROBE(TerminalThatNobodyReads) { check_nobody_reads(open_terminal(), kThreadCount); }
 
-// What a pipe has room for it takes, however short the lines are.
+// A pipe takes short lines until its bytes are full.
 void check_many_short_lines(Ends ends) {
   const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   dup2(ends.writer.number(), STDERR_FILENO);
@@ -171,7 +172,7 @@ void check_many_short_lines(Ends ends) {
 BP_PROBE(PipeOfShortLines) { check_many_short_lines(open_pipe()); }
 BP_PROBE(NamedPipeOfShortLines) { check_many_short_lines(open_named_pipe()); }
 
-// No /proc to open it again by: lines go over by pages, and it is still not waited for.
+// Without /proc the pipe cannot be opened again: each line takes a page, and nothing waits for it.
 BP_PROBE(NamedPipeWithoutProc) {
   Ends ends = open_named_pipe();
   if (chroot("/tmp") != 0) test::probe_skipped("needs root");
@@ -208,7 +209,7 @@ BP_PROBE(NamedPipeWithoutAFreeDescriptor) {
   BP_PROBE_CHECK(count_of(text, "processes\n") + dropped_line_count() == 2000);
 }
 
-// A crash is not held up for ever, and what it has to say is read by a late reader.
+// A crash is not held up for ever, and a late reader gets its message.
 BP_PROBE(LastWordsToWhatNobodyReads) {
   Ends ends = open_pipe();
   dup2(ends.writer.number(), STDERR_FILENO);
@@ -254,7 +255,7 @@ BP_PROBE(LastWordsToALateReader) {
   assertion_failed("file.cc", 1, "this");
 }
 
-// Where a seccomp profile forbids a way to it, another one is taken: what else would tell of it?
+// True if a line arrives although a seccomp profile forbids `call`, by another way of writing it.
 bool arrives_without(long call, int error_number, int writer, int reader) {
   return test::exit_code_of([&] {
            dup2(writer, STDERR_FILENO);

@@ -1,5 +1,5 @@
-// A supervisor of the test's own: what it hears, by each kind of name, and what it is if there is
-// none.
+// A supervisor of the test's own: the messages to it, by each kind of name, and the case that there
+// is none.
 #include "platform/supervisor.h"
 
 #include <cstdlib>

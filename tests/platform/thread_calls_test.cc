@@ -1,4 +1,4 @@
-// Where threads are, as the log has it.
+// The log's lines about the functions that threads are in.
 #include "platform/thread_calls.h"
 
 #include <atomic>
@@ -42,7 +42,7 @@ void spin_deaf(void*) noexcept {
   spin(nullptr);
 }
 
-// Ends once it has been asked, with the question before it.
+// Ends once it has been asked, without an answer: the question is still pending.
 void end_when_asked(void*) noexcept {
   sigset_t all, asked;
   sigfillset(&all);
@@ -55,7 +55,7 @@ void end_when_asked(void*) noexcept {
 
 std::atomic<bool> has_begun{false};
 
-// The first call of one that answers never returns.
+// The first system call of its answer does not return until must_end.
 void spin_on_and_on(void*) noexcept {
   const bool is_set = test::answer_calls(SYS_prctl, [](const uint64_t*) {
     has_begun = true;
