@@ -23,7 +23,7 @@ using bedplate::NvmeAction;
 using bedplate::NvmeIo;
 using bedplate::NvmeOperation;
 
-// What was linked instead, and what it stands for.
+// The real functions, and the broken ones that are linked in their place.
 void real_begin(File& file, FileOperation& operation) noexcept
     asm("__real__ZN8bedplate4File5beginERNS_13FileOperationE");
 void broken_begin(File& file, FileOperation& operation) noexcept
@@ -35,7 +35,8 @@ void broken_begin(NvmeIo& io, NvmeOperation& operation, uint64_t now_ns) noexcep
 
 namespace {
 
-// Of the heap, and so of the pool: a drive writes from it. Longer writes are not kept back.
+// The longest write that is kept back. Its memory is from the heap, so from the pool: the drive
+// reads it there.
 constexpr size_t kKeptBytes = 64 * bedplate::kKiB;
 constexpr size_t kPage = 4 * bedplate::kKiB;
 std::byte* memory() {
@@ -49,7 +50,7 @@ bool is_broken(std::string_view how) {
   return named != nullptr && std::string_view(named).find(how) != std::string_view::npos;
 }
 
-// What the two kinds of operations have each by another name.
+// Facts that the two kinds of operations have under different names.
 size_t bytes_of(const FileOperation& operation) { return operation.bytes; }
 size_t bytes_of(const NvmeOperation& operation) {
   return operation.block_count << operation.space->block_log2;
@@ -68,13 +69,13 @@ void set_completed(NvmeOperation& operation) {
   operation.done = [](void* is_under_way, int) noexcept { written(is_under_way, 0); };
 }
 
-// One is kept back, the one before it may be under way.
+// Keeps one write back; the one before it may be under way.
 template <typename Operation>
 class Broken {
  public:
   using Action = decltype(Operation::action);
 
-  // `begin` begins an operation that is asked for in truth.
+  // `begin` begins an operation with the real function.
   template <typename Begin>
   void begin(Operation& operation, Action flush, const Begin& begin) {
     if (is_broken("fua")) operation.is_durable = false;
@@ -89,8 +90,8 @@ class Broken {
   }
 
  private:
-  // Takes the operation's bytes and begins the write that it kept before. Returns false where it
-  // has no room.
+  // Takes the operation's bytes and begins the write that it kept before. Returns false if it has
+  // no room.
   template <typename Begin>
   bool keep_back(const Operation& operation, const Begin& begin) {
     const int place = next_;
@@ -111,7 +112,7 @@ class Broken {
     return true;
   }
 
-  // What is asked for instead: it changes nothing.
+  // Makes the operation one that changes nothing.
   void turn_into_read(Operation& operation) {
     operation.action = Action::kRead;
     operation.memory = nowhere_;

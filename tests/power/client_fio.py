@@ -1,5 +1,5 @@
-"""fio on a volume, by the kernel's own nbd: what it was told to last, by its own note of how far it
-has come (verify state), its own check (--verify) finds after power cuts."""
+"""fio on a volume, by the kernel's own nbd. fio notes which writes have ended (verify state); after
+a power cut, its own check (--verify) looks for them."""
 
 import base64
 import os
@@ -11,11 +11,11 @@ from stores import InFile, Traffic, run
 
 ROUNDS = 6
 ROUND = 2 * MIB
-# Each round writes blocks of a part of the volume that is its own, so that what a cut leaves of a
-# later one is not taken for a loss. After a second fio notes how far it has come, has a mark made
-# of that note (just short enough) while its writes are under way, and ends. Should all be written
-# before, the mark comes then. The note counts writes, and has the last eight that ended: so eight
-# are asked for together, and the next ones when all of them have ended.
+# Each round writes to a part of the volume of its own, so that writes of a later round, left by a
+# cut, are not taken for a loss. After a second fio notes how far it has come, has a mark made of
+# that note (just short enough) while its writes are under way, and ends. If all is written before,
+# the mark comes then. The note counts writes, and has the last eight that ended: so fio asks for
+# eight together, and for the next ones when all of them have ended.
 JOB = ("--name=disk", f"--size={ROUND}", "--rw=randwrite", "--bs=4k", "--rate_iops=200",
        "--ioengine=libaio", "--iodepth=8", "--iodepth_batch=8", "--iodepth_batch_complete_min=8",
        "--direct=1", "--sync=1", "--verify=crc32c")
@@ -37,14 +37,14 @@ echo fio: {ROUNDS} rounds
 
 
 class FioFile(InFile):
-    """As large as all rounds."""
+    """A volume as large as all rounds together."""
 
     disk_bytes = 2 * ROUNDS * ROUND
     volume_bytes = ROUNDS * ROUND
 
 
 class FioLedger:
-    """As Ledger, of the marks that FIO_TRAFFIC makes."""
+    """A Ledger of the marks that FIO_TRAFFIC makes."""
 
     def __init__(self, entries):
         self.answers, self._notes, self._note = [], {}, None
@@ -60,7 +60,7 @@ class FioLedger:
             raise Failure("fio's note of what has ended counts no write; is the guest too slow?")
 
     def losses(self, content, _end):
-        """What fio says of a round of which something is not as it was told."""
+        """Returns fio's output if it finds a write of the note's round lost; else nothing."""
         number, note = self._note
         with tempfile.TemporaryDirectory() as work:
             for name, data in (("volume", content), (NOTE, note)):

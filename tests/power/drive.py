@@ -1,5 +1,5 @@
 """Drives whose power is cut: QEMU's `nvme` in an image, with a log of their writes by QEMU's filter
-blklogwrites. What QEMU has in its own memory is no cache of a drive: killing it loses nothing."""
+blklogwrites. QEMU's own memory does not model a drive's cache: killing QEMU loses nothing."""
 
 import json
 import os
@@ -40,8 +40,9 @@ CONFIGURATION = smallest("a", pool="192 MiB", sockets="io_uring", in_pool='pages
 
 
 class Drives:
-    """An image of `program`, broken as said, of whose volumes each has had traffic: `traffic` is
-    called with an address, a volume and where the marks go. Afterwards: `logs`, by volume."""
+    """Runs an image of `program`, broken as `broken` says, with traffic on each volume: `traffic`
+    is called with an address, a volume and the place for the marks. Then `logs` has a log for each
+    volume."""
 
     def __init__(self, program, traffic, broken=""):
         self._work = tempfile.TemporaryDirectory()
@@ -69,7 +70,7 @@ class Drives:
         return os.path.join(self._work.name, name)
 
     def _options(self):
-        """QEMU's, for the drives AT."""
+        """QEMU's options for the drives AT."""
         options = IOMMU.format(bits=48).split()
         for name, at in AT.items():
             for kind, length in (("disk", BYTES), ("log", 0)):
@@ -78,7 +79,7 @@ class Drives:
             log = {"driver": "blklogwrites",
                    **{kind: {"driver": "file", "filename": f"{self._path(name)}.{end}"}
                       for kind, end in (("file", "disk"), ("log", "log"))}}
-            # Of a write without a cache QEMU flushes what is below the node that it comes to.
+            # For a write without a cache, QEMU flushes the nodes below the one that it comes to.
             node = {"driver": "raw", "node-name": name, "file": log}
             options += ["-blockdev", json.dumps(node),
                         "-device", f"nvme,serial={name},drive={name},addr={at[8:10]}"]

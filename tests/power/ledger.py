@@ -1,5 +1,5 @@
-"""What clients were told, as the traffic's marks tell it (traffic.cc), and so what a volume may be
-like after a power cut."""
+"""The ledger of the requests and answers in the traffic's marks (traffic.cc): it knows which
+contents a volume may have after a power cut."""
 
 import bisect
 
@@ -9,7 +9,7 @@ GOLDEN = 0x9e3779b97f4a7c15
 
 
 def value_of(number):
-    """The eight bytes of which a write of this number is made, each where its offset says."""
+    """The eight bytes that a write of this number repeats, each where its offset says."""
     return (number * GOLDEN % (1 << 64)).to_bytes(8, "big")
 
 
@@ -26,14 +26,14 @@ class Request:
 
 
 class Ledger:
-    """Goes along the entries of a log. Of each sector `versions` has (place in the log, number of
-    the request, content), in the order of its only writer; a trim has no content. `lowest`: the
-    last version that is known to last. `has_cache`: what was answered need not last.
+    """Goes along the entries of a log. `versions` has, for each sector, (place in the log, number
+    of the request, content), in the order of its only writer; a trim has no content. `lowest`: the
+    last version that must last. `has_cache`: an answered write need not last.
 
-    dm-log-writes hangs what was written on the next flush that passes, and logs it when that one
-    ends. If another flush, which covers the same, ends first, what it promised is in the log later
-    than the promise. So that is held against a store only once all flushes have been answered that
-    were under way then."""
+    dm-log-writes attaches finished writes to the next flush that passes, and logs them when that
+    flush ends. If another flush, which covers the same writes, ends first, its promise comes before
+    these writes in the log. So a promise counts only once all flushes are answered that were under
+    way when it was made."""
 
     def __init__(self, entries, count, has_cache=True):
         self.entries, self.done, self.has_cache = entries, 0, has_cache
@@ -63,13 +63,13 @@ class Ledger:
                 content = None
             else:
                 new = ZEROS if request.command == "z" else value_of(request.number) * (SECTOR // 8)
-                # What is not whole comes after nothing that is not known.
+                # A write of part of a sector never follows a trim, so `before` is known.
                 content = (new if end - begin == SECTOR else
                            before[:begin] + new[begin:end] + before[end:])
             versions.append((request.place, request.number, content))
 
     def go_to(self, place):
-        """What was answered before this place of the log is known."""
+        """Takes note of all answers before this place of the log."""
         while self.done < place:
             kind, _, number = self.entries[self.done].mark.partition(":")
             if kind == "b":
@@ -110,8 +110,8 @@ class Ledger:
             self.lowest[sector] = max(self.lowest[sector], at)
 
     def losses(self, content, end):
-        """A line for each sector that is not as it may be in `content`; before the entry `end` of
-        the log all was asked for that may be there."""
+        """Returns a line for each sector of `content` that has no allowed version. Allowed are only
+        requests that were sent before the log's entry `end`."""
         lost = []
         for sector, versions in enumerate(self.versions):
             found = content[sector * SECTOR:(sector + 1) * SECTOR]

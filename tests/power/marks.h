@@ -1,8 +1,8 @@
-// Where the traffic says what it was answered: in the log of writes itself, in their order.
+// Marks of the traffic's requests and answers, in the log of writes itself, in their order.
 //
 //   dm:NAME      marks of the kernel's dm-log-writes, by the device mapper's message
-//   file:LOG:TO  lines in the file TO, each after the length that LOG, of QEMU's blklogwrites, has:
-//                what was acknowledged before lies below it, what is asked for afterwards does not
+//   file:LOG:TO  lines in the file TO, each with the length so far of LOG, of QEMU's blklogwrites:
+//                writes acknowledged before lie below that length, writes sent afterwards do not
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace bedplate::power {
 
 class Marks {
  public:
-  // Ends the process where it cannot.
+  // Ends the process if it cannot open `where`.
   explicit Marks(const std::string& where);
   ~Marks();
   Marks(const Marks&) = delete;

@@ -1,17 +1,17 @@
 #!/usr/bin/python3
-"""Power cuts at any write of a disk: what was acknowledged as lasting is there.
+"""Power cuts at any write of a disk: data acknowledged as lasting is there.
 
     /usr/bin/python3 tests/power/power_test.py [PATTERN...]
 
 Patterns and the last line are those of guest_test.py. Two connections ask for writes, zeroes, trims
-and flushes at random (traffic.cc), and mark in the log of all writes (write_log.py) what they were
-told. Then that log is cut at marks, what had not been flushed there is lost or torn by sectors, and
-a checker (ledger.py) looks for what was acknowledged: on the disk, in a file on it (stores.py), or
-on an NVMe drive without the kernel (drive.py). So it does with what a client's file system has
-synced, by the kernel's nbd (client_files.py), and with what fio was told (client_fio.py). Stores
-that promise too much (broken.cc) are found by it: under a device always, elsewhere with
-POWER_BROKEN=1, since each is a machine of its own to boot. How often a log is cut: POWER_CUTS
-(1000) times, where tools of others look at each cut POWER_FILE_CUTS (60) times.
+and flushes at random (traffic.cc), and mark their answers in the log of all writes (write_log.py).
+Then that log is cut at marks: data not flushed there is lost or torn by sectors. A checker
+(ledger.py) looks for the acknowledged data: on the disk, in a file on it (stores.py), or on an NVMe
+drive without the kernel (drive.py). Other checkers look for the files that a client's file system
+has synced, by the kernel's nbd (client_files.py), and for fio's writes (client_fio.py). They find
+stores that promise too much (broken.cc): on a device in every run, elsewhere with POWER_BROKEN=1,
+since each is a machine of its own to boot. A log is cut POWER_CUTS (1000) times; if a tool of
+others looks at each cut, POWER_FILE_CUTS (60) times.
 """
 
 import os
@@ -71,7 +71,7 @@ exit $status
 
 class Kernel:
     """A guest with a disk behind dm-log-writes, and a volume at `store` for `traffic`. Afterwards:
-    `log`, and what was on the disk before, `begin`."""
+    `log`, and `begin`, the disk's content before."""
 
     def __init__(self, store, broken="", traffic=REQUESTS_TRAFFIC):
         self._work = tempfile.TemporaryDirectory()
@@ -142,8 +142,8 @@ def requests(log, has_cache=True):
 
 
 def lost_in_cuts(ledger, log, begin, cuts, volume_of=lambda content: content):
-    """Cuts the log so often, and yields (where, what is lost) of each cut that lost something.
-    `begin`: what was on the disk before; `volume_of`: the volume, of what is on it then."""
+    """Cuts the log `cuts` times, and yields (place, losses) of each cut that lost something.
+    `begin`: the disk's content before; `volume_of`: returns the volume of a disk's content."""
     disk, dice = Disk(log, begin), random.Random(SEED)
     for at in sorted(dice.choice(ledger.answers) for _ in range(cuts)):
         ledger.go_to(at)
@@ -224,7 +224,7 @@ def what_promises_too_much_is_found_in_a_client_s_file_system():
 
 def what_promises_too_much_is_found_by_fio():
     store = FioFile()
-    # What the kernel writes for fio has FUA, and a flush comes behind it: one of both is enough.
+    # The kernel writes fio's data with FUA, and flushes after it: one of the two is enough.
     for broken in ("flush+fua", "early"):
         with Kernel(store, broken, FIO_TRAFFIC) as kernel:
             expect_loss(broken, FioLedger(kernel.log.entries), kernel.log, kernel.begin, FILE_CUTS,

@@ -1,5 +1,5 @@
-"""Where a volume lies on a disk whose power is cut: a store makes the disk, and finds the volume on
-what a cut has left of it. And what its traffic is."""
+"""Stores: each makes a disk with a volume for the power cuts, and finds the volume on the remains
+that a cut has left of the disk. Also the traffic of each."""
 
 import os
 import subprocess
@@ -10,13 +10,13 @@ from image import MIB
 from runner import Failure
 
 PATH = os.pathsep.join([os.environ["PATH"], "/sbin", "/usr/sbin"])
-VOLUME = MIB  # what the traffic fills
+VOLUME = MIB  # the traffic fills it
 # A superblock is two sectors, of which a cut may leave one: with a checksum nothing mends that.
 MKFS = ("mke2fs", "-q", "-t", "ext4", "-O", "^metadata_csum")
 
 
 class Traffic(NamedTuple):
-    """A script, the line that it ends with, and what it takes beside a shell."""
+    """A script, the line that it ends with, and the programs and modules that it needs."""
 
     script: str
     done: str
@@ -25,7 +25,7 @@ class Traffic(NamedTuple):
 
 
 class OnDevice:
-    """It is the disk's beginning."""
+    """The volume is the beginning of the disk."""
 
     disk_bytes = 8 * MIB
     modules = ""

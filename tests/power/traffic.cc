@@ -2,15 +2,15 @@
 //
 //     power-traffic unix:PATH|tcp:ADDRESS:PORT EXPORT MARKS SEED REQUESTS [without-fua]
 //
-// MARKS as in marks.h; `without-fua`: for a drive that ignores it of a write.
+// MARKS as in marks.h; `without-fua`: for a drive that ignores FUA of a write.
 // `b:NUMBER:COMMAND:OFFSET:BYTES:FLAGS` comes before a request is sent, and `a:NUMBER` after it was
-// answered without an error; an error ends the traffic with exit code 1. Of a write each byte tells
+// answered without an error; an error ends the traffic with exit code 1. The bytes of a write tell
 // its request (value_of). The commands: w write, z zeroes, t trim, f flush; the flags: u FUA,
 // n NO_HOLE, - none.
 //
-// A volume is places of 8 KiB, each of one connection, which asks one thing at a time of it: so
-// what a place may be like is a row of versions. And FUA is not asked for a write where an earlier
-// one was not flushed: dm-log-writes has the earlier one behind it in its log.
+// A volume is places of 8 KiB. Each belongs to one connection, which has one request at a time to
+// it: so the place's contents are a row of versions. A write has no FUA if an earlier write of its
+// place was not flushed: dm-log-writes would log the earlier one after it.
 //
 // Tested by tests/power/power_test.py.
 #include <algorithm>
@@ -145,7 +145,7 @@ class Client {
   int fd_;
 };
 
-// What a connection knows of one of its places.
+// A connection's state of one of its places.
 struct Place {
   bool is_busy = false;
   bool is_trimmed = false;  // last, so that nobody knows what a part of it is
@@ -191,7 +191,7 @@ class Connection {
         (request.flags & nbd::kCommandFlagNoHole) != 0 ? "n" : "", request.flags == 0 ? "-" : "");
     marks_.add(text);
     if (request.command == nbd::Command::kFlush) {
-      // What it covers is what has been answered by now.
+      // The flush covers the requests that have been answered by now.
       std::vector<uint64_t>& covered = flushes_[number];
       for (const Place& place : places_) covered.push_back(place.is_busy ? 0 : place.unflushed);
     } else {

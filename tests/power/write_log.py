@@ -8,10 +8,10 @@ while a flush is under way counts as flushed.
 
 The kernel's log is written by a thread, which on a busy machine is thousands of entries behind: it
 waits for the disk after each mark. When the device is removed (log_writes_dtr in the kernel's
-drivers/md/dm-log-writes.c), writes that no flush came after are put ahead of those entries, not
-behind them (list_splice_init, where normal_end_io has list_splice_tail_init): the last writes of
-all are then in the log where much earlier ones are, over what was flushed since. So the last that
-the device is asked for must be a flush.
+drivers/md/dm-log-writes.c), it puts writes that no flush came after ahead of those entries, not
+behind them (list_splice_init, where normal_end_io has list_splice_tail_init): the very last writes
+are then among much earlier ones in the log, before writes that were flushed earlier. So the last
+request to the device must be a flush.
 """
 
 import bisect
@@ -50,8 +50,8 @@ class WriteLog:
         self.flushes = [at for at, entry in enumerate(self.entries) if entry.flags & FLUSH]
 
     def is_in_order(self):
-        """Of the kernel's: its device was flushed before it was removed, so nothing was left then
-        to be put ahead of others."""
+        """True if the kernel's device was flushed before it was removed: then no write was left to
+        be put ahead of others."""
         *_, flush, end = self.entries
         return flush.flags & FLUSH and end.mark == "dm-log-writes-end"
 
@@ -87,14 +87,14 @@ class WriteLog:
 
 
 class Disk:
-    """The disk at a place of the log that only moves on: what is on it for certain is in `base`."""
+    """The disk at a place of the log that only moves on. `base`: the content that is certain."""
 
     def __init__(self, log, content):
         self.log, self.base, self.done = log, bytearray(content), 0
 
     def cut(self, place, dice):
-        """What may be on the disk when the power is cut, where the log's entries from `place` on
-        were not acknowledged yet: (content, where the entries end of which some may be there)."""
+        """Returns a content that the disk may have if the power is cut while the log's entries from
+        `place` on are not acknowledged yet, and the end of the entries that may be in it."""
         entries, flushes = self.log.entries, self.log.flushes
         behind = bisect.bisect_left(flushes, place)
         flush = flushes[behind - 1] + 1 if behind else 0  # what comes before lasts
@@ -102,7 +102,7 @@ class Disk:
             self._write(self.base, entries[self.done])
             self.done += 1
         left = bytearray(self.base)
-        # What is cached now, and some of what comes until it is flushed.
+        # The cached writes, and some of those that come until the cache is flushed.
         end = dice.randint(place, (*flushes, len(entries))[behind])
         for at in range(flush, end):
             is_certain = at < place and entries[at].flags & FUA
@@ -110,7 +110,7 @@ class Disk:
         return left, end
 
     def _write(self, content, entry, dice=None):
-        """With dice: any of its sectors are lost; of some writes none or all."""
+        """With dice: any of its sectors may be lost; some writes lose none or all."""
         if entry.count == 0:
             return
         chance = 1 if dice is None else dice.choice((0, 0.5, 0.5, 1))
