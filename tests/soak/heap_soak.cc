@@ -8,9 +8,9 @@
 //   heap_soak demand SECONDS      irregular demand by four threads, in rounds of a second: each
 //                                 time when only the same live set is left, the heap uses as much
 //
-// What a round frees was allocated by the same thread or by another, by turns, and the threads
-// sleep while the largest block is looked for: memory that an idle thread keeps for itself, or that
-// was freed behind its back, must be found. Every block is written and verified.
+// A round frees blocks that the same thread or another one has allocated, by turns. The threads
+// sleep while the largest block is looked for: the heap must find memory that an idle thread keeps,
+// or that others freed for it. Every block is written and verified.
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
@@ -288,8 +288,8 @@ size_t make_live_set() {
   return bytes;
 }
 
-// What the heap uses when all that can be had back is back: a request that cannot be met sees to
-// that.
+// The bytes that the heap uses once threads have returned all that they can: a request that cannot
+// be met makes them.
 size_t used_bytes() {
   void* volatile block = std::malloc(size_t{1} << 40);
   if (block != nullptr) fail("a heap of 256 MiB gave 1 TiB");
@@ -317,7 +317,7 @@ int run_demand(unsigned seconds) {
     std::printf("second %4u: in %3zu MiB\n", round, used / kMiB);
   }
   finish();
-  // Where survivors lie is chance, and averages out over many rounds.
+  // The places of the surviving blocks are chance; this averages out over many rounds.
   const size_t noise_percent = rounds >= 600 ? 10 : 35;
   const bool good = sums[1] <= sums[0] / 100 * (100 + noise_percent);
   std::printf("on average %zu MiB in the first half, %zu MiB in the second\n",
