@@ -1,5 +1,5 @@
-// Whether a thread sleeps in the kernel: the bell's own word may have been put down by a sender
-// that was stopped before it woke anybody.
+// Asks the kernel if a thread sleeps. The bell's word does not say so: a sender may have cleared it
+// and been stopped before it woke anybody.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace bedplate::strain {
 
-// `stat_path`: /proc/PID/stat, or that of a thread.
+// `stat_path`: /proc/PID/stat, or the same file of a thread.
 inline bool is_asleep_in_kernel(const char* stat_path) noexcept {
   char text[256];
   const int fd = open(stat_path, O_RDONLY | O_CLOEXEC);

@@ -1,5 +1,5 @@
-// What the members of a strained group tell the program that watches them: a segment of the pool
-// that all of them may write, each its own row.
+// The board: a segment of the pool in which each member of a strained group writes a row of its
+// own, for the program that watches them.
 #pragma once
 
 #include <atomic>

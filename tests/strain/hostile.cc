@@ -32,15 +32,15 @@ GroupShape scribbled_shape(GroupKind kind, uint32_t member_count) {
   return shape;
 }
 
-// What the starter of this process says when it does not come to its end.
+// The episode being played: the parent prints it if this process fails or hangs.
 struct Playing {
   GroupKind kind;
   uint64_t seed;
 };
 Playing* playing = nullptr;
 
-// A group whose members are all here. Its memory is of just the size, so that the sanitizer sees
-// who reads behind it.
+// A group whose members are all here. Its memory has exactly its size, so that the sanitizer sees
+// reads behind its end.
 class Episode {
  public:
   Episode(GroupKind kind, uint64_t seed)

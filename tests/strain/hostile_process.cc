@@ -91,7 +91,7 @@ void scribble_beside_others(GroupKind kind, uint64_t nanoseconds, uint64_t seed)
   set_log_level(LogLevel::kError);
   Bystanders group(GroupKind::kLazy, 3, seed + 1);
   Bystanders exchange(GroupKind::kExchange, 2, seed + 2);
-  // Places enough: what a scribbler leaves behind may keep its own place from being given out anew.
+  // Enough places: a scribbler's leftovers may keep its own place from being given out anew.
   const uint32_t member_count = kind == GroupKind::kExchange ? 2 : 8;
   StrainedGroup scribbled(strained_shape(kind, member_count), seed);
   VictimThread victim(scribbled, seed);

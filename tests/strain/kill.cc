@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kProcessCount = 5;  // with the owner
 using test::kPatienceNs;
 
-// What the longest of each kind of wait was.
+// The longest wait of each kind.
 struct Longest {
   uint64_t progress_ns = 0;  // until a survivor had received something after a death
   uint64_t free_ns = 0;      // until the dead one's place could be given out again
@@ -151,7 +151,7 @@ void KillRounds::check_progress(const uint64_t (&received)[kMemberMax], uint32_t
   }
 }
 
-// What the dead one had of the group, and what others had with it.
+// Checks that the dead member's boxes and part are free, and that others have its loans back.
 void KillRounds::check_parts(uint32_t member) {
   const GroupSegment& segment = group_.segment();
   if (segment.shape().kind == GroupKind::kLazy) {
@@ -170,7 +170,7 @@ void KillRounds::check_parts(uint32_t member) {
   }
   const std::span<const std::byte> part =
       segment.memory().subspan(segment.layout().member(member), segment.layout().member_bytes());
-  // The bell's word beside it is anybody's who rings.
+  // The bell's word comes first: any member that rings may write it.
   const auto first = part.begin() + kCacheLineBytes;
   if (std::any_of(first, part.end(), [](std::byte byte) { return byte != std::byte{0}; })) {
     fail("the part of member %u was written after it was made as new", member);

@@ -6,7 +6,7 @@
 namespace bedplate::strain {
 
 // Kills `rounds` processes of one group, one after the other: at work, as they join, as they leave.
-// Nothing that was published is lost or comes twice, nobody stops, and the member's part, the boxes
+// No published message is lost or comes twice, the others go on, and the member's part, the boxes
 // and the loans come back. Ends the process when anything is wrong. Once in a process.
 void kill_members(GroupKind kind, bool has_boxes, uint32_t rounds, uint64_t seed);
 

@@ -47,7 +47,8 @@ namespace {
 int passed = 0;
 int failed = 0;
 
-// What a part that failed has left: they come to this process, and some of them may be stopped.
+// Kills the processes that a failed part has left: they are this process's children now, and some
+// may be stopped.
 void end_orphans() {
   std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
   for (pid_t child = 0; children >> child;) {

@@ -91,8 +91,8 @@ void Participant::receive(const Message& message) noexcept {
   held_[held_count_++] = {header, message.loan};
 }
 
-// Of messages that neither end's stop has delayed: that began before the message came, and was not
-// over before it was sent.
+// Notes the message's delay, unless a stop of either end has caused it: a stop that began before
+// the message came and was not over when it was sent.
 void Participant::note_delay(uint32_t from, uint64_t sent_ns) noexcept {
   for (const uint32_t end : {from, self_}) {
     if (board_->rows[end].stopped_until_ns.load(std::memory_order_acquire) >= sent_ns) return;

@@ -1,6 +1,6 @@
 // One member of a strained group: sends messages of all kinds and sizes to all others, and verifies
-// what it receives: content, order for each pair, nothing twice, and of those who die at least what
-// they had counted as sent.
+// those that it receives: content, order for each pair, nothing twice, and from a member that dies
+// at least as many as it had counted as sent.
 #pragma once
 
 #include <array>
@@ -44,9 +44,9 @@ class Participant {
  private:
   struct Peer {
     Endpoint* endpoint = nullptr;
-    uint64_t generation = 0;  // of those whom we send to
+    uint64_t generation = 0;  // of the member that we send to
     uint64_t next_sequence = 0;
-    uint64_t heard_generation = 0;  // of those whom we hear
+    uint64_t heard_generation = 0;  // of the member that we hear
     uint64_t expected = 0;
     bool is_joined = false;
   };

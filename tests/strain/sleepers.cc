@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kSleeperMax = 5;
 using test::kPatienceNs;
 
-// What the owner leaves to its parent.
+// The facts that the owner leaves to its parent: the time of its kill, and the sleepers.
 struct Legacy {
   std::atomic<uint64_t> killed_ns;
   std::atomic<pid_t> sleepers[kSleeperMax];
@@ -34,7 +34,7 @@ bool is_asleep(pid_t pid) {
   return is_asleep_in_kernel(path);
 }
 
-// Starts them, and dies when all sleep.
+// Starts the sleepers, and dies when all sleep.
 [[noreturn]] void be_owner_until_all_sleep(GroupKind kind, uint64_t seed, Legacy& legacy) {
   const uint32_t count = kind == GroupKind::kExchange ? 1 : kSleeperMax;
   StrainedGroup group(strained_shape(kind, count + 1), seed);
@@ -48,7 +48,7 @@ bool is_asleep(pid_t pid) {
     }
     return true;
   };
-  // Twice, with a while between: each hears of those who joined after it.
+  // Seen asleep twice, with a pause between: a member wakes to hear of those that joined after it.
   for (uint32_t times = 0; times < 2; ++times) {
     if (time_until(do_all_sleep, kPatienceNs) == UINT64_MAX) fail("not all of them fall asleep");
     const timespec pause = {0, 20'000'000};

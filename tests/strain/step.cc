@@ -1,4 +1,4 @@
-// Which boundaries are tried, in which order, and what is said of them.
+// The boundaries that are tried, their order, and the report about them.
 #include "tests/strain/step.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 
 namespace bedplate::strain {
 
-// What becomes of the sender once it was stopped and others have sent.
+// The sender's fate once it was stopped and others have sent.
 enum class Fate : uint32_t {
   kGoesOn,
   kKilled,
@@ -30,12 +30,12 @@ struct StepCase {
 
 struct StepOptions {
   uint64_t nanoseconds = 0;
-  uint64_t hang_ns = 0;  // what takes longer never comes
+  uint64_t hang_ns = 0;  // a wait that takes longer counts as a hang
   uint64_t seed = 0;
   const char* filter = "";  // only cases whose text contains it
 };
 
-// Returns how many cases failed; *count: how many there were.
+// Returns the number of cases that failed; *count: the number of all.
 uint32_t step_senders(const StepOptions& options, uint32_t* count);
 
 }  // namespace bedplate::strain

@@ -1,5 +1,5 @@
-// What the program that single-steps a sender says to it and hears from it, in the board's segment;
-// and the ways to send that are stepped.
+// The orders of the program that single-steps a sender, and the sender's answers, in the board's
+// segment; and the ways to send that are stepped.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace bedplate::strain {
 
-// Which queue it goes through: a group is made for each of them.
+// The queue that a deed goes through: a group is made for each.
 enum class StepQueue : uint32_t { kFifo, kBox, kLane, kExchange };
 inline constexpr StepQueue kStepQueues[] = {StepQueue::kFifo, StepQueue::kBox, StepQueue::kLane,
                                             StepQueue::kExchange};
@@ -28,13 +28,13 @@ inline const char* to_text(Deed deed) noexcept {
   constexpr const char* kTexts[] = {"short", "long", "loan", "put", "get", "add", "swap"};
   return kTexts[static_cast<uint32_t>(deed)];
 }
-// A message, that is: something that a handler sees.
+// True if a handler sees it.
 inline bool is_message(Deed deed) noexcept { return deed <= Deed::kLoan; }
 inline bool is_possible(StepQueue queue, Deed deed) noexcept {
   return is_message(deed) || queue != StepQueue::kExchange;
 }
 
-inline constexpr uint32_t kStepWordCount = 8;  // of the receiver's memory that operations are about
+inline constexpr uint32_t kStepWordCount = 8;  // of the receiver's memory that operations use
 
 struct StepControl {
   // Written by the process that steps. The order is stored last, with another number each time.

@@ -86,7 +86,7 @@ void StepGroup::provide_sender() {
   adds_ = receiver_.word(0);
 }
 
-// It has ended, or is to. What it had must come back.
+// Ends the sender, if it has not ended, and takes back the memory exposed to it.
 void StepGroup::retire_sender() {
   if (member_ == 0) return;
   sender_.end();
@@ -232,8 +232,8 @@ uint32_t StepGroup::measure(const StepCase& which) {
   return outcome.faults == 0 ? count : 0;
 }
 
-// Whatever it stores late it stores beside messages of others that nobody has read yet. But a
-// sleeper is left alone: it must be the sender that wakes it.
+// The sender's late stores come beside unread messages of others, which are sent first. If the
+// receiver sleeps, nothing is sent: the sender must be the one that wakes it.
 bool StepGroup::finish_call(const StepCase& which, StepOutcome* outcome) {
   if (!outcome->is_beyond) {
     if (!which.is_sleepy) {
@@ -261,7 +261,7 @@ void StepGroup::go_on(const StepCase& which, StepOutcome* outcome) {
   if (is_good_) check_follower(outcome);
 }
 
-// What the call said, and what came of it.
+// Checks the call's status against its effect.
 void StepGroup::check_answer(const StepCase& which, bool is_dead, StepOutcome* outcome) {
   const SendStatus status = control().status;
   const bool was_sent = status == SendStatus::kDone || status == SendStatus::kPending;
@@ -289,7 +289,7 @@ void StepGroup::check_answer(const StepCase& which, bool is_dead, StepOutcome* o
   }
 }
 
-// Nothing tells a writer in its call that it is dead by name: it is told when it polls.
+// A writer that is dead by name does not learn it in its call, but when it polls.
 void StepGroup::check_message(bool is_dead, StepOutcome* outcome) {
   const auto has_come = [this] { return receiver_.last_attempt() == attempt_; };
   if (is_dead) {
@@ -301,7 +301,7 @@ void StepGroup::check_message(bool is_dead, StepOutcome* outcome) {
   }
 }
 
-// Dead by name, and it has polled since.
+// For a sender that is dead by name and has polled since: its next send must say kGone.
 void StepGroup::check_told(StepOutcome* outcome) {
   give_order({Deed::kShort, false});
   if (!wait_for_answer()) return note(outcome, StepFault::kDied, "after it was dead by name");
@@ -311,7 +311,7 @@ void StepGroup::check_told(StepOutcome* outcome) {
   }
 }
 
-// What it sends next comes after it, and comes.
+// Checks that the sender's next message arrives, after this one.
 void StepGroup::check_follower(StepOutcome* outcome) {
   const bool was_sent = perform(Deed::kShort);
   const uint64_t attempt = attempt_;

@@ -1,4 +1,4 @@
-// One group in which senders are stepped, and what is looked at each time that one is stopped.
+// One group in which senders are stepped, and the checks made each time that one is stopped.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@ namespace bedplate::strain {
 // The fault at one boundary of one case.
 enum class StepFault : uint8_t {
   kStalled,    // others' messages did not come while the sender was stopped
-  kStuck,      // nor after it was gone or had gone on
-  kLost,       // it said that it had sent what never came
+  kStuck,      // they did not come after it was gone or had gone on, either
+  kLost,       // it said that it had sent a message that never came
   kSpoilt,     // something came twice, out of order, or as nonsense
-  kRefused,    // its send, or one after it, says what it must not
-  kNeverEnds,  // a loan or operation that was begun
-  kNotFreed,   // its place, after its end
+  kRefused,    // its send, or one after it, has a status that it must not have
+  kNeverEnds,  // a loan or operation that was begun does not end
+  kNotFreed,   // its place is not free after its end
   kDied,       // the sender itself
   kSleepless,  // the receiver found no sleep before
   kCount
@@ -29,7 +29,7 @@ struct StepOutcome {
   uint32_t faults = 0;     // a bit for each
   bool is_beyond = false;  // the call has no such boundary: it was over
   bool slept = false;      // the receiver, when others sent
-  bool is_unsaid = false;  // dead by name, the call says that it has sent what never came
+  bool is_unsaid = false;  // dead by name, the call says that it sent a message that never came
   uint64_t delivery_ns = 0;
   char texts[static_cast<size_t>(StepFault::kCount)][160] = {};
 
@@ -43,11 +43,11 @@ class StepGroup {
   StepGroup(StepQueue queue, uint64_t hang_ns, uint64_t seed);
   ~StepGroup();
 
-  // Stops the sender before instruction `boundary` of the call, and sees what comes of it.
+  // Stops the sender before instruction `boundary` of the call, and returns the outcome.
   StepOutcome try_boundary(const StepCase& which, uint32_t boundary);
-  // How many instructions one call has.
+  // Returns the number of instructions of one call.
   uint32_t measure(const StepCase& which);
-  // Whether it can be used on: otherwise it takes a new one, in a new process.
+  // False: it cannot be used any more; a new one is needed, in a new process.
   bool is_good() const noexcept { return is_good_; }
 
  private:
@@ -85,7 +85,7 @@ class StepGroup {
   TracedProcess sender_;
   uint32_t member_ = 0;
   uint64_t attempt_ = 0;  // of the message that is sent, or was
-  uint64_t adds_ = 0;     // what the receiver's word must have come to
+  uint64_t adds_ = 0;     // the value that the receiver's word must have
   uint64_t ended_ = 0;    // completions that must have been called
   bool is_warm_[std::size(kDeeds)] = {};
   bool is_good_ = true;

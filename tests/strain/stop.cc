@@ -178,8 +178,8 @@ void StopEvents::pause(uint64_t nanoseconds) {
   nanosleep(&duration, nullptr);
 }
 
-// The others are killed and join one after the other: neither a place nor a message between those
-// that run waits for the stopped one, which goes on only when all of that was seen.
+// The others are killed and join one after the other: no place and no message between running
+// members waits for the stopped one, which goes on only when all of that was seen.
 void StopEvents::stop_for_long() {
   wait_for_stopped();
   wait_for_places();
@@ -200,8 +200,8 @@ void StopEvents::stop_for_long() {
   wait_for_stopped();
 }
 
-// Those of all that were killed: what the member that is to be stopped has not acknowledged yet
-// would keep them taken, and the spare ones are for what is killed beside it.
+// Waits for the places of all killed members. Deaths that the member to be stopped has not
+// acknowledged would keep them taken; the spare places are for members killed while it stands.
 void StopEvents::wait_for_places() {
   if (time_until([this] { return group_.taken_count() == kProcessCount; }, kPatienceNs) ==
       UINT64_MAX) {
@@ -210,7 +210,7 @@ void StopEvents::wait_for_places() {
   }
 }
 
-// Until each that runs has received from each other one a message that was sent from now on.
+// Waits until each running member has received, from each other one, a message sent from now on.
 void StopEvents::wait_for_messages() {
   struct Pair {
     uint32_t from, to;
@@ -231,8 +231,8 @@ void StopEvents::wait_for_messages() {
   }
   const auto has_come = [&](const Pair& pair) {
     const uint64_t heard = rows[pair.to].heard[pair.from].load();
-    // What has not changed may be about a former member; one more than was counted may be on its
-    // way.
+    // An unchanged count may be about a former member; a message more than the sender has counted
+    // may be on its way.
     return heard != pair.heard && heard > pair.sent + 1;
   };
   for (const Pair& pair : pairs) {

@@ -7,8 +7,8 @@
 
 namespace bedplate::strain {
 
-// So many stops and kills, at random, while all send to one another what proves itself; then one
-// long stop, if possible of a member that has claimed a slot, until as many others as there are
+// Makes `events` stops and kills, at random, while all send verified messages to one another; then
+// one long stop, if possible of a member that has claimed a slot, until as many others as there are
 // spare places were killed, each has a successor, and messages went between all that run.
 void stop_members(GroupKind kind, uint32_t events, uint64_t seed);
 

@@ -16,11 +16,11 @@
 
 namespace bedplate::strain {
 
-// The owner's side. One for each process: what it makes is never given back.
+// The owner's side. One for each process: its segments are never given back.
 class StrainedGroup {
  public:
   // `shape.member_count` counts the owner, which is member 0 and takes part in the traffic, and has
-  // all of the first `own_count` members. Of the others `spare_count` are spare places.
+  // all of the first `own_count` members. `spare_count` of the others are spare places.
   StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count = 1,
                 uint32_t spare_count = 0);
   ~StrainedGroup();
@@ -34,23 +34,23 @@ class StrainedGroup {
 
   // Starts a process that joins, in a role that message_strain.cc knows. Returns at once.
   pid_t start_peer(const char* role = "peer");
-  // Which member the process is, once it is alive; 0: it is not (yet).
+  // The process's member, once that is alive; 0: it is not (yet).
   uint32_t member_of(pid_t pid) const noexcept;
   uint32_t wait_until_alive(pid_t pid);
   // Waits for its end. Returns its exit code, or minus the signal.
   static int status_of(pid_t pid);
-  // What an owner that was killed, or has failed, leaves in /tmp.
+  // Removes the sockets in /tmp of an owner that was killed, or has failed.
   static void remove_sockets_of(pid_t owner);
   // Lets everybody stop sending, and waits until each has received and got back everything.
   void settle();
   // Sends everybody home, and fails if anyone ends otherwise.
   void end(const std::vector<pid_t>& peers);
 
-  // What the owner's own member is made of.
+  // The options for a member of the owner's own.
   ShmProviderOptions own_options(uint32_t member = 0) const noexcept;
   std::span<std::byte> own_heap() const noexcept { return heap_->memory(); }
 
-  // How many members are not free.
+  // The number of members that are not free.
   uint32_t taken_count() const noexcept;
   Board& board() noexcept { return *board_; }
   const MembersTable& members() const noexcept { return *members_; }

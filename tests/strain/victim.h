@@ -1,5 +1,5 @@
 // A member that believes nothing: it uses all of the interface, reads every byte that it is handed,
-// and leaves the rest to the sanitizer. What arrives may be nonsense; it must never do harm.
+// and leaves the rest to the sanitizer. Messages may be nonsense; they must never do harm.
 #pragma once
 
 #include <array>
