@@ -16,11 +16,11 @@
 
 namespace bedplate::test {
 
-// What the kernel would return: a value, or -errno. `arguments`: three, as registers have them.
+// Returns a call's result as the kernel would: a value, or -errno. `arguments`: the first three.
 using Answer = long (*)(const uint64_t* arguments);
 inline constinit Answer answer_of_call = nullptr;
 
-// `otherwise`: SECCOMP_RET_*, of the call `number`. False: it cannot be had.
+// Filters the call `number` with `otherwise`, a SECCOMP_RET_*. False: the kernel has refused.
 inline bool filter_call(uint32_t number, uint32_t otherwise) {
   sock_filter steps[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -38,7 +38,8 @@ inline bool forbid_call(uint32_t number, int error_number) {
   return filter_call(number, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error_number));
 }
 
-// From now on `answer` is what the call `number` does, in every thread. False: it cannot be had.
+// From now on `answer` takes the place of the call `number`, in this thread and those that it
+// starts. False: the kernel has refused.
 inline bool answer_calls(uint32_t number, Answer answer) {
   answer_of_call = answer;
   struct sigaction action = {};

@@ -23,7 +23,7 @@
 
 namespace bedplate::test {
 
-// What byte `index` of the memory is, in the state that `seed` stands for.
+// The value of byte `index` of the memory, in the state that `seed` stands for.
 constexpr std::byte pattern(uint64_t index, uint64_t seed) noexcept {
   return static_cast<std::byte>((index + seed) * 0x9e3779b97f4a7c15u >> 56);
 }

@@ -38,13 +38,13 @@ void AllocationWatch::end() noexcept {}
 // its SYSCALL_DISPATCH_FILTER_BLOCK and _ALLOW.
 extern "C" {
 __thread volatile char bedplate_is_watched = 0;
-// Whether the call is to be made. `argument`: its first.
+// True if the call is to be made. `argument`: its first.
 bool bedplate_trapped(const char* name, const void* argument) noexcept;
 }
 
-// The way of a call of NAME: to what it meant, past bedplate_trapped while the thread is watched,
-// or back with nullptr where that says so. It leaves the arguments, in registers and on the stack,
-// as they are, so it fits any function.
+// The trap for calls of NAME. While the thread is watched, it asks bedplate_trapped first; then it
+// jumps to the real function, or returns nullptr if the answer was false. It leaves the arguments,
+// in registers and on the stack, as they are, so it fits any function.
 #define BP_TRAP(name)                                \
   asm(".text\n"                                      \
       ".globl __wrap_" #name "\n"                    \
@@ -68,7 +68,7 @@ bool bedplate_trapped(const char* name, const void* argument) noexcept;
 #include "tests/support/datapath_law_names.inc"  // NOLINT: code
 #undef BP_TRAP
 
-// Keeps what may hold arguments. %r11 has the name, and then the answer.
+// Keeps all registers that may hold arguments. %r11 has the name, and then the answer.
 asm(R"(
 .text
 .type bedplate_tell_trapped, @function
@@ -186,7 +186,7 @@ const char* name_of(long number) noexcept {
   return "unistd_64.h has its name";
 }
 
-// What an object of the kernel's is called in /proc.
+// True if /proc's name of the descriptor's file begins with `begin`.
 bool is_file_of(int fd, const char* begin) noexcept {
   char path[64];
   char target[128] = {};
@@ -199,7 +199,7 @@ bool has_permit(Permit one) noexcept {
   return (static_cast<uint32_t>(watched.permit) & static_cast<uint32_t>(one)) != 0;
 }
 
-// A look whether its process has ended.
+// True for a poll of one pidfd, without a wait, which asks if its process has ended.
 bool looks_at_a_pidfd(const long* arguments) noexcept {
   const auto* looked_at = reinterpret_cast<const pollfd*>(arguments[0]);
   return arguments[1] == 1 && static_cast<int>(arguments[2]) == 0 &&
@@ -230,7 +230,7 @@ bool is_lawful(long number, const long* arguments) noexcept {
     case SYS_process_vm_readv:
     case SYS_process_vm_writev: return has_permit(Permit::kSingleCopy);
     case SYS_poll: return has_permit(Permit::kSingleCopy) && looks_at_a_pidfd(arguments);
-    // Where the machine's clock cannot be read without the kernel, the vDSO asks it.
+    // The vDSO makes this call if it cannot read the machine's clock itself.
     case SYS_clock_gettime: return true;
     default: return false;
   }

@@ -2,13 +2,13 @@
 // its thread allocates, frees, locks, logs and throws nothing, and makes no system call but those
 // that wake somebody.
 //
-// What is forbidden still happens, so that the test goes on; it is counted, and standard error is
-// told what was called and from where, as addresses (platform/call_stack.h). Calls of functions are
-// seen because the linker sends those of this program to traps of ours (datapath_law_names.inc),
-// system calls because the kernel sends them back as signals (PR_SET_SYSCALL_USER_DISPATCH).
+// A forbidden call still happens, so that the test goes on. It is counted, and its name and the
+// callers' addresses go to standard error (platform/call_stack.h). The linker sends this program's
+// calls of functions to traps of ours (datapath_law_names.inc); the kernel sends system calls back
+// as signals (PR_SET_SYSCALL_USER_DISPATCH).
 //
-// Not seen: TurnLock, which is inline, and what the vDSO does. It is a LockingProvider's, which
-// stands before a provider where several threads send (JoinedProcessOptions::is_threaded).
+// Not seen: the vDSO's work, and TurnLock, which is inline. A LockingProvider has the TurnLock; it
+// stands before a provider if several threads send (JoinedProcessOptions::is_threaded).
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ enum class Permit : uint32_t {
   kWaking = 0,
   kRing = 1 << 0,       // io_uring_enter(2): once for a batch, where the loop has a ring
   kEpoll = 1 << 1,      // epoll_wait(2), where it has none
-  kStreams = 1 << 2,    // recvmsg(2), sendmsg(2): what the stream sockets of such a loop make
+  kStreams = 1 << 2,    // recvmsg(2), sendmsg(2): by the stream sockets of such a loop
   kDatagrams = 1 << 3,  // recvmmsg(2), sendmmsg(2)
-  // By which a datagram socket learns what an earlier datagram has met: recvmsg(2) from the queue
-  // of errors, getsockopt(2) of SO_ERROR.
+  // recvmsg(2) from the queue of errors, and getsockopt(2) of SO_ERROR: a datagram socket learns
+  // the errors of earlier datagrams by them.
   kDatagramErrors = 1 << 4,
   kWatches = 1 << 5,  // epoll_ctl(2): a descriptor is watched from now on, or no more
   // process_vm_readv(2), process_vm_writev(2), and poll(2) of a pidfd that does not wait.
   kSingleCopy = 1 << 6,
-  kLibrary = 1 << 7,  // pthread_once(3): what a library looks at to see that it was made ready
+  kLibrary = 1 << 7,  // pthread_once(3): with it a library checks that it was initialised
   // write(2) on an RDMA device, by which soft RoCE posts, and its driver's spin locks.
   kDriver = 1 << 8,
 };
@@ -51,7 +51,7 @@ class LawWatch {
   LawWatch(const LawWatch&) = delete;
   LawWatch& operator=(const LawWatch&) = delete;
   ~LawWatch() { end(); }
-  // Returns how many breaches there were, also when it has ended before. Threads: its own.
+  // Returns the number of breaches, also if it has ended before. Threads: its own.
   uint32_t end() noexcept;
 
  private:

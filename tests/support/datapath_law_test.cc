@@ -81,7 +81,7 @@ TEST(DatapathLaw, CatchesMallocAndItsFamily) {
   catches("posix_memalign", [&] { (void)posix_memalign(&block, 64, 64); });
   CHECK(is_aligned(block, 64));
   std::free(block);
-  // Of libc's own.
+  // A call inside libc.
   catches("malloc", [&] { block = keep(strdup("text")); });
   STRCMP_EQUAL("text", static_cast<char*>(block));
   std::free(block);

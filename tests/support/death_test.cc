@@ -21,8 +21,9 @@
 namespace bedplate::test {
 namespace {
 
-// Of the pipe that a child's standard error is. What it logs without a pause must fit: before Linux
-// 6.4, where it has no /proc to open the pipe again, each line takes a page (standard_error.h).
+// The size of the pipe that is a child's standard error. All lines that it logs without a pause
+// must fit: before Linux 6.4, if it has no /proc to open the pipe again, each line takes a page
+// (standard_error.h).
 constexpr int kPipeBytes = 1 << 20;
 
 constexpr uint64_t kChildPatienceNs = 2 * kPatienceNs;  // it waits for things itself

@@ -1,12 +1,12 @@
-// Tests of what ends a process, or must not happen in the process of the tests.
+// Tests of code that ends a process, or must not run in the process of the tests.
 //
 // Two ways to have another process. run_forked() runs a callable in a forked child. The pool of the
-// test program is shared memory, so such a child shares it with its parent: it may read what is
-// there and writes nothing of it, starts no threads, and does the one thing that is looked at. It
-// may allocate and free: it has a small heap of its own (alloc/child_heap.h), and what it frees of
-// its parent's stays. run_fresh() starts the test program anew and runs one probe in it, which may
-// do everything: its pool and its heap are its own. Both give back how the child ended and what it
-// wrote to standard error.
+// test program is shared memory, so such a child shares it with its parent: it may read that memory
+// but not write it, starts no threads, and does only the one thing that is tested. It may allocate
+// and free: it has a small heap of its own (alloc/child_heap.h), and its frees of its parent's
+// blocks do nothing. run_fresh() starts the test program anew and runs one probe in it, which may
+// do everything: its pool and its heap are its own. Both return the end of the child and its text
+// on standard error.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ Ended run_forked(Body&& body) {
   return run_forked([](void* context) { (*static_cast<Callable*>(context))(); }, &body);
 }
 
-// The exit code of a child, which `steps` return: for what is this process's for good.
+// Runs `steps` in a child and returns their exit code: for changes that a process cannot undo.
 template <typename Steps>
 int exit_code_of(Steps steps) {
   return run_forked([&] { _exit(steps()); }).exit_code;

@@ -1,5 +1,5 @@
-// A device that registers nothing: it takes what its kind says, numbers the regions from 100 on,
-// and remembers what it was given.
+// A device that registers nothing: it accepts regions as its kind says, numbers them from 100 on,
+// and remembers them.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Whether bytes lie anywhere in the heap, or what else the process's pool has: a secret that was to
-// be wiped.
+// Searches the process's pool, the heap included, for bytes: for a secret that was to be wiped.
 #pragma once
 
 #include <cstring>
@@ -9,8 +8,8 @@
 
 namespace bedplate::test {
 
-// `sought` lies elsewhere, as a static array does. Its beginning may be left out: what is freed may
-// be overwritten there.
+// `sought` lies elsewhere, as a static array does. Leave out the secret's beginning: free may have
+// overwritten it.
 inline bool is_in_heap(std::string_view sought) {
   const PinnedPool& pool = process_pool();
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {

@@ -1,6 +1,6 @@
-// How long a test waits for something before it calls it hung. Nothing that works takes so long,
-// on a slow machine beside other work either, nor in an emulated one there: the bound ends a hang
-// and decides nothing else.
+// The time that a test waits for something before it calls it hung. Code that works never takes so
+// long, not even on a slow, busy machine or in an emulated one there: the bound ends a hang and
+// decides nothing else.
 #pragma once
 
 #include <cstdint>

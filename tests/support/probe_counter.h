@@ -57,7 +57,7 @@ class ProbeCounter {
  private:
   static constexpr uint8_t kNop = 0x90;
   static constexpr uint8_t kBreakpoint = 0xcc;
-  // Of a note of systemtap's: where the probe is, where .stapsdt.base should be, a semaphore.
+  // The addresses in a note of systemtap's: the probe, the expected .stapsdt.base, a semaphore.
   struct Place {
     uint64_t site;
     uint64_t base;

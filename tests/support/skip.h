@@ -1,4 +1,4 @@
-// Skipping a test by name: for what this machine or this build mode cannot show.
+// Skipping a test by name, if this machine or this build mode cannot run it.
 //
 // A skip is never a pass: the runner (tests/main.cc) counts it apart and prints its reason at the
 // end. CppUTest's IGNORE_TEST decides at compile time; this decides while the test runs.
@@ -32,7 +32,7 @@ inline constexpr bool kIsSanitized = BP_SANITIZED;
     return;                                   \
   } while (0)
 
-// Sanitizers keep malloc to themselves: what is about the pool's heap has nothing to look at there.
+// Sanitizers have their own malloc: a test of the pool's heap has nothing to look at there.
 #define BP_SKIP_UNDER_SANITIZER() \
   if (::bedplate::test::kIsSanitized) BP_SKIP("malloc is the sanitizer's in this build")
 

@@ -1,7 +1,7 @@
-// A soft RoCE device on the loopback interface, and what the kernel says of its resources.
+// A soft RoCE device on the loopback interface, and the kernel's counts of its resources.
 //
-// Where the kernel has no RDMA (most build machines) tests skip; the guest has the modules
-// (tests/guest). Netlink by hand: what `rdma link add` and `rdma resource show` do.
+// If the kernel has no RDMA (most build machines), tests skip; the guest has the modules
+// (tests/guest). Sends the netlink messages of `rdma link add` and `rdma resource show` by hand.
 #pragma once
 
 #include <cstdint>
@@ -92,13 +92,13 @@ inline bool make_soft_roce(const char* device, const char* interface) {
   return request.ask([](uint16_t, const char*, size_t) {}) && choose_verbs_port(device, 0).ok();
 }
 
-// Some device: rxe0 on `interface`, where there is no other.
+// True if there is a device; makes rxe0 on `interface` if there is no other.
 inline bool has_verbs_device(const char* interface = "lo") {
   return choose_verbs_port("", 0).ok() || make_soft_roce("rxe0", interface);
 }
 
-// How many objects of a kind ("mr", "qp", "cq") the kernel keeps for the first device, or another:
-// what `rdma resource show` prints.
+// The number of objects of a kind ("mr", "qp", "cq") that the kernel keeps for the first device, or
+// another, as `rdma resource show` prints it.
 inline uint64_t kernel_resource_count(const char* kind, uint32_t device_index = 0) {
   RdmaNetlink request(RDMA_NLDEV_CMD_RES_GET, 0);
   request.add(RDMA_NLDEV_ATTR_DEV_INDEX, &device_index, sizeof device_index);
@@ -164,8 +164,8 @@ inline bool is_by_manager() {
   return way != nullptr && std::strcmp(way, "rdma_cm") == 0;
 }
 
-// A test that needed the managed device ends so: others, which take the first device that can be
-// used, would be given it, and count on lo.
+// A test that needed the managed device ends with this: other tests take the first usable device,
+// would get this one, and count on lo.
 inline void rest_managed_device() {
   if (is_by_manager() || !choose_verbs_port(kManagedDevice, 0).ok()) return;
   set_interface(kManagedInterface, false);
