@@ -25,7 +25,7 @@ def left(*rows):
 
 
 def made_in(files):
-    """What report.py prints, and its page."""
+    """Returns the output of report.py, and its page."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:

@@ -1,5 +1,5 @@
-"""What is there before the heap: as much as a configuration and an appliance make of it, planned to
-the byte; and where there is no more to be had, one line with the cure."""
+"""The memory before the heap: the amounts for a configuration and an appliance are planned to the
+byte; if no more can be had, one line says so, with the cure."""
 
 import http.client
 import json
@@ -32,7 +32,7 @@ def configure(box, streams=1, outputs=0, recordings=0, files=1, **other):
 
 
 def ask(box, *words, **options):
-    """The exit code and all that is said; never a disaster."""
+    """Returns the exit code and the output; fails if that is a disaster."""
     done = box.run(BEDPLATE, *words, expect_code=None, **options)
     said = done.stdout + done.stderr
     for words_of in DISASTERS:
@@ -41,7 +41,7 @@ def ask(box, *words, **options):
     return done.returncode, said
 
 
-# As much as one configuration file can say, or one key.
+# The largest configurations: as much as one file can say, or one key.
 LARGE = {"streams": dict(streams=256),
          "outputs": dict(streams=2, outputs=500),
          "files": dict(recordings=4, files=1000)}

@@ -11,7 +11,7 @@ from harness import BOUND_SECONDS, expect_true, need_tools, wait_for
 
 
 def has_process_of(folder):
-    """Whether any process was told of it: the browser's many outlive the first by a moment."""
+    """True if a process was told of it: the browser's others outlive the first by a moment."""
     for number in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as file:
             if os.fsencode(folder) in file.read():
@@ -43,7 +43,7 @@ class Browser:
         self.ask("Page.navigate", url=url)
 
     def ask(self, method, **parameters):
-        """What it answers; its events are passed over."""
+        """Returns the browser's answer; skips its events."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         if self.session:
@@ -75,7 +75,7 @@ class Browser:
         return wait_for(lambda: self.value(expression), f"{what} ({expression}) in the browser")
 
     def shown(self):
-        """What stands before the page's program."""
+        """The page's text before its program."""
         return self.value("document.documentElement.outerHTML").split("<script>")[0]
 
     def picture(self, path):

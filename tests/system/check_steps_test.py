@@ -1,4 +1,4 @@
-"""What becomes of a test that fails in `make check` (scripts/check_steps.sh), with made-up steps."""
+"""`make check` with tests that fail (scripts/check_steps.sh), with made-up steps."""
 
 import os
 import subprocess

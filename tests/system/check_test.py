@@ -1,5 +1,5 @@
-"""What `run` refuses for reasons that are there beforehand, `check` refuses: with the same words and
-the same exit code, and `run` says it before it takes any memory. And cures that are printed work."""
+"""`check` refuses all that `run` refuses for reasons that are there beforehand: with the same words
+and exit code; and `run` says so before it takes any memory. And the printed cures work."""
 
 import contextlib
 import os
@@ -103,7 +103,7 @@ def many_processes(box):
     return config
 
 
-# What is refused: (exit code, what is said of it, the configuration, limits of its process).
+# The refused cases: (exit code, words of the message, the configuration, limits of its process).
 CASES = {
     "udp_port_of_another_program": lambda box: (
         1, "Address already in use", relay(box, stream("s", leg(taken_port(box))))),
@@ -186,7 +186,7 @@ def limited(limits):
 
 
 def problems(text):
-    """What was said, without how much memory was free at that moment."""
+    """The messages, without the amount of memory that was free at that moment."""
     return sorted(re.sub(r"\d+ MiB are free", "", line) for line in text.splitlines())
 
 

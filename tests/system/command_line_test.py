@@ -136,7 +136,7 @@ def plan_depends_on_the_file_alone(box):
 
 @test()
 def plan_grows_with_connections(box):
-    """What connections need is planned: more of them take more, and the heap gives it."""
+    """The memory of connections is planned: more of them take more, and the heap gives it."""
     used = {}
     for count in (1, 512):
         segments = box.plan(good_file(box, max_connections=count))["segments"]
@@ -261,8 +261,8 @@ def doctor_fixes(box, answer):
             after = hugepage_count(2 * MIB, "nr_hugepages")
             HUGEPAGES.raised[2 * MIB] = HUGEPAGES.raised.get(2 * MIB, 0) - before + after
         total = re.search(r"^done: echo (\d+) > .*/nr_hugepages$", done.stdout, re.MULTILINE)
-        # Hugepages are the machine's. Where others reserve or take some at that moment, it says
-        # nothing, and runs again.
+        # Hugepages are the machine's. If others reserve or take some at that moment, the run proves
+        # nothing, and is repeated.
         if total and (done.returncode == 0 or int(total[1]) == after):
             break
         for name in os.listdir(lasting):

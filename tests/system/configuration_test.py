@@ -1,7 +1,7 @@
 """Bad configurations and machines that lack something: one clear message, and nothing is started.
 
-A bad file is exit code 2 with FILE:LINE:COLUMN, the same from `run`, `plan` and `check`. What the
-machine lacks is exit code 1, everything at once, each with its cure.
+A bad file is exit code 2 with FILE:LINE:COLUMN, the same from `run`, `plan` and `check`. A machine
+that lacks something is exit code 1, with all that is missing at once, each with its cure.
 """
 
 import os
@@ -231,7 +231,7 @@ def exactly_enough(box):
 
 
 def preflight_report(box, config):
-    """What `run` says when the machine lacks something, which is what `check` says, too."""
+    """Returns the report of `check` on a machine that lacks something; `run` must say the same."""
     before = places_of_leftovers()
     reports = [box.bedplate(command, config, expect_code=1) for command in ("check", "run")]
     expect(reports[1].stdout, "", "the standard output of run")

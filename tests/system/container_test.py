@@ -17,8 +17,8 @@ LIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
 
 
 class Podman:
-    """Its images and containers lie in the test's folder and end with it. What podman keeps for
-    all (/sys/fs/cgroup/*/libpod_parent, /etc/cni/net.d, a cache in /var/lib/containers) stays."""
+    """Its images and containers lie in the test's folder and end with it. Podman's files for all
+    (/sys/fs/cgroup/*/libpod_parent, /etc/cni/net.d, a cache in /var/lib/containers) stay."""
 
     def __init__(self, box):
         need_tools("podman", "runc")
@@ -33,7 +33,7 @@ class Podman:
         box.closing.callback(self.end)
 
     def end(self):
-        """What cannot be ended is no matter of the test's, which has said by then what it was."""
+        """Removes the containers. The test has its result by then: one that stays is no failure."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self("rm", "--all", "--force", expect_code=None)
 

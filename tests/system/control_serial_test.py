@@ -1,5 +1,5 @@
-"""[control] serial: what an appliance is asked over a serial line, with pseudoterminals in its
-place, and what clients of such a line are told."""
+"""[control] serial: requests to an appliance over a serial line, with pseudoterminals in its place,
+and the answers that clients of such a line get."""
 
 import contextlib
 import fcntl
@@ -57,7 +57,7 @@ class Line:
         return line
 
     def ask(self, method, others=None, **parameters):
-        """The answer to one request; what is said to others before it goes to `others`."""
+        """Returns the answer to one request; earlier answers to others go to `others`."""
         own_id = os.urandom(8).hex()
         request = {"jsonrpc": "2.0", "id": own_id, "method": method, "params": parameters}
         self.say(b"\n" + json.dumps(request).encode() + b"\n")
@@ -156,7 +156,7 @@ def control_counters(appliance):
 
 @test()
 def answers_over_the_line(box):
-    """What the socket answers, beside it; long answers come whole."""
+    """The line answers as the socket does, while both are in use; long answers come whole."""
     line, appliance = start(box)
     said = line.ask("ping")["result"]
     expect((said["appliance"], said["pid"]), ("test", appliance.pid), "which appliance it is")
@@ -188,7 +188,7 @@ def hostile(box, what):
     """An error line for each line that is none; then it goes on."""
     line, appliance = start(box)
     sent, codes = HOSTILE[what]
-    # What nobody reads is not taken for ever: an answer to it would fill the line.
+    # The answers are not read yet, so they must fit: the appliance takes no more from a full line.
     line.say(sent)
     others = []
     expect(line.ask("ping", others)["result"]["appliance"], "test", "what is answered then")
@@ -198,7 +198,7 @@ def hostile(box, what):
 
 @test()
 def the_next_client_is_not_confused(box):
-    """By a request that was begun, nor by an answer that nobody took."""
+    """A half request, or an answer that nobody took, does not confuse the next client."""
     line, appliance = start(box)
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n{"jsonrpc":"2.0","id":1,"method":"pl')
     with far_end(line) as path:
@@ -297,7 +297,7 @@ def half_a_line_is_forgotten(box):
 
 @test()
 def a_shard_that_is_stuck(box):
-    """The line goes on, and what does not need that shard is answered."""
+    """The line goes on, and requests that do not need that shard are answered."""
     line, appliance = start(box)
     with stopped_thread(appliance.pid, "storage"):
         said = line.ask("blockd.hold", volume="ram0", on=True)["error"]
@@ -312,7 +312,7 @@ def a_shard_that_is_stuck(box):
 
 @test()
 def the_line_must_be_there(box):
-    """Before anything is taken, each with what to do."""
+    """A bad line is refused before anything is taken, with the cure."""
     line = Line(box)
     with open(box.path("file"), "w", encoding="utf-8"):
         pass

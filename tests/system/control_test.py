@@ -1,4 +1,4 @@
-"""[control]: what an appliance is asked over its control socket, and everything else it is sent."""
+"""[control]: requests to an appliance over its control socket, and bytes that are no requests."""
 
 import contextlib
 import ctypes
@@ -62,14 +62,14 @@ def ctl(box, appliance, *words, expect_code=0):
 
 
 def as_written(counters):
-    """Whether a value is a number, a word or a boolean, and what a histogram says."""
+    """The form of each counter: the type of a value, or the names in a histogram."""
     return {name: list(value) if isinstance(value, dict) else type(value)
             for name, value in counters.items()}
 
 
 @test()
 def answers_what_it_is(box):
-    """By the socket and by the command, and the numbers are those of stats and plan."""
+    """The socket and the command answer, and the numbers are those of stats and plan."""
     appliance = start(box)
     said = ask(appliance, "ping")["result"]
     expect((said["appliance"], said["pid"]), ("test", appliance.pid), "which appliance it is")
@@ -95,7 +95,7 @@ def answers_what_it_is(box):
 
 @test()
 def the_demo_answers(box):
-    """What the README shows of it, but for where it listens."""
+    """The README's answers, but for the addresses that it listens at."""
     with open("apps/demo.toml", "rb") as file:
         demo = tomllib.load(file)
     demo["appliance"].update(name="test", runtime_directory=box.path("runtime"))
@@ -109,7 +109,7 @@ def the_demo_answers(box):
 
 @test()
 def the_table_is_one(box):
-    """What the socket lists is what ctl lists without an appliance, and docs/control.md has it."""
+    """The socket, `ctl --list` (without an appliance) and docs/control.md list the same methods."""
     appliance = start(box)
     listed = {method["name"]: method for method in ask(appliance, "methods")["result"]}
     text = box.bedplate("ctl", "--list").stdout
@@ -139,7 +139,7 @@ def says_what_is_wrong(box):
 
 @test()
 def the_log_has_levels(box):
-    """Of each part of the program, as of now; what does not exist is refused."""
+    """Each part of the program has one, and it can be set; unknown parts and levels are refused."""
     appliance = start(box)
     parts = {one["component"]: one["level"] for one in ask(appliance, "log.show")["result"]}
     expect((parts["apps/control"], set(parts.values())), ("info", {"info"}), "levels at first")
@@ -232,8 +232,8 @@ def many_idle_connections(box):
 
 
 def ask_as(appliance, user, groups=(), asks=True):
-    """What `user` of these groups is answered; nothing: it could not connect. One that is refused is
-    so before it asks."""
+    """Returns the answer to `user` of these groups; None: it could not connect. A refusal needs no
+    request, so it also comes without one (`asks`)."""
     client = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
               "s.send(b'{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\\n') if len(sys.argv) > 2 else 0; "
               "print(s.makefile().readline())")
@@ -249,7 +249,7 @@ def ask_as(appliance, user, groups=(), asks=True):
 
 @test()
 def others_may_not_ask(box):
-    """By the file's mode; and where that lets them, by who they are."""
+    """The file's mode keeps them out; if it lets them in, their user does."""
     if os.geteuid() != 0:
         raise Skip("needs root, to be others")
     appliance = start(box)
@@ -362,7 +362,7 @@ def all_places_wait_for_one_shard(box):
 
 
 def ask_or_nothing(appliance):
-    """What ping is answered; nothing: there was no place."""
+    """Returns the answer to ping; nothing: there was no place."""
     with contextlib.closing(connect(appliance)) as client:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             client.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
@@ -400,7 +400,7 @@ def state_of(appliance, service):
 
 @test()
 def one_service_drains(box):
-    """What was begun is answered, nothing new is taken, and another service does not notice."""
+    """A request that was begun is answered, new ones are not taken, another service goes on."""
     configuration = box.configuration()
     configuration["control"] = {}
     configuration["kvd"] = {"listen": [f"unix:{box.path('kvd.sock')}"], "cache_bytes": 8 * MIB}
@@ -439,7 +439,7 @@ def one_service_drains(box):
 
 @test()
 def services_are_told_while_it_ends(box):
-    """So that one sees which of them hangs."""
+    """The states of services show which of them hangs."""
     configuration = box.configuration()
     configuration["control"] = {}
     configuration["appliance"]["drain_timeout_ms"] = 600_000
@@ -459,7 +459,7 @@ def services_are_told_while_it_ends(box):
 
 @test(layout=list(LAYOUTS))
 def a_volume_is_held(box, layout):
-    """What comes waits, and is answered once it may go on; other volumes do not notice."""
+    """Requests to it wait, and are answered once it may go on; other volumes do not notice."""
     configuration = box.configuration(layout)
     configuration["control"] = {}
     configuration["blockd"]["volume"].append({"name": "other", "bytes": 1 * MIB})
@@ -497,7 +497,7 @@ def a_drain_lets_go_what_is_held(box):
 
 @test()
 def a_volume_takes_no_writes(box):
-    """Of clients that are connected and of new ones; and takes them again."""
+    """Neither from connected clients nor from new ones; and then takes them again."""
     appliance = start(box)
     with RawClient(appliance.address()) as client:
         client.greet().go()

@@ -85,7 +85,7 @@ def cpuset(cpus):
 
 @test()
 def a_cpuset_that_shrinks_is_a_sign_until_it_grows(box):
-    """What the kernel does where a unit's AllowedCPUs= changes: the thread is moved in silence."""
+    """As when a unit's AllowedCPUs= changes: the kernel moves the thread, and says nothing."""
     appliance, thread, cpu, others = start(box)
     with cpuset({cpu, *others}) as (give, take_in):
         take_in(appliance.pid)

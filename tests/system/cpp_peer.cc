@@ -1,5 +1,6 @@
-// `cpp-peer SOCKET NAME [KIND...]` joins a pool, prints what holds in it as JSON, and leaves. Of
-// single copy it allows the KINDs alone ("none": nothing); without any, what the owner configured.
+// `cpp-peer SOCKET NAME [KIND...]` joins a pool, prints facts about it as JSON, and leaves. It
+// allows only the KINDs of single copy ("none": no kind); without a KIND, those that the owner
+// configured.
 // `cpp-peer SOCKET NAME verbs [ADDRESS OWNER]` uses the owner's RDMA device, too; with an ADDRESS
 // it is a peer of the owner there, by the name "dialler", and sends it a message out of its own
 // heap, and datagrams.
@@ -25,7 +26,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// Whether `unmap` is refused for the last page of every segment. If not, the page is gone.
+// True if `unmap` is refused for the last page of every segment. If not, the page is gone.
 template <typename Unmap>
 bool is_refused(Unmap&& unmap) {
   const PinnedPool& pool = process_pool();
@@ -63,7 +64,7 @@ struct Verbs {
     messenger.add_provider(provider);
     return {};
   }
-  // Whether the owner has got it. Of datagrams nobody knows.
+  // True if the owner has the message. The arrival of datagrams is not known.
   bool say_hello() {
     Endpoint& to = *messenger.connect({.name = owner}).take();
     const uint64_t deadline_ns = monotonic_ns() + 60 * kNsPerSecond;

@@ -1,7 +1,7 @@
-"""Where it is started from: limits, sandboxes and descriptors that others have set.
+"""The environment of its start: limits, sandboxes and descriptors that others have set.
 
-What stops a program before its main is exit code 1 (2 for a variable of ours), one line in three
-parts; nothing is left behind.
+A program that cannot reach its main ends with exit code 1 (2 for a variable of ours) and one line
+in three parts; it leaves nothing behind.
 """
 
 import json
@@ -21,7 +21,7 @@ SYS_MEMFD_CREATE, SYS_IO_URING_SETUP = 319, 425  # x86-64
 
 
 def refused(box, *argv, code=1, **options):
-    """What a command says that ends with `code`: messages in three parts, and nothing else."""
+    """Returns the messages of a command that ends with `code`: in three parts, and nothing else."""
     before = places_of_leftovers()
     done = box.run(*argv, expect_code=code, **options)
     expect(done.stdout, "", "the standard output")
@@ -84,7 +84,7 @@ def forbidding(system_call):
 
 @test()
 def memfd_is_forbidden(box):
-    """The pool consists of memfds: without them, what forbids them is named."""
+    """The pool consists of memfds: if they are forbidden, the message names the cause."""
     said = refused(box, BEDPLATE, "doctor", **forbidding(SYS_MEMFD_CREATE))
     expect_in("Operation not permitted; a seccomp profile forbids memfd_create: allow it", said,
               "the message")
@@ -161,8 +161,8 @@ CLOSED = {"input": "0<&-", "output": "1>&-", "error": "2>&-", "all": "0<&- 1>&- 
 
 @test(closed=CLOSED)
 def closed_streams(box, closed):
-    """Started without some of descriptors 0 to 2: it plans, serves, logs and stops as ever, and
-    what is printed lands nowhere it must not."""
+    """Started without some of descriptors 0 to 2, it plans, serves, logs and stops as ever, and its
+    output goes into no other file."""
     shell = ("sh", "-c", f'exec "$0" "$@" {CLOSED[closed]}')
     appliance = Appliance(box, box.configuration(), argv_prefix=shell)
     planned = box.run(*shell, BEDPLATE, "plan", appliance.config)
@@ -180,7 +180,7 @@ def closed_streams(box, closed):
 
 @test()
 def segment_0_may_lie_on_hugepages(box):
-    """What it has taken before main the appliance does not ask for again."""
+    """The appliance does not ask again for pages that it has taken before main."""
     environment = {**os.environ, "BEDPLATE_BOOT_PAGE_BYTES": "2 MiB"}
     configuration = box.configuration()
     path = box.write("bedplate.toml", to_toml(configuration))

@@ -15,14 +15,14 @@ def explain(box, config, *options):
 
 
 def planned_bytes(box, config):
-    """All that is planned but the heap, which gets what is left."""
+    """The planned bytes without the heap, which gets the rest."""
     return sum(segment["bytes"] for segment in box.plan(config)["segments"]
                if segment["owner"] != "heap")
 
 
 @test()
 def a_key_that_is_too_large(box):
-    """Its peak, a smaller value, and what that saves: which is what the plan with it saves."""
+    """Its peak, a smaller value, and the bytes that this saves, as the plan with it confirms."""
     configuration = box.configuration(max_connections=100)
     appliance = box.appliance(configuration)
     clients = [connect(box, appliance) for _ in range(8)]
@@ -50,7 +50,7 @@ def a_key_that_is_too_large(box):
 
 @test()
 def a_key_that_was_too_small(box):
-    """What was refused makes it larger; also by the file that an appliance which was killed left."""
+    """A refusal makes the proposed value larger; also by the file that a killed appliance left."""
     appliance = box.appliance(box.configuration(max_connections=4))
     for _ in range(4):
         connect(box, appliance)
@@ -92,7 +92,7 @@ def requests_of_one_connection(box):
 
 @test()
 def the_heap(box):
-    """What nobody has ever had of it the pool need not have: it boots with what is proposed."""
+    """The proposed pool leaves out heap that was never in use: an appliance boots with it."""
     configuration = box.configuration()
     configuration["pool"]["heap_min_bytes"] = "16 MiB"
     configuration["limit"] = [{"owner": "heap:blockd", "bytes": "64 MiB"}]
@@ -111,7 +111,7 @@ def the_heap(box):
 
 @test()
 def what_a_stream_needs(box):
-    """Its window by the packet that came the furthest ahead, its queue by what waited at once."""
+    """Its window by the packet that came the furthest ahead, its queue by the most that waited."""
     receiver, port = Receiver(box), free_ports(2)
     relay = start(box, [{"address": f"127.0.0.1:{port}"}], [output(receiver)])
     out = sender(box)

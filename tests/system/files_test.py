@@ -1,6 +1,6 @@
-"""A service with a planned file (tests/system/journal.c): what the file is asked for is done and
-counted, what the boot cannot have is told, an error is the operation's alone, and neither a file
-system that hangs nor a callback that blocks goes unnamed."""
+"""A service with a planned file (tests/system/journal.c): operations on it are done and counted, a
+boot without the file is refused with a message, an error fails only its operation, and the log
+names a file system that hangs and a callback that blocks."""
 
 import contextlib
 import errno
@@ -96,7 +96,7 @@ def is_read_written_synced_and_counted(box, sockets):
 
 @test(command=["check", "run"], what=["missing", "directory", "pipe", "read_only", "one_of_two"])
 def what_cannot_be_opened_is_told(box, command, what):
-    """Which file, of which service, by which key; what the system says; what to do."""
+    """The message has the file, the service, the key, the system's error, and the cure."""
     path = box.path(what)
     answer = {"missing": "No such file or directory; create it, or name another file",
               "directory": "Is a directory; name a file, or a block device",
@@ -125,7 +125,7 @@ def what_cannot_be_opened_is_told(box, command, what):
 
 @test()
 def a_file_that_need_not_be_written_to_need_not_be_writable(box):
-    """Read-only: what is asked of it beyond that is an error of the operation alone."""
+    """Read-only: a write to it is an error of that operation alone."""
     with FuseFile(box, b"apples", is_read_only=True) as file:
         journal = Journal(box, configure(box, file.path, read_only=True))
         expect(journal.ask("write 0 pear"), f"write {-errno.EBADF}", "a write")

@@ -128,7 +128,7 @@ class Trial:
         expect_in(call, last[0], "the message")
 
     def judge(self, call):
-        """What is wrong, or nothing."""
+        """Returns the text of what is wrong, or nothing."""
         try:
             if self.is_ready():
                 self.expect_service()

@@ -1,6 +1,6 @@
 """A file system of one file, "log", served by a thread of the test over /dev/fuse: each action on the
-file is carried out, fails with an errno, or is never looked at, as by a server that hangs. What was
-not synced it forgets when its power is cut."""
+file is carried out, fails with an errno, or is never looked at, as by a server that hangs. A power
+cut takes writes that were not synced."""
 
 import contextlib
 import ctypes
@@ -31,13 +31,13 @@ class FuseFile:
         self.content = bytearray(content)
         self.is_read_only = is_read_only
         self.errors = {}  # of an action: the errno that it ends with
-        self.gates = {}  # of an action: what it waits for
+        self.gates = {}  # of an action: the event that it waits for
         # Deliberately broken: "flush" does not sync, "fua" does not either, "early" answers a write
         # that it carries out when the next one comes.
         self.broken = ""
         self.put_off = None
-        self.durable = bytes(content)  # what was there at the last sync
-        self.since = []  # of (offset, bytes): what was written since then
+        self.durable = bytes(content)  # the content at the last sync
+        self.since = []  # of (offset, bytes): the writes since then
         self.lock = threading.Lock()
         self.must_pause = threading.Event()
         self.has_paused = threading.Event()
@@ -70,7 +70,7 @@ class FuseFile:
 
     @contextlib.contextmanager
     def held(self, action):
-        """Meanwhile each such action waits, and what is asked for behind it."""
+        """In its `with`, each such action waits, and so do the requests behind it."""
         gate = self.gates[action] = threading.Event()
         try:
             yield
@@ -79,15 +79,15 @@ class FuseFile:
             gate.set()
 
     def hang(self):
-        """From now on nothing is answered. The kernel keeps what is asked for."""
+        """Stops answering from now on. The kernel keeps the requests."""
         self.must_pause.set()
         os.write(self.wake_write, b"x")
         if not self.has_paused.wait(BOUND_SECONDS):
             raise Failure("the file system's server does not pause")
 
     def after_power_cut(self, dice):
-        """What the file may be like if the power were cut now: any of the sectors that were written
-        since they were synced have been lost."""
+        """A content that the file may have after a power cut now: any of the sectors written since
+        the last sync may be lost."""
         with self.lock:
             left, since = bytearray(self.durable), list(self.since)
         for offset, data in since:
@@ -102,7 +102,7 @@ class FuseFile:
             self.durable, self.since, self.put_off = bytes(content), [], None
 
     def is_asked(self):
-        """Whether something was asked for since it hangs."""
+        """True if something was asked for since it hangs."""
         return bool(select.select([self.fd], [], [], 0)[0])
 
     def _serve(self):
@@ -156,7 +156,7 @@ class FuseFile:
         self.content[offset:offset + len(data)] = data
         if is_durable and self.broken != "fua":
             durable = bytearray(self.durable)
-            # What it overwrites cannot come back. A test writes whole places, again and again.
+            # Data that it overwrites cannot come back. A test writes whole places, again and again.
             self.since = [(at, before) for at, before in self.since
                           if not offset <= at < offset + len(data)]
             durable[offset:offset + len(data)] = data

@@ -1,4 +1,5 @@
-"""The negotiation before the first request: every option legal and illegal, and what is no NBD.
+"""The negotiation before the first request: every option, legal and illegal, and bytes that are no
+NBD.
 
 After each refusal the connection must live on, unless the protocol says that it ends.
 """

@@ -1,5 +1,6 @@
-"""`make check-hardware` before it touches anything: what it finds in a made-up /sys, what it would
-run there, whom it takes for agreed, and how it counts. No hardware is needed."""
+"""`make check-hardware` before it touches anything: the devices that it finds in a made-up /sys,
+the tests that it would run there, the answers that it takes for a yes, and its counts. No hardware
+is needed."""
 
 import os
 import sys

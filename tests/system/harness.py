@@ -1,4 +1,4 @@
-"""What every system test stands on: registration, a sandbox, an appliance, hugepages, waiting.
+"""The harness of the system tests: registration, a sandbox, an appliance, hugepages, waiting.
 
 A test is a function that takes a Sandbox; `@test(axis=[...])` registers it once for each
 combination of its axes. It fails by raising, and skips by raising Skip with the reason. Everything
@@ -38,7 +38,7 @@ class Skip(Exception):
 
 
 class Failure(Exception):
-    """What was seen and what was expected."""
+    """A wrong result, with the expected one."""
 
 
 # ---- Registration ----
@@ -123,12 +123,12 @@ def hugepage_count(page_bytes, name):
 
 
 def has_hugepages(page_bytes):
-    """Whether the kernel knows pages of this size."""
+    """True if the kernel knows pages of this size."""
     return os.path.exists(hugepage_file(page_bytes, "nr_hugepages"))
 
 
 def free_hugepages(page_bytes=2 * MIB):
-    """Those that nobody has taken or reserved."""
+    """The number of pages that nobody has taken or reserved."""
     if not has_hugepages(page_bytes):
         return 0
     count = hugepage_count
@@ -486,7 +486,7 @@ class Appliance:
         raise Failure(f"the configuration has no listener {kind}")
 
     def address(self, way="unix"):
-        """What RawClient connects to; `way` is tcp or unix."""
+        """The address for RawClient; `way` is tcp or unix."""
         if way == "unix":
             return self._listener("unix:")
         host, _, port = self._listener("tcp:").rpartition(":")
@@ -558,7 +558,7 @@ def read_line(fd):
 
 
 def is_refused(address):
-    """Whether nobody listens at `address` (a path or a host and a port)."""
+    """True if nobody listens at `address` (a path or a host and a port)."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as probe:
         probe.settimeout(BOUND_SECONDS)

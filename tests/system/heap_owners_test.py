@@ -1,6 +1,6 @@
-"""Whose account memory is charged to that a service takes, in each function that is called in it; and
-what an operator is still told when a service has taken the whole heap (tests/system/heap_owners.cc).
-"""
+"""The accounts that a service's memory is charged to, in each function that is called in it; and
+the messages that an operator still gets when a service has taken the whole heap
+(tests/system/heap_owners.cc)."""
 
 import http.client
 import json
@@ -54,7 +54,7 @@ class Eater:
                                        "--json").stdout)
 
     def accounts(self):
-        """What the service has said, in which function its memory was whose."""
+        """The account of its memory in each function, from the service's log."""
         return dict(line.removeprefix("eater: ").rsplit(": ", 1) for line in self.log().splitlines()
                     if line.startswith("eater: ") and ": " in line.removeprefix("eater: "))
 

@@ -1,4 +1,4 @@
-"""Whose memory malloc hands out: decided by the environment, stated by the configuration."""
+"""The memory that malloc hands out: the environment decides, the configuration states it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ EXPECTATIONS = {
 
 @test(case=EXPECTATIONS)
 def expectation(box, case):
-    """A configuration may state what it expects; run and check refuse what is not so."""
+    """A configuration may state an expected heap; run and check refuse any other."""
     variables, expected, is_so = EXPECTATIONS[case]
     environment = {**os.environ, **variables}
     configuration = box.configuration()
@@ -52,7 +52,7 @@ def doctor_explains_the_decision(box):
 
 @test()
 def serves_with_an_ordinary_heap(box):
-    """The pool is the services' alone then; what was asked for is still served and locked."""
+    """The pool is the services' alone then; it still serves, and the pool is locked."""
     appliance = box.appliance(env={**os.environ, "BEDPLATE_LEAVE_PINNED": "no"})
     client = connect(box, appliance)
     data = pattern(1, MIB)
@@ -74,7 +74,7 @@ def serves_with_an_ordinary_heap(box):
 
 @test()
 def support_is_proved(box):
-    """What boot tried is what stats says; the blocks that it took for that are given back."""
+    """stats has the support level that boot has tried; boot gives back the blocks that it took."""
     appliance = box.appliance()
     stats = appliance.stats()
     level = stats["pool"]["support_level"].split()

@@ -1,4 +1,4 @@
-"""[http]: what Prometheus scrapes, and everything else that such a socket is sent."""
+"""[http]: the metrics for Prometheus, the other pages, and bad requests."""
 
 import base64
 import hashlib
@@ -38,7 +38,7 @@ def get(port, path, method="GET", **headers):
 
 
 def raw(port, data, stops=True):
-    """What comes until the server ends the connection."""
+    """Sends `data`; returns the bytes that come until the server ends the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_SECONDS) as client:
         client.sendall(data)
         if stops:
@@ -88,7 +88,7 @@ def still(told):
 
 @test()
 def stats_json_is_what_stats_prints(box):
-    """The same objects in the same places; what stands still has the same values."""
+    """The same objects in the same places; values that do not change are equal."""
     appliance, port = start(box)
     reply, body = get(port, "/stats.json")
     expect(reply.getheader("Content-Type"), "application/json", "its type")
@@ -102,7 +102,7 @@ def stats_json_is_what_stats_prints(box):
 
 @test()
 def the_page_takes_no_program_but_its_own(box):
-    """What the browser is told to take are the hashes of what is there."""
+    """The policy for the browser has the hashes of the page's own script and style."""
     _, port = start(box)
     reply, page = get(port, "/")
     policy = reply.getheader("Content-Security-Policy")
@@ -157,7 +157,7 @@ class Listener:
 
 @test()
 def events_come_each_second(box):
-    """What the page shows, live, until the appliance drains; half of the connections may listen."""
+    """The page's data, live, until the appliance drains; half of the connections may listen."""
     appliance, port = start(box, max_connections=4)
     listener, second = Listener(box, port), Listener(box, port)
     expect([listener.event()[0] for _ in range(3)], ["signs", "log", "metrics"], "the first round")
@@ -181,7 +181,7 @@ def events_come_each_second(box):
 
 @test()
 def a_listener_that_does_not_read_is_dropped(box):
-    """What is made for it is bounded, and it keeps no place for ever."""
+    """The memory of its events is bounded, and it does not keep its place for ever."""
     appliance, port = start(box, max_connections=4)
     before = appliance.stats()["heap_owner"]["heap:http"]["used_bytes"]
     Listener(box, port)
@@ -241,7 +241,7 @@ def the_page_asks_for_the_token_and_says_what_is_wrong(box):
 
 
 def prometheus_tool(name):
-    """Where scripts/prometheus.sh has unpacked it."""
+    """The path at which scripts/prometheus.sh has unpacked it."""
     path = os.path.abspath(f"build/prometheus/usr/bin/{name}")
     if not os.path.exists(path):
         raise Skip(f"{name} is missing: scripts/prometheus.sh build/prometheus")

@@ -34,7 +34,7 @@ def curl(box, folder, port, *words, path="/healthz", expect_code=0):
 
 
 def is_refused(box, folder, port, *words):
-    """By an alert, or an end while it writes or reads, for each of which curl has codes."""
+    """True if curl is refused: by an alert, or an end of the connection as it writes or reads."""
     done = box.run("curl", "--silent", "--cacert", f"{folder}/ca-cert.pem", *words,
                    f"https://127.0.0.1:{port}/healthz", expect_code=None)
     return done.returncode != 0 and done.stdout == ""
@@ -140,7 +140,7 @@ def a_client_that_says_so_and_resets_is_heard(box):
 
 @test()
 def certificates_instead_of_a_token(box):
-    """Where both are configured either will do, and where one is, that; a wrong one never does."""
+    """With both configured either will do; with one, only that; a wrong one never does."""
     folder = make_certificates(box)
     token = box.write_secret("token", TOKEN)
     appliance, port, _ = start(box, folder, "0.0.0.0", token_file=token,

@@ -1,4 +1,4 @@
-"""What the building of an image says while it takes long: by a clock that the test moves."""
+"""The progress that the building of an image shows if it takes long; the test moves its clock."""
 
 import contextlib
 import io
@@ -25,7 +25,7 @@ class Clock:
 
 
 class Terminal(io.StringIO):
-    """Of 80 columns."""
+    """A terminal of 80 columns."""
 
     def isatty(self):
         return True

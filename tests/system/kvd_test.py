@@ -90,7 +90,7 @@ def memccapable(box, sockets):
 
 @test(sockets=BACKENDS, way=["tcp", "unix"])
 def values_of_all_sizes(box, sockets, way):
-    """Up to value_max_bytes, from what is copied to what is received straight into its item."""
+    """Up to value_max_bytes: small values are copied, large ones received right into their item."""
     appliance = start(box, sockets)
     client = Client(box, appliance, way)
     for size in (0, 1, 100, 1023, 1024, 4096, 4097, 16 * KIB, 100_000, MIB):
@@ -119,7 +119,7 @@ def pipelines_in_any_pieces(box, sockets):
 
 @test(sockets=BACKENDS)
 def full_memory_evicts(box, sockets):
-    """Everything is stored, what is asked for stays, and the counters say what went."""
+    """Everything is stored, items in use stay, and the counters tell the evictions."""
     appliance = start(box, sockets)
     client = Client(box, appliance)
     client.store(b"wanted", b"kept")
@@ -267,7 +267,7 @@ def more_clients_than_planned(box, sockets):
 
 @test(sockets=BACKENDS)
 def drain(box, sockets):
-    """What was received whole is answered; half a request is not waited for."""
+    """Requests received whole are answered; the drain does not wait for half a request."""
     appliance = start(box, sockets)
     stuck = Client(box, appliance, "unix")
     idle, half = Client(box, appliance), Client(box, appliance)

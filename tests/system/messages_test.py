@@ -90,7 +90,7 @@ def a_process_that_starts_anew_waits_for_its_place(box, language):
 
 
 def facts(box, appliance, *kinds, name="ann", **options):
-    """What cpp-peer says of the pool that it joined."""
+    """The facts that cpp-peer prints about the pool that it joined."""
     socket = os.path.join(appliance.runtime_directory, "two.join")
     return json.loads(box.run(CPP_PEER, socket, name, *kinds, **options).stdout)
 
@@ -215,7 +215,7 @@ def who_cannot_use_its_part_is_named(box, program, on_join_failure):
 
 @test()
 def who_has_no_rdma_device_is_told_why(box):
-    """Of two that ask: one is not planned to use it, for the other the appliance has none."""
+    """Two ask for a device: one is not planned to use it, for the other the appliance has none."""
     if os.path.exists("/sys/class/infiniband"):
         raise Skip("there may be an RDMA device")
     configuration = two(box)

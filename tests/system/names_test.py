@@ -40,7 +40,7 @@ def stale_socket(path, kind):
 
 @test(lock=["fcntl", "flock"])
 def reader_of_the_counters_keeps_nobody_out(box, lock):
-    """What any user may read after a crash, any user may lock: the next start does not care."""
+    """Any user may read the counters of a crashed one, and so lock them: the next start goes on."""
     configuration = box.configuration()
     crashed = box.appliance(configuration)
     crashed.process.kill()

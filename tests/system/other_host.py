@@ -22,7 +22,7 @@ class OtherHost:
         number = random.randrange(1 << 16)
         self.name = f"bp-{number:04x}"
         self.near, self.far = f"bpn{number:04x}", f"bpf{number:04x}"
-        # Of 198.18.0.0/15, which is for tests of networks (RFC 2544).
+        # A network in 198.18.0.0/15, which is for tests of networks (RFC 2544).
         network = ipaddress.ip_network((0xC6120000 + 4 * (number % 0x8000), 30))
         self.near_address, self.far_address = map(str, network.hosts())
         self._add(box, "netns", self.name)

@@ -19,7 +19,7 @@ TOP_OFFSET = 63 * MIB  # where the bystander works
 
 
 class Bystander:
-    """A client that is served all the while, and what the server held before the trouble."""
+    """A client that is served all the while, with the server's resources before the trouble."""
 
     def __init__(self, box, appliance, way="unix"):
         self.appliance = appliance
@@ -120,7 +120,7 @@ def floods_and_never_reads(box, layout, sockets):
 
 @test()
 def never_finishes_the_handshake(box):
-    """Timed out, whatever it does instead; but an idle client in transmission never is."""
+    """Such a client is timed out, whatever it sends; an idle client in transmission never is."""
     appliance = box.appliance(box.configuration(handshake_timeout_ms=5000))
     bystander = Bystander(box, appliance)
     silent = connected(box, appliance)
@@ -151,7 +151,7 @@ def crowd_of(box, appliance, count, way):
 
 
 def is_greeted(client):
-    """Whether the server greets; False when it closes the connection at once."""
+    """True if the server greets; False if it closes the connection at once."""
     with contextlib.suppress(nbd.Disconnected):
         client.greet()
         return True

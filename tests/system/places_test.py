@@ -67,7 +67,7 @@ def one_code_reaches_all_places_by_name(box, sockets):
     expect_in(f": echo 6, no loan, {DONE}", stranger, "to one that is not trusted")
     expect(wait_for_reports(box.path("ann.log"), 1),
            [f"test by shm: echo 7, lent, {DONE}"], "from a process to the owner")
-    # What it may not write itself nobody writes for it.
+    # It has no right to write the owner's area, and nobody writes there for it.
     expect(wait_for_reports(box.path("stranger.log"), 1),
            ["test by shm: echo 6, lent, put refused"], "from one that is not trusted to the owner")
     appliance.terminate()

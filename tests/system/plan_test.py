@@ -75,7 +75,7 @@ def answers_add_up(box, layout, peers):
 
 @test()
 def every_option_counts(box):
-    """Each option changes what it names, by what it says, and nothing else."""
+    """Each option changes the part that it names, by the right amount, and no other part."""
     lazy, mesh = ask(box, *LAZY, "8"), ask(box, *MESH, "8")
     expect(part(ask(box, *LAZY, "8", "--entries", "256"), "queues")["bytes"],
            2 * part(lazy, "queues")["bytes"], "twice the entries")
@@ -145,7 +145,7 @@ def configuration_agrees_with_the_question(box):
 
 @test()
 def refuses_what_does_not_go_together(box):
-    """What only the whole plan shows: the message names the group or process, and the cure."""
+    """Errors that only the whole plan shows: the message names the group or process, and a cure."""
 
     def refused(change, *words):
         configuration = with_groups(box)

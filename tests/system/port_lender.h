@@ -1,6 +1,6 @@
-// What comes to a socket of a port is lent, and written to a file, from where it lies: [lend], a
-// service of port-echo. Each datagram has a number of 8 bytes in front. It goes to all peers of
-// `to` at once, each of which says at what address it has read it, and what; when all loans are
+// [lend], a service of port-echo: lends the datagrams of a port's socket, and writes them to a
+// file, without a copy. Each datagram begins with a number of 8 bytes. It goes to all peers of `to`
+// at once; each answers with the address at which it has read it, and its sum. When all loans are
 // back and the file has it, its sender gets a line:
 //
 //     NUMBER at ADDRESS; PEER ADDRESS SUM; ... file BYTES

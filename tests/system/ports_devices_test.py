@@ -151,7 +151,7 @@ def groups_are_received_and_sent_to(box, device):
         datagram = struct.pack("<Q", i) * 100
         sender.sendto(datagram, (GROUP, PORT))
         expect(listener.recv(65536), datagram, f"datagram number {i} of the group")
-    # What is to another group reaches no socket.
+    # A datagram to another group reaches no socket.
     before = max(find_values(appliance.stats(), "received_datagrams"))
     sender.sendto(b"to nobody", ("239.1.2.5", PORT))
     sender.sendto(b"the last one", (GROUP, PORT))

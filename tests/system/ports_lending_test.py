@@ -1,7 +1,7 @@
-"""What came to a port is read by others, and written, from where it lies: no byte of it is copied.
+"""Datagrams of a port are read by others, and written to a file, in place: no byte is copied.
 
 port-echo's service [lend] (tests/system/port_lender.h) lends each datagram to another shard and to
-a process, which say at what address they have read it, and writes it to a file.
+a process, which tell the address at which they have read it, and writes it to a file.
 """
 
 import collections
@@ -44,7 +44,7 @@ def settings_of(box, wire, sockets):
 
 
 class Writes:
-    """What a process has the kernel write by its rings, as the kernel sees it (tracefs)."""
+    """The writes that a process asks for by its rings, as the kernel sees them (tracefs)."""
 
     OPCODES = {"WRITEV": 2, "WRITE_FIXED": 5, "WRITE": 23}
 
@@ -75,7 +75,7 @@ class Writes:
 
 
 def registered_buffers(pid):
-    """What the rings of a process have registered: begin and end of each."""
+    """Yields begin and end of each buffer that the rings of a process have registered."""
     for fd in os.listdir(f"/proc/{pid}/fd"):
         if os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[io_uring]":
             text = read_text(f"/proc/{pid}/fdinfo/{fd}").partition("UserBufs:")[2]

@@ -139,7 +139,7 @@ def echo(client, count, address=(OURS, PORT), size=1000):
 
 
 def maps_of(appliance):
-    """What is mapped, but for stacks that grow and the like."""
+    """The appliance's mappings, but for its stack, which grows."""
     return [(area.begin, area.end, area.rights, area.path)
             for area in memory_areas(f"/proc/{appliance.pid}/smaps") if area.path != "[stack]"]
 
@@ -225,7 +225,7 @@ def an_idle_port_costs_less_than_a_hundredth_of_a_core(box, device):
         echo(wire.socket(), 10)
 
     def processor_seconds():
-        """Of all its threads, to the nanosecond."""
+        """The processor time of all its threads, to the nanosecond."""
         tasks = f"/proc/{appliance.pid}/task"
         return sum(int(read_text(f"{tasks}/{task}/schedstat").split()[0])
                    for task in os.listdir(tasks)) / 1e9

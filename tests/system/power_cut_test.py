@@ -1,8 +1,8 @@
-"""What was acknowledged as lasting is there after a power cut: a volume on a file system that forgets
-what was not synced (fuse_file.py). Two clients write, flush and ask for FUA at once; a checker that
-knows what they were told looks at what a cut would leave, again and again; then the appliance is
-killed, and the next one has what is left. A file system that syncs less than it is asked to, which
-is what a server looks like that passes on less than it should, is found."""
+"""Writes acknowledged as lasting are there after a power cut: a volume on a file system that loses
+writes that were not synced (fuse_file.py). Two clients write, flush and ask for FUA at once. A
+checker, which knows their answers, looks again and again at the file that a cut would leave; then
+the appliance is killed, and the next one has that file. The test also finds a file system that
+syncs less than it is asked to: a server that passes on less than it should looks just so."""
 
 import threading
 
@@ -24,8 +24,8 @@ def made(number):
 
 
 class Ledger:
-    """Of each place: the numbers of writes of which any may be there after a cut. A write is known to
-    last when it has been answered with FUA, or before a flush was sent that has been answered."""
+    """For each place, the numbers of the writes that may be there after a cut. A write must last
+    once it was answered with FUA, or before the sending of a flush that has been answered."""
 
     def __init__(self):
         self.lock = threading.Lock()

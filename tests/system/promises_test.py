@@ -1,4 +1,4 @@
-"""The promises of DESIGN.md, section 1, seen from outside the process.
+"""The pool's promises (pinned_pool/pinned_pool.h), seen from outside the process.
 
 The plan is compared with the blocks of every memfd and with the kernel's maps, not with what the
 program says about itself; system calls are counted by strace, page faults by the kernel.
@@ -108,7 +108,7 @@ def stacks_are_planned(box, layout, sockets):
 
 @test(sockets=BACKENDS, enforce=["kernel", "seccomp"])
 def no_way_back(box, sockets, enforce):
-    """What is open is said, by name; with the filter nothing is, and it disturbs nobody."""
+    """Open ways back are told by name; with the filter none is open, and it disturbs nobody."""
     configuration = box.configuration(sockets=sockets)
     configuration["pool"]["enforce"] = enforce
     appliance = box.appliance(configuration)

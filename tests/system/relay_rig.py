@@ -1,7 +1,7 @@
-"""What the tests of tsrelay share: a relay with one stream, senders and receivers.
+"""The rig of tsrelay's tests: a relay with one stream, senders and receivers.
 
-Nothing there is lost for want of time: kernel queues hold all that a test sends (`roomy_sockets`),
-or the sender waits for what came out.
+No datagram is lost for want of time: kernel queues hold all that a test sends (`roomy_sockets`), or
+the sender waits for the output.
 """
 
 import contextlib
@@ -56,18 +56,18 @@ def free_ports(count, address="127.0.0.1"):
 
 
 def sockets_at(port):
-    """What the kernel says of each socket that receives at this UDP port, by words."""
+    """The words of the kernel's line for each socket that receives at this UDP port."""
     lines = [line.split() for line in read_text("/proc/net/udp").splitlines()[1:]]
     return [words for words in lines if words[1].endswith(f":{port:04X}")]
 
 
 def is_bound(port):
-    """Whether somebody receives at this UDP port."""
+    """True if somebody receives at this UDP port."""
     return bool(sockets_at(port))
 
 
 def expect_no_drops(port, whose):
-    """What a receiver's own socket dropped is no loss of the relay's, and is said to be none."""
+    """Fails if a receiver's own socket has dropped datagrams: those are no loss of the relay's."""
     for words in sockets_at(port):
         expect(int(words[-1]), 0, f"datagrams that {whose} socket at port {port} dropped")
 

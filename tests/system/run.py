@@ -5,8 +5,8 @@
 
 A PATTERN is a part of a test's name, or a shell pattern (`clients.*epoll*`). The output of a test
 is shown when it fails, with its server's log. The last line is `N passed, N failed, N skipped`;
-the exit code is 1 when anything failed. Whatever happens, the machine is left as it was found:
-the last test looks. With names in ONLY_TESTS, a line each, just these run.
+the exit code is 1 when anything failed. The tests always leave the machine as they found it: the
+last test checks that. With names in ONLY_TESTS, a line each, just these run.
 """
 
 import argparse
@@ -109,7 +109,7 @@ def indent(text):
 
 
 class Machine:
-    """What the tests must leave as it was."""
+    """The machine's state, which the tests must leave as it was."""
 
     def __init__(self):
         self.files = harness.places_of_leftovers()

@@ -135,7 +135,7 @@ def a_peer_process_that_is_down(box):
 
 @test()
 def a_process_that_leaves_hides_no_death(box):
-    """Of a [[process]] that there may be two of, one dies, and the other one leaves after it."""
+    """One of the two processes of a [[process]] dies, and the other one leaves after it."""
     configuration = messages_test.two(box)
     configuration["pool"]["bytes"] = "128 MiB"
     configuration["group"][0]["members"] = 4

@@ -120,7 +120,7 @@ def stats_watches_and_reads_what_a_crash_left(box):
     watched = box.spawn([STORE, "stats", "--watch", "--directory", box.path("runtime")],
                         "watch.log")
     with connect(port) as client:
-        # What changes is shown, as it is for each second; nothing else of the service.
+        # It shows the rates of counters that change, and no others of the service.
         def is_shown():
             ask(client, "get apple\n", 1)
             return "store gets " in read_text(box.path("watch.log"))

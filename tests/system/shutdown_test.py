@@ -182,7 +182,7 @@ def crash_keeps_the_counters(box, sockets):
 
 @test()
 def runtime_directory_of_others(box):
-    """What is not ours stays: other files in the runtime directory, and so the directory."""
+    """Files of others in the runtime directory stay, and so does the directory."""
     configuration = box.configuration()
     os.mkdir(box.path("runtime"))
     note = box.write("runtime/note", "keep me")

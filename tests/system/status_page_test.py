@@ -33,7 +33,7 @@ def show(box, port, width):
 
 
 def cell(table, row, head):
-    """What stands there, as an expression."""
+    """An expression for the text of that cell."""
     return (f"((table) => table && [...table.rows].filter(row => row.cells[0].textContent === '{row}')"
             f".map(row => [...row.cells].find(cell => cell.dataset.head === '{head}').textContent)[0])"
             f"([...document.querySelectorAll('#now table')].find(each => (each.caption || "
@@ -120,7 +120,7 @@ def bedplate_ctl(box, appliance, *words):
     box.bedplate("ctl", "--directory", appliance.runtime_directory, *words)
 
 
-# Of each table and name: whether something of it is cut off, or a word of it broken.
+# The tables of which something is cut off, and the words of names that break across lines.
 CUT_OFF = """[...document.querySelectorAll('.scroll')].filter(box => box.clientWidth &&
     box.scrollWidth > box.clientWidth).map(box => box.innerText)"""
 BROKEN_WORDS = """[...document.querySelectorAll('tbody th')].flatMap(cell => {
@@ -191,7 +191,8 @@ def a_picture_is_taken_by_one_line(box):
     url = f"http://127.0.0.1:{port}/"
     box.run(*chromium, f"--screenshot={picture}", url)
     expect_true(os.path.getsize(picture) > 20_000, f"{os.path.getsize(picture)} bytes of a picture")
-    # Whose clock is made up, for which time stands while it waits for a stream that has no end.
+    # With a time budget Chromium's clock is made up: it stands while the page waits for a stream
+    # that has no end.
     for words, is_average in (([], True), (["--virtual-time-budget=20000"], False)):
         shown = box.run(*chromium, *words, "--dump-dom", url).stdout
         expect_in("blockd volumes</caption>", shown, "the page as it was seen")

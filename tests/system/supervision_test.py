@@ -1,5 +1,5 @@
-"""What a supervisor (systemd) is told, by a notify socket of the test's own, and what a terminal
-shows of work that takes long."""
+"""The messages to a supervisor (systemd), by a notify socket of the test's own, and the progress
+that a terminal shows of long work."""
 
 import contextlib
 import os
@@ -65,7 +65,7 @@ class Supervisor:
         return heard
 
     def heard(self):
-        """What was said until now."""
+        """Returns the messages until now."""
         self._say(b"END=1")
         return self.hear_until("END")[:-1]
 
@@ -89,7 +89,7 @@ def is_told_each_step_from_the_boot_to_the_end(box, kind):
               "starting shards", "network: starting the shard", "storage: starting the shard",
               "making messengers", "making peers", "making groups", "blockd: creating",
               "sealing the pool", "telling services"]
-    # What takes more than a second says more between them.
+    # Steps that take more than a second report more between these.
     expect([step for step in steps if step in wanted], wanted, "the steps of the boot")
     expect_true(all(int(each["EXTEND_TIMEOUT_USEC"]) >= 60_000_000 for each in booting
                     if each.get("STATUS", "").startswith("booting: ")), "each has its time")
@@ -234,7 +234,7 @@ def begin_long_drain(box, appliance, text):
 
 @test()
 def a_terminal_shows_a_bar(box):
-    """Of a drain that waits for a client; the log's lines go on above it."""
+    """A drain that waits for a client shows a bar; the log's lines go on above it."""
     with on_terminal(box, of_ordinary_pages(box, drain_timeout_ms=600_000), "xterm") as (appliance, text):
         client = begin_long_drain(box, appliance, text)
         wait_for(lambda: re.search(r"\r\x1b\[Kdraining: for \d+ s now, 10 min at most", text()),

@@ -142,7 +142,7 @@ def another_key_is_refused(box):
 
 @test()
 def without_tls_nothing_is_told(box):
-    """Where plain text is refused, a client without TLS hears of no export."""
+    """If plain text is refused, a client without TLS hears of no export."""
     need_tools("nbdinfo")
     appliance = with_keys(box, plain_text="refused")
     box.run("nbdinfo", appliance.uri("tcp"), expect_code=1)
@@ -229,8 +229,8 @@ def tls_client(box, appliance, folder, version=ssl.TLSVersion.TLSv1_3):
 
 @test()
 def the_last_words_of_a_record(box):
-    """What was decrypted with other things ends a connection as what is read from the socket does,
-    though the client stays."""
+    """A disconnect request that was decrypted with others ends the connection, as one read from the
+    socket does, though the client stays."""
     folder = make_certificates(box)
     appliance = with_certificates(box, folder)
     client = tls_client(box, appliance, folder).go()

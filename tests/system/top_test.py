@@ -63,7 +63,7 @@ def once_says_what_goes_on(box, layout):
 
 
 def processor_ns(appliance, thread):
-    """What the thread of this name has had of its processor."""
+    """The processor time that the thread of this name has used."""
     for task in os.listdir(f"/proc/{appliance.pid}/task"):
         path = f"/proc/{appliance.pid}/task/{task}/"
         if read_text(path + "comm") == thread + "\n":

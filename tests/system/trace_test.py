@@ -58,7 +58,7 @@ def expect_slow(request, station):
 
 @test(layout=list(LAYOUTS))
 def requests_are_told_with_their_stations(box, layout):
-    """Of each kind, in the order in which they ended."""
+    """Requests of each kind are told in the order in which they ended."""
     appliance = start(box, layout)
     client = connect(box, appliance)
     client.write(0, bytes(1 * MIB))  # it is granted a place
@@ -83,7 +83,7 @@ def requests_are_told_with_their_stations(box, layout):
 
 @test(layout=list(LAYOUTS), sockets=BACKENDS)
 def a_slow_store_is_seen(box, layout, sockets):
-    """What a file system keeps waiting is slow on the way from begun to done."""
+    """A request that the file system keeps waiting is slow between begun and done."""
     with FuseFile(box, bytes(1 * MIB)) as fuse:
         configuration = box.configuration(layout, sockets)
         configuration["blockd"]["volume"] = [{"name": "disk", "file": fuse.path}]
@@ -110,7 +110,7 @@ def a_slow_store_is_seen(box, layout, sockets):
 
 @test(layout=list(LAYOUTS))
 def a_volume_on_hold_is_seen(box, layout):
-    """What waits for its volume, which is on hold, is slow on the way from queued to begun."""
+    """A request to a volume on hold is slow between queued and begun."""
     appliance = start(box, layout)
     client = connect(box, appliance)
     client.read(0, 512)
@@ -231,7 +231,7 @@ def only_what_is_asked_for_is_told(box):
 
 @test(layout=list(LAYOUTS))
 def a_client_that_goes_leaves_what_was_answered(box, layout):
-    """What waits behind an answer that is not taken is told as far as it came."""
+    """Requests behind an answer that the client does not take are told as far as they came."""
     appliance = start(box, layout)
     client = connect(box, appliance, receive_buffer_bytes=16 * KIB)
     client.request(raw_nbd.READ, 0, 16 * MIB)

@@ -21,7 +21,7 @@ from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, Chosen, Comparing, FileP
 
 
 def memory_of(relay):
-    """What the pool has taken, and how much of its heap the relay has."""
+    """The bytes of the pool, its registrations, and the heap bytes of the relay."""
     stats = relay.stats()
     return (stats["pool"]["total_bytes"], stats["pool"]["registrations"],
             stats["heap_owner"]["heap:tsrelay"]["used_bytes"])
@@ -61,7 +61,7 @@ def multicat_to_multicat(box, sockets, size_mib):
 
 @test(streams=[24])
 def many_streams(box, streams):
-    """Of 20 Mbit/s each, by multicat, to receivers that compare."""
+    """Streams of 20 Mbit/s each, by multicat, to receivers that compare."""
     need_tools("multicat", "ingests")
     seconds = int(os.environ.get("TSRELAY_SECONDS", "3"))
     with roomy_sockets():
@@ -97,7 +97,7 @@ def many_streams(box, streams):
 
 @test()
 def rtp_is_added_for_gstreamer(box):
-    """To what multicat sends without; GStreamer's jitter buffer goes by its numbers and times."""
+    """To multicat's stream without it; GStreamer's jitter buffer goes by its numbers and times."""
     need_tools("multicat", "ingests", "gst-launch-1.0")
     with roomy_sockets():
         content = generate(box, 2)
@@ -137,7 +137,7 @@ def rtp_is_added_for_gstreamer(box):
 
 @test()
 def gstreamer(box):
-    """What GStreamer's jitter buffer and depayloader make of it."""
+    """GStreamer's jitter buffer and depayloader get the whole content from the relay's output."""
     need_tools("gst-launch-1.0")
     with roomy_sockets():
         content = generate(box, 2)
@@ -223,8 +223,8 @@ def ffprobe_and_vlc_read_it_without_an_error(box):
 
 
 SIZE_MIB = int(os.environ.get("TSRELAY_MIB", "4"))
-# What GStreamer makes RTP of, and where it writes what would leave by the network: so nothing is
-# lost but what is to be, and it is known which.
+# GStreamer makes RTP of a file, and writes to a file instead of the network: so only the intended
+# packets are lost, and it is known which.
 GST_SOURCE = (f"filesrc location=in.ts blocksize={PAYLOAD_BYTES} ! "
               "video/mpegts,systemstream=true,packetsize=188 ! rtpmp2tpay ssrc=0 mtu=1328")
 GST_SINK = "rtpstreampay ! filesink async=false location="
@@ -237,7 +237,8 @@ def generate_size(box, size_mib):
 
 
 def numbered(packets):
-    """With which of the stream each is: RTP has 16 bits of it, and no loss here is so long."""
+    """Yields each packet with its number in the stream: RTP has 16 bits of it, and no loss here is
+    so long."""
     last = None
     for packet in packets:
         number = struct.unpack(">H", packet[2:4])[0]
@@ -298,7 +299,7 @@ def fec_of_gstreamer(box, size_mib):
             f"enc.fec_0 ! queue ! {GST_SINK}fec_0 "
             f"enc.fec_1 ! queue ! {GST_SINK}fec_1").split(), timeout=BOUND_SECONDS + size_mib)
         out = sender(box)
-        # Where in the stream the first packet is that each of FEC protects.
+        # For each FEC packet, the place in the stream of the first packet that it protects.
         fec = []
         for beside, name in ((2, "fec_0"), (4, "fec_1")):
             last = 0

@@ -1,5 +1,5 @@
-"""What the network takes away from a relay and gives back: interfaces, addresses, routes. The relay
-runs in a network namespace of the test's own, at the far end of a cable."""
+"""Interfaces, addresses and routes that a relay loses and gets back. The relay runs in a network
+namespace of the test's own, at the far end of a cable."""
 
 import random
 import socket

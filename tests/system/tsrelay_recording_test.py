@@ -112,7 +112,7 @@ def a_start_takes_nothing_away(box, files):
 
 @test()
 def a_file_that_is_moved_away_is_left_alone(box):
-    """Where all are, nothing grows: what does not fit is dropped, and an alert says so."""
+    """The other files do not grow: packets that do not fit are dropped, and an alert says so."""
     receiver = Receiver(box)
     payloads = payloads_of(generate(box, 1))
     port = free_ports(2)

@@ -91,7 +91,7 @@ def outputs_are_muted(box):
 
 @test(sockets=BACKENDS)
 def two_legs_that_lose(box, sockets):
-    """Of each leg 2 % are lost: what either brought is there, in order, and nothing else."""
+    """Each leg loses 2 %: all packets that either brought come out, in order, and no others."""
     dice = box.dice()
     receiver = Receiver(box)
     content = generate(box, 4)

@@ -32,7 +32,7 @@ def status_lines(pid, names):
 
 
 def may_lift_the_limit():
-    """Of locked memory. Where root may not, the user needs a right to pass it."""
+    """True if we may lift the limit of locked memory; if not, the user needs a right to pass it."""
     with open("/proc/self/status", encoding="ascii") as file:
         effective = int(re.search(r"^CapEff:\s*(\w+)$", file.read(), re.M).group(1), 16)
     hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
@@ -140,7 +140,7 @@ def goes_with_verbs(box):
 
 @test()
 def crashed_one_is_followed(box):
-    """What it leaves as another user does not keep the next start of root's out."""
+    """Files that it leaves as another user do not keep root's next start out."""
     need_root()
     configuration = for_nobody(box, box.configuration())
     crashed = box.appliance(configuration)
