@@ -175,7 +175,7 @@ def answers_that_come_too_late(machine):
         machine.expect(rf"the NVMe drive {AT['slow']} does not answer a command, nor abort it: it "
                        r"is reset, ", after=seen)
         other.verify("meanwhile")
-        errors = {client.reply().error for _ in cookies}  # a request that the reset lets through is no error
+        errors = {client.reply().error for _ in cookies}  # some pass the reset
         if not errors <= {0, nbd.EIO}:
             raise Failure(f"the errors of requests are {errors}")
         limit_slow(machine, 0)
