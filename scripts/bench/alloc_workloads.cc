@@ -7,9 +7,9 @@
 // warm-up and SECONDS later, and prints the difference as one line of JSON. So no start, no first
 // touch and no end is measured, for any allocator.
 //
-// What is not the heap's takes no part: threads' stacks are the program's own, touched before the
-// start (glibc gives the stacks of ended threads back to the kernel, and faults in the next), and
-// sizes are drawn beforehand.
+// Only the heap is measured: threads' stacks are the program's own, touched before the start (glibc
+// gives the stacks of ended threads back to the kernel, and faults in the next), and sizes are
+// drawn beforehand.
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -137,7 +137,7 @@ void bursts(unsigned worker, size_t bytes) {
   }
 }
 
-// Of the blocks held a random one is replaced, by one of another size.
+// Replaces a random block of those held by one of another size.
 void mixed(unsigned worker, size_t bytes_max) {
   constexpr uint32_t kHeld = 1024;
   constexpr uint32_t kBatch = 500;
@@ -185,7 +185,7 @@ class Ring {
 };
 Ring rings[kWorkersMax / 2];
 
-// Of each two workers one takes blocks and hands them over, the other gives them back.
+// Workers form pairs: one takes blocks and hands them over, the other gives them back.
 void producer_consumer(unsigned worker, size_t bytes_max) {
   const Sizes sizes(bytes_max);
   Ring& ring = rings[worker / 2];

@@ -1,9 +1,9 @@
-// What a relay of relay_bench.py cannot do without: one thread that receives and sends datagrams in
-// batches, from one socket and by another, and looks at nothing.
+// The least that a relay of relay_bench.py has to do: one thread receives datagrams in batches from
+// one socket and sends them by another, and looks at nothing.
 //
 //     bare_relay OWN_ADDRESS OWN_PORT TO_ADDRESS TO_PORT [OUTPUTS]
 //
-// With OUTPUTS each goes to that many ports, TO_PORT and those behind it.
+// With OUTPUTS each datagram goes to that many ports, from TO_PORT upwards.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds another commit of this repository in build/bench/base, to be compared with (make bench
-# BASE=COMMIT). What is there of the same commit already is taken.
+# BASE=COMMIT). A build of the same commit that is there already is used.
 # Usage: base.sh COMMIT
 set -euo pipefail
 cd "$(dirname "$0")/../.."

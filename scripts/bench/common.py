@@ -1,7 +1,7 @@
-"""What the benchmarks share: where things are, cleaning up, hugepages, statistics, JSON.
+"""Helpers of all benchmarks: paths, cleaning up, hugepages, statistics, JSON.
 
-Whatever is acquired here is given back when its `with` block ends, also when a signal ends it.
-It deliberately measures nothing.
+A resource acquired here is given back when its `with` block ends, also when a signal ends it. This
+module deliberately measures nothing.
 """
 import contextlib
 import json
@@ -208,7 +208,7 @@ def median_interval(values):
     """Returns the ends of the 95 % interval of the median, by ranks: whatever the distribution."""
     ordered, count = sorted(values), len(values)
     chances = [math.comb(count, below) / 2 ** count for below in range(count)]
-    # Of `rank` values on either side the median is beyond, with a chance of at most 2.5 %.
+    # The median lies beyond the outer `rank` values of a side with a chance of at most 2.5 %.
     rank = sum(sum(chances[:below + 1]) <= 0.025 for below in range(count))
     if rank == 0:
         raise BenchError(f"the interval of a median of {count} rounds: takes 6; --rounds has more")
@@ -265,7 +265,7 @@ def compared(other, values, target=None, is_rate=True):
 
 
 def comparison_text(comparison):
-    """What compared() returned, in words."""
+    """The result of compared(), in words."""
     text = f"{statistics.median(comparison['ratios']):.3g} of {comparison['with']}"
     if comparison["target"] is not None:
         text += (f", {'at least' if comparison['is_rate'] else 'at most'} {comparison['target']} "

@@ -39,7 +39,7 @@ def align_up(number, unit):
 
 
 def allocated(payload_bytes, alignment):
-    """What one allocation costs: the alignment is taken on top, and the end rounded to a long."""
+    """Bytes of one allocation: the alignment is taken on top, and the end rounded to a long."""
     return align_up(payload_bytes + alignment + HEADERS_BYTES, 8)
 
 
@@ -124,7 +124,7 @@ def rows_of(answer):
 
 
 def allocated_by_processes(layout, heard):
-    """What PEERS processes took that joined for real: the answer of joined_memory.cc."""
+    """The memory of PEERS processes that really joined: the answer of joined_memory.cc."""
     argv = [JOINED_MEMORY, layout, str(PEERS), str(heard)]
     with common.reserved_hugepages(SHARED_MAX_BYTES):
         done = subprocess.run(argv, capture_output=True, text=True, check=False)

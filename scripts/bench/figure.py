@@ -27,7 +27,7 @@ ROWS = [
     ("kvd", r"^get x", "memcached's protocol, gets"),
     ("alloc", r"larson", "malloc: threads that free what others took"),
 ]
-# What is shown under another name; others of ours (OURS) are left to the report.
+# Contenders shown under another name; others of ours (OURS) are left to the report.
 NAMES = {"uct": "UCX, uct", "ucp": "UCX, ucp", "bare-spin": "bare server", "bare": "bare server"}
 OURS = re.compile("epoll|seccomp|again")
 STYLE = """

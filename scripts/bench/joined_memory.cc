@@ -1,11 +1,11 @@
-// What messages take with many processes that really joined: JSON as `bedplate plan --fifo --json`
-// prints it, and what was measured.
+// Measures the memory of messages with many processes that really joined. Prints JSON as `bedplate
+// plan --fifo --json` does, with the measured values.
 //
 //     joined_memory lazy|mesh MEMBERS HEARD
 //
-// HEARD: then each member hears so many messages from each of so many others that the pair gets a
-// box, and what that took is measured, too; 0: nobody sends. The processes are forked from one that
-// has none of the pool; each joins through the socket and makes what it sends and receives with.
+// HEARD: each member then hears from this many others, so many messages from each that the pair
+// gets a box, and the memory for that is measured, too; 0: nobody sends. The processes are forked
+// from one that has none of the pool; each joins through the socket and makes its provider.
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
@@ -37,7 +37,7 @@ constexpr uint32_t kMemberMax = 1024;
 constexpr AmId kData = 1;
 constexpr uint64_t kPatienceNs = 300 * kNsPerSecond;
 
-// What the processes and their starter tell one another; shared, and not part of the pool.
+// Words between the processes and their starter; shared, and not part of the pool.
 struct Control {
   std::atomic<uint32_t> may_start;
   std::atomic<uint32_t> joined;

@@ -1,5 +1,5 @@
-// What it costs to have the key of a pointer: KeyTable::key beside the lookup of a registration
-// cache, and beside the registration that such a cache spares where it hits.
+// Measures the cost of a pointer's key: KeyTable::key beside the lookup of a registration cache,
+// and beside the registration that such a cache spares on a hit.
 //
 // A cache finds the region of an address in a balanced tree by its begin, or in a hash by its page.
 // Both are shown at their best: without the lock, the count of users and the order of age that a
@@ -74,7 +74,7 @@ class Hash {
   std::unordered_map<uint64_t, CachedRegion> regions_;
 };
 
-// Of this thread alone: what others do on the machine meanwhile is not in it.
+// This thread's own processor time, without the time of others on the machine.
 uint64_t processor_ns() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -91,7 +91,7 @@ def processor_seconds(pid):
 
 
 def running_ns(pid):
-    """What all of its threads have run, to the nanosecond."""
+    """The processor time of all of its threads, to the nanosecond."""
     total = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:

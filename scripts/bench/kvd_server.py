@@ -19,7 +19,7 @@ cache_bytes = "{cache_bytes}"
 
 
 def asker_tables(answer_bytes):
-    """Of `kvd_messages serve`: for one process that joins, and is answered so many bytes."""
+    """Tables of `kvd_messages serve`, for one process that joins, and is answered so many bytes."""
     return f"""[echo]
 answer_bytes = {answer_bytes}
 [[group]]

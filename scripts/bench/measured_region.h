@@ -1,5 +1,5 @@
-// What a measured region costs: time by the clock, processor time, page faults. Plain C: it is part
-// of a benchmark program and of what is preloaded into programs that we did not write.
+// The costs of a measured region: time by the clock, processor time, page faults. Plain C: it is
+// part of a benchmark program and of an object that is preloaded into programs of others.
 #pragma once
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static inline double seconds_of(clockid_t clock) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-// The whole process's, with all its threads.
+// Reads the costs of the whole process, with all its threads.
 static inline struct reading read_costs(void) {
   struct reading now;
   struct rusage usage;

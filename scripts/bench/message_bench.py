@@ -6,8 +6,8 @@ to cores 0 and 1 and prints one line of JSON: the nanoseconds that one operation
 median, the least and the 90th percentile of its batches. In each round all contenders of a row run
 one after the other, each round beginning with another one, and the row's floor runs just before and
 just after each: a hypervisor moves the cores about, so a figure means something only as a ratio to
-the mean of these two. Where the two are far apart, it is taken again, for everyone alike. Of times
-the smaller ratio is the better, of rates the larger.
+the mean of these two. If the two are far apart, the figure is taken again, for everyone alike. The
+smaller ratio of times is the better, the larger ratio of rates.
 
 It is no timed test: it exits 0 whatever the figures, unless something failed to run.
 """
@@ -285,7 +285,7 @@ def print_row(row, result):
 
 
 def print_by_distance(row, result):
-    """Of lanes, by how far the cores were apart in a round; where they moved, in neither."""
+    """Prints a lane's rounds by the distance of the cores, without those in which they moved."""
     if row.kind != "lane" or JUDGED not in result["rounds"]:
         return
     to_best = ratios_to_best(row, result)

@@ -6,11 +6,11 @@
 // It has DEPTH requests on their way, each of BYTES at a place of its own, chosen at random, in two
 // batches: while it takes the replies to one the server has the other to work on, so a server that
 // sleeps when it has nothing to do is not measured by how long it takes to wake. Each batch goes in
-// one send. Replies are counted by their length alone, which is the same for all. What it writes
-// lies in its cache. Prints: requests per second, and the share of its time in which it found no
-// reply to read: while that is more than 0 it waits for the server, which so goes less far than the
-// client. It looks at the first reply, and reads the last block that it wrote. The protocol:
-// doc/proto.md of the NBD project.
+// one send. Replies are counted by their length alone, which is the same for all. The data that it
+// writes lies in its cache. Prints: requests per second, and the share of its time in which it
+// found no reply to read: while that is more than 0 it waits for the server, which so goes less far
+// than the client. It looks at the first reply, and reads the last block that it wrote. The
+// protocol: doc/proto.md of the NBD project.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <endian.h>

@@ -12,14 +12,14 @@ from common import BenchError
 GREETING_MAX_S = 60
 CLIENT_MAX_S = 120
 
-# Where a server listens, how large its volume is, and which cores it and its clients have.
+# A server's address, the size of its volume, and the cores of the server and its clients.
 # transport: "unix", "tcp", or "tls", which is TCP with a shared key.
 Place = collections.namedtuple(
     "Place", "directory name transport path port volume_bytes server_cpu client_cpu")
 
 
 def listen_address(place):
-    """Of `place`, as Bedplate's configuration has it."""
+    """The address of `place`, as Bedplate's configuration has it."""
     return f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}"
 
 
@@ -87,7 +87,7 @@ class NbdServer:
             os.unlink(self.place.path)
 
     def state(self):
-        """What a message about a failure says of the server."""
+        """The server's state, for a message about a failure."""
         code = self.process.poll()
         with open(self.log, encoding="utf-8", errors="replace") as log:
             said = log.read().strip()[-500:] or "nothing"

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""What a read of an NVMe drive costs: our driver beside the kernel's, by io_uring that polls.
+"""Measures a read of an NVMe drive: our driver beside the kernel's, by io_uring that polls.
 
 Both run in one virtual machine, in turns, each on a drive of QEMU's of its own behind its IOMMU,
 which the kernel uses lazily, in batches (DMA-FQ), or not at all for its own drive (--passthrough).
 QEMU counts the instructions, the kernel's included (nvme_requests.cc), so the figures repeat
-whatever else this machine does; what its drives do costs none. It exits 0 whatever they are, unless
-something failed to run.
+whatever else this machine does; work of QEMU's drives costs no instruction. The benchmark exits 0
+whatever the figures, unless something failed to run.
 """
 import argparse
 import os

@@ -1,4 +1,4 @@
-// What a read of an NVMe drive costs its driver: instructions, counted by QEMU.
+// Measures a driver's cost of a read of an NVMe drive: instructions, counted by QEMU.
 //
 //     nvme_requests vfio ADDRESS|uring DEVICE DEPTH BATCHES
 //

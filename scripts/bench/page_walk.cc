@@ -61,7 +61,7 @@ void lay(Stone* stones, const std::vector<uint32_t>& order) {
   for (size_t i = 0; i < kStoneCount; ++i) stones[i].next = &stones[order[i]];
 }
 
-// Of this thread alone: what others do on the machine meanwhile is not in it.
+// This thread's own processor time, without the time of others on the machine.
 double processor_ns() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""What the pool spares: the key of a pointer beside a registration cache's lookup and beside the
-registration itself, and the TLB misses of a random walk in it beside ordinary memory.
+"""Measures costs that the pool spares: the key of a pointer beside a registration cache's lookup
+and beside the registration itself, and a random walk's TLB misses in the pool and in ordinary
+memory.
 
 key_cost and page_walk measure everything once in each round, one after the other. It is no timed
 test: it exits 0 whatever the figures, unless something failed to run.

@@ -9,16 +9,16 @@ counters and its buffers in the pool, testpmd with hugepages of its own and no m
 Rounds are interleaved: in each, each contender does everything.
 
 memif: two of them to another process, a testpmd on core 1 that sends back by one what comes by the
-other; 1024 frames circulate, none is lost. What counts is what comes to that process, of both.
-Where it has idle time, or none, the figures cannot say: it does the same work as the one that is
-measured, so the slower of both sets the pace, and a ratio over 1 is not seen.
+other; 1024 frames circulate, none is lost. The figure is the frames that come to that process on
+both. The figures cannot say if it has idle time: it does the same work as the forwarder that is
+measured, so the slower of the two sets the pace, and a ratio over 1 is not seen.
 
 af_packet: two veth pairs into a network namespace; there a testpmd on core 1 sends into one without
 a pause, and the other's end counts what arrives. The kernel does most of the work.
 
-ring: two rings within the process, so that nothing but the forwarder works; what counts is what it
-takes from both. 1024 frames circulate. Ours come by two taps, which send on to the rings and are
-removed then; testpmd makes its own.
+ring: two rings within the process, so that nothing but the forwarder works; the figure is the
+frames that it takes from both. 1024 frames circulate. Ours come by two taps, which send on to the
+rings and are removed then; testpmd makes its own.
 
 Cold start: from exec to `bedplate: ready` of an appliance with a cache, with two ports (two memifs
 that listen) and without.
@@ -41,7 +41,7 @@ from common import (BEDPLATE, MIB, BenchError, compared, ratio_text, ratios, req
 
 TESTPMD = "dpdk-testpmd"
 POOL_BYTES, TESTPMD_BYTES = 192 * MIB, 128 * MIB
-# Of rings it is shown what a loop costs that does more, and no device: there is no target.
+# Rings show the cost of a loop that does more than testpmd's, without a device: no target.
 TARGETS, BOOT_EXTRA_MAX_MS = {"memif": 0.95, "af_packet": 0.95, "ring": None}, 300
 CIRCULATING = 16  # bursts, each way
 BURST = 32
@@ -88,7 +88,7 @@ TAPS = [f"bpr{os.getpid() % 100000:05}{which}" for which in "ab"]
 
 
 def kinds(directory):
-    """What each kind of port is called: by us, by testpmd."""
+    """The names of each kind of port: ours, testpmd's."""
     sockets = [f"{directory}/memif{i}.sock" for i in (0, 1)]
     log2 = DESCRIPTORS.bit_length() - 1
     return {
@@ -191,7 +191,7 @@ def rate_of(count, seconds):
 
 
 def received_by(said):
-    """What a testpmd has received, of both ports."""
+    """The packets that a testpmd has received on both ports."""
     said.say("show port stats all")
     return sum(int(said.wait(r"RX-packets: (\d+)", "counters").group(1)) for _ in (0, 1))
 

@@ -8,7 +8,7 @@ core 0, one lean client (datagram_probe.c) in a network namespace on core 1. GSO
 and GRO are off at both ends, so each datagram is a packet of its own on the way, as on a wire.
 Rounds are interleaved: in each, every relay does everything.
 
-What may wait in the kernel for tsrelay and the bare relay is 8 MiB; multicat has no option for it.
+8 MiB may wait in the kernel for tsrelay and the bare relay; multicat has no option for it.
 
 One to one: the highest rate at which nothing is lost, by halving; a rate counts if one of three
 trials of it is sent in its time and loses nothing (other programs of a machine take the core now
@@ -19,10 +19,10 @@ has it there.
 
 One to 100: the relay's processor time for each packet that it sends, at a rate that all can do;
 they go to an address that is nobody's in the namespace, which counts and drops them. multicat sends
-to one output, so 100 of them listen to one group, as its document advises. `a core` is what one
-core so could send.
+to one output, so 100 of them listen to one group, as its document advises. `a core` is the packets
+that one core could send at this cost.
 
-With BEDPLATE_OTHER, tsrelay runs beside that tree's alone: its processor time, one to 100.
+With BEDPLATE_OTHER, tsrelay runs beside that tree\'s alone: its processor time, one to 100.
 """
 import argparse
 import contextlib
@@ -196,7 +196,7 @@ def loss_free(seconds, to=None):
 
 
 def processor_ns(processes):
-    """What they have run, to the nanosecond; the kernel's work for their packets is in it."""
+    """Their processor time, to the nanosecond, with the kernel's work for their packets."""
     total = 0
     for process in processes:
         for thread in os.listdir(f"/proc/{process.pid}/task"):

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""One report of what the benchmarks left in build/bench: report.html, and report.json beside it.
+"""Makes one report of the benchmarks' results in build/bench: report.html, and report.json.
 
     scripts/bench/report.py
 
 Each benchmark leaves its rows in one form (common.row), so this knows none of them by name. A row
 is shown as bars, the median of its rounds with whiskers from the least to the most, and with what
-it was compared with. Where another build was measured, too, it is said first what has changed beyond
-the noise: the 95 % interval of the paired ratios is beyond 1, and beyond what the other build
-differs from itself.
+it was compared with. If another build was measured, too, the report begins with the changes beyond
+the noise: the 95 % interval of the paired ratios is beyond 1, by more than the other build differs
+from itself.
 """
 import argparse
 import glob
@@ -86,7 +86,7 @@ def bars(row):
 
 
 def changes(found):
-    """Of each row that two builds were measured in: a line, and whether it changed."""
+    """Each row in which two builds were measured: (a line, True if it changed)."""
     lines = []
     for name, left in found.items():
         for row in left["report"]:
@@ -109,7 +109,7 @@ def changes(found):
 
 
 def targets(found):
-    """Of all comparisons with a target: (how many are reached, lines of those that are not)."""
+    """Judges all comparisons with a target: (how many are reached, lines of those that are not)."""
     reached, missed = 0, []
     for name, left in found.items():
         for row in left["report"]:

@@ -38,7 +38,7 @@ if [[ ${1-kvd} =~ ^(kvd|watch|quick|base)$ ]]; then
     -o "$build/kvd_messages" "$here/kvd_messages.cc" "$release"/apps/kvd/*.o \
     -Wl,-u,malloc -Wl,-u,_Znwm "$release"/libbedplate{-malloc,}.a -luring -lpthread
 fi
-# What message_bench.py measures messages against. DPDK's own flags, but its headers as a system's.
+# The contenders of message_bench.py. DPDK's own flags, but its headers as a system's.
 build_message_peer() { # NAME FLAG...
   local compile=("${CC:-gcc}")
   local source=$here/message_peers/$1.c

@@ -8,8 +8,8 @@ over the same socket with the same client, from memory. Times are 1 / (requests 
 
 Peers pass the page cache as Bedplate does (qemu-nbd: cache=none, aio=native; nbdkit: cache=none),
 and, in rows of their own, use it (qemu-nbd: cache=writeback, aio=io_uring; nbdkit: its default).
-What lies in the page cache is a matter of how much memory there is: a memory control group, in
-which all run, has a quarter of the file.
+The size of memory bounds the page cache: all servers run in a memory control group that has a
+quarter of the file's size.
 
     scripts/bench/run.sh store [--on file|loop] [--rounds N]
 
@@ -132,7 +132,7 @@ def write(path, value):
 # ---- running -------------------------------------------------------------------------------------
 
 def drive_microseconds(options, directory, path, workload):
-    """Of a request straight to the drive."""
+    """The time of a request straight to the drive."""
     output = os.path.join(directory, "fio.json")
     # As the server: on its core.
     subprocess.run(["taskset", "-c", str(options.server_cpu), "fio", "--ioengine=io_uring",
@@ -158,7 +158,7 @@ def run_round(options, directory, path, round_index, results):
             for workload in options.workloads:
                 figures = server.fio(*workload[:3], 1, options.seconds)
                 results[workload].setdefault(name, []).append(1e6 / figures["iops"])
-            # What a server has not written yet is no work of the next one.
+            # A server's delayed writes must not become work of the next one.
             server.run_client(["sync"])
 
 

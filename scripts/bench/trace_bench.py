@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""What `bedplate trace` costs the appliance: each station of a request, and its record.
+"""Measures the appliance's cost of `bedplate trace`: each station of a request, and its record.
 
-trace_cost measures everything once in each round. What it makes of a block server is a row of
-nbd_bench.py: `bedplate` beside `bedplate-untraced`. It is no timed test: it exits 0 whatever the
-figures, unless something failed to run.
+trace_cost measures everything once in each round. A row of nbd_bench.py has the effect on a block
+server: `bedplate` beside `bedplate-untraced`. It is no timed test: it exits 0 whatever the figures,
+unless something failed to run.
 """
 import argparse
 import os

@@ -1,9 +1,10 @@
-// What it costs to trace a request: its begin, each station, and its record in the ring of a shard.
+// Measures the cost of tracing a request: its begin, each station, and its record in a shard's
+// ring.
 //
-// Requests are as many as a busy connection has under way, in turn, and the ring has as many
-// records as a shard keeps by default (256 KiB: it does not stay in the first cache). The clock is
-// looked at once for a batch, as services do; what a look costs is told by itself. One run prints
-// one round: lines of a name and nanoseconds.
+// There are as many requests as a busy connection has under way, taken in turn, and the ring has as
+// many records as a shard keeps by default (256 KiB: it does not stay in the first cache). The
+// clock is looked at once for a batch, as services do; the cost of a look is a line of its own. One
+// run prints one round: lines of a name and nanoseconds.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -28,10 +29,10 @@ RequestTrace traces[kRequestCount];
 std::vector<TraceRecord> records(kRecordCount);
 TraceRing ring;
 
-// The compiler knows nothing of what is behind the pointer, before and after.
+// The compiler must forget all that it knows of the memory behind the pointer.
 void touch(void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
-// Of this thread alone: what others do on the machine meanwhile is not in it.
+// This thread's own processor time, without the time of others on the machine.
 uint64_t processor_ns() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

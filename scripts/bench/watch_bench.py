@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What watching costs: NBD, and messages of two processes, with `bedplate top` open, a scrape of
-/metrics each second and the page (/events), against the same appliance with nobody looking.
+"""Measures the cost of watching: NBD, and messages of two processes, with `bedplate top` open, a
+scrape of /metrics each second and the page (/events), against the same appliance unwatched.
 
 Two appliances run all the time; the one that is not asked sleeps. Each round measures each of them
 three times, in an order of chance: watched, unwatched, and unwatched again, which shows what the
@@ -8,8 +8,8 @@ same differs from itself. The shard has a core of its own; those that watch, the
 threads and the client have the other one. NBD's client is the lean one (nbd_client.c), which waits
 for the server most of the time, so it is not what the watchers slow down. That of the messages
 (kvd_messages.cc) spins for each answer: what the watchers take is taken from it. A measurement
-lasts whole seconds, so that each has its share of looks. What those that watch and the appliance's
-other threads ran meanwhile is told, too: it is what watching takes, without the noise of two
+lasts whole seconds, so that each has its share of looks. The report also has the processor time of
+the watchers and of the appliance's other threads: the cost of watching, without the noise of two
 figures that are compared. It is no timed test: it exits 0 whatever the figures, unless something
 failed to run.
 """
@@ -68,7 +68,7 @@ class Watchers:
         return self
 
     def pids(self):
-        """Of `script` and of what it runs."""
+        """The process ids of `script` and of its children."""
         with open(f"/proc/{self._top.pid}/task/{self._top.pid}/children", encoding="ascii") as file:
             return [self._top.pid, *map(int, file.read().split())]
 
@@ -131,7 +131,7 @@ def run(argv, log):
 
 
 def beside_ns(pids):
-    """What all their threads but the shard's have run."""
+    """The processor time of all their threads but the shard's."""
     total = 0
     for task in (f"/proc/{pid}/task/{thread}" for pid in pids
                  for thread in os.listdir(f"/proc/{pid}/task")):
@@ -176,7 +176,7 @@ def messages(directory, options):
         """Returns thousands of answers a second, and the nanoseconds that a slice took."""
         said = run([KVD_MESSAGES, "ask", os.path.join(runtime, f"{MESSAGES}.join"), str(KEYS),
                     str(VALUE_BYTES), str(slices)], log.name)
-        # Of each slice: from a question to its answer, of bare messages and of kvd's.
+        # A line a slice: the times from a question to its answer, of bare messages and of kvd's.
         each_ns = [sum(map(float, line.split())) * SLICE_ANSWERS / 2 for line in said.splitlines()]
         return slices * SLICE_ANSWERS / sum(each_ns) * 1e6, sum(each_ns) / slices
 

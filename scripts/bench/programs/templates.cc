@@ -1,4 +1,4 @@
-// What the compiler is given: templates of the library, instantiated.
+// Input for the compiler: templates of the library, instantiated.
 #include <functional>
 #include <map>
 #include <sstream>
