@@ -15,7 +15,7 @@ step mimalloc scripts/mimalloc.sh build/mimalloc
 step prometheus scripts/prometheus.sh build/prometheus
 step layers scripts/layers.sh
 step docs scripts/site.py
-# What debug adds to asan, which has its assertions, is mimalloc's own: in check-long.
+# asan has debug's assertions, but for mimalloc's own; so only check-long runs debug.
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # Only what is shipped is run as programs, too.
   [ "$mode" = release ] && goals=(products tests) || goals=(unit-tests)
@@ -24,7 +24,7 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   [ "$mode" = asan ] && counted=1
   build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" COUNTED=$counted DOZENS=1 \
     "${goals[@]}"
-  # Of a hardened build all but alloc/ is the release's.
+  # A hardened build shares all but alloc/ with the release.
   groups=()
   [ "$mode" = hardened ] &&
     mapfile -t groups < <(sed -nE 's/^TEST_GROUP(_BASE)?\((\w+).*/-sg\n\2/p' tests/alloc/*_test.cc)
@@ -34,15 +34,15 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   beside "unit-$mode" "${tests[@]}"
 done
 build build-fuzz make --no-print-directory "$jobs" fuzz-programs
-# The lines of what needs more than unit tests, and of what a sanitizer's build leaves out: a build
-# of its own, and tests of those above once more.
+# Counts lines that need more than unit tests, and lines that a sanitizer's build leaves out: a
+# build of its own, and tests of those above once more.
 with_coverage=${CHECK_COVERAGE:-}
 [ -z "$with_coverage" ] ||
   build coverage-build make --no-print-directory "$jobs" MODE=coverage coverage-programs
-# The longest first. None of these measures: each waits for what it tests, whatever is beside it,
-# and a third uses the processors meanwhile.
+# The longest first. None of these measures: each waits for the thing that it tests, so others may
+# run beside it, and a third lane keeps the processors busy.
 lanes=3
-# What coverage-guest runs, with other programs, is not run twice.
+# Tests that coverage-guest runs, with other programs, are not run twice.
 beside guest /usr/bin/python3 tests/guest/guest_test.py ${with_coverage:+-over_soft_roce}
 beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside system /usr/bin/python3 tests/system/run.py
@@ -88,7 +88,7 @@ beside stops make --no-print-directory STOP_EVENTS="${STOP_EVENTS:-100}" stop-me
 beside kill make --no-print-directory KILL_ROUNDS="${KILL_ROUNDS:-300}" kill-members
 beside door make --no-print-directory DOOR_SECONDS="${DOOR_SECONDS:-10}" flood-door
 beside sleepers make --no-print-directory SLEEPER_ROUNDS="${SLEEPER_ROUNDS:-5}" kill-owner-of-sleepers
-# What measures comes last and alone.
+# The step that measures comes last and alone.
 step boot-time /usr/bin/python3 tests/guest/boot_time_test.py
 
 finish_steps

@@ -1,4 +1,4 @@
-# How the steps of scripts/check.sh run, and what becomes of those that fail. Sourced, not run.
+# Runs the steps of scripts/check.sh, and judges those that fail. Sourced, not run.
 #
 #     step, beside or build, for each step
 #     finish_steps: the tests that failed run once more, alone
@@ -9,8 +9,8 @@
 #
 # A step prints its own closing line of that form, or counts as one test by its exit code. Before it
 # the step prints `failed: NAME` for each test that failed. With names in ONLY_TESTS, a line each, a
-# runner runs just these; a step that names no test runs again as a whole. What a step prints goes
-# to $logs/NAME.log.
+# runner runs just these; a step that names no test runs again as a whole. A step's output goes to
+# $logs/NAME.log.
 
 lanes=2 steps=()
 declare -A commands=()
@@ -90,11 +90,11 @@ failed_tests() { # NAME: a line each
   sed -n 's/^failed: //p' "$logs/$1.log" 2> /dev/null | sort -u
 }
 
-# What the runners begin a failure with.
+# The words with which the runners begin a failure.
 failure_words='Failure in|^FAIL|^failed  |^Traceback'
 failure_words+='|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
 
-# The failures by these words, and the end: what crashed says no more.
+# The failures by these words, and the end of the log: a crashed program has no such words.
 show_failures() { # HEADING LOG
   echo "$1: $2"
   { grep -aE -m 8 -A 12 -e "$failure_words" "$2" | head -n 100 || true
@@ -111,7 +111,7 @@ name_failures() { # NAME
   sed "s/^/failed: $1: /" <<< "${lines:-no test is named, see $logs/$1.log}"
 }
 
-# Alone, and just the tests that failed where the step has named each. Returns whether they pass.
+# Runs a step again, alone; just its failed tests if it has named each. Returns true if they pass.
 pass_again() { # NAME FAILED-COUNT
   local name=$1 p f s named
   named=$(failed_tests "$name")
@@ -122,12 +122,12 @@ pass_again() { # NAME FAILED-COUNT
   [ "$f" -eq 0 ] && [ "$p" -gt 0 ]
 }
 
-# The list has a line for each: STEP TEST: what was found out. Of a step that names no test, STEP.
+# The list has a line for each: STEP TEST: what was found out. STEP alone if it names no test.
 is_listed() { # STEP TEST
   awk -v key="$1: " 'index($0, key) == 1 { found = 1 } END { exit !found }' "$flaky_list" 2> /dev/null
 }
 
-# The tests of a step that pass alone: flaky, counted as passed, or failed if they were so before.
+# Judges tests of a step that pass alone: flaky, counted as passed, or failed if flaky before.
 judge_flaky() { # NAME FAILED-COUNT
   local name=$1 line count=1
   local -a tests

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Counts which lines ran, and prints a line a layer. It fails where a layer is below the floor.
+"""Counts the lines that ran, and prints a line a layer. It fails if a layer is below the floor.
 
     scripts/coverage.py unit | unit-report
     scripts/coverage.py [here] [guest] [report]
@@ -10,8 +10,9 @@ floors are the whole's.
 
 The whole is counted with the programs of `make MODE=coverage`, a release, heap and all: `here` runs
 the unit tests and some of the system's, `guest` those that need an RDMA device or an IOMMU, in
-virtual machines; `report` sums up what was counted. Without words: here and report; what needs the
-guest is then said not to have run. FILES=1 lists the files that have most lines that did not run.
+virtual machines; `report` sums up what was counted. Without words: here and report; the report then
+says that layers which need the guest did not run. FILES=1 lists the files with the most lines that
+did not run.
 
 Counters lie in mapped files, so that those of killed processes count as well.
 """
@@ -37,11 +38,11 @@ GUEST = {
     "ports_vfio_test.py": ["virtio_net_in_a_guest", "a_port_that_cannot_be_had"],
 }
 
-# What the unit tests and the others say of one that failed.
+# The lines about a failed test, of the unit tests and of the others.
 FAILURE = re.compile(r"^.* error: Failure in .*(?:\n.*){0,6}|^failed .*(?:\n.*){0,6}", re.MULTILINE)
 
 FLOOR = 85  # of all lines of a layer, in percent
-# Where a file is in two, the longer path has it.
+# If a file is in two layers, the longer path has it.
 LAYERS = (
     "platform", "pinned_pool", "pinned_pool/join", "alloc", "transport", "transport/self",
     "transport/shm", "transport/single_copy", "transport/udp", "transport/uring",
@@ -50,23 +51,23 @@ LAYERS = (
     "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
 )
 NEEDS_GUEST = ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf")
-# What the unit tests of a sanitized build do not run enough of, and what does.
+# Layers of which a sanitized build's unit tests run too little, by the tests that run enough.
 NEEDS_MORE_THAN_UNIT = {
     "a release's unit tests": ("pinned_pool", "alloc", "apps/init"),
     "the system's tests": ("apps/boot", "apps/program", "apps/perf", "apps/blockd", "apps/kvd",
                            "apps/tsrelay", "apps/http", "apps/control", "apps/ports"),
     "the guest's tests": ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf"),
 }
-# Runs nowhere here: there is no such module (tests/guest has EXTRA_MODULES). By itself, no floor.
+# These run nowhere here: the modules are missing (tests/guest has EXTRA_MODULES). No floor.
 NOT_COUNTED = ("transport/single_copy/xpmem", "transport/single_copy/knem")
-# Of tests that were skipped: by what was built, whatever machine runs it.
+# The reason of tests that are skipped because of the build, on any machine.
 BUILDS_REASON = re.compile(r"\bbuilds?\b|sanitizer|module (?:xpmem|knem)")
 NO_LAYER = ("apps/bedplate", "apps/examples", "build", "scripts", "tests")
 XPMEM_KNEM = "xpmem, knem"
 
 
 class Build:
-    """Programs that count, and what they counted, by the name of what ran them."""
+    """Programs that count, and their counts, by the name of the run."""
 
     def __init__(self, mode, *programs):
         self.folder = ROOT / "build" / mode
@@ -85,7 +86,7 @@ class Build:
         return {"LLVM_PROFILE_FILE": f"{folder}/%m%c.profraw"}
 
     def raw(self, runs):
-        """What was counted since the programs were built: before, it was of others."""
+        """The counts since the programs were built: older ones are of other programs."""
         if not all(program.exists() for program in self.programs):
             return []
         built = self.programs[0].stat().st_mtime
@@ -93,7 +94,7 @@ class Build:
                 if path.stat().st_mtime > built]
 
     def files(self, *runs):
-        """Of each file of ours its lines, and how many of them `runs` ran."""
+        """Each file of ours: (its lines, how many of them `runs` ran)."""
         raw = self.raw(runs)
         if not raw:
             return {}
@@ -118,7 +119,7 @@ UNIT_LOG = SANITIZED.counted / "unit.log"
 
 
 def run_unit():
-    """What the tests print is printed."""
+    """Runs the unit tests and prints their output. Returns True if all passed."""
     SANITIZED.forget("unit")
     variables = {**os.environ, **SANITIZED.counting("unit")}
     with subprocess.Popen(SANITIZED.programs[:1], cwd=ROOT, env=variables, stdout=subprocess.PIPE,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a libFuzzer target over its corpus for some seconds. What it finds stays in build/fuzz/.
+# Runs a libFuzzer target over its corpus for some seconds. Its findings stay in build/fuzz/.
 # Usage: fuzz.sh TARGET CORPUS SECONDS
 set -euo pipefail
 

@@ -36,7 +36,7 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class Machine:
-    """What /sys says that there is."""
+    """The hardware that /sys shows."""
     ports: tuple = ()
     cards: tuple = ()   # lines: a network card and what it could do
     drives: tuple = ()  # lines
@@ -118,7 +118,7 @@ def find_machine(system):
 
 
 def describe(machine):
-    """What there is, line by line."""
+    """The hardware, line by line."""
     def lines(title, found):
         return [f"{title}: {one}" for one in found] or [f"{title}: none"]
     pages = [f"{kib // 1024} MiB on node {node}: {free} free" for kib, free, node in machine.huge]

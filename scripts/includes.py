@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Each file that names something of the standard library includes its header, itself or by headers
-of ours. The compiler does not see to it where the prelude (scripts/mk/prelude.h) is precompiled.
+"""Checks that each file that names something of the standard library includes its header, itself or
+by headers of ours. The compiler does not check it if the prelude (scripts/mk/prelude.h) is
+precompiled.
 
 Prints what is missing, a line each.
 """
@@ -14,7 +15,7 @@ FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps", "tests")
 INCLUDE = re.compile(r'^#include ([<"])([^>"]+)[>"]', re.MULTILINE)
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
-# What the prelude's headers declare, by the names that are used here.
+# The declarations of the prelude's headers, by the names that are used here.
 HEADERS = {
     "algorithm": "std::(sort|stable_sort|find|find_if|any_of|all_of|none_of|count_if|fill|fill_n|"
                  "clamp|shuffle|lower_bound|upper_bound|reverse|remove_if|adjacent_find|transform|"
@@ -52,7 +53,7 @@ HEADERS = {
     "vector": "std::vector",
 }
 USES = {header: re.compile(rf"(?<![\w:.>])(?:{names})\b") for header, names in HEADERS.items()}
-# What another one declares as well, or as C calls it.
+# Other headers that declare the same, C's among them.
 ALSO = {
     "algorithm": {"ranges"}, "cerrno": {"errno.h"}, "csignal": {"signal.h", "sys/signalfd.h"},
     "cinttypes": {"inttypes.h"}, "functional": {"memory", "string_view"},
@@ -67,7 +68,7 @@ def text_of(path):
 
 
 def walk_includes(path):
-    """What `path` includes, itself or by files of this tree: ours, and the system's."""
+    """The headers that `path` includes, itself or by files of this tree: ours, and the system's."""
     found, seen, open_ = set(), set(), [path]
     while open_:
         one = open_.pop()

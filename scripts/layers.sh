@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform; in pinned_pool/:
-# join -> the pool; in apps/: services and commands -> boot. And what is named *_datapath neither
-# allocates, throws, logs nor locks. No exceptions to either. Only alloc/ knows whether a build is
-# hardened. Each file includes what it uses, and each source has its test. Lines are short. What
-# documents name is there, and pictures are as their texts say.
+# join -> the pool; in apps/: services and commands -> boot. Files named *_datapath neither
+# allocate, throw, log nor lock. No exceptions to either. Only alloc/ knows if a build is hardened.
+# Each file includes the headers that it uses, and each source has its test. Lines are short. Files
+# that documents name exist, and pictures are as their texts say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

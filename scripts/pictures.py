@@ -9,7 +9,7 @@ A text has one thing in each line, measured in pixels from the upper left:
     arrow FROM TO [TEXT]                   dash: the same, dashed; line: without a head
     text X Y TEXT                          right and middle: where X is the text's end or middle
 
-FROM and TO are X,Y or NAME:SIDE[PERCENT], with n, e, s or w for the side: box:e or box:s25. Of a
+FROM and TO are X,Y or NAME:SIDE[PERCENT], with n, e, s or w for the side: box:e or box:s25. In a
 TEXT, | begins a new line, and a line that begins with ` is code. A text that is wider than its box
 is an error. The background is light whatever the page's is.
 """

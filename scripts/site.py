@@ -20,12 +20,12 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(\]\(\s*)([^)\s]+)(\))")
-# What makes a browser fetch something; a link is followed by its reader alone.
+# Elements that make a browser fetch something; it follows a link only when the reader does.
 FETCHED = {"img": "src", "script": "src", "link": "href", "iframe": "src"}
 
 
 def place_of(path):
-    """Where a file of the repository is among the pages."""
+    """The place of a repository's file among the pages."""
     if path == ROOT / "README.md":
         return pathlib.Path("index.md")
     if path.parent == ROOT and path.suffix == ".md":
@@ -79,7 +79,7 @@ def build(folder):
 
 
 class Page(html.parser.HTMLParser):
-    """Where its links lead, what it has fetched, and the names that lead to it."""
+    """A page: the targets of its links, the files that it fetches, and its anchors."""
 
     def __init__(self, path):
         super().__init__()

@@ -47,7 +47,7 @@ def has_code(files):
 
 
 def tests_said(files):
-    """What the lines near the heads name."""
+    """The tests that the lines near the heads name."""
     heads = "\n".join("\n".join(text_of(str(path)).splitlines()[:HEAD_LINES]) for path in files)
     heads = re.sub(r",\n(?://| \*) +", ", ", heads)
     return [test for tests in TESTED_BY.findall(heads) for test in tests.split(", ")]

@@ -2,9 +2,9 @@
 # Prints one source that includes several, so that what they include themselves is compiled once.
 # Usage: unity.sh SOURCE...
 #
-# Each test goes into a namespace of its own: two may have the same name for different things. What
-# they include comes before all of them, and by then there is nothing left to include in there. Not
-# so one that declares something of Bedplate's.
+# Each test goes into a namespace of its own: two may have the same name for different things. All
+# their includes come first, so inside the namespaces nothing is left to include. A test that
+# declares something of Bedplate's gets no namespace.
 set -euo pipefail
 
 tests=()

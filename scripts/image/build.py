@@ -8,10 +8,10 @@
 It is installed, too, as `bedplate-image build`.
 
 OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
-for it), signed if there is a key. The same input makes the same bytes. What is in the initramfs,
-and nothing else: the program as /init (PROGRAM itself, unless FILE is another),
-the configuration, and the kernel modules and files that it needs (`plan --json` of that program
-names them), with those modules that are given as files.
+for it), signed if there is a key. The same input makes the same bytes. The initramfs has just the
+program as /init (PROGRAM itself, unless FILE is another), the configuration, and the kernel modules
+and files that it needs (`plan --json` of that program names them), with those modules that are
+given as files.
 """
 
 import argparse
@@ -146,7 +146,7 @@ def initramfs(program, config, module_paths, files):
 
 
 def sections_of(image):
-    """Of a PE file: [(name, address, bytes)]."""
+    """The sections of a PE file: [(name, address, bytes)]."""
     listing = run("objdump", "-h", "-w", image, stdout=subprocess.PIPE, text=True).stdout
     rows = [line.split() for line in listing.splitlines() if line.split()[:1] and
             line.split()[0].isdigit()]

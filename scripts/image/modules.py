@@ -3,16 +3,17 @@
 
     /usr/bin/python3 scripts/image/modules.py DIRECTORY [NAME...]
 
-DIRECTORY is lib/modules/RELEASE of a kernel's package. A module says itself what it takes symbols
-from (`depends=` in its section .modinfo) and what it would like to have before it (`softdep=pre:`).
-What else it asks the kernel for by name at run time, it does not say: that is MORE.
+DIRECTORY is lib/modules/RELEASE of a kernel's package. A module names the modules that it takes
+symbols from (`depends=` in its section .modinfo) and those that it would like to have before it
+(`softdep=pre:`). It does not name the modules that it asks the kernel for at run time: MORE has
+these.
 """
 
 import os
 import re
 import sys
 
-# What a module finds no device, or no algorithm, without.
+# Modules without which a module finds no device, or no algorithm.
 MORE = {
     "virtio_blk": ["virtio_pci"],
     "virtio_console": ["virtio_pci"],
@@ -23,7 +24,7 @@ MORE = {
 
 
 class ModuleError(Exception):
-    """What was being done, what was found, and what to do about it, in one line."""
+    """One line: the step that failed, the finding, and the cure."""
 
 
 def canonical(name):
@@ -43,8 +44,8 @@ def module_files(directory):
 
 
 def dependencies(path):
-    """What the module says in .modinfo, where texts end with NULs: ([what it needs], [what comes
-    before it if it is there])."""
+    """Reads .modinfo, where texts end with NULs: ([modules it needs], [modules that come before it
+    if they are there])."""
     with open(path, "rb") as module:
         data = module.read()
 

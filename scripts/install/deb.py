@@ -22,7 +22,7 @@ BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev",
 PACKAGES = {
     "bedplate": {
         "section": "net", "depends": "python3",
-        # What images are made with, and booted.
+        # Tools that make images, and boot them.
         "recommends": "binutils, systemd-boot-efi, xz-utils, zstd, qemu-system-x86",
         "parts": ("bin", "share/man", "share/bash-completion", "share/bedplate", "lib/systemd"),
         "description": "appliances in a pool of pinned memory\n"

@@ -1,9 +1,10 @@
 """The public headers: those of ROOTS, and what they include.
 
 They are installed with the layers' folders, PREFIX/include/bedplate/apps/boot/service.h, and find
-one another by -IPREFIX/include/bedplate, which bedplate.pc and the CMake package say. What no root
-reaches stays private. public_headers.txt beside this file has them all, so that none becomes public
-by an #include that nobody thought of: run as a program, this says what differs (layers.sh does).
+one another by -IPREFIX/include/bedplate, which bedplate.pc and the CMake package say. A header that
+no root reaches stays private. public_headers.txt beside this file lists the public ones, so that
+none becomes public by an #include that nobody thought of: run as a program, this prints the
+differences (layers.sh does).
 """
 
 import os
@@ -14,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "public_headers.txt")
 # Processes that join, and services.
 C_HEADERS = ("apps/boot/bedplate.h", "apps/boot/bedplate_service.h")
-# What programs include, in the order of bedplate.hpp.
+# Headers that programs include, in the order of bedplate.hpp.
 ROOTS = (
     "apps/program/program.h",
     "apps/boot/service.h",
@@ -38,9 +39,9 @@ ROOTS = (
     "transport/text_words.h",
     "transport/vfio/vfio_pool.h",
 )
-# Of libbedplate-verbs.a; they need the headers of rdma-core, and so are not in bedplate.hpp.
+# Headers of libbedplate-verbs.a; they need those of rdma-core, so bedplate.hpp lacks them.
 VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel/verbs_provider.h")
-# Of libbedplate-dpdk.a, and so not in bedplate.hpp either.
+# Headers of libbedplate-dpdk.a; bedplate.hpp lacks them, too.
 DPDK_ROOTS = ("apps/ports/port_service.h",)
 
 UMBRELLA = """\

@@ -40,7 +40,7 @@ class Installer:
         self.libdir = os.path.normpath(options.libdir)
 
     def place(self, path):
-        """Where `path`, as the installed system knows it, lies now."""
+        """The present place of `path`, as the installed system knows it."""
         staged = self.options.destdir + path
         os.makedirs(os.path.dirname(staged), mode=0o755, exist_ok=True)
         return staged
@@ -110,7 +110,7 @@ class Installer:
                   version=options.version)
 
     def image(self):
-        """What makes images of others' programs: the tree's own scripts, and a command for them."""
+        """Installs the tools for images of others' programs: the tree's scripts, their command."""
         share = f"{self.prefix}/share"
         command = os.path.join(HERE, "bedplate-image")
         self.copy(command, f"{self.prefix}/bin/bedplate-image", 0o755)
@@ -144,7 +144,7 @@ class Installer:
             if os.path.exists(source):
                 self.copy(source, f"{folder}/LICENSE.{package}")
         self.copy(os.path.join(ROOT, "apps/demo.toml"), f"{folder}/examples/demo.toml")
-        # What the headers and the errors name by docs/FILE, and the pages' pictures.
+        # The pages that headers and errors name by docs/FILE, and their pictures.
         for page in sorted(glob.glob("docs/*.md", root_dir=ROOT) +
                            glob.glob("docs/pictures/*.svg", root_dir=ROOT)):
             self.copy(os.path.join(ROOT, page), f"{folder}/{page}")

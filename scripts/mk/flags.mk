@@ -1,7 +1,7 @@
 # How things are compiled and linked, for each MODE.
 
-# Sanitizers' builds are clang's: it takes half of g++'s time for them, and sees what g++ does not.
-# So is that which counts the lines that ran and is no sanitizer's (scripts/coverage.py).
+# Sanitizers' builds are clang's: it takes half of g++'s time for them, and finds more than g++.
+# MODE=coverage, which counts the lines that ran (scripts/coverage.py), is clang's, too.
 SANITIZED := $(filter asan tsan,$(MODE))
 CLANG := $(SANITIZED)$(filter coverage,$(MODE))
 CXX := $(if $(CLANG),clang++,g++)
@@ -10,26 +10,27 @@ Q := $(if $(V),,@)
 empty :=
 comma := ,
 
-# What sources are compiled to. A hardened build is a release but for alloc/ (scripts/layers.sh sees
-# to it): the rest is compiled once for both.
+# The objects of sources. A hardened build is a release but for alloc/ (scripts/layers.sh checks
+# it): the rest is compiled once for both.
 build_of = $(BUILD)
 ifeq ($(MODE),hardened)
   build_of = $(if $(filter alloc/% tests/alloc/%,$(1)),$(BUILD),build/release)
 endif
 objects = $(foreach source,$(1),$(call build_of,$(source))/$(source:.cc=.o))
 
-# -Winvalid-pch: a precompiled header that does not fit is no header that is read once more.
+# -Winvalid-pch: a precompiled header that does not fit is an error, not read anew as a source.
 WARNINGS := -Wall -Wextra -Wundef -Wconversion -Wshadow -Winvalid-pch -Werror
 CPPFLAGS := -I. -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
 # -fPIE: the archives go into executables of any kind, static-pie among them. It is what Debian's
 # g++ does anyway; a compiler with another default must not make other archives.
-# -g1: functions and lines, which is what addresses in messages are turned into, and what profilers
-# show. Types and variables take a fifth of the compile time; a debug build, for gdb, has them.
+# -g1: functions and lines, for addresses in messages and for profilers. Types and variables take a
+# fifth of the compile time; a debug build, for gdb, has them.
 DEBUG_INFO := $(if $(filter debug,$(MODE)),-g,-g1)
 CXXFLAGS := -std=c++20 $(DEBUG_INFO) -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
 
-# A program that chooses the pool for its whole heap names malloc and new, or the linker, which
-# takes from an archive only what is asked for, would be content with libc's (docs/allocator.md).
+# A program that chooses the pool for its whole heap names malloc and new. Otherwise the linker,
+# which takes from an archive only symbols that are asked for, would take libc's
+# (docs/allocator.md).
 MALLOC_LINK := -Wl,-u,malloc -Wl,-u,_Znwm
 
 # Counts the lines that run, where LLVM_PROFILE_FILE names a file: if it is mapped (%c), those of
@@ -40,7 +41,7 @@ COUNTING := -fprofile-instr-generate=/dev/null -fcoverage-mapping -mllvm -runtim
 ifeq ($(MODE),release)
   CXXFLAGS += -O2 -DNDEBUG
 else ifeq ($(MODE),hardened)
-  # What a bad free would do to the heap is prevented (alloc/bad_pointer.h), at some cost.
+  # A bad free does no harm to the heap (alloc/bad_pointer.h), at some cost.
   CXXFLAGS += -O2 -DNDEBUG
   build/hardened/%.o: private CXXFLAGS += -DBP_HARDENED=1
 else ifeq ($(MODE),debug)
@@ -58,15 +59,15 @@ else
   $(error MODE is "$(MODE)"; it must be release, hardened, debug, asan, tsan or coverage)
 endif
 
-# g++ 12 warns of strings that are added to one another (its bugs 105329 and 105651), but where the
-# string is in a header of the system's; not so where that is precompiled. Tests add many.
+# g++ 12 warns of strings that are added to one another (its bugs 105329 and 105651), unless
+# <string> is a system header that is not precompiled. Tests add many.
 ifndef CLANG
   $(addsuffix /tests/%.o,$(sort $(BUILD) build/release)): private CXXFLAGS += \
     $(addprefix -Wno-,array-bounds restrict stringop-overflow stringop-overread)
 endif
 
-# A third of the tests' compile time goes into optimizing what runs once. What of the library is
-# inline in a release's tests is optimized with them, so some remains.
+# A third of the tests' compile time goes into optimizing code that runs once. A release's tests
+# optimize the library's inline functions with their own, so they keep -O1.
 ifneq ($(MODE),debug)
   $(foreach build,$(sort $(BUILD) build/release),$(build)/tests/%.o $(build)/tests/prelude.h.gch): \
     private CXXFLAGS += $(if $(CLANG),-O0,-O1)
@@ -83,7 +84,7 @@ endif
 ifdef SANITIZED
   LDFLAGS := $(filter -fsanitize% -fno-sanitize% -fprofile%,$(CXXFLAGS))
 else
-  # What nothing refers to is left out; the lists of what was counted look so.
+  # Leaves out sections that nothing refers to; not in coverage, whose lists of counts are such.
   LDFLAGS := -static -Wl,--build-id \
              $(if $(CLANG),,-Wl$(comma)--gc-sections$(comma)-T$(comma)scripts/mk/driver_texts.ld) \
              $(filter -fprofile%,$(CXXFLAGS))
@@ -106,26 +107,27 @@ WITH_MIMALLOC := $(foreach name,confined_mimalloc intercepting_heap heap_walk th
                    $(call both,alloc/$(name)))
 $(WITH_MIMALLOC): private CXXFLAGS += $(MIMALLOC_FLAGS)
 $(call both,alloc/operator_new): private CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
-# Exceptions: the explicit interface throws, whether libbedplate-malloc.a is linked or not; what
-# services throw is caught in one place, and in another that a parser gets no memory.
+# Exceptions: the explicit interface throws, whether libbedplate-malloc.a is linked or not; one file
+# catches all that services throw, another a parser's failure to get memory.
 THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
             $(call objects,apps/boot/service_calls.cc apps/control/control_request.cc $(addprefix tests/,alloc/operator_new_test.cc \
               alloc/pool_resource_test.cc apps/boot/service_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
-# What public classes are of, for programs with RTTI that derive from them, or that a sanitizer
-# looks into. In a sanitizer's own build it would look into private classes as well.
+# Type information of public classes, for programs with RTTI that derive from them, or that a
+# sanitizer looks into. In a sanitizer's own build it would look into private classes as well.
 WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,apps/ports/port_service.cc \
   $(addprefix transport/,message_answers_datapath.cc messenger.cc shm/member_source.cc \
   vfio/vfio_device.cc \
   $(addprefix verbs/,device/verbs_device.cc channel/verbs_endpoint.cc channel/verbs_provider.cc)))
 $(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sanitize=vptr)
-# What no precompiled header fits.
+# Objects that no precompiled header fits.
 OWN_FLAGS := $(WITH_MIMALLOC) $(THROWING) $(WITH_TYPEINFO)
 # Unity's header by its own name: the same file compiles with Unity as well.
 UNITY_TESTS := $(call objects,tests/apps/boot/bedplate_c_test.cc tests/apps/boot/messages_c_test.cc)
 $(UNITY_TESTS): private CPPFLAGS += -Itests/support
 
-# What a program links behind the archives; `make install` writes it into the .pc files as well.
+# Libraries that a program links behind the archives; `make install` writes them into the .pc files
+# as well.
 LIBRARIES := -luring -lpthread
 # Parts that the runtime has only where they are linked in: it knows them weakly, so each is asked
 # for, or the linker would find nothing to take out of its archive.
@@ -133,7 +135,7 @@ VERBS_LINK := -Wl,-u,bedplate_peers_part -Wl,-u,bedplate_perf_verbs_part
 INIT_LINK := -Wl,-u,bedplate_init_part
 # A dynamic program loads the RDMA drivers that the system has.
 VERBS_LIBRARIES := -lrdmacm -libverbs
-# What a static program with verbs, or a static-pie one, links besides.
+# Further libraries of a static program with verbs, or a static-pie one.
 #
 # The RDMA drivers: all of which Debian has an archive. rdma-core finds them by this list alone.
 VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
@@ -153,14 +155,14 @@ STATIC_VERBS := -Wl,-u,bedplate_static_drivers \
 DRIVERS ?= af_packet af_xdp e1000 ena i40e iavf ice ixgbe memif mlx5 null ring tap virtio vmxnet3
 $(call both,transport/dpdk/eal/drivers): private CPPFLAGS += \
   -DBP_DPDK_DRIVERS='"$(strip $(DRIVERS))"'
-# What includes DPDK's headers: they need SSE 4.2, as all that DPDK has drivers for has.
+# Objects whose sources include DPDK's headers: these need SSE 4.2, as all that DPDK has drivers for has.
 WITH_DPDK := $(foreach build,$(sort $(BUILD) build/release),$(addsuffix /%.o,$(addprefix \
   $(build)/,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)))
 DPDK_FLAGS := -march=corei7 -include rte_config.h $(addprefix -isystem ,/usr/include/dpdk \
                 /usr/include/$(shell uname -m)-linux-gnu/dpdk)
 $(WITH_DPDK): private CXXFLAGS += $(DPDK_FLAGS)
 DPDK_LINK := -Wl,-u,bedplate_ports_part
-# What EAL maps for itself while it starts lies in the pool instead (transport/dpdk/eal/).
+# EAL's own mappings at its start lie in the pool instead (transport/dpdk/eal/).
 DPDK_WRAPS := $(addprefix -Wl$(comma)--wrap=,mmap64 munmap madvise \
                 $(if $(filter af_xdp,$(DRIVERS)),xsk_socket__create) \
                 $(if $(filter memif,$(DRIVERS)),memif_connect memif_free_regions) \
@@ -174,8 +176,8 @@ DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a
   -Wl,--no-whole-archive -Wl,--start-group $(DPDK_PARTS:%=-l:librte_%.a) -Wl,--end-group \
   $(if $(filter af_xdp,$(DRIVERS)),-lxdp -lbpf -lelf -lz) \
   $(if $(filter mlx5,$(DRIVERS)),-lmlx5 -libverbs -lnl-route-3 -lnl-3) -lnuma -lbsd -lmd -lm
-# What glibc would load shared libraries for. EAL looks by dlopen whether it is one itself, and asks
-# for a user's home where it writes traces, which it never does here.
+# Calls for which glibc would load shared libraries. EAL uses dlopen to find out if it is one
+# itself, and asks for a user's home when it writes traces, which it never does here.
 DPDK_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=bedplate_loads_nothing \
                 -Wl,--wrap=getpwuid,--defsym=__wrap_getpwuid=abort
 # TLS (transport/tls). OpenSSL can look names up: nothing here asks it to.
@@ -183,7 +185,7 @@ TLS_LINK := -Wl,-u,bedplate_tls_part
 OPENSSL := -lssl -lcrypto
 TLS_LIBRARIES := $(OPENSSL) \
   $(if $(SANITIZED),,-Wl$(comma)--wrap=gethostbyname$(comma)--defsym=__wrap_gethostbyname=abort)
-# What a static program does not have of it.
+# The parts of OpenSSL that a static program leaves out.
 TLS_LEFT_OUT := $(if $(SANITIZED),,$(BUILD)/tls_left_out.o)
 # The programs of this tree, and what those with ports have besides.
 LINK_PORTS := $(DPDK_LIBRARIES) $(if $(SANITIZED),,$(DPDK_LOOKUPS))

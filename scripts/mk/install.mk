@@ -1,4 +1,4 @@
-# Where `make install` puts things, and what it says of how to link.
+# The places of `make install`, and the link lines that it writes.
 
 # As the public header has it.
 VERSION := $(shell awk '/^.define BP_VERSION_(MAJOR|MINOR|PATCH) / {printf "%s%d", dot, $$3; dot = "."}' \

@@ -1,5 +1,5 @@
-// What most sources include of the standard library, precompiled. Each source names its own includes
-// all the same: scripts/includes.py sees to it.
+// The standard library's headers that most sources include, precompiled. Each source names its own
+// includes all the same: scripts/includes.py checks it.
 #include <algorithm>
 #include <array>
 #include <atomic>

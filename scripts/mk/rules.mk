@@ -2,7 +2,7 @@
 
 BUILD_FILES := Makefile $(wildcard scripts/mk/*.mk)
 
-# What a recipe has begun to write before it failed is no result.
+# Removes a target that a failed recipe has begun to write.
 .DELETE_ON_ERROR:
 
 # `products` and the like install and fetch nothing. Looked at before anything is compiled.
@@ -38,7 +38,7 @@ KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(TLS_LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES) $(PORT_ECHO) $(POWER)
 unit-tests: $(TESTS)
-# What scripts/coverage.py runs.
+# The programs that scripts/coverage.py runs.
 coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(PORT_ECHO) $(addprefix $(BUILD)/,c-peer cpp-peer) \
                    $(addprefix $(BUILD)/examples/,edu kvget ping relay store tsgen tsreader)
 
@@ -49,9 +49,9 @@ define compile
 endef
 
 # A third of a small source's compilation is the standard library's headers, so these are compiled
-# once. The result is taken only with the flags it was made with: tests, which are optimized less,
-# have one of their own, and what has flags of its own has none (flags.mk). Nor has a debug build,
-# whose commands editors take for clang's, nor what stands for others' programs.
+# once. The result fits only the flags it was made with: tests, which are optimized less, have one
+# of their own, and objects with flags of their own have none (flags.mk). A debug build, whose
+# commands editors take for clang's, has none either, nor have programs that stand for others'.
 ifneq ($(MODE),debug)
 PRELUDE := $(call build_of,prelude)/prelude.h
 TESTS_PRELUDE := $(call build_of,tests/prelude)/tests/prelude.h
@@ -217,8 +217,8 @@ $(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(BUILD_FILES)
 	$(Q)objcopy --wildcard --weaken-symbol='_Zn[wa]*' --weaken-symbol='_Zd[la]*' \
 	  $(firstword $(wildcard /usr/lib/*/libCppUTest.a)) $@
 
-# What the data path may not call goes by way of traps (tests/support/datapath_law.cc), but under a
-# sanitizer, whose malloc and locks these are.
+# Functions that the data path must not call go through traps (tests/support/datapath_law.cc), but
+# not under a sanitizer, whose malloc and locks these are.
 LAW_NAMES := tests/support/datapath_law_names.inc
 LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
               $(shell sed -n 's/^BP_TRAP(\(.*\))$$/\1/p' $(LAW_NAMES))))
@@ -306,8 +306,8 @@ hostile-peer: $(STRAIN)
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
-# What the fuzzer follows is in one archive, of which each target takes what it needs; with the
-# invariants looked at, as a debug build does.
+# The code that the fuzzer follows: one archive, from which each target takes its part, with the
+# invariants checked, as in a debug build.
 FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
   apps/blockd/nbd_negotiation.cc alloc/keyed_cache_datapath.cc \
   $(addprefix transport/,datagram_address.cc doorbell.cc event_loop.cc ip_address.cc \

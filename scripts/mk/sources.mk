@@ -1,4 +1,5 @@
-# What is built from what. Every source is named: a file that is not here is not part of Bedplate.
+# The sources of each target. Every source is named: a file that is not here is not part of
+# Bedplate.
 
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
             environment failed_calls file forbidden_calls hugepage log log_component log_limit \
@@ -52,7 +53,7 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
           routes_datapath socket_table socket_table_datapath waiting_frames \
           waiting_frames_datapath)
 TLS := tls_credentials tls_failures tls_library tls_session tls_stream
-# Of it, what the configuration and the counters need everywhere.
+# The part of verbs that the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_memory appliance_plan appliance_signals appliance_user boot_plan \
         configuration configuration_checks \
@@ -85,8 +86,8 @@ BLOCKD := block_methods block_server block_service connection_datapath nbd_negot
           stores/ceph_cluster stores/file_store stores/nvme_drives stores/nvme_store \
           stores/rbd_images stores/rbd_mapping stores/store_queue_datapath
 
-# What a program without peers need not link, with libibverbs and librdmacm behind it: the archive
-# is asked for by the names of its parts (flags.mk), which the runtime knows weakly.
+# Sources that a program without peers need not link, with libibverbs and librdmacm behind them:
+# programs ask for the archive by the names of its parts (flags.mk), which the runtime knows weakly.
 VERBS_LIBRARY_SOURCES := $(filter transport/verbs/%,$(filter-out $(VERBS_WORDS), \
                            $(TRANSPORT:%=transport/%.cc))) \
                          $(if $(SANITIZED),,transport/verbs/device/verbs_drivers.cc) \

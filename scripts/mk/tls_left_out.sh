@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What a static program has of OpenSSL's algorithms: those that TLS takes (transport/tls), and none
-# of the 300 others, which are 0.7 MB. Usage: tls_left_out.sh LIBCRYPTO.A
+# Keeps OpenSSL's algorithms that TLS takes (transport/tls) in a static program, and leaves out the
+# 300 others, which are 0.7 MB. Usage: tls_left_out.sh LIBCRYPTO.A
 #
-# Prints C that defines each table of an algorithm which is left out as one that is empty, weakly:
-# so the linker does not look for it in the archive, and the library finds that there is no such
-# algorithm. What an object of the archive defines beside what is taken stays as it is.
+# Prints C that weakly defines an empty table for each algorithm that is left out: so the linker
+# does not look for it in the archive, and the library finds that there is no such algorithm. An
+# object that is linked for an algorithm that stays keeps its other tables.
 set -euo pipefail
 
 taken=(
@@ -28,7 +28,7 @@ taken=(
 echo '#include <openssl/core.h>
 static const OSSL_DISPATCH nothing[1];
 __attribute__((weak)) void openssl_add_all_ciphers_int(void) {}'
-# Of the two providers that a program has in it.
+# The tables of the two providers that a program contains.
 nm "$1" 2>/dev/null | awk -v taken=" ${taken[*]} " '
   /^[^ ]*\.o:$/ { is_provider = /-(defltprov|baseprov)\.o:$/ }
   !is_provider || $1 != "U" || seen[$2]++ { next }
