@@ -155,7 +155,7 @@ STATIC_VERBS := -Wl,-u,bedplate_static_drivers \
 DRIVERS ?= af_packet af_xdp e1000 ena i40e iavf ice ixgbe memif mlx5 null ring tap virtio vmxnet3
 $(call both,transport/dpdk/eal/drivers): private CPPFLAGS += \
   -DBP_DPDK_DRIVERS='"$(strip $(DRIVERS))"'
-# Objects whose sources include DPDK's headers: these need SSE 4.2, as all that DPDK has drivers for has.
+# Objects with DPDK's headers: these need SSE 4.2, as all that DPDK has drivers for has.
 WITH_DPDK := $(foreach build,$(sort $(BUILD) build/release),$(addsuffix /%.o,$(addprefix \
   $(build)/,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)))
 DPDK_FLAGS := -march=corei7 -include rte_config.h $(addprefix -isystem ,/usr/include/dpdk \
