@@ -33,14 +33,15 @@ adjust "$source/src/alloc-aligned.c" \
 # Blocks of a fresh page are threaded 16 KiB at a time: unlike mimalloc's 4 KiB this would have the
 # system commit more memory, and here all of it is committed.
 adjust "$source/src/page.c" 's/^\(#define MI_MAX_EXTEND_SIZE *\)(4\*1024)/\1(16*1024)/'
-# What a thread frees is what it gets next: one block taken and freed again and again never leaves
-# the fast path. Then a page's free blocks are not all zero any more, but where there is only one.
+# A thread gets the block next that it freed last: one block taken and freed again and again never
+# leaves the fast path. Then a page's free blocks are not all zero any more, unless it has only
+# one block.
 adjust "$source/src/alloc.c" '/^void mi_free(void\* p)/,/^}/s/page->local_free/page->free/g'
 adjust "$source/src/page.c" \
   's/^\( *page->is_zero = page->is_zero_init\);/\1 \&\& page->reserved == 1;/'
-# A page that is empty, and kept as the only one of its size, stays without a call that finds its
-# queue: so it is where one block is taken and freed again and again. What the page says of that
-# ends where it leaves its queue, or another page goes before it.
+# An empty page that is kept as the only one of its size stays without a call that finds its queue,
+# as when one block is taken and freed again and again. The page's mark of that is cleared when it
+# leaves its queue, or another page goes before it.
 adjust "$source/src/alloc.c" \
   '/^void mi_free(void\* p)/,/^}/s/^ *_mi_page_retire(page);/        if (!bp_page_stays(page)) &/'
 adjust "$source/src/page.c" 's/^\( *page->retire_expire = \)1 + (.*;/\1bp_retire_cycles(page);/'
@@ -48,9 +49,9 @@ adjust "$source/src/page-queue.c" '/^static void mi_page_queue_\(remove\|enqueue
 's/^  mi_heap_t\* heap = .*/&\n  page->retire_expire = 0;/'
 adjust "$source/src/page-queue.c" '/^static void mi_page_queue_push(/,/^}/'\
 's/^    queue->first->prev = page;/&\n    queue->first->retire_expire = 0;/'
-# Of the segments that ended threads left, a collection looks at each once, not at the same ones
-# thousands of times (and at one more, which may come meanwhile); a thread that ends looks at eight,
-# as one that needs a segment does.
+# A collection looks once at each segment that ended threads left, not at the same ones thousands of
+# times (and at one more, which may come meanwhile); a thread that ends looks at eight, as one that
+# needs a segment does.
 adjust "$source/src/segment.c" \
   's/^ *int max_tries = (force ? 16\*1024 : 1024);.*/  long max_tries = 1 +'\
 ' (long)(mi_atomic_load_relaxed(\&abandoned_count) +'\
@@ -61,7 +62,7 @@ adjust "$source/src/heap.c" 's/^\( *#define MI_MAX_BLOCKS *(\)MI_SMALL_PAGE_SIZE
 # free asks for the identity that alloc/thread_heaps can take away.
 adjust "$source/src/alloc.c" \
   's/^\( *const bool *is_local *= (\)_mi_thread_id()/\1bp_heap_identity()/'
-# What a page was charged for is given back (alloc/heap_owner).
+# A page that is given up is no longer charged to its owner (alloc/heap_owner).
 adjust "$source/src/segment.c" \
   '/^static mi_slice_t\* mi_segment_page_clear/,/^}/s/^  size_t inuse = /  bp_page_given_back(page);\n&/'
 
