@@ -313,7 +313,7 @@ def report_row(row, result):
 
 
 def print_loans(results):
-    """Says whether a loan takes the same time whatever its size."""
+    """Says if a loan takes the same time at every size."""
     loans = [statistics.median(ratios_of(results[title(row)], JUDGED)) for row in ROWS
              if row.kind == "loan" and JUDGED in results.get(title(row), {}).get("rounds", {})]
     if loans:

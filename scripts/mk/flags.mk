@@ -137,13 +137,13 @@ INIT_LINK := -Wl,-u,bedplate_init_part
 VERBS_LIBRARIES := -lrdmacm -libverbs
 # Further libraries of a static program with verbs, or a static-pie one.
 #
-# The RDMA drivers: all of which Debian has an archive. rdma-core finds them by this list alone.
+# The RDMA drivers: all that Debian has archives of. rdma-core finds them by this list alone.
 VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
                  ocrdma qedr rxe siw vmw_pvrdma
 $(call both,transport/verbs/device/verbs_drivers): private CPPFLAGS += \
   -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
-# libnl can look names up, of which the linker warns at length: glibc would load shared libraries
-# for it. Nothing here asks libnl to; a program that does so stops.
+# libnl can look names up; the linker warns of it at length, as glibc would load shared libraries.
+# Nothing here asks libnl to; a program that does so stops.
 LOOKUPS := getaddrinfo getprotobyname getprotobynumber
 # Some archives have the number of the interface in their name.
 STATIC_VERBS := -Wl,-u,bedplate_static_drivers \

@@ -72,9 +72,9 @@ build/release/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
 	$(compile)
 endif
 
-# Compiled a dozen at a time, sources take half of the time. So are those of a sanitizer's build,
-# which is for its tests alone, and the tests of any build with DOZENS=1. Not so the sources of a
-# release: of its archives a program gets the objects that it needs and no others, and one source
+# Sources take half of the time if a dozen are compiled at once. A sanitizer's build, which is for
+# its tests alone, does so, and the tests of any build with DOZENS=1. The sources of a release are
+# compiled one by one: a program gets only the objects that it needs of its archives, and one source
 # that was changed is compiled anew in a second.
 #
 # $(call compiled,NAME,SOURCES) and $(call compiled_tests,NAME,SOURCES): the objects of SOURCES;
@@ -96,11 +96,10 @@ $(1).cc: FORCE
 	$$(Q)cmp -s $$@.new $$@ && rm $$@.new || mv $$@.new $$@
 -include $(1).d
 endef
-# Each time: which dozen a source is in depends on the others. It is written where it changed.
+# Runs each time: the dozen of a source depends on the others. It is written if it has changed.
 .PHONY: FORCE
 FORCE:
-# Tests of the same name in two sources are no mistake, nor is an unnamed namespace in one that is
-# included.
+# Two sources may have tests of the same name, and one that is included an unnamed namespace.
 in_a_dozen = $(subst -Wshadow,-Wno-shadow $(if $(CLANG),,-Wno-subobject-linkage),$(compile))
 $(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
 	$(in_a_dozen)
