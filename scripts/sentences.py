@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-LIMIT = 1300
+LIMIT = 151
 TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "tests", "scripts", "docs")
 C_FAMILY = (".h", ".cc", ".c")
 ENDINGS = {*C_FAMILY, ".py", ".sh", ".mk", ".md"}
