@@ -55,8 +55,10 @@ TEST(ThreadOwner, IsNeverTheCallersWhileOthersTakeItAndGiveItBack) {
   std::thread holder([&] {
     while (!is_over.load(std::memory_order_relaxed)) const ThreadOwner::Hold hold(owner);
   });
+  while (!owner.is_held()) {  // until it has begun
+  }
   int held_count = 0;
-  for (int i = 0; i < 200'000; ++i) held_count += owner.is_held_by_caller() ? 1 : 0;
+  for (int i = 0; i < 1'000'000; ++i) held_count += owner.is_held_by_caller() ? 1 : 0;
   is_over.store(true, std::memory_order_relaxed);
   holder.join();
   CHECK_EQUAL(0, held_count);
