@@ -41,12 +41,23 @@ std::string_view name_of(std::string_view line) {
   return end == std::string_view::npos ? "" : name.substr(0, end + 1);
 }
 
-std::vector<std::string> lines_of(const std::string& path) {
+// All lines, of any length, with or without a newline behind the last. No file: none.
+Result<std::vector<std::string>> lines_of(const std::string& path) {
+  const Fd opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::vector<std::string>();
+  std::string text;
+  char piece[4096];
+  ssize_t count = opened.is_open() ? 1 : -1;
+  while (count > 0) {
+    count = read(opened.number(), piece, sizeof piece);
+    if (count > 0) text.append(piece, static_cast<size_t>(count));
+  }
+  if (count < 0) return error_from_errno("reading %s", path.c_str()).set_cure("%s", kAsRoot);
   std::vector<std::string> lines;
-  const auto add = [](const char* line, void* into) {
-    static_cast<std::vector<std::string>*>(into)->emplace_back(line);
-  };
-  if (!read_lines(path.c_str(), add, &lines).ok()) return {};  // there is none yet
+  for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+  }
   return lines;
 }
 
@@ -64,8 +75,11 @@ Result<void> apply(const Setting& setting, const std::string& root) {
   return Error(written.error()).set_cure("%s", kAsRoot);
 }
 
-std::string lasting_text(const std::vector<std::string>& lines, const std::string& root) {
-  const std::vector<std::string> before = lines_of(root + kLastingFile);
+Result<std::string> lasting_text(const std::vector<std::string>& lines, const std::string& root) {
+  if (lines.empty()) return std::string();
+  auto read = lines_of(root + kLastingFile);
+  BP_TRY(read);
+  std::vector<std::string>& before = read.value();
   std::vector<std::string> after = before;
   if (after.empty()) after.push_back("# Written by `bedplate doctor --fix`.");
   for (const std::string& line : lines) {
@@ -78,7 +92,7 @@ std::string lasting_text(const std::vector<std::string>& lines, const std::strin
       *same = line;
     }
   }
-  if (lines.empty() || after == before) return "";
+  if (after == before) return std::string();
   std::string text;
   for (const std::string& line : after) text += line + '\n';
   return text;
@@ -111,7 +125,10 @@ std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& ta
     }
     add_once(&words, finding.kernel_words);
   }
-  if (const std::string text = lasting_text(lines, root); !text.empty()) {
+  auto lasting = lasting_text(lines, root);
+  if (!lasting.ok()) {
+    failed.push_back(lasting.error());
+  } else if (const std::string& text = lasting.value(); !text.empty()) {
     const std::string file = kLastingFile;
     if (!talk.agrees(joined({"write ", file, ", which then has:\n", text}))) {
       talk.tell("left as it was: what was done lasts until the next boot");

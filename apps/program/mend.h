@@ -21,8 +21,10 @@ inline constexpr char kLastingFile[] = "/etc/sysctl.d/90-bedplate.conf";
 Result<void> apply(const Setting& setting, const std::string& root = "");
 
 // The lasting file's text with `lines` ("vm.nr_hugepages = 64"): each replaces a line of the same
-// name; other lines stay. Empty: the file has all of them.
-std::string lasting_text(const std::vector<std::string>& lines, const std::string& root = "");
+// name; other lines stay. Empty: the file has all of them. Errors: the file is there and cannot be
+// read.
+Result<std::string> lasting_text(const std::vector<std::string>& lines,
+                                 const std::string& root = "");
 
 // Replaces the lasting file with `text`, or leaves it unchanged on an error. Errors: the system's.
 Result<void> write_lasting(const std::string& text, const std::string& root = "");

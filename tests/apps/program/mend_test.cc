@@ -121,6 +121,24 @@ TEST(Mend, WhatIsInTheFileStays) {
   LONGS_EQUAL(1, questions.size());
 }
 
+TEST(Mend, TheLastLineStaysWithoutANewlineAndALongOneStaysWhole) {
+  const std::string comment = "# " + std::string(5000, 'x');
+  root.write(kLastingFile, comment + "\nvm.swappiness = 1");
+  mend_all({unbalanced()});
+  LONGS_EQUAL(0, failed.size());
+  STRCMP_EQUAL((comment + "\nvm.swappiness = 1\nkernel.numa_balancing = 0\n").c_str(),
+               text_of(kLastingFile).c_str());
+}
+
+TEST(Mend, AFileThatCannotBeReadIsNotReplaced) {
+  std::filesystem::create_directories(root.path() + kLastingFile);  // read: EISDIR
+  mend_all({unbalanced()});
+  LONGS_EQUAL(1, failed.size());
+  STRCMP_CONTAINS(kLastingFile, failed[0].doing);
+  STRCMP_EQUAL("Is a directory", failed[0].answer);
+  LONGS_EQUAL(0, questions.size());
+}
+
 TEST(Mend, WhatFailsIsSaidAndTheRestIsDone) {
   Finding missing = {"gone", Verdict::kWarning, "", ""};
   missing.settings = {{"/proc/sys/gone", "1", "gone = 1"}};
