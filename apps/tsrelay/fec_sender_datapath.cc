@@ -28,6 +28,15 @@ void FecSender::give(Sum& sum) noexcept {
   sum = {};
 }
 
+// The rows and columns that have packets, and for which nothing was sent.
+uint64_t FecSender::begun_count() const noexcept {
+  uint64_t count = row_.count > 0 ? 1 : 0;
+  for (uint32_t i = 0; i < matrix_.columns; ++i) {
+    count += (columns_[i].count > 0 ? 1 : 0) + (waiting_[i].count > 0 ? 1 : 0);
+  }
+  return count;
+}
+
 void FecSender::restart() noexcept {
   give(row_);
   for (Sum& sum : columns_) give(sum);
@@ -95,7 +104,7 @@ void FecSender::add(std::span<const std::byte> body, const RtpPacket& rtp) noexc
   if (matrix_.columns == 0) return;
   BP_DCHECK_SLOW(is_valid());
   if (has_begun_ && rtp.sequence != next_sequence_) {
-    if (position_ > 0) ++unprotected_count_;
+    unprotected_count_ += begun_count();
     restart();
   }
   has_begun_ = true;

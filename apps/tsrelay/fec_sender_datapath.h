@@ -53,7 +53,8 @@ class FecSender {
   void add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept;
   // Gives the buffers of all sums back and begins a new matrix.
   void restart() noexcept;
-  // Sets without an FEC packet: no buffer was free, or a packet was too long.
+  // Rows and columns without an FEC packet: no buffer was free, a packet was too long, or a gap
+  // came before theirs was sent.
   uint64_t unprotected_count() const noexcept { return unprotected_count_; }
   bool is_valid() const noexcept;
 
@@ -72,6 +73,7 @@ class FecSender {
   };
 
   void add_to(Sum& sum, std::span<const std::byte> body, const RtpPacket& rtp) noexcept;
+  uint64_t begun_count() const noexcept;
   void give(Sum& sum) noexcept;
   void send(Sum& sum, bool is_row) noexcept;
 

@@ -159,8 +159,8 @@ TEST(Fec, WhatCannotBeProtectedBeginsAMatrixAnew) {
   for (const uint32_t sequence : {0U, 1U, 2U, 3U, 4U, 5U, 9U, 10U, 11U, 12U}) {
     sending.add(packet(dice, static_cast<uint16_t>(sequence)));
   }
-  LONGS_EQUAL(2, sending.made.size());  // 0..3 and 9..12
-  LONGS_EQUAL(1, sending.sender.unprotected_count());
+  LONGS_EQUAL(2, sending.made.size());                 // 0..3 and 9..12
+  LONGS_EQUAL(5, sending.sender.unprotected_count());  // the row of 4 and 5, and four columns
   sending.sender.restart();
   LONGS_EQUAL(0, sending.out_count);
   // Without buffers nothing is sent, and nothing breaks.
@@ -168,6 +168,16 @@ TEST(Fec, WhatCannotBeProtectedBeginsAMatrixAnew) {
   for (uint32_t i = 0; i < 100; ++i) sending.add(packet(dice, static_cast<uint16_t>(i)));
   LONGS_EQUAL(2, sending.made.size());
   CHECK(sending.sender.unprotected_count() > 1);
+}
+
+TEST(Fec, AGapCountsColumnsThatWaitToBeSent) {
+  Sending sending(4, 4, true);
+  for (uint16_t i = 0; i < 16; ++i) sending.add(packet(dice, i));
+  LONGS_EQUAL(4, sending.made.size());  // the rows; the columns wait for the next matrix
+  sending.add(packet(dice, 16));        // sends the first column
+  LONGS_EQUAL(5, sending.made.size());
+  sending.add(packet(dice, 20));
+  LONGS_EQUAL(3 + 1 + 1, sending.sender.unprotected_count());  // three wait; 16's column and row
 }
 
 // Any losses that the rows and columns of one matrix can bring back, as a simple model says.
