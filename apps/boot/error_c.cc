@@ -19,6 +19,11 @@ int c_fail(const Error& error) noexcept {
 
 const Error& c_last_error() noexcept { return the_error; }
 
+void c_forget_error() noexcept {
+  the_error = {};
+  the_error_text[0] = '\0';
+}
+
 }  // namespace bedplate
 
 extern "C" const char* bp_error_text(void) { return bedplate::the_error_text; }

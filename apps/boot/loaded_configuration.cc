@@ -1,6 +1,7 @@
 #include "apps/boot/loaded_configuration.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <sys/stat.h>
 
@@ -30,15 +31,31 @@ static void describe_plain_text(const char* service, ConfigurationTable& table,
             "reach it, unless this is `\"allowed\"` ([Plain text](#plain-text)).");
 }
 
+static bool is_service_name(const char* name) {
+  constexpr char kCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  if (name == nullptr) return false;
+  const size_t length = strspn(name, kCharacters);
+  return name[length] == '\0' && length >= 1 && length <= 32;
+}
+
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown) {
+  const auto defect = [](const char* name, const char* answer, const char* cure) {
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("giving the service %s its table of the configuration", name);
+    error.set_answer("%s", answer);
+    return error.set_cure("this is a defect of the program: %s", cure);
+  };
   for (Service* service : services) {
-    if (file.find_key(service->name()) != nullptr || file.find_child(service->name()) != nullptr) {
-      Error error;
-      error.kind = ErrorKind::kConfiguration;
-      error.set_doing("giving the service %s its table of the configuration", service->name());
-      error.set_answer("the runtime, or another service, has one of this name");
-      return error.set_cure("this is a defect of the program: each service has a name of its own");
+    const char* const name = service->name();
+    if (!is_service_name(name)) {
+      return defect(name == nullptr ? "without a name" : name, "this is no name of a service",
+                    "a name is 1 to 32 of a-z, 0-9 and -");
+    }
+    if (file.find_key(name) != nullptr || file.find_child(name) != nullptr) {
+      return defect(name, "the runtime, or another service, has one of this name",
+                    "each service has a name of its own");
     }
     const auto describe = [service, &all, thrown](ConfigurationTable& table) {
       const bool is_known =

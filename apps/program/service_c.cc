@@ -22,10 +22,17 @@ static_assert(sizeof(Counter) == 8);
 
 namespace {
 
-// The result of a C function: if it failed, the thread's last error.
-Result<void> outcome_of(int returned) {
+// Calls a C function of the service. If it fails, the result is the error that it had meanwhile.
+template <typename Call>
+Result<void> call_c(const char* service, const char* function, Call&& call) {
+  c_forget_error();  // an earlier one would be taken for its own
+  const int returned = call();
   if (returned == 0) return {};
-  return c_last_error();
+  if (const Error& error = c_last_error(); error.doing[0] != '\0') return error;
+  Error error;
+  error.set_doing("calling %s of the service %s", function, service);
+  error.set_answer("it returned %d without a reason", returned);
+  return error.set_cure("call bp_fail before it returns");
 }
 
 }  // namespace
@@ -47,7 +54,9 @@ Result<void> CService::plan(ServicePlan& plan) {
   for (const Addresses& listen : listens) plan.listen(listen.key.c_str(), listen.addresses);
   counters = {c_.name, "counters", "", 0, {}};
   bp_plan planned{plan, *this};
-  if (c_.plan != nullptr) BP_TRY(outcome_of(c_.plan(c_.self, &planned)));
+  if (c_.plan != nullptr) {
+    BP_TRY(call_c(c_.name, "plan", [&] { return c_.plan(c_.self, &planned); }));
+  }
   if (!counters.counters.empty()) plan.counters(counters);
   return {};
 }
@@ -78,7 +87,8 @@ Result<void> CService::create(ServiceContext& its_context) {
     }
   }
   if (c_.create == nullptr) return {};
-  return outcome_of(c_.create(c_.self, reinterpret_cast<bp_context*>(this)));
+  return call_c(c_.name, "create",
+                [&] { return c_.create(c_.self, reinterpret_cast<bp_context*>(this)); });
 }
 
 void CService::start(uint32_t shard) noexcept {
@@ -114,6 +124,8 @@ int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
   }
   static std::deque<CService> made;
   static std::vector<Service*> all;
+  all.clear();  // of an earlier call, which was refused
+  made.clear();
   for (size_t i = 0; i < service_count; ++i) all.push_back(&made.emplace_back(services[i]));
   return run_program(count, words, all);
 }

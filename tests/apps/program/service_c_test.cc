@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <string_view>
+#include <string>
 
 #include "tests/support/stderr_capture.h"
 
@@ -18,10 +18,29 @@ TEST_GROUP(ServiceC) {
   char program[6] = "store", help[7] = "--help";
   char* words[3] = {program, help, nullptr};
 
+  void setup() override { service.name = "store"; }
+
   int run(unsigned version, size_t bytes) {
-    service.name = "store";
     return bp_main_of(version, bytes, 2, words, &service, 1);
   }
+  // The exit code of `check` on a configuration with these tables; what it logs is in `said`.
+  int check(const std::string& tables) {
+    char check_word[6] = "check";
+    char path[] = "/tmp/bedplate-test-XXXXXX";
+    const int fd = mkstemp(path);
+    const std::string text = "[appliance]\nname = \"c\"\n[pool]\nbytes = \"64 MiB\"\n"
+                             "[[shard]]\nname = \"main\"\ncpu = 0\n" +
+                             tables;
+    LONGS_EQUAL(text.size(), write(fd, text.data(), text.size()));
+    close(fd);
+    char* check_it[4] = {program, check_word, path, nullptr};
+    StderrCapture log;
+    const int code = bp_main_of(BP_VERSION, sizeof(bp_service), 3, check_it, &service, 1);
+    unlink(path);
+    said = log.text();
+    return code;
+  }
+  std::string said;
 };
 
 TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
@@ -34,25 +53,34 @@ TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
 }
 
 TEST(ServiceC, AKeyThatWasRenamedIsRefusedWithItsNameOfNow) {
-  service.name = "store";
   service.describe = [](void*, bp_table* table) {
     static uint64_t item_count = 8;
     bp_table_integer(table, "items", &item_count, 1, 100, "How many it keeps.");
     bp_table_renamed(table, "items", "entries");
   };
-  char check[6] = "check";
-  char path[] = "/tmp/bedplate-test-XXXXXX";
-  const int fd = mkstemp(path);
-  char* check_it[4] = {program, check, path, nullptr};
-  constexpr std::string_view kText = "[appliance]\nname = \"c\"\n[pool]\nbytes = \"64 MiB\"\n"
-                                     "[[shard]]\nname = \"main\"\ncpu = 0\n[store]\nentries = 5\n";
-  LONGS_EQUAL(kText.size(), write(fd, kText.data(), kText.size()));
-  close(fd);
-  StderrCapture log;
-  LONGS_EQUAL(2, bp_main_of(BP_VERSION, sizeof(bp_service), 3, check_it, &service, 1));
-  unlink(path);
+  LONGS_EQUAL(2, check("[store]\nentries = 5\n"));
   STRCMP_CONTAINS(":9:1: \"entries\" is called \"items\" now; expected \"items\", integer: 1..100",
-                  log.text().c_str());
+                  said.c_str());
+}
+
+TEST(ServiceC, AServiceThatHasNoNameOrAWrongOneIsRefused) {
+  service.name = nullptr;
+  LONGS_EQUAL(2, check(""));
+  STRCMP_CONTAINS("giving the service without a name its table", said.c_str());
+  service.name = "Store!";
+  LONGS_EQUAL(2, check(""));
+  STRCMP_CONTAINS("this is no name of a service; this is a defect of the program: "
+                  "a name is 1 to 32 of a-z, 0-9 and -",
+                  said.c_str());
+}
+
+TEST(ServiceC, AFunctionThatFailsWithoutAReasonIsNamed) {
+  bp_fail("opening the store", "it is full", "make room");  // an earlier error is not its own
+  service.plan = [](void*, bp_plan*) { return -1; };
+  LONGS_EQUAL(2, check("[store]\n"));
+  STRCMP_CONTAINS("calling plan of the service store: it returned -1 without a reason; "
+                  "call bp_fail before it returns",
+                  said.c_str());
 }
 
 TEST(ServiceC, WhatFailsIsKeptInThreeParts) {
