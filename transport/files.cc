@@ -45,10 +45,7 @@ bool Files::close(uint64_t patience_ns) noexcept {
   if (backend_ == nullptr || is_closed_) return issued_count_ == 0;
   is_closed_ = true;
   for (File& file : files_) {
-    while (FileOperation* waiting = file.first_waiting_) {
-      file.first_waiting_ = waiting->next;
-      finish(*waiting, -ECANCELED);
-    }
+    while (!file.waiting_.is_empty()) finish(file.waiting_.pop(), -ECANCELED);
   }
   const uint64_t deadline_ns = monotonic_ns() + patience_ns;
   // In turns: a drive that does not answer then hides no outcome of the other backend, and an

@@ -16,6 +16,7 @@
 
 #include "alloc/heap_owner.h"
 #include "platform/counter.h"
+#include "platform/tail_queue.h"
 #include "transport/polled_limits.h"
 #include "transport/registration.h"
 
@@ -122,8 +123,7 @@ class File {
   Files& files_;
   uint32_t index_;
   uint32_t in_flight_count_ = 0;
-  FileOperation* first_waiting_ = nullptr;
-  FileOperation* last_waiting_ = nullptr;
+  TailQueue<&FileOperation::next> waiting_;
 };
 
 // A backend carries operations out. For those that write a backend; services use File.

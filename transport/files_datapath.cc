@@ -35,13 +35,11 @@ bool Files::is_valid() const noexcept {
   for (const File& file : files_) {
     const uint32_t most = file.options_.operation_count_max;
     if (file.in_flight_count_ > most) return false;
-    if (file.first_waiting_ != nullptr && file.in_flight_count_ < most && !is_closed_) return false;
-    const FileOperation* last = nullptr;
-    for (const FileOperation* each = file.first_waiting_; each != nullptr; each = each->next) {
-      if (!each->is_in_flight || each->moved_bytes > 0 || each->file != &file) return false;
-      last = each;
-    }
-    if (last != nullptr && last != file.last_waiting_) return false;
+    if (!file.waiting_.is_empty() && file.in_flight_count_ < most && !is_closed_) return false;
+    const auto waits = [&file](const FileOperation& one) {
+      return one.is_in_flight && one.moved_bytes == 0 && one.file == &file;
+    };
+    if (!file.waiting_.count(SIZE_MAX, waits)) return false;
     issued += file.in_flight_count_;
   }
   return issued == issued_count_ && searched_count_ + polled_count_ <= issued_count_;
@@ -56,10 +54,8 @@ void Files::begin(FileOperation& operation) noexcept {
   operation.is_polled = false;
   operation.asker = current_heap_owner();
   operation.moved_bytes = 0;
-  operation.next = nullptr;
   if (file.in_flight_count_ < file.options_.operation_count_max) return issue(operation);
-  (file.first_waiting_ == nullptr ? file.first_waiting_ : file.last_waiting_->next) = &operation;
-  file.last_waiting_ = &operation;
+  file.waiting_.push(operation);
 }
 
 // A durable write may not: on a drive that cannot do it at once, the kernel adds a flush, whose
@@ -116,10 +112,7 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
   --issued_count_;
   if (!operation.is_polled && &backend_of(operation) == searcher_) --searched_count_;
   // The next first: the callee may begin another one, which comes after those that wait.
-  if (FileOperation* next = file.first_waiting_; next != nullptr && !is_closed_) {
-    file.first_waiting_ = next->next;
-    issue(*next);
-  }
+  if (!file.waiting_.is_empty() && !is_closed_) issue(file.waiting_.pop());
   BP_DCHECK_SLOW(is_valid());
   finish(operation, result);
 }

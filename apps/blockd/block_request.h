@@ -21,6 +21,7 @@
 #include "apps/blockd/nbd_request_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
 #include "platform/assert.h"
+#include "platform/tail_queue.h"
 #include "platform/trace_ring.h"
 #include "transport/spsc_fifo_datapath.h"
 
@@ -33,14 +34,7 @@ class StoreQueue;
 struct BlockRequest;
 struct RequestLane;
 struct VolumeCounters;
-
-// The requests that a held volume has received since it was held, oldest first. It belongs to the
-// volume's shard; any thread may read `is_on`.
-struct VolumeHold {
-  std::atomic<bool> is_on{false};
-  BlockRequest* first = nullptr;
-  BlockRequest* last = nullptr;
-};
+struct VolumeHold;
 
 // The volume behind an export. Read-only after boot.
 struct Volume {
@@ -89,6 +83,13 @@ struct BlockRequest {
   RequestTrace trace;            // from its header on, by the loops' times
   uint64_t done_bytes = 0;       // the volume's: done so far of a long request; or descriptors'
   BlockRequest* next = nullptr;  // its owner queues it with this
+};
+
+// The requests that a held volume has received since it was held, oldest first. It belongs to the
+// volume's shard; any thread may read `is_on`.
+struct VolumeHold {
+  std::atomic<bool> is_on{false};
+  TailQueue<&BlockRequest::next> requests;
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;

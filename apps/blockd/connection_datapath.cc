@@ -25,8 +25,7 @@ Connection::Connection(const ConnectionEnvironment& environment, std::span<Block
       negotiation_(environment.exports) {
   for (BlockRequest& request : requests) {
     request.connection = this;
-    request.next = free_requests_;
-    free_requests_ = &request;
+    free_requests_.push(request);
   }
   socket_.receive.completed = &Connection::receive_completed;
   socket_.receive.context = this;
@@ -35,23 +34,24 @@ Connection::Connection(const ConnectionEnvironment& environment, std::span<Block
 }
 
 bool Connection::is_valid() const noexcept {
-  const auto length = [this](const BlockRequest* first) {
-    uint32_t count = 0;
-    for (; first != nullptr && count <= request_count_; first = first->next) ++count;
-    return count;
-  };
+  const auto is_any = [](const BlockRequest&) { return true; };
+  const auto reply_count = replies_.count(request_count_, is_any);
+  const auto sent_count = being_sent_.count(request_count_, is_any);
+  if (!reply_count || !sent_count) return false;
   const bool has_payload = write_ != nullptr && incoming_ == Incoming::kPayload;
-  const uint32_t count = length(free_requests_) + length(first_reply_) + length(being_sent_) +
-                         submitted_count_ + (has_payload ? 1 : 0) + (refused_ != nullptr ? 1 : 0);
-  if (count != request_count_) return false;
+  const size_t taken = *reply_count + *sent_count + submitted_count_ + (has_payload ? 1 : 0) +
+                       (refused_ != nullptr ? 1 : 0);
+  if (taken > request_count_ || !free_requests_.has_just(request_count_ - taken, is_any)) {
+    return false;
+  }
   const bool waits = incoming_ == Incoming::kNothing || incoming_ == Incoming::kPayload;
   if ((write_ != nullptr) != waits) return false;
   if ((refused_ != nullptr) != (incoming_ == Incoming::kDiscard)) return false;
   if (buffer_begin_ > buffer_end_ || buffer_end_ > kBufferBytes) return false;
   if (stored_count_ > submitted_count_) return false;
-  if (being_sent_ != nullptr && !socket_.send.is_in_flight) return false;
+  if (!being_sent_.is_empty() && !socket_.send.is_in_flight) return false;
   return !is_closed() || (socket_.fd < 0 && !socket_.send.is_in_flight &&
-                          !socket_.receive.is_in_flight && length(free_requests_) == count);
+                          !socket_.receive.is_in_flight && taken == 0);
 }
 
 int Connection::open(int fd, nbd::Tls tls) noexcept {
@@ -211,7 +211,7 @@ void Connection::enter_transmission(size_t export_index) noexcept {
 // slots are taken; then receives more, if it can use it.
 void Connection::parse() noexcept {
   while (phase_ == Phase::kServing && incoming_ == Incoming::kHeaders &&
-         buffered_bytes() >= nbd::kRequestHeaderBytes && free_requests_ != nullptr) {
+         buffered_bytes() >= nbd::kRequestHeaderBytes && !free_requests_.is_empty()) {
     if (!parse_one()) return;
   }
   receive_more();
@@ -219,7 +219,7 @@ void Connection::parse() noexcept {
 
 // Returns whether to go on.
 bool Connection::parse_one() noexcept {
-  BlockRequest& request = *free_requests_;
+  BlockRequest& request = *free_requests_.first();
   const nbd::RequestBytes header(buffer_ + buffer_begin_, nbd::kRequestHeaderBytes);
   buffer_begin_ += nbd::kRequestHeaderBytes;
   if (!nbd::try_decode(header, request.wire)) {
@@ -235,7 +235,7 @@ bool Connection::parse_one() noexcept {
     finish();
     return false;
   }
-  free_requests_ = request.next;
+  free_requests_.pop();
   environment_.counters->requests_peak.raise(++taken_count_);
   volume_->counters->requests.requests_in_flight.add(1);
   request.error = verdict.error;
@@ -323,7 +323,7 @@ void Connection::receive_more() noexcept {
   }
   if (incoming_ == Incoming::kNothing || phase_ == Phase::kFinishing) return;
   // If all slots are taken, nothing more can be parsed.
-  if (phase_ == Phase::kServing && free_requests_ == nullptr) return;
+  if (phase_ == Phase::kServing && free_requests_.is_empty()) return;
   // The volume's shard still copies payloads from the buffer: they must not move.
   if (stored_count_ > 0) return;
   const uint32_t kept = buffered_bytes();
@@ -397,17 +397,14 @@ void Connection::request_returned(BlockRequest& request) noexcept {
 }
 
 void Connection::queue_reply(BlockRequest& request) noexcept {
-  request.next = nullptr;
-  (first_reply_ == nullptr ? first_reply_ : last_reply_->next) = &request;
-  last_reply_ = &request;
+  replies_.push(request);
   environment_.host->mark(*this);
 }
 
 // A request that has a buffer goes back to the volume first, to give it back.
 void Connection::release(BlockRequest& request) noexcept {
   if (request.has_buffer) return submit(request, RequestStep::kRelease);
-  request.next = free_requests_;
-  free_requests_ = &request;
+  free_requests_.push(request);
   --taken_count_;
   volume_->counters->requests.requests_in_flight.add(~uint64_t{0});
 }
@@ -468,24 +465,22 @@ void Connection::flush() noexcept {
   } else if (has_answers()) {
     socket_.send.piece_count = 0;
     std::byte* header = reply_headers_;
-    being_sent_ = first_reply_;
-    BlockRequest* last = nullptr;
-    for (uint32_t i = 0; i < kRepliesPerSend && first_reply_ != nullptr; ++i) {
-      last = first_reply_;
-      first_reply_ = last->next;
-      header = append_reply(*last, header);
-      const uint64_t ns = environment_.loop->now_ns() - last->trace.begin_ns();
-      count_time(*environment_.counters, last->wire.command, ns);
+    BP_DCHECK(being_sent_.is_empty());
+    for (uint32_t i = 0; i < kRepliesPerSend && !replies_.is_empty(); ++i) {
+      BlockRequest& request = replies_.pop();
+      being_sent_.push(request);
+      header = append_reply(request, header);
+      const uint64_t ns = environment_.loop->now_ns() - request.trace.begin_ns();
+      count_time(*environment_.counters, request.wire.command, ns);
       volume_->counters->requests.request_ns.add(ns);
-      BP_USDT(request_answered, last->wire.cookie, last->error);
-      pass(*last, kAnswered);
+      BP_USDT(request_answered, request.wire.cookie, request.error);
+      pass(request, kAnswered);
     }
-    last->next = nullptr;
     start_send();
   }
   const bool is_ending = phase_ == Phase::kFinishing;
   if (is_ending && submitted_count_ == 0 && write_ == nullptr && refused_ == nullptr &&
-      first_reply_ == nullptr && !socket_.send.is_in_flight && !socket_.receive.is_in_flight &&
+      replies_.is_empty() && !socket_.send.is_in_flight && !socket_.receive.is_in_flight &&
       (!is_secure() || tls_->say_end())) {
     close();
   }
@@ -510,22 +505,20 @@ void Connection::send_completed(void* context, int64_t result) noexcept {
 }
 
 void Connection::release_sent(bool is_sent) noexcept {
-  while (being_sent_ != nullptr) {
-    BlockRequest* next = being_sent_->next;
-    BP_USDT(request_sent, being_sent_->wire.cookie);
-    if (is_sent) pass(*being_sent_, kSent);
-    tell_trace(*being_sent_);
-    release(*being_sent_);
-    being_sent_ = next;
+  while (!being_sent_.is_empty()) {
+    BlockRequest& request = being_sent_.pop();
+    BP_USDT(request_sent, request.wire.cookie);
+    if (is_sent) pass(request, kSent);
+    tell_trace(request);
+    release(request);
   }
 }
 
 void Connection::drop_replies() noexcept {
-  while (first_reply_ != nullptr) {
-    BlockRequest* next = first_reply_->next;
-    tell_trace(*first_reply_);
-    release(*first_reply_);
-    first_reply_ = next;
+  while (!replies_.is_empty()) {
+    BlockRequest& request = replies_.pop();
+    tell_trace(request);
+    release(request);
   }
 }
 
@@ -577,7 +570,7 @@ void Connection::handshake_overdue() noexcept {
 }
 
 void Connection::close() noexcept {
-  BP_ASSERT(submitted_count_ == 0 && stored_count_ == 0 && being_sent_ == nullptr);
+  BP_ASSERT(submitted_count_ == 0 && stored_count_ == 0 && being_sent_.is_empty());
   if (is_secure()) {
     tls_->close();
   } else {

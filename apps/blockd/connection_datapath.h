@@ -30,6 +30,8 @@
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/nbd_negotiation.h"
 #include "platform/assert.h"
+#include "platform/free_list.h"
+#include "platform/tail_queue.h"
 #include "platform/units.h"
 #include "transport/event_loop.h"
 #include "transport/stream_sockets.h"
@@ -86,7 +88,7 @@ class Connection {
   void flush() noexcept;
   // Whether flush() would send some.
   bool has_answers() const noexcept {
-    return first_reply_ != nullptr && !socket_.send.is_in_flight && !is_broken_;
+    return !replies_.is_empty() && !socket_.send.is_in_flight && !is_broken_;
   }
 
   // Takes no more requests, answers the ones in flight, then closes.
@@ -191,11 +193,10 @@ class Connection {
   uint64_t discard_left_bytes_ = 0;
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for
   BlockRequest* refused_ = nullptr;  // answered once its payload has been discarded
-  BlockRequest* free_requests_ = nullptr;
-  uint32_t taken_count_ = 0;             // requests that are not free
-  BlockRequest* first_reply_ = nullptr;  // ready to be sent
-  BlockRequest* last_reply_ = nullptr;
-  BlockRequest* being_sent_ = nullptr;
+  FreeList<&BlockRequest::next> free_requests_;
+  uint32_t taken_count_ = 0;                // requests that are not free
+  TailQueue<&BlockRequest::next> replies_;  // ready to be sent
+  TailQueue<&BlockRequest::next> being_sent_;
   const uint32_t request_count_;
   uint32_t submitted_count_ = 0;  // requests that are with the volume's shard
   uint32_t stored_count_ = 0;     // of these, writes whose payloads lie in the buffer

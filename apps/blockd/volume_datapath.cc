@@ -22,13 +22,10 @@ bool is_inside(const BlockRequest& request) noexcept {
 }  // namespace
 
 bool VolumeService::is_valid() const noexcept {
-  const BlockRequest* last = nullptr;
-  for (const BlockRequest* each = first_long_; each != nullptr; last = each, each = each->next) {
-    if (!is_inside(*each) || each->done_bytes >= std::max<uint64_t>(each->wire.length, 1)) {
-      return false;
-    }
-  }
-  return last == last_long_;
+  const auto is_under_way = [](const BlockRequest& one) {
+    return is_inside(one) && one.done_bytes < std::max<uint64_t>(one.wire.length, 1);
+  };
+  return long_.count(SIZE_MAX, is_under_way).has_value();
 }
 
 // Requests answered in the round they arrived in are not timed: the clock is read once a round.
@@ -100,9 +97,7 @@ void VolumeService::carry_out(BlockRequest& request) noexcept {
     case nbd::Command::kTrim:  // the pool gives no memory back: a trimmed range reads as zeros
     case nbd::Command::kWriteZeroes:
       request.done_bytes = 0;
-      request.next = nullptr;
-      (last_long_ == nullptr ? first_long_ : last_long_->next) = &request;
-      last_long_ = &request;
+      long_.push(request);
       break;
     default:  // FLUSH: all committed writes are in place; BLOCK_STATUS: all of it is data
       reply(request);
@@ -113,12 +108,9 @@ void VolumeService::carry_out(BlockRequest& request) noexcept {
 // Returns true if the volume is held and the request is new: it was put into the volume's list.
 bool VolumeService::waits(BlockRequest& request) noexcept {
   VolumeHold& hold = *request.volume->hold;
-  BP_DCHECK((hold.first == nullptr) == (hold.last == nullptr));
   const bool is_new = request.step == RequestStep::kSubmit || request.step == RequestStep::kStore;
   if (!hold.is_on.load(std::memory_order_relaxed) || !is_new) return false;
-  request.next = nullptr;
-  (hold.last == nullptr ? hold.first : hold.last->next) = &request;
-  hold.last = &request;
+  hold.requests.push(request);
   return true;
 }
 
@@ -127,21 +119,17 @@ uint32_t VolumeService::hold(const Volume& volume, bool is_on) noexcept {
   hold.is_on.store(is_on, std::memory_order_relaxed);
   if (is_on) return 0;
   uint32_t count = 0;
-  for (BlockRequest* each = hold.first; each != nullptr; ++count) {
-    BlockRequest* const request = each;
-    each = request->next;
+  for (; !hold.requests.is_empty(); ++count) {
+    BlockRequest* const request = &hold.requests.pop();
     handle({&request, 1});
   }
-  hold.first = hold.last = nullptr;
   return count;
 }
 
 // Zeroes one slice of the first long request, which then goes to the end of the list.
 uint32_t VolumeService::zero_some() noexcept {
-  BlockRequest* request = first_long_;
-  if (request == nullptr) return 0;
-  first_long_ = request->next;
-  if (first_long_ == nullptr) last_long_ = nullptr;
+  if (long_.is_empty()) return 0;
+  BlockRequest* const request = &long_.pop();
   BP_DCHECK(is_inside(*request) && request->done_bytes <= request->wire.length);
   const uint64_t slice =
       std::min<uint64_t>(kZeroSliceBytes, request->wire.length - request->done_bytes);
@@ -152,9 +140,7 @@ uint32_t VolumeService::zero_some() noexcept {
     reply(*request);
     return 1;
   }
-  request->next = nullptr;
-  (last_long_ == nullptr ? first_long_ : last_long_->next) = request;
-  last_long_ = request;
+  long_.push(*request);
   return 1;
 }
 

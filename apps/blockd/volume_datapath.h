@@ -9,6 +9,7 @@
 
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/block_server_counters.h"
+#include "platform/tail_queue.h"
 #include "transport/doorbell.h"
 #include "transport/event_loop.h"
 
@@ -49,8 +50,7 @@ class VolumeService final : public PollSource {
   uint32_t zero_some() noexcept;
 
   VolumeServiceOptions options_;
-  BlockRequest* first_long_ = nullptr;  // requests that zero, in turn
-  BlockRequest* last_long_ = nullptr;
+  TailQueue<&BlockRequest::next> long_;  // requests that zero, in turn
   ReplyLane replies_;
 };
 

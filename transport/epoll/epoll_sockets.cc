@@ -13,6 +13,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/forbidden_calls.h"
+#include "platform/tail_queue.h"
 #include "transport/stream_sockets.h"
 
 namespace bedplate {
@@ -56,8 +57,7 @@ class EpollSockets final : public StreamSockets {
   Fd epoll_;
   epoll_event events_[kEventCountMax];  // what the last wait brought
   int event_count_ = 0;
-  SocketOperation* first_ = nullptr;  // operations to be tried
-  SocketOperation* last_ = nullptr;
+  TailQueue<&SocketOperation::next> queue_;  // operations to be tried
   uint32_t queued_count_ = 0;
 };
 
@@ -143,9 +143,7 @@ void EpollSockets::stop_watching(Watch& watched) noexcept {
 }
 
 void EpollSockets::append(SocketOperation& operation) noexcept {
-  operation.next = nullptr;
-  (last_ == nullptr ? first_ : last_->next) = &operation;
-  last_ = &operation;
+  queue_.push(operation);
   ++queued_count_;
 }
 
@@ -255,11 +253,8 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
   // Only operations that are queued now: those that callbacks add wait for the next round.
   const uint32_t count = std::min(budget, queued_count_);
   for (uint32_t i = 0; i < count; ++i) {
-    SocketOperation& operation = *first_;
-    first_ = operation.next;
-    if (first_ == nullptr) last_ = nullptr;
     --queued_count_;
-    attempt(operation);
+    attempt(queue_.pop());
   }
   return count + happened;
 }

@@ -19,30 +19,17 @@ int errno_of_status(uint16_t status) noexcept {
   }
 }
 
-void NvmeIo::List::push(NvmeOperation& operation) noexcept {
-  operation.next = nullptr;
-  (first == nullptr ? first : last->next) = &operation;
-  last = &operation;
-}
-
-NvmeOperation& NvmeIo::List::pop() noexcept {
-  BP_DCHECK(first != nullptr);
-  NvmeOperation& operation = *first;
-  first = operation.next;
-  if (first == nullptr) last = nullptr;
-  return operation;
-}
-
 bool NvmeIo::is_valid() const noexcept {
-  if (!is_open_ && waiting_.first != nullptr) return false;
-  for (const NvmeOperation* each = waiting_.first; each != nullptr; each = each->next) {
-    if (each->blocks_left == 0 || each->blocks_left > each->block_count) return false;
-    if (each != waiting_.first && each->blocks_left != each->block_count) return false;
-  }
-  for (const NvmeOperation* each = ended_.first; each != nullptr; each = each->next) {
-    if (each->command_count != 0 || each->blocks_left != 0) return false;
-  }
-  return true;
+  if (!is_open_ && !waiting_.is_empty()) return false;
+  const auto waits = [this](const NvmeOperation& one) {
+    const bool has_begun = one.blocks_left != one.block_count;
+    return one.blocks_left > 0 && one.blocks_left <= one.block_count &&
+           (!has_begun || &one == waiting_.first());
+  };
+  const auto has_ended = [](const NvmeOperation& one) {
+    return one.command_count == 0 && one.blocks_left == 0;
+  };
+  return waiting_.count(SIZE_MAX, waits) && ended_.count(SIZE_MAX, has_ended);
 }
 
 void NvmeIo::end_later(NvmeOperation& operation, int error) noexcept {
@@ -55,7 +42,7 @@ void NvmeIo::end_later(NvmeOperation& operation, int error) noexcept {
 // One that has commands under way ends with the last of them, or with the queue.
 void NvmeIo::close() noexcept {
   is_open_ = false;
-  while (waiting_.first != nullptr) {
+  while (!waiting_.is_empty()) {
     NvmeOperation& operation = waiting_.pop();
     operation.blocks_left = 0;
     operation.error = EIO;
@@ -86,7 +73,7 @@ void NvmeIo::begin(NvmeOperation& operation, uint64_t now_ns) noexcept {
   }
   BP_DCHECK(operation.block_count > 0);
   operation.blocks_left = operation.block_count;
-  if (waiting_.first == nullptr && issue(operation, now_ns)) return;
+  if (waiting_.is_empty() && issue(operation, now_ns)) return;
   waiting_.push(operation);
 }
 
@@ -158,7 +145,7 @@ void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
     ++error_count_;
     if (operation.error == 0) operation.error = errno_of_status(status);
     if (operation.blocks_left > 0) {
-      BP_ASSERT(waiting_.first == &operation);  // none but the first has begun in part
+      BP_ASSERT(waiting_.first() == &operation);  // none but the first has begun in part
       waiting_.pop();
       operation.blocks_left = 0;
     }
@@ -171,15 +158,14 @@ void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
 uint32_t NvmeIo::poll(uint32_t budget, uint64_t now_ns) noexcept {
   BP_DCHECK_SLOW(is_valid());
   uint32_t count = queue_.poll(budget);
-  if (BP_UNLIKELY(ended_.first != nullptr)) {
-    List ended = ended_;
-    ended_ = {};
-    for (; ended.first != nullptr; ++count) {
+  if (BP_UNLIKELY(!ended_.is_empty())) {
+    auto ended = ended_.take();
+    for (; !ended.is_empty(); ++count) {
       NvmeOperation& operation = ended.pop();
       operation.done(operation.context, operation.error);
     }
   }
-  while (waiting_.first != nullptr && issue(*waiting_.first, now_ns)) waiting_.pop();
+  while (!waiting_.is_empty() && issue(*waiting_.first(), now_ns)) waiting_.pop();
   if (BP_LIKELY(is_open_)) queue_.ring();
   BP_DCHECK_SLOW(is_valid());
   return count;

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "platform/counter.h"
+#include "platform/tail_queue.h"
 #include "transport/nvme/nvme_queue_datapath.h"
 
 namespace bedplate {
@@ -77,13 +78,6 @@ class NvmeIo {
   bool is_valid() const noexcept;
 
  private:
-  struct List {
-    NvmeOperation* first = nullptr;
-    NvmeOperation* last = nullptr;
-    void push(NvmeOperation& operation) noexcept;
-    NvmeOperation& pop() noexcept;
-  };
-
   bool issue(NvmeOperation& operation, uint64_t now_ns) noexcept;
   static void fill(NvmeOperation& operation, const NvmeQueue::Entry& entry) noexcept;
   static void completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
@@ -91,8 +85,8 @@ class NvmeIo {
   void end_later(NvmeOperation& operation, int error) noexcept;
 
   NvmeQueue queue_;
-  List waiting_;  // have blocks left
-  List ended_;    // are told with the next poll
+  TailQueue<&NvmeOperation::next> waiting_;  // have blocks left
+  TailQueue<&NvmeOperation::next> ended_;    // are told with the next poll
   bool is_open_ = false;
   uint64_t error_count_ = 0;
   uint64_t command_count_ = 0;

@@ -19,6 +19,7 @@
 #include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "platform/tail_queue.h"
 #include "transport/stream_sockets.h"
 #include "transport/uring/uring_device.h"
 #include "transport/uring/uring_files.h"
@@ -105,9 +106,8 @@ class UringSockets final : public StreamSockets {
   io_uring ring_ = {};
   bool is_created_ = false;
   bool is_falling_asleep_ = false;
-  SocketOperation* first_postponed_ = nullptr;  // receives that the kernel does not know of yet
-  SocketOperation* last_postponed_ = nullptr;
-  uint32_t misses_ = 0;  // of attempts, in this poll
+  TailQueue<&SocketOperation::next> postponed_;  // receives that the kernel does not know of yet
+  uint32_t misses_ = 0;                          // of attempts, in this poll
   uint32_t hot_attempts_ = kHotAttempts;
   UringDevice device_;
   UringFiles files_;
@@ -129,12 +129,11 @@ Error setup_error(int outcome) noexcept {
 }
 
 bool UringSockets::is_valid() const noexcept {
-  uint64_t left = 2 * uint64_t{options_.socket_count_max};  // one that is there twice makes a ring
-  for (const SocketOperation* each = first_postponed_; each != nullptr; each = each->next) {
-    if (left-- == 0 || !each->is_in_flight || each->socket == nullptr) return false;
-    if (each->next == nullptr && each != last_postponed_) return false;
-  }
-  return hot_attempts_ <= kHotAttempts;
+  const auto is_in_flight = [](const SocketOperation& one) {
+    return one.is_in_flight && one.socket != nullptr;
+  };
+  return hot_attempts_ <= kHotAttempts &&
+         postponed_.count(2 * size_t{options_.socket_count_max}, is_in_flight);
 }
 
 Result<void> UringSockets::create(const StreamSocketsOptions& options) {
@@ -263,15 +262,10 @@ bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
 
 // A receive goes to the kernel behind everything else of its iteration: sends leave first, and a
 // peer that waits for them need not wait until its next bytes have been copied as well.
-void UringSockets::postpone(SocketOperation& operation) noexcept {
-  operation.next = nullptr;
-  (first_postponed_ == nullptr ? first_postponed_ : last_postponed_->next) = &operation;
-  last_postponed_ = &operation;
-}
+void UringSockets::postpone(SocketOperation& operation) noexcept { postponed_.push(operation); }
 
 void UringSockets::submit_postponed() noexcept {
-  for (SocketOperation* each = first_postponed_; each != nullptr; each = each->next) submit(*each);
-  first_postponed_ = nullptr;
+  while (!postponed_.is_empty()) submit(postponed_.pop());
 }
 
 void UringSockets::submit(SocketOperation& operation) noexcept {

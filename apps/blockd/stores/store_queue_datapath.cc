@@ -43,20 +43,6 @@ nbd::ErrorCode code_of(int64_t result) noexcept {
 
 // ---- lists and buffers --------------------------------------------------------------------------
 
-void StoreQueue::List::push(BlockRequest& request) noexcept {
-  request.next = nullptr;
-  (first == nullptr ? first : last->next) = &request;
-  last = &request;
-}
-
-BlockRequest& StoreQueue::List::pop() noexcept {
-  BP_DCHECK(first != nullptr);
-  BlockRequest& request = *first;
-  first = request.next;
-  if (first == nullptr) last = nullptr;
-  return request;
-}
-
 uint64_t StoreQueue::bytes_for(const StoreQueueShape& shape) noexcept {
   const uint64_t tasks = uint64_t{shape.task_count} * (kBlockBytesMax + sizeof(StoreTask));
   return align_up(kZerosBytes + tasks, kCacheLineBytes);
@@ -96,15 +82,12 @@ bool StoreQueue::is_valid() const noexcept {
   const auto is_free = [](const StoreTask& task) { return task.request == nullptr; };
   const auto free_count = std::count_if(tasks_.begin(), tasks_.end(), is_free);
   if (free_count != free_count_ || !free_.has_just(free_count_, is_free)) return false;
-  if (committed_.first != nullptr && free_count != 0) return false;
-  return committed_.count() + new_.count() == waiting_count_ && order_.is_valid() &&
-         arena_.is_valid();
-}
-
-uint32_t StoreQueue::List::count() const noexcept {
-  uint32_t count = 0;
-  for (const BlockRequest* each = first; each != nullptr; each = each->next) ++count;
-  return count;
+  if (!committed_.is_empty() && free_count != 0) return false;
+  const auto is_any = [](const BlockRequest&) { return true; };
+  const auto committed_count = committed_.count(waiting_count_, is_any);
+  const auto new_count = new_.count(waiting_count_, is_any);
+  return committed_count && new_count && *committed_count + *new_count == waiting_count_ &&
+         order_.is_valid() && arena_.is_valid();
 }
 
 BlockRequest& StoreQueue::end_wait(List& list) noexcept {
@@ -183,10 +166,10 @@ void StoreQueue::take(BlockRequest& request) noexcept {
 
 // Writes that have their buffers go first: they free buffers.
 void StoreQueue::pump() noexcept {
-  while (committed_.first != nullptr && !free_.is_empty()) {
+  while (!committed_.is_empty() && !free_.is_empty()) {
     begin_task(end_wait(committed_));
   }
-  while (new_.first != nullptr && try_begin(*new_.first)) {
+  while (!new_.is_empty() && try_begin(*new_.first())) {
   }
   set_levels();
 }
@@ -204,7 +187,7 @@ void StoreQueue::set_levels() noexcept {
 
 // Begins, grants or answers the first of the new requests. Returns false if it still has to wait.
 bool StoreQueue::try_begin(BlockRequest& request) noexcept {
-  BP_DCHECK(&request == new_.first);
+  BP_DCHECK(&request == new_.first());
   if (request.wire.command == nbd::Command::kWrite) return try_grant(request);
   if (request.wire.command == nbd::Command::kBlockStatus && !store_->has_extents()) {
     end_wait(new_);

@@ -25,6 +25,7 @@
 #include "apps/blockd/stores/volume_store.h"
 #include "apps/blockd/stores/write_order_datapath.h"
 #include "platform/free_list.h"
+#include "platform/tail_queue.h"
 #include "transport/event_loop.h"
 
 namespace bedplate {
@@ -92,13 +93,7 @@ class StoreQueue {
 
  private:
   using Step = StoreTask::Step;
-  struct List {
-    BlockRequest* first = nullptr;
-    BlockRequest* last = nullptr;
-    void push(BlockRequest& request) noexcept;
-    BlockRequest& pop() noexcept;
-    uint32_t count() const noexcept;
-  };
+  using List = TailQueue<&BlockRequest::next>;
   // A request's place among the store's blocks.
   struct Edges {
     uint64_t first;  // the begin of its first block; the next: the end of its last

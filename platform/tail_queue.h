@@ -1,0 +1,65 @@
+// Objects of one kind in the order in which they came, linked through a member of theirs.
+//
+// It owns nothing and allocates nothing. An object that is not queued may use the member otherwise;
+// one that is queued stays where it is.
+//
+//     TailQueue<&FileOperation::next> waiting_;
+//
+// Threads: one at a time. Invariant: the last object links to none. (push)
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+template <auto kNext>
+class TailQueue;
+
+template <typename Object, Object* Object::*kNext>
+class TailQueue<kNext> {
+ public:
+  bool is_empty() const noexcept { return first_ == nullptr; }
+  // The object that pop() would return; it stays where it is. nullptr: the queue is empty.
+  Object* first() const noexcept { return first_; }
+
+  // Requires: `object` is not queued.
+  void push(Object& object) noexcept {
+    BP_DCHECK(first_ == nullptr || (last_ != &object && last_->*kNext == nullptr));
+    object.*kNext = nullptr;
+    (first_ == nullptr ? first_ : last_->*kNext) = &object;
+    last_ = &object;
+  }
+  // Requires: the queue is not empty.
+  Object& pop() noexcept {
+    BP_DCHECK(first_ != nullptr);
+    Object& object = *first_;
+    first_ = object.*kNext;
+    return object;
+  }
+  // Empties the queue, and returns one that has its objects: for a callee that queues some anew.
+  TailQueue take() noexcept { return std::exchange(*this, {}); }
+
+  // Counts the objects, for is_valid(): nothing if there are more than `most`, if `is_good(object)`
+  // is false of one, or if the last of them is not the last that came. It ends even if the queue is
+  // a ring. Cost: a look at each.
+  template <typename IsGood>
+  std::optional<size_t> count(size_t most, IsGood&& is_good) const noexcept {
+    size_t count = 0;
+    const Object* before = nullptr;
+    for (const Object* each = first_; each != nullptr; before = each, each = each->*kNext) {
+      if (count++ == most || !is_good(*each)) return {};
+    }
+    if (count > 0 && before != last_) return {};
+    return count;
+  }
+
+ private:
+  Object* first_ = nullptr;
+  Object* last_ = nullptr;  // while it is not empty
+};
+
+}  // namespace bedplate
