@@ -6,502 +6,19 @@
 
 #include "apps/boot/counter_signs.h"
 #include "apps/boot/piece.h"
+#include "apps/http/status_page_parts.h"
 #include "platform/assert.h"
 
 namespace bedplate {
 
-// tests/system/http_test.py says what they must be.
 const std::string_view kStatusPageHeaders =
-    "Content-Security-Policy: default-src 'none'; "
-    "script-src 'sha256-g6ANnaLIfbzCqmxJBF0Okxc3gzO4Yy4pikFlj+lrJK8='; "
-    "style-src 'sha256-6mS84GSeLxo1GSf0vwgX1qIKrnfzAp/wqMywkAVQ7bA='; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "Content-Security-Policy: default-src 'none'; script-src '" BP_STATUS_PAGE_SCRIPT
+    "'; style-src '" BP_STATUS_PAGE_STYLE
+    "'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
     "Referrer-Policy: no-referrer\r\n";
 
 namespace {
 
-constexpr std::string_view kPageBegin = R"html(<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>)html";
-
-constexpr std::string_view kPageStyle = R"html(</title>
-<style>
-:root { color-scheme: light dark; --line: #8884; --full: #3a78c2; --bad: #c0392b; --good: #2e8b57; }
-body { font: 15px/1.45 system-ui, sans-serif; margin: 1.2rem auto 2rem; max-width: 76rem;
-       padding: 0 1rem; overflow-wrap: break-word; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .4rem; }
-h1 small { font-size: .9rem; font-weight: normal; color: GrayText; white-space: nowrap; }
-h2 { font-size: 1.15rem; margin: 1.8rem 0 .4rem; }
-p { margin: .4rem 0; }
-table { border-collapse: collapse; width: 100%; }
-caption { text-align: left; color: GrayText; }
-th, td { text-align: right; padding: .2rem .5rem; border-bottom: 1px solid var(--line);
-         font-variant-numeric: tabular-nums; font-weight: normal; vertical-align: baseline; }
-td { white-space: nowrap; }
-th:first-child { text-align: left; padding-left: 0; } tr > :last-child { padding-right: 0; }
-thead th { color: GrayText; vertical-align: bottom; }
-#rest th:first-child { min-width: 11rem; }
-.scroll { overflow: auto; }
-#now { display: grid; gap: 1.2rem 2.5rem;
-       grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); }
-#now .scroll { max-height: 24rem; }
-#now caption { color: inherit; font-weight: 600; }
-#now td { font-size: 1.05em; } #now tbody th { font-weight: 600; }
-.cards, .cards tbody, .cards th { display: block; } .cards thead { display: none; }
-.cards tr { display: flex; flex-wrap: wrap; gap: 0 1rem; padding: .35rem 0;
-            border-bottom: 1px solid var(--line); }
-.cards th { flex-basis: 100%; } .cards th, .cards td { border: 0; padding: 0; }
-.cards td:empty { display: none; }
-.cards td::before { content: attr(data-head) " "; color: GrayText; font-size: .9em; }
-.bar { display: inline-block; width: 8rem; height: .8rem; border-radius: .2rem; overflow: hidden;
-       border: 1px solid var(--line); vertical-align: middle; margin-right: .5rem; }
-.share { display: inline-block; width: 3rem; }
-.bar i { display: block; height: 100%; background: var(--full); }
-#map { display: flex; height: 2.2rem; border: 1px solid var(--line); border-radius: .3rem;
-       overflow: hidden; margin-bottom: .6rem; }
-#map div { overflow: hidden; white-space: nowrap; font-size: .8rem; line-height: 2.2rem;
-           padding: 0 .3rem; border-right: 1px solid Canvas; box-sizing: border-box;
-           min-width: 1px; }
-#map .bare { padding: 0; }
-#state { font-weight: bold; margin-right: .5rem; }
-#state.bad { border: 2px solid; border-radius: .3rem; padding: .05rem .5rem; }
-.good { color: var(--good); } .bad { color: var(--bad); }
-#signs { padding-left: 1.2rem; margin: .3rem 0; }
-#log { max-height: 22rem; overflow: auto; border: 1px solid var(--line); padding: .4rem .5rem;
-       border-radius: .3rem; font-size: .85em; margin: 0; }
-#log:empty::before { content: "nothing"; color: GrayText; }
-summary { cursor: pointer; padding: .2rem 0; }
-input, button { font: inherit; }
-@media (max-width: 40rem) {
-  body { font-size: 13px; } .bar { width: 3rem; } .share { width: 2.5rem; }
-  th, td { padding: .2rem .25rem; }
-}
-@media (prefers-color-scheme: dark) {
-  :root { --full: #6aa5e8; --bad: #ff8a7a; --good: #7bd69b; }
-}
-</style>
-<h1><span id="name">)html";
-
-constexpr std::string_view kPageName = R"html(</span> <small id="host"></small></h1>
-<p><span id="state" role="status")html";
-
-constexpr std::string_view kPageHead = R"html(</span> <span id="age"></span>
-<button id="hold" type="button" aria-pressed="false">Hold</button></p>
-<form id="ask" hidden><label>Token <input id="token" type="password" autocomplete="off"></label>
-<button>Show</button></form>
-<noscript><p>Without JavaScript: <a href="/metrics">all numbers as text</a>,
-<a href="/signs">what needs a look</a>, <a href="/log">the log</a>.</p></noscript>
-<ul id="signs" aria-label="What needs a look">)html";
-
-constexpr std::string_view kPageMiddle = R"html(</ul>
-<main id="all" hidden>
-<h2>Services</h2>
-<p id="since" hidden>On average, since it runs; from the next look on what they do then.</p>
-<div id="now"></div>
-<h2>Memory</h2>
-<div id="map" role="img" aria-label="The pool by owner; the table has the numbers"></div>
-<div id="owners" class="scroll"></div>
-<h2>Shards</h2>
-<div id="shards" class="scroll"></div>
-<h2>All counters</h2>
-<p><label>Filter <input id="filter" type="search"></label>
-<a href="/metrics">as text</a></p>
-<div id="rest"></div>
-</main>
-<h2 id="log-title">Log</h2>
-<pre id="log" tabindex="0" aria-labelledby="log-title">)html";
-
-constexpr std::string_view kPageEnd = R"html(</pre>
-<script>
-"use strict";
-const by = id => document.getElementById(id);
-by("host").textContent = location.host;
-let before = null, now = null, token = "", held = false;
-let appliance = by("name").textContent;
-
-function labelsOf(text) {
-  const labels = {};
-  for (const each of text.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) {
-    labels[each[1]] = each[2].replace(/\\(.)/g, (_, c) => c === "n" ? "\n" : c);
-  }
-  return labels;
-}
-// {key, name, labels, value} by key and by name, each metric's help, what is seen at a glance, and
-// when that was by this clock (ms) and the appliance's (s), of Prometheus' text.
-function parse(text) {
-  const samples = new Map(), named = new Map(), help = new Map(), glances = [];
-  for (const line of text.split("\n")) {
-    const about = /^# HELP (\S+) (.*)$/.exec(line);
-    if (about) { help.set(about[1], about[2].replace(/\\n/g, "\n").replace(/\\\\/g, "\\")); }
-    const glance = /^# GLANCE (\w+)(\{.*\})$/.exec(line);
-    if (glance) glances.push({name: glance[1], ...labelsOf(glance[2])});
-    const found = /^(\w+)(\{.*\})? (\S+)$/.exec(line);
-    if (!found) continue;
-    const key = found[1] + (found[2] || "");
-    const sample = {key, name: found[1], labels: labelsOf(found[2] || ""), value: Number(found[3])};
-    samples.set(key, sample);
-    if (!named.has(sample.name)) named.set(sample.name, []);
-    named.get(sample.name).push(sample);
-  }
-  const uptime = samples.get("bedplate_appliance_uptime_seconds{}").value;
-  return {samples, named, help, glances, uptime, at: performance.now()};
-}
-const allOf = name => now.named.get(name) || [];
-const of = (name, label, value) => allOf(name).find(each => each.labels[label] === value);
-// By the second, since the look before, or at first since it runs; of a process that began anew:
-// nothing.
-function rate(key) {
-  const then = before ? before.samples.get(key) : {value: 0};
-  const change = then ? now.samples.get(key).value - then.value : -1;
-  const time = now.uptime - (before ? before.uptime : 0);
-  return change < 0 || time <= 0 ? null : change / time;
-}
-function short(number) {
-  if (Math.abs(number) >= 1e5) {
-    const power = Math.min(4, Math.floor(Math.log10(Math.abs(number)) / 3));
-    return (number / 10 ** (3 * power)).toFixed(1) + " " + "_kMGT"[power];
-  }
-  return String(Number.isInteger(number) ? number : Number(number.toPrecision(3)));
-}
-function bytes(number) {
-  let power = 0;
-  while (number >= 1024 && power < 4) { number /= 1024; ++power; }
-  const unit = ["B", "KiB", "MiB", "GiB", "TiB"][power];
-  return number.toFixed(power && number < 100 ? 1 : 0) + " " + unit;
-}
-function seconds(number) {
-  const three = value => String(Number(value.toPrecision(3)));
-  if (number < 1e-6) return (number * 1e9).toFixed(0) + " ns";
-  if (number < 1e-3) return three(number * 1e6) + " µs";
-  return number < 1 ? three(number * 1e3) + " ms" : short(number) + " s";
-}
-function value(name, number) {
-  const is = part => name.includes(part) && !name.endsWith("_count");  // of a histogram
-  return is("_bytes") ? bytes(number) : is("_seconds") ? seconds(number) : short(number);
-}
-
-function element(tag, text, more) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  return Object.assign(made, more);
-}
-// A name that breaks between its words alone, where it must.
-function words(text) {
-  const made = element("span");
-  for (const part of text.split(/(?<=[_:/.,{-])/)) made.append(part, element("wbr"));
-  return made;
-}
-function table(caption, heads, rows) {
-  const made = element("table"), head = element("tr"), body = element("tbody");
-  if (caption) made.append(element("caption", caption));
-  for (const each of heads) {
-    const [, what, pace] = /^(.*?)(\/s)?$/.exec(each), place = element("th", what, {scope: "col"});
-    if (pace) place.append(element("wbr"), pace);
-    head.append(place);
-  }
-  const top = element("thead");
-  top.append(head);
-  for (const row of rows) {
-    const line = element("tr");
-    row.forEach((cell, i) => {
-      const place = element(i ? "td" : "th", undefined, i ? {} : {scope: "row"});
-      place.append(cell);
-      place.dataset.head = heads[i];
-      line.append(place);
-    });
-    body.append(line);
-  }
-  made.append(top, body);
-  return made;
-}
-// Columns that do not fit stand below each other, and stay so, since numbers change.
-const tooNarrow = new Map();
-function put(box, made) {
-  const width = box.clientWidth, isNarrow = width > 0 && width <= (tooNarrow.get(box) || 0);
-  made.classList.toggle("cards", isNarrow);
-  box.replaceChildren(made);
-  if (isNarrow || box.scrollWidth <= width) return;
-  tooNarrow.set(box, width);
-  made.classList.add("cards");
-}
-// Only of the heap and of shards it is bad to be full.
-function bar(share, isBadFull) {
-  const made = element("span"), frame = element("span", undefined, {className: "bar"});
-  const part = element("i");
-  share = Math.min(1, Math.max(0, share));
-  part.style.width = 100 * share + "%";
-  if (isBadFull && share > 0.9) part.style.background = "var(--bad)";
-  frame.append(part);
-  made.append(frame, element("span", (100 * share).toFixed(0) + " %", {className: "share"}));
-  return made;
-}
-
-function showPool() {
-  const owners = allOf("bedplate_owner_bytes");
-  const total = owners.reduce((sum, each) => sum + each.value, 0);
-  by("map").replaceChildren(...owners.map((each, i) => {
-    const owner = each.labels.owner, part = element("div", owner, {title: owner});
-    part.style.width = 100 * each.value / total + "%";
-    part.style.background = `hsl(${(i * 67 + 210) % 360} 45% 50% / .35)`;
-    return part;
-  }));
-  for (const part of by("map").children) {
-    if (part.scrollWidth <= part.clientWidth) continue;
-    part.textContent = "";
-    part.className = "bare";
-  }
-  put(by("owners"), table("What each owner has; how much of it is used, where not all of it is",
-    ["owner", "planned", "used", "share"], owners.map(each => {
-      const used = of("bedplate_owner_used_bytes", "owner", each.labels.owner);
-      return [words(each.labels.owner), bytes(each.value), used ? bytes(used.value) : "",
-              used ? bar(used.value / each.value, each.labels.owner === "heap") : ""];
-    })));
-}
-function showShards() {
-  put(by("shards"), table("Busy: the share of the last second in which it had work",
-    ["shard", "busy", "rounds/s", "system calls/s", "stalls", "longest"],
-    allOf("bedplate_shard_asleep").map(({labels: {shard}}) => {
-      const sample = what => of("bedplate_shard_" + what, "shard", shard);
-      const pace = what => { const s = sample(what); return s ? rate(s.key) : null; };
-      const rounds = pace("iterations_total");
-      const busy = pace("busy_seconds_total"), stalls = sample("stalls_total");
-      const longest = sample("stall_longest_seconds");
-      const share = busy === null ? "" : bar(busy, true);
-      return [words(shard), share, rounds === null ? "" : short(rounds),
-              short(pace("system_calls_total") || 0), stalls ? short(stalls.value) : "",
-              longest ? seconds(longest.value) : ""];
-    })));
-}
-// The value below which that share of what came since the look before lies; buckets are sums, and
-// those of one bound are put together.
-function percentile(buckets, share) {
-  const counts = new Map();
-  for (const {key, labels, value} of buckets) {
-    const then = before && before.samples.get(key);
-    counts.set(labels.le, (counts.get(labels.le) || 0) + value - (then ? then.value : 0));
-  }
-  const all = counts.get("+Inf") || 0;
-  for (const [le, count] of counts) {
-    if (all > 0 && count >= share * all) return Number(le.replace("+Inf", "Infinity"));
-  }
-  return null;
-}
-const most = (name, limit) => limit === null ? "" : "≤ " + value(name, limit);
-
-// The tables of services have the counters that their descriptions mark, a row for each instance;
-// sets without instances are rows of one table.
-function cellOf(found) {
-  const {name, buckets, paces, level, word} = found;
-  if (buckets) return most(name, percentile(buckets, 0.99)) || "–";
-  if (paces) return paces.includes(null) ? "–" : value(name, paces.reduce((a, b) => a + b));
-  return word || (level === undefined ? "" : value(name, level));
-}
-const services = new Map();  // the element of each table, which stays
-function showServices() {
-  const tables = new Map();
-  for (const {name, owner, set, column} of now.glances) {
-    const title = set ? `${owner} ${set}`.trim() : "";
-    if (!tables.has(title)) {
-      tables.set(title, {heads: new Set(), rows: new Map(), first: set || "service"});
-    }
-    const {heads, rows} = tables.get(title), isPace = name.endsWith("_total");
-    const head = isPace ? column + "/s" : column, isTimes = now.named.has(name + "_bucket");
-    heads.add(head);
-    for (const {key, labels, value} of allOf(isTimes ? name + "_bucket" : name)) {
-      const row = set ? labels[set] : owner || "runtime";
-      if (!rows.has(row)) rows.set(row, new Map());
-      const cells = rows.get(row);
-      if (!cells.has(head)) cells.set(head, {name});
-      const cell = cells.get(head);
-      if (isTimes) (cell.buckets ||= []).push({key, labels, value});
-      else if (isPace) (cell.paces ||= []).push(rate(key));
-      else if (!labels.is) cell.level = (cell.level || 0) + value;
-      else if (value) cell.word = labels.is;
-    }
-  }
-  for (const [title, {heads, rows, first}] of tables) {
-    if (!services.has(title)) {
-      services.set(title, element("div", undefined, {className: "scroll"}));
-      by("now").append(services.get(title));
-    }
-    put(services.get(title), table(title, [first, ...heads], [...rows].map(([row, cells]) =>
-      [words(row), ...[...heads].map(head => cells.has(head) ? cellOf(cells.get(head)) : "")])));
-  }
-}
-const ours = new Set(["appliance", "pool", "way", "segment", "owner", "heap", "shard", "source",
-                      "http"]);
-const parts = new Map();  // each group's element stays, so that the keyboard's focus stays
-function showRest() {
-  const groups = new Map(), histograms = new Map(), wanted = by("filter").value.toLowerCase();
-  for (const [key, each] of now.samples) {
-    const bucket = /^(.*)_bucket$/.exec(each.name);
-    if (bucket) {
-      const {le, ...labels} = each.labels, id = bucket[1] + JSON.stringify(labels);
-      if (!histograms.has(id)) histograms.set(id, []);
-      histograms.get(id).push(each);
-      continue;
-    }
-    const pace = /_(total|count)$/.test(each.name) ? rate(key) : null;
-    if (wanted ? !key.toLowerCase().includes(wanted) : /_sum$/.test(each.name)) continue;
-    const group = each.name.split("_")[1];
-    if (!groups.has(group)) groups.set(group, []);
-    groups.get(group).push([key, each, pace]);
-  }
-  for (const [group, entries] of groups) {
-    if (!parts.has(group)) {
-      const part = element("details", undefined, {open: !ours.has(group)});
-      part.addEventListener("toggle", () => part.open && !part.lastChild.firstChild && showRest());
-      part.append(element("summary"), element("div", undefined, {className: "scroll"}));
-      parts.set(group, part);
-    }
-    const part = parts.get(group);
-    if (wanted) part.open = true;
-    part.firstChild.textContent = `${group} (${entries.length})`;
-    if (!part.open) continue;
-    put(part.lastChild, table("", ["counter", "value", "per second", "p50", "p99"],
-      entries.map(([key, each, pace]) => {
-        const base = each.name.replace(/_count$/, "");
-        const buckets = histograms.get(base + JSON.stringify(each.labels)) || [];
-        const counter = words(key.replace(/^bedplate_/, "").replace("{}", ""));
-        counter.title = now.help.get(base) || "";
-        return [counter, value(each.name, each.value), pace === null ? "" : value(each.name, pace),
-                most(base, percentile(buckets, 0.5)), most(base, percentile(buckets, 0.99))];
-      })));
-  }
-  const shown = [...groups.keys()].map(group => parts.get(group));
-  const rest = by("rest");
-  if (shown.length !== rest.children.length || shown.some((part, i) => part !== rest.children[i])) {
-    rest.replaceChildren(...shown);
-  }
-}
-let signCount = by("signs").children.length;
-function showSigns(text) {
-  const lines = text.split("\n").filter(line => line);
-  signCount = lines.length;
-  by("signs").replaceChildren(...lines.map(line => element("li", line, {className: "bad"})));
-}
-let steadyCount = 0;  // how often in turn this clock went as the appliance's does
-function showNumbers(text) {
-  before = now;
-  now = parse(text);
-  if (before) {
-    const own = (now.at - before.at) / 1000, real = now.uptime - before.uptime;
-    steadyCount = Math.abs(own - real) < 0.2 * own ? steadyCount + 1 : 0;
-  }
-  by("since").hidden = before !== null;
-  for (const {labels} of allOf("bedplate_appliance_info")) appliance = labels.name;
-  by("name").textContent = appliance;
-  by("all").hidden = false;
-  showServices();
-  showPool();
-  showShards();
-  showRest();
-  by("age").textContent = "";
-}
-// Its end stays in sight for those that look at its end.
-function showLog(text) {
-  const log = by("log"), isAtEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
-  if (text !== log.textContent) log.textContent = text;
-  if (isAtEnd) log.scrollTop = log.scrollHeight;
-}
-function tell(text, isGood) {
-  by("state").textContent = text;
-  by("state").className = isGood ? "good" : "bad";
-  document.title = isGood ? appliance : `! ${text} - ${appliance}`;
-}
-// As the page itself says before its first look: write_state() in status_page.cc.
-function tellState(isReady) {
-  const look = signCount ? signCount + (signCount === 1 ? " needs a look" : " need a look") : "";
-  const all = [isReady ? "" : "Draining, or not ready yet", look].filter(each => each);
-  tell(all.join("; ") || "Ready", !all.length);
-}
-async function look() {
-  const headers = token ? {Authorization: "Bearer " + token} : {};
-  try {
-    const [numbers, ready, signs, log] = await Promise.all(["/metrics", "/readyz", "/signs", "/log"]
-      .map(path => fetch(path, {headers, cache: "no-store"})));
-    by("ask").hidden = numbers.status !== 401;
-    if (!numbers.ok) {
-      tell(numbers.status === 401 ? "A token is needed" : `Answers ${numbers.status}`, false);
-    } else {
-      const texts = await Promise.all([signs, log, numbers].map(each => each.text()));
-      if (isLive) return;
-      showSigns(texts[0]);
-      showLog(texts[1]);
-      showNumbers(texts[2]);
-      tellState(ready.ok);
-    }
-  } catch (error) {
-    tell("Does not answer", false);
-    const age = now ? (performance.now() - now.at) / 1000 : 0;
-    if (now) by("age").textContent = `the numbers are ${seconds(age)} old`;
-  }
-}
-// The first numbers are there before the page is loaded, for programs that then take its picture.
-function begin() {
-  const request = new XMLHttpRequest();
-  request.open("GET", "/metrics", false);
-  try {
-    request.send();
-    if (request.status === 200) showNumbers(request.responseText);
-  } catch (error) {}  // as tick() will say
-  if (!now) tick();
-  setInterval(tick, 1000);
-}
-// Events, a round each second. Until they come, and where none come (too many listen, or a token is
-// needed, which EventSource cannot bring), the page asks by itself. A stream has no end, and for a
-// browser whose clock is made up (--virtual-time-budget) time stands while it waits for one: there
-// the page goes on asking.
-let source = null, isLive = false, ticks = 0;
-function quiet() {
-  if (source) source.close();
-  source = null;
-  isLive = false;
-}
-function listen() {
-  const lines = [];
-  source = new EventSource("/events");
-  source.onerror = quiet;
-  source.addEventListener("signs", event => showSigns(event.data));
-  source.addEventListener("log", event => {
-    lines.push(...event.data.split("\n"));
-    lines.splice(0, lines.length - 200);
-    showLog(lines.join("\n") + "\n");
-  });
-  source.addEventListener("metrics", event => {
-    isLive = true;
-    tellState(true);
-    showNumbers(event.data);
-  });
-}
-function tick() {
-  const isStale = isLive && performance.now() - now.at > 5000;
-  if (held || document.hidden) {
-    quiet();
-    ticks = 0;
-    return;
-  }
-  if (isStale) quiet();
-  if (!isLive) look();
-  if (steadyCount < 2 || source || token || !by("ask").hidden) return;
-  if (ticks++ % 10 === 0) listen();
-}
-by("ask").addEventListener("submit", event => {
-  event.preventDefault();
-  token = by("token").value;
-  look();
-});
-by("hold").addEventListener("click", () => {
-  held = !held;
-  by("hold").setAttribute("aria-pressed", held);
-  by("hold").textContent = held ? "Go on" : "Hold";
-});
-by("filter").addEventListener("input", () => now && showRest());
-begin();
-</script>
-)html";
 constexpr size_t kStateBytesMax = 256;
 
 // Writes that it is not ready, and the number of raised signs; often nothing.
@@ -514,32 +31,26 @@ void write_words(const StatusPage::Told& told, const CountersView& counters,
   piece->text(sign_count == 1 ? " needs a look" : " need a look");
 }
 
-// Writes the title, as the script's tell() does later. A name has only letters, digits, - and _.
-void write_title(const std::optional<StatusPage::Told>& told, const CountersView& counters,
-                 Piece* piece) noexcept {
-  if (!told) {
-    piece->text("Bedplate");
-    return;
-  }
+// Writes a value of the page; the script's tell() writes the same later. A name of an appliance has
+// only letters, digits, - and _.
+void write_value(std::string_view name, const std::optional<StatusPage::Told>& told,
+                 const CountersView& counters, Piece* piece) noexcept {
   char text[kStateBytesMax];
-  Piece words(text);
-  write_words(*told, counters, &words);
-  if (words.bytes() > 0) piece->text("! ").text({text, words.bytes()}).text(" - ");
-  piece->text(counters.appliance());
-}
-
-// Writes the rest of the state's element.
-void write_state(const std::optional<StatusPage::Told>& told, const CountersView& counters,
-                 Piece* piece) noexcept {
-  if (!told) {
-    piece->text(" class=\"bad\">A token is needed");
-    return;
+  Piece state(text);
+  if (told) write_words(*told, counters, &state);
+  const std::string_view words(text, state.bytes());
+  const bool is_good = told && words.empty();
+  if (name == "name") {
+    piece->text(told ? counters.appliance() : "Bedplate");
+  } else if (name == "title") {
+    if (!words.empty()) piece->text("! ").text(words).text(" - ");
+    piece->text(told ? counters.appliance() : "Bedplate");
+  } else if (name == "state_class") {
+    piece->text(is_good ? "good" : "bad");
+  } else {
+    BP_DCHECK(name == "state");
+    piece->text(is_good ? "Ready" : told ? words : "A token is needed");
   }
-  char text[kStateBytesMax];
-  Piece words(text);
-  write_words(*told, counters, &words);
-  const bool is_good = words.bytes() == 0;
-  piece->text(is_good ? " class=\"good\">Ready" : " class=\"bad\">").text({text, words.bytes()});
 }
 
 }  // namespace
@@ -547,30 +58,26 @@ void write_state(const std::optional<StatusPage::Told>& told, const CountersView
 size_t StatusPage::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
   constexpr size_t kRoomBytes = std::max(SignLines::kPieceBytesMin, LogLines::kPieceBytesMin);
-  constexpr std::string_view kTexts[] = {kPageBegin, {}, kPageStyle,  {}, kPageName, {},
-                                         kPageHead,  {}, kPageMiddle, {}, kPageEnd};
-  constexpr uint32_t kTitle = 1, kName = 3, kState = 5, kSigns = 7;
-  static_assert(std::all_of(std::begin(kTexts), std::end(kTexts),
-                            [](std::string_view text) { return text.size() <= kPieceBytesMin; }));
+  static_assert(std::all_of(std::begin(kStatusPageParts), std::end(kStatusPageParts),
+                            [](std::string_view part) { return part.size() <= kPieceBytesMin; }));
   size_t bytes = 0;
-  while (part_ < std::size(kTexts)) {
+  while (part_ < std::size(kStatusPageParts)) {
     const std::span<char> rest = to.subspan(bytes);
-    const std::string_view text = kTexts[part_];
+    const std::string_view part = kStatusPageParts[part_];
+    const bool is_text = part_ % 2 == 0;
     size_t more = 0;
-    if (!text.empty()) {
-      if (text.size() > rest.size()) break;
-      bytes += text.copy(rest.data(), rest.size());
-    } else if (part_ <= kState) {
+    if (is_text) {
+      if (part.size() > rest.size()) break;
+      bytes += part.copy(rest.data(), rest.size());
+    } else if (part == "signs" || part == "log") {
+      if (rest.size() < kRoomBytes) break;
+      if (told_) more = part == "signs" ? signs_.write(rest) : log_.write(rest);
+      bytes += more;
+    } else {
       if (rest.size() < 2 * kStateBytesMax) break;
       Piece piece(rest);
-      if (part_ == kTitle) write_title(told_, counters_, &piece);
-      if (part_ == kName) piece.text(told_ ? counters_.appliance() : "Bedplate");
-      if (part_ == kState) write_state(told_, counters_, &piece);
+      write_value(part, told_, counters_, &piece);
       bytes += piece.bytes();
-    } else if (told_) {
-      if (rest.size() < kRoomBytes) break;
-      more = part_ == kSigns ? signs_.write(rest) : log_.write(rest);
-      bytes += more;
     }
     if (more == 0) ++part_;  // for lines, once all are written
   }

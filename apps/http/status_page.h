@@ -1,9 +1,9 @@
 // The page that a browser gets: if the appliance serves or how much needs a look, the signs, the
 // values of /metrics as tables and bars, and the last lines of the log, each second.
 //
-// It is one text without any other resource. It knows the pool, its owners and the shards; whatever
-// else has counters is shown by their names. The text is made in pieces. Threads: any, each object
-// one at a time. Nothing is allocated.
+// It is one text (apps/http/page) without any other resource. It knows the pool, its owners and the
+// shards; whatever else has counters is shown by their names. The text is made in pieces. Threads:
+// any, each object one at a time. Nothing is allocated.
 #pragma once
 
 #include <cstddef>

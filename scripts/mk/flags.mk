@@ -20,7 +20,7 @@ objects = $(foreach source,$(1),$(call build_of,$(source))/$(source:.cc=.o))
 
 # -Winvalid-pch: a precompiled header that does not fit is an error, not read anew as a source.
 WARNINGS := -Wall -Wextra -Wundef -Wconversion -Wshadow -Winvalid-pch -Werror
-CPPFLAGS := -I. -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
+CPPFLAGS := -I. -Ibuild/generated -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
 # -fPIE: the archives go into executables of any kind, static-pie among them. It is what Debian's
 # g++ does anyway; a compiler with another default must not make other archives.
 # -g1: functions and lines, for addresses in messages and for profilers. Types and variables take a

@@ -10,6 +10,12 @@ FETCHED := $(MIMALLOC)/include/mimalloc.h
 $(FETCHED):
 	$(error $@ is missing: run `make all` once, which fetches it and what else is missing)
 
+# The status page as a header.
+GENERATED := build/generated/apps/http/status_page_parts.h
+$(GENERATED): scripts/status_page.py $(wildcard apps/http/page/*)
+	@mkdir -p $(@D)
+	$(Q)$< $@
+
 LIBRARY := $(BUILD)/libbedplate.a
 MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
 VERBS_LIBRARY := $(BUILD)/libbedplate-verbs.a
@@ -65,10 +71,10 @@ $(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++-header $* -o $@
 endif
 
-$(BUILD)/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
+$(BUILD)/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED) $(PRELUDES)
 	$(compile)
 ifeq ($(MODE),hardened)
-build/release/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
+build/release/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED) $(PRELUDES)
 	$(compile)
 endif
 
@@ -101,10 +107,10 @@ endef
 FORCE:
 # Two sources may have tests of the same name, and one that is included an unnamed namespace.
 in_a_dozen = $(subst -Wshadow,-Wno-shadow $(if $(CLANG),,-Wno-subobject-linkage),$(compile))
-$(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
+$(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED) $(PRELUDES)
 	$(in_a_dozen)
 ifeq ($(MODE),hardened)
-build/release/%.o: build/release/%.cc $(BUILD_FILES) | $(FETCHED) $(PRELUDES)
+build/release/%.o: build/release/%.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED) $(PRELUDES)
 	$(in_a_dozen)
 endif
 compiled = $(if $(CLANG),$(in_dozens),$(call objects,$(2)))
@@ -324,7 +330,7 @@ FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
 FUZZ_TARGETS := nbd kvd http control tls tsrelay net
 FUZZ_OBJECTS := $(FUZZED_SOURCES:%.cc=build/fuzz/%.o) $(FUZZ_TARGETS:%=build/fuzz/tests/fuzz/%_fuzz.o)
 build/fuzz/transport/dpdk/% build/fuzz/tests/fuzz/net_fuzz.o: CPPFLAGS += $(DPDK_FLAGS)
-$(FUZZ_OBJECTS): build/fuzz/%.o: %.cc $(BUILD_FILES) | $(FETCHED)
+$(FUZZ_OBJECTS): build/fuzz/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ $(CPPFLAGS) -std=c++20 -g -O1 -DBP_DEBUG=1 -MMD -MP \
