@@ -14,7 +14,7 @@ using namespace bedplate;
 TEST_GROUP(TurnLock) { TurnLock lock; };
 
 TEST(TurnLock, CountsWhatManyThreadsAdd) {
-  constexpr int kEach = 20000;
+  constexpr int kEach = 5000;
   uint64_t count = 0;  // plain on purpose
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

@@ -166,7 +166,7 @@ TEST(TraceSnapshot, ARecordThatChangesIsNotTold) {
   uint64_t left_out = 0;
   ToldRequests told;
   uint64_t& last = told["net"];
-  for (int look = 0; look < 2000 || last == 0; ++look) {
+  for (int look = 0; look < 400 || last == 0; ++look) {
     auto taken = opened.value().traces(told);
     if (!taken.ok()) break;
     const uint64_t begun_by_now = begun.load();
