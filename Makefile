@@ -104,11 +104,11 @@ image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C s
 
 # Ten times and more of check's strains, all tests with every assertion of the allocator's, and the
 # coverage of what unit tests alone do not run, which takes a sixth of the time that check has.
-LONG_STEPS := setup mimalloc build-.* unit-debug soak-.* glibc redis stress kill sleepers steps stops \
-              door hostile fuzz-.* install relay forbidden power ceph coverage.*
+LONG_STEPS := setup mimalloc build-.* unit-debug unit-tsan soak-.* glibc redis stress kill sleepers \
+              steps stops door hostile fuzz-.* install relay forbidden power ceph coverage.*
 empty :=
 check-long: ## strain for an hour and a half what make check strains for minutes
-	$(Q)CHECK_MODES="release debug asan" CHECK_COVERAGE=1 \
+	$(Q)CHECK_MODES="release debug asan tsan" CHECK_THREADED= CHECK_COVERAGE=1 \
 	  CHECK_ONLY='^($(subst $(empty) ,|,$(strip $(LONG_STEPS))))$$' \
 	  SOAK_ROUNDS=1000 SOAK_SECONDS=1200 STRESS_SECONDS=600 KILL_ROUNDS=1000 SLEEPER_ROUNDS=50 \
 	  STEP_SECONDS=600 STOP_EVENTS=1000 DOOR_SECONDS=300 HOSTILE_SECONDS=600 FUZZ_SECONDS=600 \

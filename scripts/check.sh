@@ -22,7 +22,11 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # This one counts the lines that run.
   counted=
   [ "$mode" = asan ] && counted=1
-  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" COUNTED=$counted DOZENS=1 \
+  # ThreadSanitizer has nothing to look at where there is one thread; check-long has it look.
+  threaded=
+  [ "$mode" = tsan ] && threaded=${CHECK_THREADED-1}
+  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" COUNTED=$counted \
+    THREADED=$threaded DOZENS=1 \
     "${goals[@]}"
   # A hardened build shares all but alloc/ with the release.
   groups=()

@@ -122,6 +122,9 @@ TEST_SOURCES := tests/main.cc \
 # EAL leaves threads, beside which ThreadSanitizer lets no process fork.
 ifeq ($(MODE),tsan)
   TEST_SOURCES := $(filter-out tests/transport/dpdk/eal/% tests/transport/dpdk/port/%,$(TEST_SOURCES))
+  # THREADED=1, which make check has: without the folders whose tests have one thread.
+  ONE_THREAD := transport/dpdk/% apps/program/% apps/perf/% apps/http/% apps/kvd/%
+  TEST_SOURCES := $(filter-out $(if $(THREADED),$(ONE_THREAD:%=tests/%)),$(TEST_SOURCES))
 endif
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
 TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)
