@@ -28,7 +28,8 @@ Result<void> call_c(const char* service, const char* function, Call&& call) {
   c_forget_error();  // an earlier one would be taken for its own
   const int returned = call();
   if (returned == 0) return {};
-  if (const Error& error = c_last_error(); error.doing[0] != '\0') return error;
+  const Error& kept = c_last_error();  // one of an address has an answer and a cure alone
+  if (kept.doing[0] != '\0' || kept.answer[0] != '\0' || kept.cure[0] != '\0') return kept;
   Error error;
   error.set_doing("calling %s of the service %s", function, service);
   error.set_answer("it returned %d without a reason", returned);
