@@ -75,7 +75,7 @@ uint32_t heap_of_thread_in_use(mi_heap_s* heap) noexcept;
 void heap_of_thread_done() noexcept;
 
 // Gives the empty pages of the calling thread's heaps back to the pool's heap: the thread will need
-// none for long (transport/event_loop.h). Cost: a look at each page that it has.
+// none for long (transport/loop/event_loop.h). Cost: a look at each page that it has.
 void return_empty_pages() noexcept;
 
 // Empties the heaps of all idle threads but the caller's that have memory of `owner`, or of any.

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -43,7 +44,8 @@ void read_set(const char* line, void* into) {
   for (const auto& each : lines) {
     const size_t bytes = std::strlen(each.name);
     if (std::strncmp(line, each.name, bytes) == 0) {
-      *each.set = std::strtoull(line + bytes, nullptr, 16);
+      std::string_view digits = line + bytes;
+      *each.set = take_number<uint64_t>(&digits, 0, 16);
     }
   }
 }

@@ -1,11 +1,11 @@
 #include "platform/cgroup.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "platform/file.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -71,8 +71,7 @@ uint64_t reclaimable_bytes(const std::string& group) {
   while (!rest.empty()) {
     std::string_view line = take_until(&rest, '\n');
     const std::string_view name = take_until(&line, ' ');
-    uint64_t value = 0;
-    std::from_chars(line.data(), line.data() + line.size(), value);
+    const uint64_t value = take_number<uint64_t>(&line, 0);
     if (name == "active_file" || name == "inactive_file") bytes += value;
     // The first version counts groups below apart, as the usage does not.
     if (name == "total_active_file" || name == "total_inactive_file") total_bytes += value;

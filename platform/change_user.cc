@@ -14,6 +14,7 @@
 #include "platform/capabilities.h"
 #include "platform/file.h"
 #include "platform/known_child.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -50,11 +51,11 @@ void read_identity(const char* line, void* into) {
   for (const auto& each : lines) {
     const size_t bytes = std::strlen(each.name);
     if (std::strncmp(line, each.name, bytes) != 0) continue;
-    const char* text = line + bytes;
-    for (char* end = nullptr;; text = end) {
-      const unsigned long number = std::strtoul(text, &end, 10);
-      if (end == text) break;
-      each.numbers->push_back(static_cast<uint32_t>(number));
+    std::string_view rest = line + bytes;
+    for (size_t before = 0; before != rest.size();) {
+      before = rest.size();
+      const uint32_t number = take_number<uint32_t>(&rest, 0);
+      if (rest.size() != before) each.numbers->push_back(number);
     }
   }
 }

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/text_words.h"
+
 namespace bedplate {
 
 void Fd::close() noexcept {
@@ -68,10 +70,9 @@ Result<void> read_lines(const char* path, void (*line)(const char* text, void* c
 std::optional<uint64_t> read_number_file(const char* path) noexcept {
   char text[64];
   if (!read_text_file(path, text, sizeof text)) return std::nullopt;
-  char* end = nullptr;
-  const unsigned long long number = std::strtoull(text, &end, 10);
-  if (end == text) return std::nullopt;
-  return number;
+  std::string_view rest = text;
+  const uint64_t number = take_number<uint64_t>(&rest, 0);
+  return rest.data() == text ? std::nullopt : std::optional(number);
 }
 
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept {

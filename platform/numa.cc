@@ -13,17 +13,22 @@
 
 #include "platform/assert.h"
 #include "platform/file.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 
 NodeSet parse_nodes(const char* list) noexcept {
   NodeSet nodes;
-  for (const char* at = list; *at >= '0' && *at <= '9';) {
-    char* end = nullptr;
-    const unsigned long first = std::strtoul(at, &end, 10);
-    const unsigned long last = *end == '-' ? std::strtoul(end + 1, &end, 10) : first;
-    for (unsigned long node = first; node <= last && node < nodes.size(); ++node) nodes.set(node);
-    at = *end == ',' ? end + 1 : end;
+  for (std::string_view rest = list; !rest.empty() && rest.front() >= '0' && rest.front() <= '9';) {
+    const size_t first = take_number<size_t>(&rest, nodes.size());
+    size_t last = first;
+    if (rest.starts_with('-')) {
+      rest.remove_prefix(1);
+      last = take_number<size_t>(&rest, first);
+    }
+    for (size_t node = first; node <= last && node < nodes.size(); ++node) nodes.set(node);
+    if (!rest.starts_with(',')) break;
+    rest.remove_prefix(1);
   }
   return nodes;
 }
@@ -54,9 +59,9 @@ int node_of_device(const char* directory) noexcept {
   for (char* end = path + std::strlen(path); end != nullptr && end != path;) {
     std::memcpy(end, kFile, sizeof kFile);
     char text[32] = "";
-    const bool is_read = read_text_file(path, text, sizeof text).ok();
-    const long node = is_read ? std::strtol(text, nullptr, 10) : kAnyNode;
-    if (node >= 0 && node < kNodeCountMax) return static_cast<int>(node);
+    std::string_view digits = read_text_file(path, text, sizeof text).ok() ? text : "";
+    const int node = take_number<int>(&digits, kAnyNode);
+    if (node >= 0 && node < kNodeCountMax) return node;
     *end = '\0';
     end = std::strrchr(path, '/');
   }

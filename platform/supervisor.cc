@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstddef>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "platform/environment.h"
+#include "platform/text_words.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -27,8 +27,7 @@ constexpr size_t kTextBytesMax = 512;
 uint64_t number_in(const char* name) noexcept {
   const char* text = environment_text(name);
   uint64_t number = 0;
-  if (text != nullptr) std::from_chars(text, text + std::strlen(text), number);
-  return number;
+  return text != nullptr && parse_number(text, &number) ? number : 0;
 }
 
 // The watchdog's period, if it is this process's: one that inherited the variables is not watched.

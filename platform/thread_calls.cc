@@ -17,6 +17,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -129,8 +130,8 @@ Result<ThreadCallsLogged> log_thread_calls(uint64_t patience_ns) noexcept {
     for (ssize_t at = 0; at < got;) {
       const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
       at += entry->d_reclen;
-      const pid_t thread = std::atoi(entry->d_name);
-      if (thread <= 0) continue;
+      pid_t thread = 0;
+      if (!parse_number(entry->d_name, &thread)) continue;
       if (is_kernels(thread)) continue;
       const Answer answer = ask(thread, patience_ns);
       if (answer != Answer::kNoThread) ++logged.threads;

@@ -2,8 +2,8 @@
 //
 // A request carries a RequestTrace from its first station to its last; then its record goes into
 // the ring of the shard on which it ends, over the oldest. A record is one cache line and lies in
-// the counters file (apps/boot/counters_format.h), where `bedplate trace` reads it, also after a
-// crash. A request that has not ended is in no ring. Nothing here looks at a clock: the time is
+// the counters file (apps/counters/counters_format.h), where `bedplate trace` reads it, even after
+// a crash. A request that has not ended is in no ring. Nothing here looks at a clock: the time is
 // that of the caller's loop (EventLoop::now_ns), or one look for a whole batch.
 #pragma once
 

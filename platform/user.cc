@@ -1,12 +1,12 @@
 #include "platform/user.h"
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -14,10 +14,8 @@ namespace {
 constexpr uint32_t kNobody = ~0U;  // what system calls take for "no change"
 
 std::optional<uint32_t> parse_id(std::string_view digits) noexcept {
-  uint32_t id = 0;
-  const char* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, id);
-  if (parsed.ec != std::errc() || parsed.ptr != end || id == kNobody) return {};
+  uint32_t id = kNobody;
+  if (!parse_number(digits, &id) || id == kNobody) return {};
   return id;
 }
 

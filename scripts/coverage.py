@@ -47,14 +47,17 @@ LAYERS = (
     "platform", "pinned_pool", "pinned_pool/join", "alloc", "transport", "transport/self",
     "transport/shm", "transport/single_copy", "transport/udp", "transport/uring",
     "transport/epoll", "transport/tls", "transport/vfio", "transport/nvme", "transport/dpdk",
-    "transport/verbs", "apps/boot", "apps/init", "apps/program", "apps/perf", "apps/blockd",
-    "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
+    "transport/verbs", "apps/boot", "apps/configuration", "apps/counters", "apps/services",
+    "apps/connections", "apps/peers", "apps/c_interface", "apps/tls", "apps/init", "apps/program",
+    "apps/perf", "apps/blockd", "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
 )
 NEEDS_GUEST = ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf")
 # Layers of which a sanitized build's unit tests run too little, by the tests that run enough.
 NEEDS_MORE_THAN_UNIT = {
     "a release's unit tests": ("pinned_pool", "alloc", "apps/init"),
-    "the system's tests": ("apps/boot", "apps/program", "apps/perf", "apps/blockd", "apps/kvd",
+    "the system's tests": ("apps/boot", "apps/configuration", "apps/counters", "apps/services",
+                           "apps/connections", "apps/peers", "apps/c_interface", "apps/tls",
+                           "apps/program", "apps/perf", "apps/blockd", "apps/kvd",
                            "apps/tsrelay", "apps/http", "apps/control", "apps/ports"),
     "the guest's tests": ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf"),
 }

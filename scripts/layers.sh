@@ -26,7 +26,7 @@ complain "the pool knows another process" \
 
 # joined, channel -> connect -> device; joined alone knows the processes that joined, and their shm.
 complain "a part of verbs includes one above it" "$(
-  grep -rnE '#include "transport/(shm/|joined_process\.h|verbs/joined/)' transport/verbs |
+  grep -rnE '#include "transport/(shm/|messages/joined_process\.h|verbs/joined/)' transport/verbs |
     grep -v '^transport/verbs/joined/'
   grep -rnE '#include "transport/verbs/(connect|channel)/' transport/verbs/device transport/verbs/*.*
   grep -rnE '#include "transport/verbs/channel/' transport/verbs/connect
@@ -36,8 +36,9 @@ complain "a part of verbs includes one above it" "$(
 complain "a way to peers includes another, or what they share includes one" "$(
   grep -rnE '#include "transport/(shm|verbs)/' transport/self
   grep -rnE '#include "transport/(self|verbs)/' transport/shm
-  grep -nE '#include "transport/(self|shm|verbs)/' transport/*.h transport/*.cc |
-    grep -v '^transport/joined_process\.'
+  grep -rnE '#include "transport/(self|shm|verbs)/' transport/*.* transport/loop transport/sockets \
+    transport/files transport/messages |
+    grep -v '^transport/messages/joined_process\.'
   true)"
 
 # Services stand on the runtime, which knows none of them: a program lists those that it has.
@@ -45,7 +46,9 @@ complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcache
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |
   grep -vE '^apps/(blockd|kvd|tsrelay|bedplate)/|^apps/examples/(kvget|ts[a-z]*)\.' || true)"
 complain "a part of apps/ includes one above it" "$(
-  grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|program|init|perf)/' apps/boot
+  grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|program|init|perf)/' \
+    apps/configuration apps/counters apps/services apps/connections apps/boot apps/peers apps/tls
+  grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|init|perf)/' apps/c_interface
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|perf)/' apps/init
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|init|perf)/' apps/http apps/control
   grep -rnE '#include "apps/(kvd|tsrelay|program|bedplate|init|perf)/' apps/blockd
@@ -85,5 +88,11 @@ complain "what a document or a comment names is not there" "$(
   /usr/bin/python3 scripts/documents.py || echo "scripts/documents.py ended with an error")"
 complain "sentences are hard to read (CONTRIBUTING.md)" "$(
   /usr/bin/python3 scripts/sentences.py || echo "scripts/sentences.py ended with an error")"
+complain "the status page is not clean HTML, CSS and JavaScript (tidy, esbuild)" "$(
+  tidy -quiet -errors apps/http/page/page.html 2>&1
+  for part in page.css page.js; do
+    esbuild --log-level=warning --outfile=/dev/null "apps/http/page/$part" 2>&1
+  done
+  true)"
 complain "a picture is not what its text says" "$(/usr/bin/python3 scripts/pictures.py --check 2>&1)"
 exit "$bad"

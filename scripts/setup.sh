@@ -32,8 +32,8 @@ check=(
   # what sends, receives and looks at transport streams
   multicat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
   gstreamer1.0-plugins-bad vlc-bin vlc-plugin-base
-  # what looks at the status page
-  chromium
+  # what looks at the status page, and at its source
+  chromium tidy esbuild
   # an appliance in a container
   podman runc
   strace procps spin iproute2 iputils-ping

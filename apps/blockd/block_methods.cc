@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "apps/blockd/block_service.h"
-#include "apps/boot/control_methods.h"
+#include "apps/services/control_methods.h"
 #include "platform/shown_text.h"
 
 namespace bedplate {

@@ -23,7 +23,7 @@
 #include "platform/assert.h"
 #include "platform/tail_queue.h"
 #include "platform/trace_ring.h"
-#include "transport/spsc_fifo_datapath.h"
+#include "transport/loop/spsc_fifo_datapath.h"
 
 namespace bedplate {
 

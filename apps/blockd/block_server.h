@@ -23,8 +23,8 @@
 #include "apps/blockd/volume_datapath.h"
 #include "pinned_pool/plan.h"
 #include "platform/free_list.h"
-#include "transport/event_loop.h"
-#include "transport/stream_sockets.h"
+#include "transport/loop/event_loop.h"
+#include "transport/sockets/stream_sockets.h"
 #include "transport/tls/tls_stream.h"
 
 namespace bedplate {

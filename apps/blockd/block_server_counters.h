@@ -7,9 +7,9 @@
 #pragma once
 
 #include "apps/blockd/nbd_request_datapath.h"
-#include "apps/boot/counter_table.h"
 #include "platform/cache_line.h"
 #include "platform/counter.h"
+#include "platform/counter_table.h"
 #include "platform/histogram.h"
 #include "platform/units.h"
 

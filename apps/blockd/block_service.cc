@@ -7,10 +7,10 @@
 #include <sys/statvfs.h>
 
 #include "apps/blockd/volume_shards.h"
-#include "apps/boot/configuration_reader.h"
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
 #include "apps/boot/tls_part.h"
+#include "apps/configuration/configuration_reader.h"
+#include "apps/services/service_plan.h"
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -219,7 +219,6 @@ void BlockService::describe(ConfigurationTable& table) {
   table.shard("connections_shard", &settings_.connections_shard)
       .help("The shard that connections live on.");
   table.shards("volumes_shards", &settings_.volumes_shards, kShardCountMax)
-      .formerly("volumes_shard")
       .otherwise("the last shard")
       .help("The shards that volumes live on; that of the connections may be one. Each goes to one "
             "on the NUMA node of its drive, where there is one, and of these to the one with the "

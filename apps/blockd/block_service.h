@@ -18,8 +18,8 @@
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/stores/rbd_images.h"
 #include "apps/blockd/stores/store_silence.h"
-#include "apps/boot/service.h"
-#include "transport/socket_address.h"
+#include "apps/services/service.h"
+#include "transport/sockets/socket_address.h"
 #include "transport/tls/tls_stream.h"
 
 namespace bedplate {

@@ -33,8 +33,8 @@
 #include "platform/free_list.h"
 #include "platform/tail_queue.h"
 #include "platform/units.h"
-#include "transport/event_loop.h"
-#include "transport/stream_sockets.h"
+#include "transport/loop/event_loop.h"
+#include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
 

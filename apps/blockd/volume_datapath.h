@@ -10,8 +10,8 @@
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/block_server_counters.h"
 #include "platform/tail_queue.h"
-#include "transport/doorbell.h"
-#include "transport/event_loop.h"
+#include "transport/loop/doorbell.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 

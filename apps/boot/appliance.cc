@@ -17,7 +17,7 @@
 #include "apps/boot/appliance_user.h"
 #include "apps/boot/needed_calls.h"
 #include "apps/boot/preflight.h"
-#include "apps/boot/service_calls.h"
+#include "apps/services/service_calls.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/memory_error.h"

@@ -1,12 +1,12 @@
 // The plan of an appliance: all that a configuration takes, to the byte, before anything is taken.
 #pragma once
 
-#include "apps/boot/configuration.h"
 #include "apps/boot/messages_plan.h"
-#include "apps/boot/peers_plan.h"
-#include "apps/boot/service_plan.h"
-#include "transport/message_names.h"
+#include "apps/configuration/configuration.h"
+#include "apps/peers/peers_plan.h"
+#include "apps/services/service_plan.h"
 #include "pinned_pool/plan.h"
+#include "transport/messages/message_names.h"
 
 namespace bedplate {
 

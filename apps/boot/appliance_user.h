@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/change_user.h"
 #include "platform/user.h"

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "apps/boot/configuration.h"
-#include "apps/boot/service_plan.h"
+#include "apps/configuration/configuration.h"
+#include "apps/services/service_plan.h"
 
 namespace bedplate {
 

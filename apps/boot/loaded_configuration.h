@@ -9,14 +9,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "apps/boot/configuration.h"
-#include "apps/boot/configuration_reader.h"
-#include "apps/boot/configuration_table.h"
+#include "apps/configuration/configuration.h"
+#include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/configuration_table.h"
 
 namespace bedplate {
 
@@ -69,5 +70,35 @@ class LoadedConfiguration {
 // descriptions, as errors. Errors: a service's name is taken.
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown);
+
+// Reads and checks the file at `path`, which may have a table for each of `services`. Stores the
+// settings of each service in it: a service is read for once. Appends every problem to `problems`,
+// in the file's order: "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind
+// kConfiguration. A file that cannot be read is a problem, too: "reading the configuration PATH:
+// ...".
+// Returns nothing if there is a problem. Threads: any, before the seal (it allocates).
+std::optional<Configuration> load_configuration(const char* path,
+                                                std::span<Service* const> services,
+                                                std::vector<Error>* problems);
+
+// The same for text in memory; `path` only appears in messages.
+std::optional<Configuration> parse_configuration(std::string_view text, const char* path,
+                                                 std::span<Service* const> services,
+                                                 std::vector<Error>* problems);
+
+// One key as the documentation has it.
+struct KeyDescription {
+  std::string name;  // with its table: "pool.bytes"
+  std::string type;
+  std::string default_text;  // as a file would write it, in words, or "required"
+  std::string range;
+  std::string help;  // Markdown
+};
+
+// Every key, in the order of the documentation; those of `services` last.
+std::vector<KeyDescription> configuration_keys(std::span<Service* const> services);
+
+// Its row in the table of docs/configuration.md, without a newline.
+std::string markdown_row(const KeyDescription& key);
 
 }  // namespace bedplate

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "pinned_pool/plan.h"
-#include "transport/shm/group_layout.h"
+#include "transport/shm/membership/group_layout.h"
 
 namespace bedplate {
 

@@ -2,8 +2,8 @@
 // join, and is member 0 of each group itself, on its first shard.
 //
 // It has two threads: the control thread of the join server, and one that waits on the bells of its
-// members for the shard (transport/shm/bell_watch.h). Processes that are not trusted have each a
-// group of two, with the appliance as the other member.
+// members for the shard (transport/shm/queue/bell_watch.h). Processes that are not trusted have
+// each a group of two, with the appliance as the other member.
 //
 // Invariants, by is_valid() unless something else is said: 1. Groups are there only with a server,
 // and with counters each. 2. A group's table has the places that its segment has, and the segment
@@ -18,20 +18,20 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
-#include "apps/boot/counters_file.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard_messenger.h"
+#include "apps/configuration/configuration.h"
+#include "apps/counters/counters_file.h"
 #include "pinned_pool/join/join_server.h"
 #include "pinned_pool/join/join_socket.h"
-#include "pinned_pool/pinned_pool.h"
-#include "transport/event_loop.h"
-#include "transport/shm/group_terms.h"
 #include "pinned_pool/join/process_terms.h"
-#include "transport/shm/bell_watch.h"
-#include "transport/shm/group_keeper.h"
-#include "transport/shm/shm_provider.h"
-#include "transport/single_copy.h"
+#include "pinned_pool/pinned_pool.h"
+#include "transport/loop/event_loop.h"
+#include "transport/shm/endpoint/shm_provider.h"
+#include "transport/shm/membership/group_keeper.h"
+#include "transport/shm/membership/group_terms.h"
+#include "transport/shm/queue/bell_watch.h"
+#include "transport/single_copy/single_copy.h"
 
 namespace bedplate {
 

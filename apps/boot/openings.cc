@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "apps/boot/appliance_user.h"
-#include "apps/boot/planned_datagrams.h"
+#include "apps/services/planned_datagrams.h"
 
 namespace bedplate {
 namespace {

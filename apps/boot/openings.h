@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
-#include "apps/boot/listeners.h"
-#include "apps/boot/planned_files.h"
+#include "apps/configuration/configuration.h"
+#include "apps/services/listeners.h"
+#include "apps/services/planned_files.h"
 #include "pinned_pool/join/join_socket.h"
 #include "platform/file.h"
 

@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "pinned_pool/plan.h"
 
 namespace bedplate {

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
-#include "apps/boot/counters_file.h"
 #include "apps/boot/shard_messenger.h"
-#include "pinned_pool/pinned_pool.h"
-#include "transport/event_loop.h"
+#include "apps/configuration/configuration.h"
+#include "apps/counters/counters_file.h"
 #include "pinned_pool/join/process_terms.h"
+#include "pinned_pool/pinned_pool.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 

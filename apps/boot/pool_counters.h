@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/counters_file.h"
 #include "apps/boot/runtime_counters.h"
+#include "apps/counters/counters_file.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/pool_map.h"
 

@@ -9,7 +9,7 @@
 
 #include "alloc/interception_decision.h"
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "platform/hugepage.h"
 #include "platform/result.h"
 

@@ -4,7 +4,7 @@
 
 #include "pinned_pool/no_way_back.h"
 #include "platform/units.h"
-#include "transport/shm/group_layout.h"
+#include "transport/shm/membership/group_layout.h"
 #include "transport/verbs/peer_state.h"
 
 namespace bedplate {

@@ -9,14 +9,14 @@
 
 #include "alloc/heap_owner.h"
 #include "alloc/heap_walk.h"
-#include "apps/boot/configuration.h"
-#include "apps/boot/counter_table.h"
-#include "apps/boot/service_plan.h"
+#include "apps/configuration/configuration.h"
+#include "apps/services/service_plan.h"
 #include "pinned_pool/join/membership.h"
 #include "pinned_pool/plan.h"
-#include "transport/event_loop.h"
-#include "transport/shm/shm_provider.h"
-#include "transport/stream_sockets.h"
+#include "platform/counter_table.h"
+#include "transport/loop/event_loop.h"
+#include "transport/shm/endpoint/shm_provider.h"
+#include "transport/sockets/stream_sockets.h"
 #include "transport/verbs/channel/verbs_counters.h"
 
 namespace bedplate {

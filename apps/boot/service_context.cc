@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/counters_file.h"
-#include "apps/boot/listeners.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_messenger.h"
-#include "transport/datagram_network.h"
+#include "apps/counters/counters_file.h"
+#include "apps/services/listeners.h"
+#include "transport/sockets/datagram_network.h"
 #include "transport/udp/udp_socket.h"
 
 namespace bedplate {

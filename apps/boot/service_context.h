@@ -18,13 +18,13 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/boot/service_plan.h"
+#include "apps/services/service_plan.h"
 #include "platform/file.h"
 #include "platform/trace_ring.h"
-#include "transport/event_loop.h"
-#include "transport/files.h"
-#include "transport/messenger.h"
-#include "transport/stream_sockets.h"
+#include "transport/files/files.h"
+#include "transport/loop/event_loop.h"
+#include "transport/messages/messenger.h"
+#include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
 

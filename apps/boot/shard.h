@@ -15,14 +15,14 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/configuration.h"
 #include "apps/boot/runtime_counters.h"
+#include "apps/configuration/configuration.h"
 #include "platform/thread_stack.h"
 #include "platform/trace_ring.h"
-#include "transport/event_loop.h"
-#include "transport/file_thread.h"
+#include "transport/files/file_thread.h"
+#include "transport/loop/event_loop.h"
 #include "transport/registration.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/stream_sockets.h"
 #include "transport/uring/polled_files.h"
 
 namespace bedplate {

@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
-#include "apps/boot/configuration.h"
-#include "apps/boot/counters_file.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_messenger.h"
+#include "apps/configuration/configuration.h"
+#include "apps/counters/counters_file.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/plan.h"
 

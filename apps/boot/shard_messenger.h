@@ -11,11 +11,11 @@
 #include <memory>
 #include <vector>
 
-#include "transport/event_loop.h"
-#include "transport/messenger.h"
+#include "transport/loop/event_loop.h"
+#include "transport/messages/messenger.h"
 #include "transport/self/self_provider.h"
-#include "transport/shm/bell_watch.h"
-#include "transport/shm/shm_provider.h"
+#include "transport/shm/endpoint/shm_provider.h"
+#include "transport/shm/queue/bell_watch.h"
 
 namespace bedplate {
 

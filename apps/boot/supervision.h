@@ -18,7 +18,7 @@
 #include "platform/counter.h"
 #include "platform/progress.h"
 #include "platform/supervisor.h"
-#include "transport/doorbell.h"
+#include "transport/loop/doorbell.h"
 
 namespace bedplate {
 

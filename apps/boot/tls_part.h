@@ -11,9 +11,9 @@
 #include <memory>
 #include <vector>
 
-#include "apps/boot/configuration_reader.h"
-#include "apps/boot/connection_session.h"
-#include "apps/boot/counter_table.h"
+#include "apps/configuration/configuration_reader.h"
+#include "apps/connections/connection_session.h"
+#include "platform/counter_table.h"
 #include "platform/log_limit.h"
 #include "transport/tls/tls_counters.h"
 #include "transport/tls/tls_credentials.h"

@@ -16,7 +16,7 @@
 #include "platform/clock.h"
 #include "platform/serial_line.h"
 #include "platform/text.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 
 namespace bedplate {
 namespace {

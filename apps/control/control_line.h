@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/boot/standing_line.h"
+#include "apps/connections/standing_line.h"
 #include "platform/counter.h"
 #include "platform/file.h"
 #include "platform/log_limit.h"

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "apps/boot/control_methods.h"
+#include "apps/services/control_methods.h"
 
 namespace bedplate {
 

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration_reader.h"
-#include "apps/boot/counters_file.h"
-#include "apps/boot/service_calls.h"
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
+#include "apps/configuration/configuration_reader.h"
+#include "apps/counters/counters_file.h"
+#include "apps/services/service_calls.h"
+#include "apps/services/service_plan.h"
 #include "platform/user.h"
 
 namespace bedplate {
@@ -186,7 +186,7 @@ std::string_view ControlService::refusal(void* self, int fd, std::span<char> roo
   if (service.is_allowed(fd, &user)) return {};
   service.site_.counters->not_allowed.add(1);
   char text[256];
-  Piece message(text);
+  TextWriter message(text);
   message.text("the user ").number(user).text(" may not ask: root and the user ");
   message.number(service.own_).text(" may, and those of the group that [control] names");
   return unasked(ControlFault::kNotAllowed, {text, message.bytes()}, room);
@@ -206,7 +206,7 @@ std::string_view ControlService::no_place(void* self, std::span<char> room) noex
   }
   if (stuck == nullptr) return unasked(ControlFault::kRefused, kTooManyAskers, room);
   char text[256];
-  Piece message(text);
+  TextWriter message(text);
   message.number(late_count).text(" of ").number(site.sessions.size());
   message.text(" connections have asked shards that are stuck, and keep their places: see ");
   message.text("`bedplate top`, and what keeps the shard ").text(site.name_of(*stuck));

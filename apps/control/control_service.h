@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/connection_thread.h"
-#include "apps/boot/service.h"
+#include "apps/connections/connection_thread.h"
 #include "apps/control/control_line.h"
 #include "apps/control/control_session.h"
 #include "apps/control/runtime_methods.h"
+#include "apps/services/service.h"
 
 namespace bedplate {
 

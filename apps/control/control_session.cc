@@ -1,7 +1,6 @@
 #include "apps/control/control_session.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -9,7 +8,8 @@
 #include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "transport/event_loop.h"
+#include "platform/text_words.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 namespace {
@@ -223,9 +223,7 @@ bool ControlSession::take_parameter(const ControlParameter& known,
   value = {.name = known.name, .type = known.type, .text = given.text, .number = given.number};
   bool is_good = given.type == known.type;
   if (given.type == ControlType::kText && known.type == ControlType::kNumber) {
-    const char* end = given.text.data() + given.text.size();
-    const auto parsed = std::from_chars(given.text.data(), end, value.number);
-    is_good = parsed.ec == std::errc() && parsed.ptr == end;
+    is_good = parse_number(given.text, &value.number);
   } else if (given.type == ControlType::kText && known.type == ControlType::kBoolean) {
     value.number = given.text == "true" ? 1 : 0;
     is_good = given.text == "true" || given.text == "false";
@@ -235,9 +233,9 @@ bool ControlSession::take_parameter(const ControlParameter& known,
     return true;
   }
   char what[128];
-  Piece piece(what);
-  piece.text("this parameter is a ").text(text_of(known.type)).text(": ");
-  complain(ControlFault::kNoParameter, {what, piece.bytes()}, known.name);
+  TextWriter writer(what);
+  writer.text("this parameter is a ").text(text_of(known.type)).text(": ");
+  complain(ControlFault::kNoParameter, {what, writer.bytes()}, known.name);
   return false;
 }
 
@@ -295,10 +293,10 @@ void ControlSession::give_up() noexcept {
   is_last_ = true;
   if (must_break_off()) return break_off();
   char text[256];
-  Piece piece(text);
-  piece.text("the shard ").text(site_->name_of(*loop_));
-  piece.text(" has not come to it in 2 s, and may yet do it: see `bedplate top`");
-  complain(ControlFault::kStuck, {text, piece.bytes()});
+  TextWriter writer(text);
+  writer.text("the shard ").text(site_->name_of(*loop_));
+  writer.text(" has not come to it in 2 s, and may yet do it: see `bedplate top`");
+  complain(ControlFault::kStuck, {text, writer.bytes()});
 }
 
 // Each call that waits for a stuck shard would hold a session until the shard comes to it.
@@ -306,11 +304,11 @@ void ControlSession::refuse_for_stuck() noexcept {
   site_->counters->stuck.add(1);
   if (must_break_off()) return break_off();
   char text[256];
-  Piece piece(text);
-  piece.text("the shard ").text(site_->name_of(*loop_));
-  piece.text(
+  TextWriter writer(text);
+  writer.text("the shard ").text(site_->name_of(*loop_));
+  writer.text(
       " is stuck: it has not come to an earlier call, and was not asked: see `bedplate top`");
-  complain(ControlFault::kRefused, {text, piece.bytes()});
+  complain(ControlFault::kRefused, {text, writer.bytes()});
 }
 
 // Ends an answer that has begun and cannot be taken back.
@@ -371,14 +369,14 @@ void ControlSession::say_error(ControlFault fault, const Error* error, std::stri
                         fault == ControlFault::kNoRequest || is_last_;
   if (!must_say) return;
   char message[sizeof(Error) + 8];
-  Piece piece(message);
+  TextWriter writer(message);
   if (error == nullptr) {
-    piece.text(what).text(subject.substr(0, kSubjectMax));
+    writer.text(what).text(subject.substr(0, kSubjectMax));
   } else {
     format_error(*error, message, sizeof message);
   }
   const std::string_view text =
-      error == nullptr ? std::string_view(message, piece.bytes()) : std::string_view(message);
+      error == nullptr ? std::string_view(message, writer.bytes()) : std::string_view(message);
   const size_t at = has_begun_ ? 1 : 0;  // the answer that has begun ends with its line
   complaint_[0] = '\n';
   JsonText said(std::span<char>(complaint_).subspan(at));

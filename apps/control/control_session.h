@@ -30,11 +30,11 @@
 #include <vector>
 
 #include "alloc/heap_owner.h"
-#include "apps/boot/connection_session.h"
-#include "apps/boot/control_methods.h"
-#include "apps/boot/counter_table.h"
+#include "apps/connections/connection_session.h"
 #include "apps/control/control_request.h"
-#include "transport/loop_call_datapath.h"
+#include "apps/services/control_methods.h"
+#include "platform/counter_table.h"
+#include "transport/loop/loop_call_datapath.h"
 
 namespace bedplate {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "apps/boot/piece.h"
+#include "platform/text_writer.h"
 
 namespace bedplate {
 namespace {
@@ -48,7 +48,7 @@ void write_counter_words(std::span<const uint64_t> words, JsonText* json) noexce
     size_t count = zeros_at(words);
     if (count > 0) {
       char text[kCounterWordRoom];
-      Piece minus(text);
+      TextWriter minus(text);
       minus.text("-").number(count);
       json->raw({text, minus.bytes()});
     } else if (const size_t bytes = text_bytes_at(words); bytes > 0) {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "apps/boot/json_text.h"
+#include "apps/counters/json_text.h"
 
 namespace bedplate {
 

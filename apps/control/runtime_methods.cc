@@ -6,15 +6,15 @@
 
 #include <unistd.h>
 
-#include "apps/boot/bedplate_service.h"
-#include "apps/boot/counter_table.h"
-#include "apps/boot/counters_snapshot.h"
-#include "apps/boot/service_drains.h"
-#include "apps/boot/stats_json.h"
+#include "apps/c_interface/bedplate_service.h"
 #include "apps/control/counter_words.h"
+#include "apps/counters/counters_snapshot.h"
+#include "apps/counters/stats_json.h"
+#include "apps/services/service_drains.h"
 #include "platform/assert.h"
 #include "platform/build_id.h"
 #include "platform/clock.h"
+#include "platform/counter_table.h"
 #include "platform/log.h"
 #include "platform/shown_text.h"
 #include "platform/thread_calls.h"

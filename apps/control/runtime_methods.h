@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "apps/boot/control_methods.h"
-#include "apps/boot/counters_view.h"
+#include "apps/counters/counters_view.h"
+#include "apps/services/control_methods.h"
 #include "platform/file.h"
 
 namespace bedplate {

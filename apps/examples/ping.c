@@ -1,7 +1,5 @@
 /* ping.cc in C: `ping-c SOCKET ann bob` joins the pool of two.toml as ann and greets bob, who is
- * started as `ping-c SOCKET bob ann`, or as ping.cc.
- *
- * Tested by tests/system/messages_test.py. */
+ * started as `ping-c SOCKET bob ann`, or as ping.cc. */
 #include <stdio.h>
 
 #include "bedplate.h"

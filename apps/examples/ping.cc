@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <span>
 
-#include "transport/joined_process.h"
+#include "transport/messages/joined_process.h"
 
 using namespace bedplate;
 namespace {

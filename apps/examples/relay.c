@@ -5,8 +5,6 @@
  *     from = "0.0.0.0:5004"
  *     to = "192.0.2.1:5004"
  *     collector = "tcp:192.0.2.2:9000"
- *
- * Tested by tests/system/relay_c_test.py.
  */
 #define _GNU_SOURCE /* timerfd */
 #include <poll.h>

@@ -1,9 +1,7 @@
 /* A service in C: a small key-value store, `store run store.toml`. It speaks lines over TCP
  * ("set KEY VALUE": STORED, or FULL; "get KEY": VALUE ..., or NONE), and answers "store.get", a
  * message of a byte, its answer's number, and a key, with the value. Both have 31 bytes at most.
- * Over the control socket it forgets a key: bedplate ctl store.forget key=KEY.
- *
- * Tested by tests/system/service_c_test.py. */
+ * Over the control socket it forgets a key: bedplate ctl store.forget key=KEY. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "transport/joined_process.h"
+#include "transport/messages/joined_process.h"
 
 using namespace bedplate;
 namespace {

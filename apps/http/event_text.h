@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <span>
 
-#include "apps/boot/counters_view.h"
+#include "apps/counters/counters_view.h"
 #include "apps/http/lines.h"
 #include "apps/http/metrics_text.h"
 

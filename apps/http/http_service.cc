@@ -5,9 +5,9 @@
 
 #include <unistd.h>
 
-#include "apps/boot/configuration_reader.h"
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
+#include "apps/configuration/configuration_reader.h"
+#include "apps/services/service_plan.h"
 #include "platform/secret_file.h"
 
 namespace bedplate {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/connection_thread.h"
-#include "apps/boot/service.h"
 #include "apps/boot/tls_part.h"
+#include "apps/connections/connection_thread.h"
 #include "apps/http/http_session.h"
+#include "apps/services/service.h"
 #include "platform/recent_lines.h"
 
 namespace bedplate {

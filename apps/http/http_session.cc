@@ -6,8 +6,8 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
-#include "apps/boot/piece.h"
 #include "platform/assert.h"
+#include "platform/text_writer.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -63,11 +63,11 @@ bool is_equal(std::string_view one, std::string_view other) noexcept {
 }
 
 void write_head(int status, std::string_view type, std::string_view more, bool is_last,
-                Piece* piece) noexcept {
-  piece->text("HTTP/1.1 ").number(static_cast<uint64_t>(status)).text(" ").text(reason_of(status));
-  piece->text("\r\nContent-Type: ").text(type).text("\r\n").text(more);
-  piece->text("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
-  if (is_last) piece->text("Connection: close\r\n");
+                TextWriter* writer) noexcept {
+  writer->text("HTTP/1.1 ").number(static_cast<uint64_t>(status)).text(" ").text(reason_of(status));
+  writer->text("\r\nContent-Type: ").text(type).text("\r\n").text(more);
+  writer->text("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+  if (is_last) writer->text("Connection: close\r\n");
 }
 
 }  // namespace
@@ -232,13 +232,13 @@ void HttpSession::say(int status, std::string_view type, std::string_view body,
   BP_DCHECK(output().empty() && !is_making());
   const std::string_view reason = reason_of(status);
   BP_DCHECK(reason != reason_of(0));  // a status that has words of its own
-  Piece piece({out_, sizeof out_});
-  write_head(status, type, more, is_last_, &piece);
-  piece.text("Content-Length: ").number(body.empty() ? reason.size() + 1 : body.size());
-  piece.text("\r\n\r\n");
-  if (!is_head && body.empty()) piece.text(reason).text("\n");
-  BP_ASSERT(!piece.is_full());
-  made_ = piece.bytes();
+  TextWriter writer({out_, sizeof out_});
+  write_head(status, type, more, is_last_, &writer);
+  writer.text("Content-Length: ").number(body.empty() ? reason.size() + 1 : body.size());
+  writer.text("\r\n\r\n");
+  if (!is_head && body.empty()) writer.text(reason).text("\n");
+  BP_ASSERT(!writer.is_full());
+  made_ = writer.bytes();
   if (is_head) return;
   BP_ASSERT(made_ <= kHeadBytesMax && body.size() <= sizeof out_ - made_);
   if (!body.empty()) std::memcpy(out_ + made_, body.data(), body.size());
@@ -251,7 +251,7 @@ void HttpSession::say_events(const HttpRequest& request) noexcept {
   const bool is_ready = site_->is_ready.load(std::memory_order_relaxed);
   if (!is_ready || site_->counters->listeners.read() >= site_->listeners_max) {
     char text[160];
-    Piece why(text);
+    TextWriter why(text);
     if (is_ready) {
       why.text("As many clients have /events as may: ").number(site_->listeners_max);
       why.text(", half of max_connections.\n");
@@ -302,12 +302,12 @@ void HttpSession::say_long(const Making& what, std::string_view type, std::strin
   BP_DCHECK(output().empty() && !is_making());
   is_chunked_ = !request.is_http_10;
   making_ = request.is_head ? Making() : what;
-  Piece piece({out_, sizeof out_});
-  write_head(200, type, more, is_last_, &piece);
-  if (is_chunked_ && !request.is_head) piece.text("Transfer-Encoding: chunked\r\n");
-  piece.text("\r\n");
-  BP_DCHECK(!piece.is_full() && piece.bytes() <= kHeadBytesMax);
-  made_ = piece.bytes();
+  TextWriter writer({out_, sizeof out_});
+  write_head(200, type, more, is_last_, &writer);
+  if (is_chunked_ && !request.is_head) writer.text("Transfer-Encoding: chunked\r\n");
+  writer.text("\r\n");
+  BP_DCHECK(!writer.is_full() && writer.bytes() <= kHeadBytesMax);
+  made_ = writer.bytes();
 }
 
 // Writes the next piece and returns its bytes; 0: all was made.

@@ -19,15 +19,15 @@
 #include <string_view>
 #include <variant>
 
-#include "apps/boot/connection_session.h"
-#include "apps/boot/counter_table.h"
-#include "apps/boot/counters_view.h"
-#include "apps/boot/stats_json.h"
+#include "apps/connections/connection_session.h"
+#include "apps/counters/counters_view.h"
+#include "apps/counters/stats_json.h"
 #include "apps/http/event_text.h"
 #include "apps/http/http_request.h"
 #include "apps/http/lines.h"
 #include "apps/http/metrics_text.h"
 #include "apps/http/status_page.h"
+#include "platform/counter_table.h"
 
 namespace bedplate {
 

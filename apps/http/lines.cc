@@ -4,35 +4,35 @@
 #include <algorithm>
 #include <string_view>
 
-#include "apps/boot/counter_signs.h"
-#include "apps/boot/piece.h"
+#include "apps/counters/counter_signs.h"
 #include "platform/assert.h"
 #include "platform/recent_lines.h"
+#include "platform/text_writer.h"
 
 namespace bedplate {
 namespace {
 
-void write_character(char each, bool is_html, Piece* piece) noexcept {
+void write_character(char each, bool is_html, TextWriter* writer) noexcept {
   if (is_html && each == '<') {
-    piece->text("&lt;");
+    writer->text("&lt;");
   } else if (is_html && each == '&') {
-    piece->text("&amp;");
+    writer->text("&amp;");
   } else {
     // A line stays one, and steers no terminal.
     const bool is_control = static_cast<unsigned char>(each) < ' ' || each == '\x7f';
     const char shown = is_control ? ' ' : each;
-    piece->text({&shown, 1});
+    writer->text({&shown, 1});
   }
 }
 
-void write_line(std::string_view line, LineFormat format, Piece* piece) noexcept {
+void write_line(std::string_view line, LineFormat format, TextWriter* writer) noexcept {
   const bool is_item = format == LineFormat::kListItem;
-  if (is_item) piece->text("<li class=\"bad\">");
-  if (format == LineFormat::kEvent) piece->text("data:");
+  if (is_item) writer->text("<li class=\"bad\">");
+  if (format == LineFormat::kEvent) writer->text("data:");
   for (const char each : line) {
-    write_character(each, is_item || format == LineFormat::kPreformatted, piece);
+    write_character(each, is_item || format == LineFormat::kPreformatted, writer);
   }
-  piece->text(is_item ? "</li>" : "\n");
+  writer->text(is_item ? "</li>" : "\n");
 }
 
 }  // namespace
@@ -44,15 +44,15 @@ size_t SignLines::write(std::span<char> to) noexcept {
   for (; next_ < counters_.sign_count(); ++next_) {
     if (!is_raised(counters_, next_)) continue;
     char text[kSignTextBytesMax];
-    Piece line(text);
+    TextWriter line(text);
     write_sign_subject(counters_, next_, &line);
     line.text(": ");
     write_sign_text(counters_, next_, &line);
-    Piece piece(to.subspan(bytes));
-    write_line({text, line.bytes()}, format_, &piece);
-    BP_DCHECK(bytes > 0 || !piece.is_full());  // else it would be taken for the end
-    if (piece.is_full()) break;
-    bytes += piece.bytes();
+    TextWriter writer(to.subspan(bytes));
+    write_line({text, line.bytes()}, format_, &writer);
+    BP_DCHECK(bytes > 0 || !writer.is_full());  // else it would be taken for the end
+    if (writer.is_full()) break;
+    bytes += writer.bytes();
   }
   return bytes;
 }
@@ -68,11 +68,11 @@ size_t LogLines::write(std::span<char> to) noexcept {
     const size_t line_bytes = read_recent_line(next_, text);
     if (line_bytes == 0) continue;
     BP_DCHECK(text[line_bytes - 1] == '\n');
-    Piece piece(to.subspan(bytes));
-    write_line({text, line_bytes - 1}, format_, &piece);
-    BP_DCHECK(bytes > 0 || !piece.is_full());  // else it would be taken for the end
-    if (piece.is_full()) break;
-    bytes += piece.bytes();
+    TextWriter writer(to.subspan(bytes));
+    write_line({text, line_bytes - 1}, format_, &writer);
+    BP_DCHECK(bytes > 0 || !writer.is_full());  // else it would be taken for the end
+    if (writer.is_full()) break;
+    bytes += writer.bytes();
   }
   return bytes;
 }

@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <span>
 
-#include "apps/boot/counters_view.h"
+#include "apps/counters/counters_view.h"
 
 namespace bedplate {
 
-class Piece;
+class TextWriter;
 
 // kListItem: an item of a list in HTML that is bad; kPreformatted: a line of <pre>; kEvent: a line
 // of an event's data.

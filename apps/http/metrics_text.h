@@ -24,11 +24,11 @@
 #include <cstdint>
 #include <span>
 
-#include "apps/boot/counters_view.h"
+#include "apps/counters/counters_view.h"
 
 namespace bedplate {
 
-class Piece;
+class TextWriter;
 
 enum class MetricsFormat : uint8_t { kPrometheus, kOpenMetrics };
 
@@ -62,17 +62,17 @@ class MetricsText {
   bool is_first_of_group(uint32_t set) const noexcept;
   bool is_of_group(uint32_t set, uint32_t first) const noexcept;
   bool next_set(Place* place) const noexcept;
-  bool write_line(Place* place, Piece* piece) const noexcept;
-  void write_appliance(Piece* piece) const noexcept;
-  void write_head(const Place& place, Piece* piece) const noexcept;
-  void write_column(const Place& place, Piece* piece) const noexcept;
-  bool write_sample(Place* place, Piece* piece) const noexcept;
-  bool write_labels(Place* place, Piece* piece) const noexcept;
-  bool write_histogram(Place* place, Piece* piece) const noexcept;
-  bool write_words(Place* place, Piece* piece) const noexcept;
-  bool write_sign(Place* place, Piece* piece) const noexcept;
-  void write_name(const Place& place, Piece* piece) const noexcept;
-  bool begin_sample(Place* place, const char* suffix, Piece* piece) const noexcept;
+  bool write_line(Place* place, TextWriter* writer) const noexcept;
+  void write_appliance(TextWriter* writer) const noexcept;
+  void write_head(const Place& place, TextWriter* writer) const noexcept;
+  void write_column(const Place& place, TextWriter* writer) const noexcept;
+  bool write_sample(Place* place, TextWriter* writer) const noexcept;
+  bool write_labels(Place* place, TextWriter* writer) const noexcept;
+  bool write_histogram(Place* place, TextWriter* writer) const noexcept;
+  bool write_words(Place* place, TextWriter* writer) const noexcept;
+  bool write_sign(Place* place, TextWriter* writer) const noexcept;
+  void write_name(const Place& place, TextWriter* writer) const noexcept;
+  bool begin_sample(Place* place, const char* suffix, TextWriter* writer) const noexcept;
 
   CountersView counters_;
   MetricsFormat format_ = MetricsFormat::kPrometheus;

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "apps/boot/counter_signs.h"
-#include "apps/boot/piece.h"
+#include "apps/counters/counter_signs.h"
 #include "apps/http/status_page_parts.h"
 #include "platform/assert.h"
+#include "platform/text_writer.h"
 
 namespace bedplate {
 
@@ -23,33 +23,33 @@ constexpr size_t kStateBytesMax = 256;
 
 // Writes that it is not ready, and the number of raised signs; often nothing.
 void write_words(const StatusPage::Told& told, const CountersView& counters,
-                 Piece* piece) noexcept {
+                 TextWriter* writer) noexcept {
   const uint32_t sign_count = raised_sign_count(counters);
-  if (!told.is_ready) piece->text("Draining, or not ready yet");
+  if (!told.is_ready) writer->text("Draining, or not ready yet");
   if (sign_count == 0) return;
-  piece->text(told.is_ready ? "" : "; ").number(sign_count);
-  piece->text(sign_count == 1 ? " needs a look" : " need a look");
+  writer->text(told.is_ready ? "" : "; ").number(sign_count);
+  writer->text(sign_count == 1 ? " needs a look" : " need a look");
 }
 
 // Writes a value of the page; the script's tell() writes the same later. A name of an appliance has
 // only letters, digits, - and _.
 void write_value(std::string_view name, const std::optional<StatusPage::Told>& told,
-                 const CountersView& counters, Piece* piece) noexcept {
+                 const CountersView& counters, TextWriter* writer) noexcept {
   char text[kStateBytesMax];
-  Piece state(text);
+  TextWriter state(text);
   if (told) write_words(*told, counters, &state);
   const std::string_view words(text, state.bytes());
   const bool is_good = told && words.empty();
   if (name == "name") {
-    piece->text(told ? counters.appliance() : "Bedplate");
+    writer->text(told ? counters.appliance() : "Bedplate");
   } else if (name == "title") {
-    if (!words.empty()) piece->text("! ").text(words).text(" - ");
-    piece->text(told ? counters.appliance() : "Bedplate");
+    if (!words.empty()) writer->text("! ").text(words).text(" - ");
+    writer->text(told ? counters.appliance() : "Bedplate");
   } else if (name == "state_class") {
-    piece->text(is_good ? "good" : "bad");
+    writer->text(is_good ? "good" : "bad");
   } else {
     BP_DCHECK(name == "state");
-    piece->text(is_good ? "Ready" : told ? words : "A token is needed");
+    writer->text(is_good ? "Ready" : told ? words : "A token is needed");
   }
 }
 
@@ -75,9 +75,9 @@ size_t StatusPage::write(std::span<char> to) noexcept {
       bytes += more;
     } else {
       if (rest.size() < 2 * kStateBytesMax) break;
-      Piece piece(rest);
-      write_value(part, told_, counters_, &piece);
-      bytes += piece.bytes();
+      TextWriter writer(rest);
+      write_value(part, told_, counters_, &writer);
+      bytes += writer.bytes();
     }
     if (more == 0) ++part_;  // for lines, once all are written
   }

@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "apps/boot/counters_view.h"
+#include "apps/counters/counters_view.h"
 #include "apps/http/lines.h"
 
 namespace bedplate {

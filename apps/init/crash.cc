@@ -25,6 +25,7 @@
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/recent_lines.h"
+#include "platform/text_words.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -64,8 +65,9 @@ void stop_other_threads(int, const siginfo_t&) noexcept {
   while ((got = getdents64(prepared.threads, entries, sizeof entries)) > 0) {
     for (ssize_t at = 0; at < got;) {
       const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
-      const pid_t thread = std::atoi(entry->d_name);
-      if (thread > 0 && thread != self) tgkill(getpid(), thread, SIGABRT);
+      pid_t thread = 0;
+      const bool is_thread = parse_number(entry->d_name, &thread);
+      if (is_thread && thread != self) tgkill(getpid(), thread, SIGABRT);
       at += entry->d_reclen;
     }
   }

@@ -3,7 +3,7 @@
 // record goes to the console and, through the kernel's log, to pstore where there is one.
 #pragma once
 
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "apps/init/watchdog.h"
 #include "platform/result.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "platform/result.h"
-#include "transport/event_loop.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 

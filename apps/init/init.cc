@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "apps/boot/appliance.h"
+#include "apps/boot/loaded_configuration.h"
 #include "apps/boot/preflight.h"
 #include "apps/boot/service_context.h"
 #include "apps/init/core_dump.h"

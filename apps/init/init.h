@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
-#include "apps/boot/service.h"
+#include "apps/configuration/configuration.h"
+#include "apps/services/service.h"
 
 namespace bedplate {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "platform/result.h"
 
 namespace bedplate {

@@ -7,9 +7,9 @@
 #include <net/if.h>
 
 #include "apps/init/machine.h"
-#include "transport/netlink.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "transport/sockets/netlink.h"
 
 namespace bedplate {
 namespace {

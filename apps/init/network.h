@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "platform/result.h"
 
 namespace bedplate {

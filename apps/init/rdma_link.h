@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "apps/boot/configuration.h"
-#include "transport/netlink.h"
+#include "apps/configuration/configuration.h"
 #include "platform/result.h"
+#include "transport/sockets/netlink.h"
 
 namespace bedplate {
 

@@ -13,11 +13,11 @@
 
 #include <sys/types.h>
 
-#include "apps/boot/configuration.h"
+#include "apps/configuration/configuration.h"
 #include "platform/cache_line.h"
 #include "platform/file.h"
 #include "platform/result.h"
-#include "transport/event_loop.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 

@@ -4,7 +4,7 @@
 // Tested by tests/apps/kvd/session_test.cc.
 #pragma once
 
-#include "apps/boot/part_counters.h"
+#include "apps/counters/part_counters.h"
 
 namespace bedplate::kvd {
 

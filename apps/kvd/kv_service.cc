@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
+#include "apps/services/service_plan.h"
 
 namespace bedplate {
 
@@ -20,11 +20,9 @@ void KvService::describe(ConfigurationTable& table) {
       .help("Where it listens instead as first process of an image.");
   table.shard("shard", &shard_).help("The shard that all of it lives on.");
   table.size("cache_bytes", &cache_bytes_, kMiB, KeyedCache::kMemoryMaxBytes)
-      .formerly("cache")
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
       .help("What keys and values may take. The index takes up to a sixteenth beside it.");
   table.size("value_max_bytes", &value_bytes_max_, kKiB, kGiB)
-      .formerly("max_value")
       .help("A longer value is refused. At most a quarter of the cache.");
   table.integer("max_connections", &max_connections_, 1, 65536)
       .help("How many clients may be connected. Their buffers are planned; more are closed.");

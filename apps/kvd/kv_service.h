@@ -2,13 +2,14 @@
 //
 // Read on: its commands (session_datapath.h), gets by message (message_gets_datapath.h). The
 // runtime provides the cache (alloc/keyed_cache_datapath.h), the connections
-// (transport/stream_server.h) and a session's buffers (transport/stream_session_datapath.h).
+// (transport/sockets/stream_server.h) and a session's buffers
+// (transport/sockets/stream_session_datapath.h).
 #pragma once
 
 #include <optional>
 
-#include "apps/boot/service.h"
 #include "apps/kvd/message_gets_datapath.h"
+#include "apps/services/service.h"
 
 namespace bedplate {
 

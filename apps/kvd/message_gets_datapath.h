@@ -13,7 +13,7 @@
 #include <algorithm>
 
 #include "apps/kvd/session_datapath.h"
-#include "transport/message_answers_datapath.h"
+#include "transport/messages/message_answers_datapath.h"
 
 namespace bedplate::kvd {
 

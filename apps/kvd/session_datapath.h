@@ -7,9 +7,9 @@
 
 #include "apps/kvd/kv_counters.h"
 #include "apps/kvd/stats_datapath.h"
-#include "transport/event_loop.h"
-#include "transport/stream_session_datapath.h"
-#include "transport/text_words.h"
+#include "platform/text_words.h"
+#include "transport/loop/event_loop.h"
+#include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate::kvd {
 

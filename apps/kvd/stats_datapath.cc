@@ -5,7 +5,7 @@
 
 #include "platform/assert.h"
 #include "platform/units.h"
-#include "transport/stream_session_datapath.h"
+#include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate::kvd {
 namespace {

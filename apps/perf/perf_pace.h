@@ -7,7 +7,7 @@
 
 #include "platform/clock.h"
 #include "platform/cpu.h"
-#include "transport/messenger.h"
+#include "transport/messages/messenger.h"
 
 namespace bedplate {
 

@@ -20,7 +20,7 @@
 #include <span>
 
 #include "platform/clock.h"
-#include "transport/endpoint.h"
+#include "transport/messages/endpoint.h"
 
 namespace bedplate {
 

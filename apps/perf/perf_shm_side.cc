@@ -6,10 +6,10 @@
 #include "apps/perf/perf_side.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/join/join_server.h"
-#include "transport/shm/group_terms.h"
-#include "transport/joined_process.h"
-#include "transport/shm/group_keeper.h"
-#include "transport/shm/shm_provider.h"
+#include "transport/messages/joined_process.h"
+#include "transport/shm/endpoint/shm_provider.h"
+#include "transport/shm/membership/group_keeper.h"
+#include "transport/shm/membership/group_terms.h"
 
 namespace bedplate {
 namespace {

@@ -4,7 +4,7 @@
 #include "alloc/confined_heap.h"
 #include "apps/perf/perf_verbs.h"
 #include "pinned_pool/boot_segment.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 
 namespace bedplate {
 

@@ -11,7 +11,7 @@
 #include "apps/perf/perf_protocol.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/result.h"
-#include "transport/messenger.h"
+#include "transport/messages/messenger.h"
 
 namespace bedplate {
 

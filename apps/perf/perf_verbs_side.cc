@@ -6,7 +6,7 @@
 #include "apps/perf/perf_verbs.h"
 #include "pinned_pool/boot_segment.h"
 #include "transport/registration.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {

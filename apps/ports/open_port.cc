@@ -11,7 +11,7 @@
 #include "platform/log.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/vfio_group.h"
-#include "transport/ip_address.h"
+#include "transport/sockets/ip_address.h"
 #include "transport/vfio/pci_device.h"
 #include "transport/vfio/vfio_pool.h"
 

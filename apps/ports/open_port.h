@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
 #include "apps/ports/port_settings.h"
-#include "transport/datagram_network.h"
+#include "apps/services/service_plan.h"
 #include "transport/dpdk/net/net_stack.h"
 #include "transport/dpdk/net/port_datagram_socket.h"
 #include "transport/dpdk/net/port_shared_datapath.h"
 #include "transport/dpdk/port/port.h"
 #include "transport/dpdk/port/port_queue_datapath.h"
+#include "transport/sockets/datagram_network.h"
 
 namespace bedplate {
 

@@ -1,9 +1,9 @@
 // The names of a port's counters, with their units and meanings, as a table of
-// apps/boot/counter_table.h. A description only points to what it describes: `counters` may lie
+// platform/counter_table.h. A description only points to what it describes: `counters` may lie
 // anywhere, and is not read. Threads: any; the counters' writers go on meanwhile.
 #pragma once
 
-#include "apps/boot/counter_table.h"
+#include "platform/counter_table.h"
 #include "transport/dpdk/net/net_counters.h"
 #include "transport/dpdk/port/port_counters.h"
 

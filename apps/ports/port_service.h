@@ -2,15 +2,15 @@
 //
 // A port is a network of datagrams by its name: other services open sockets on it
 // (ServicePlan::datagram_socket), so a program lists these two before them. The first port starts
-// EAL; without a port it does not start. apps/boot/service.h tells each function's purpose, time
-// and thread.
+// EAL; without a port it does not start. apps/services/service.h tells each function's purpose,
+// time and thread.
 #pragma once
 
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "apps/boot/service.h"
+#include "apps/services/service.h"
 
 namespace bedplate {
 

@@ -6,12 +6,12 @@
 #include <sys/socket.h>
 #include <rte_ether.h>
 
-#include "apps/boot/configuration.h"
-#include "apps/boot/configuration_reader.h"
-#include "apps/boot/configuration_table.h"
-#include "apps/boot/configuration_words.h"
+#include "apps/configuration/configuration.h"
+#include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/configuration_table.h"
+#include "apps/configuration/configuration_words.h"
 #include "transport/dpdk/port/mbuf_pool.h"
-#include "transport/ip_address.h"
+#include "transport/sockets/ip_address.h"
 
 namespace bedplate {
 namespace {

@@ -1,12 +1,12 @@
 #include "apps/program/asked_line.h"
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "platform/serial_line.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -20,9 +20,7 @@ constexpr std::pair<const char*, const char*> kContradictions[] = {
 
 std::optional<uint32_t> parse_whole(const std::string& text) {
   uint32_t number = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
+  return parse_number(text, &number) ? std::optional(number) : std::nullopt;
 }
 
 std::optional<uint32_t> baud_of(const Arguments& arguments) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/boot/service.h"
+#include "apps/services/service.h"
 #include "platform/result.h"
 
 namespace bedplate {

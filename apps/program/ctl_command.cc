@@ -7,13 +7,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/boot/control_methods.h"
-#include "apps/boot/counters_reader.h"
 #include "apps/control/control_client.h"
 #include "apps/control/control_service.h"
+#include "apps/counters/counters_reader.h"
 #include "apps/program/asked_line.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "apps/services/control_methods.h"
 #include "platform/text.h"
 
 namespace bedplate {

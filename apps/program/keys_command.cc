@@ -1,9 +1,10 @@
 // Tested by tests/system/command_line_test.py.
 #include <cstdio>
 
+#include "apps/boot/loaded_configuration.h"
+#include "apps/configuration/configuration.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
-#include "apps/boot/configuration.h"
 #include "platform/text.h"
 
 namespace bedplate {

@@ -2,7 +2,6 @@
 //
 // Tested by tests/system/perf_test.py.
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <limits>
@@ -15,6 +14,7 @@
 #include "apps/perf/perf_report.h"
 #include "apps/perf/perf_server.h"
 #include "apps/perf/perf_verbs.h"
+#include "platform/text_words.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -36,9 +36,7 @@ Result<uint64_t> read_count(const Arguments& arguments, const char* option, uint
   if (!arguments.has(option)) return otherwise;
   const std::string text = arguments.value(option);
   uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  if (read.ec != std::errc() || read.ptr != end || number == 0 || number > max) {
+  if (!parse_number(text, &number) || number == 0 || number > max) {
     char cure[64];
     std::snprintf(cure, sizeof cure, "write a number from 1 to %llu",
                   static_cast<unsigned long long>(max));

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "alloc/boot_growth.h"
-#include "apps/boot/bedplate_service.h"
+#include "apps/c_interface/bedplate_service.h"
 #include "apps/control/control_service.h"
 #include "apps/http/http_service.h"
 #include "apps/program/commands.h"

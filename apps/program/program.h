@@ -13,7 +13,7 @@
 #include <initializer_list>
 #include <span>
 
-#include "apps/boot/service.h"
+#include "apps/services/service.h"
 
 namespace bedplate {
 

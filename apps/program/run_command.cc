@@ -2,9 +2,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "apps/program/commands.h"
 #include "apps/boot/appliance.h"
+#include "apps/boot/loaded_configuration.h"
 #include "apps/boot/preflight.h"
+#include "apps/program/commands.h"
 
 namespace bedplate {
 

@@ -21,7 +21,7 @@
 #include "apps/tsrelay/packet_ring_datapath.h"
 #include "apps/tsrelay/relay_counters.h"
 #include "platform/free_list.h"
-#include "transport/messenger.h"
+#include "transport/messages/messenger.h"
 
 namespace bedplate::relay {
 

@@ -16,7 +16,7 @@
 #include "alloc/buffer_pool_datapath.h"
 #include "apps/tsrelay/rtp_datapath.h"
 #include "platform/assert.h"
-#include "transport/datagram_socket.h"
+#include "transport/sockets/datagram_socket.h"
 
 namespace bedplate::relay {
 

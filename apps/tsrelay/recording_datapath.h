@@ -23,8 +23,8 @@
 #include "apps/tsrelay/recording_files.h"
 #include "apps/tsrelay/relay_counters.h"
 #include "platform/free_list.h"
-#include "transport/doorbell.h"
-#include "transport/files.h"
+#include "transport/files/files.h"
+#include "transport/loop/doorbell.h"
 
 namespace bedplate::relay {
 

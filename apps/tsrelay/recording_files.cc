@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cinttypes>
 #include <climits>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "apps/tsrelay/ts_packet_datapath.h"
+#include "platform/text_words.h"
 
 namespace bedplate::relay {
 namespace {
@@ -39,9 +39,7 @@ void write_name(std::string_view path, uint64_t number, std::string* name) noexc
 
 // Parses the 12 of "PATH.12". Returns false if `text` is no such number.
 bool is_number(std::string_view text, uint64_t* number) noexcept {
-  if (text.empty() || text.size() > kDigitsMax) return false;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return fault == std::errc() && end == text.data() + text.size();
+  return text.size() <= kDigitsMax && parse_number(text, number);
 }
 
 // Returns 1 if a packet, or the beginning of one, is of a transport stream; 0: a hole; -1: neither.

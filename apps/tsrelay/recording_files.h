@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/planned_files.h"
+#include "apps/services/planned_files.h"
 #include "platform/result.h"
 
 namespace bedplate::relay {

@@ -9,7 +9,7 @@
 
 #include "apps/tsrelay/recording_datapath.h"
 #include "platform/thread_stack.h"
-#include "transport/doorbell.h"
+#include "transport/loop/doorbell.h"
 
 namespace bedplate::relay {
 

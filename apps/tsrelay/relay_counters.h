@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "apps/boot/counter_table.h"
+#include "platform/counter_table.h"
 
 namespace bedplate::relay {
 

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/datagram_socket.h"
-#include "transport/network_watch.h"
+#include "transport/sockets/datagram_socket.h"
+#include "transport/sockets/network_watch.h"
 
 namespace bedplate::relay {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "apps/boot/control_methods.h"
+#include "apps/services/control_methods.h"
 #include "apps/tsrelay/relay_service.h"
 #include "platform/shown_text.h"
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
+#include "apps/services/service_plan.h"
 #include "platform/log.h"
 #include "platform/random_bytes.h"
 #include "transport/udp/udp_socket.h"

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/service.h"
+#include "apps/services/service.h"
 #include "apps/tsrelay/local_reader_datapath.h"
 #include "apps/tsrelay/output_group_datapath.h"
-#include "apps/tsrelay/relay_memberships.h"
 #include "apps/tsrelay/recording_datapath.h"
 #include "apps/tsrelay/recording_thread.h"
+#include "apps/tsrelay/relay_memberships.h"
 #include "apps/tsrelay/relay_settings.h"
 #include "platform/log_limit.h"
 

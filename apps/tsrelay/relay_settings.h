@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/configuration_table.h"
+#include "apps/configuration/configuration_table.h"
 #include "apps/tsrelay/relay_stream_datapath.h"
-#include "transport/datagram_address.h"
+#include "transport/sockets/datagram_address.h"
 
 namespace bedplate {
 

@@ -1,4 +1,4 @@
-// Creates a stream. Tested by tests/apps/tsrelay/relay_stream_test.cc.
+// Creates a stream.
 #include "apps/tsrelay/relay_stream_datapath.h"
 
 namespace bedplate::relay {

@@ -33,7 +33,7 @@
 #include "apps/tsrelay/relay_counters.h"
 #include "apps/tsrelay/rtp_adder_datapath.h"
 #include "apps/tsrelay/sender_lock_datapath.h"
-#include "transport/event_loop.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate::relay {
 

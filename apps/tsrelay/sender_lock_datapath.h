@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "transport/datagram_address.h"
+#include "transport/sockets/datagram_address.h"
 
 namespace bedplate::relay {
 

@@ -2,9 +2,6 @@
 //
 // Anybody can connect, as often as the system permits. So all work here has a budget for each turn
 // (JoinServer::turn), and silent connections are shared out among users.
-//
-// Tested by tests/pinned_pool/join/join_hostile_test.cc,
-//     tests/pinned_pool/join/join_flood_test.cc.
 #include "pinned_pool/join/join_server.h"
 
 #include <algorithm>

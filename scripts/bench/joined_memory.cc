@@ -25,9 +25,9 @@
 #include "pinned_pool/join/join_server.h"
 #include "pinned_pool/join/joined_pool.h"
 #include "platform/clock.h"
-#include "transport/messenger.h"
-#include "transport/shm/group_keeper.h"
-#include "transport/shm/shm_provider.h"
+#include "transport/messages/messenger.h"
+#include "transport/shm/endpoint/shm_provider.h"
+#include "transport/shm/membership/group_keeper.h"
 
 using namespace bedplate;
 

@@ -15,7 +15,7 @@
 #include "apps/boot/service_context.h"
 #include "apps/kvd/kv_service.h"
 #include "apps/program/program.h"
-#include "transport/joined_process.h"
+#include "transport/messages/joined_process.h"
 
 using namespace bedplate;
 namespace {

@@ -14,12 +14,12 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "public_headers.txt")
 # Processes that join, and services.
-C_HEADERS = ("apps/boot/bedplate.h", "apps/boot/bedplate_service.h")
+C_HEADERS = ("apps/c_interface/bedplate.h", "apps/c_interface/bedplate_service.h")
 # Headers that programs include, in the order of bedplate.hpp.
 ROOTS = (
     "apps/program/program.h",
-    "apps/boot/service.h",
-    "apps/boot/service_plan.h",
+    "apps/services/service.h",
+    "apps/services/service_plan.h",
     "apps/boot/service_context.h",
     "alloc/added_heap.h",
     "alloc/buffer_pool_datapath.h",
@@ -30,13 +30,13 @@ ROOTS = (
     "alloc/support_level.h",
     "platform/log.h",
     "platform/progress.h",
-    "apps/boot/part_counters.h",
-    "transport/joined_process.h",
-    "transport/message_answers_datapath.h",
-    "transport/datagram_network.h",
-    "transport/spsc_fifo_datapath.h",
-    "transport/stream_server.h",
-    "transport/text_words.h",
+    "platform/text_words.h",
+    "apps/counters/part_counters.h",
+    "transport/messages/joined_process.h",
+    "transport/messages/message_answers_datapath.h",
+    "transport/sockets/datagram_network.h",
+    "transport/loop/spsc_fifo_datapath.h",
+    "transport/sockets/stream_server.h",
     "transport/vfio/vfio_pool.h",
 )
 # Headers of libbedplate-verbs.a; they need those of rdma-core, so bedplate.hpp lacks them.

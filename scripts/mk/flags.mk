@@ -110,20 +110,21 @@ $(call both,alloc/operator_new): private CXXFLAGS += -I$(MIMALLOC)/include -fno-
 # Exceptions: the explicit interface throws, whether libbedplate-malloc.a is linked or not; one file
 # catches all that services throw, another a parser's failure to get memory.
 THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
-            $(call objects,apps/boot/service_calls.cc apps/control/control_request.cc $(addprefix tests/,alloc/operator_new_test.cc \
-              alloc/pool_resource_test.cc apps/boot/service_test.cc))
+            $(call objects,apps/services/service_calls.cc apps/control/control_request.cc $(addprefix tests/,alloc/operator_new_test.cc \
+              alloc/pool_resource_test.cc apps/services/service_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
 # Type information of public classes, for programs with RTTI that derive from them, or that a
 # sanitizer looks into. In a sanitizer's own build it would look into private classes as well.
 WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,apps/ports/port_service.cc \
-  $(addprefix transport/,message_answers_datapath.cc messenger.cc shm/member_source.cc \
+  $(addprefix transport/,messages/message_answers_datapath.cc messages/messenger.cc \
+  shm/membership/member_source.cc \
   vfio/vfio_device.cc \
   $(addprefix verbs/,device/verbs_device.cc channel/verbs_endpoint.cc channel/verbs_provider.cc)))
 $(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sanitize=vptr)
 # Objects that no precompiled header fits.
 OWN_FLAGS := $(WITH_MIMALLOC) $(THROWING) $(WITH_TYPEINFO)
 # Unity's header by its own name: the same file compiles with Unity as well.
-UNITY_TESTS := $(call objects,tests/apps/boot/bedplate_c_test.cc tests/apps/boot/messages_c_test.cc)
+UNITY_TESTS := $(call objects,tests/apps/c_interface/bedplate_c_test.cc tests/apps/c_interface/messages_c_test.cc)
 $(UNITY_TESTS): private CPPFLAGS += -Itests/support
 
 # Libraries that a program links behind the archives; `make install` writes them into the .pc files

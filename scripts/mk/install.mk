@@ -2,9 +2,9 @@
 
 # As the public header has it.
 VERSION := $(shell awk '/^.define BP_VERSION_(MAJOR|MINOR|PATCH) / {printf "%s%d", dot, $$3; dot = "."}' \
-                       apps/boot/bedplate_service.h)
+                       apps/c_interface/bedplate_service.h)
 ifeq ($(filter 3,$(words $(subst ., ,$(VERSION)))),)
-$(error apps/boot/bedplate_service.h does not say BP_VERSION_MAJOR, _MINOR and _PATCH)
+$(error apps/c_interface/bedplate_service.h does not say BP_VERSION_MAJOR, _MINOR and _PATCH)
 endif
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib

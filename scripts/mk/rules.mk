@@ -87,7 +87,8 @@ endif
 # those of a dozen have a name with NAME.
 UNITY_SIZE := 12
 ALONE := $(patsubst build/release/%.o,%.cc,$(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS))) \
-         alloc/bad_pointer.cc transport/slow_sends.cc tests/transport/slow_sends_test.cc \
+         alloc/bad_pointer.cc transport/sockets/slow_sends.cc \
+         tests/transport/sockets/slow_sends_test.cc \
          transport/verbs/device/verbs_drivers.cc \
          $(addsuffix /%,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)
 in_dozens = $(call unity,$(call build_of,$(firstword $(2)))/$(1),$(filter-out $(ALONE),$(2))) \
@@ -142,16 +143,26 @@ $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
+# A program of ours: what is behind its objects, and needs all of these archives.
+WITH_POOL = $(LINK_POOL_HEAP) $(LINK_RUNTIME)
+WITH_PORTS = $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS)
+WITH_ALL = $(TSRELAY_LIBRARY) $(LINK_TLS) $(WITH_PORTS) $(TLS_LIBRARIES)
+ARCHIVES_ALL := $(TLS_LEFT_OUT) $(POOL_HEAP) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) \
+                $(LIBRARIES_ALL)
+# $(call link,FLAGS AND LIBRARIES)
+define link
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(1) $(LINK_LIBRARIES)
+endef
+
 # The program once more for tests, with stores that promise too much (tests/power/broken.cc).
 $(BROKEN): private LDFLAGS += -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOperationE \
                               -Wl,--wrap=_ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm
 $(BROKEN): $(BUILD)/tests/power/broken.o
 $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
-                      $(TLS_LEFT_OUT) $(POOL_HEAP) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) \
-                      $(LIBRARIES_ALL)
-	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_TLS) $(LINK_POOL_HEAP) \
-	  $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) $(TLS_LIBRARIES) $(LINK_LIBRARIES)
+                      $(ARCHIVES_ALL)
+	$(call link,$(WITH_ALL))
 # A client and nothing of ours in it.
 $(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.cc)
 	$(if $(V),,@echo "  LINK $@")
@@ -174,25 +185,20 @@ $(BUILD)/examples/tsreader: $(BUILD)/apps/examples/tsreader.o
 $(BUILD)/examples/edu: $(BUILD)/apps/examples/edu.o
 $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
-$(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
+$(BUILD)/c-peer: $(BUILD)/tests/system/c_peer_c.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
 $(BUILD)/heap-owners: $(BUILD)/tests/system/heap_owners.o
 $(BUILD)/journal: $(BUILD)/tests/system/journal_c.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
 $(PLACES): $(call objects,$(PLACES_SOURCES))
 $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o %-tsrelay.a,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) \
-	  $(LINK_LIBRARIES)
+	$(call link,$(filter %-tsrelay.a,$^) $(WITH_POOL))
 
 # One that has ports besides.
 PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc) \
   tests/apps/ports/port_witness.cc
 $(PORT_ECHO): $(call objects,$(PORT_ECHO_SOURCES)) $(POOL_HEAP) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
-	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) \
-	  $(LINK_PORTS) $(LINK_LIBRARIES)
+	$(call link,$(WITH_PORTS))
 
 # Each step of docs/first-service.md is one block of code there.
 $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
@@ -203,18 +209,12 @@ $(FIRST_SERVICE_OBJECTS:.o=.cc): $(BUILD)/examples/echo_%.cc: docs/first-service
 	@mkdir -p $(@D)
 	$(Q)awk '/^```cpp/ {++step; inside = 1; next} /^```/ {inside = 0} inside && step == $*' $< > $@
 
-C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/apps/examples/relay_c.o \
-             $(BUILD)/apps/examples/store_c.o $(BUILD)/tests/system/c_peer.o \
-             $(BUILD)/tests/system/journal_c.o
-$(BUILD)/apps/examples/ping_c.o: apps/examples/ping.c
-$(BUILD)/apps/examples/relay_c.o: apps/examples/relay.c
-$(BUILD)/apps/examples/store_c.o: apps/examples/store.c
-$(BUILD)/tests/system/c_peer.o: tests/system/c_peer.c
-$(BUILD)/tests/system/journal_c.o: tests/system/journal.c
-$(C_OBJECTS): $(BUILD_FILES)
+C_OBJECTS := $(addprefix $(BUILD)/,$(addsuffix _c.o,apps/examples/ping apps/examples/relay \
+               apps/examples/store tests/system/journal tests/system/c_peer))
+$(C_OBJECTS): $(BUILD)/%_c.o: %.c $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC   $@")
-	$(Q)$(CC) -std=c99 -g -O2 -Wall -Wextra -Werror -Iapps/boot -MMD -MP -c $(filter %.c,$^) -o $@
+	$(Q)$(CC) -std=c99 -g -O2 -Wall -Wextra -Werror -Iapps/c_interface -MMD -MP -c $< -o $@
 
 # CppUTest's archive defines operator new and delete; weakened in a copy, ours win.
 $(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(BUILD_FILES)
@@ -229,12 +229,9 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
               $(shell sed -n 's/^BP_TRAP(\(.*\))$$/\1/p' $(LAW_NAMES))))
 
 $(TESTS): $(LAW_NAMES)
-$(TESTS): $(call compiled_tests,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-          $(TLS_LEFT_OUT) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
-	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_TLS) \
-	  $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) \
-	  $(TLS_LIBRARIES) $(LINK_LIBRARIES)
+$(TESTS): $(call compiled_tests,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
+          $(ARCHIVES_ALL) $(BUILD)/libCppUTest.a
+	$(call link,$(LAW_LINK) $(BUILD)/libCppUTest.a $(WITH_ALL))
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
 # every preloadable allocator is. Not installed; programs link the archives.
@@ -269,8 +266,7 @@ SOAK := $(BUILD)/heap-soak
 SOAK_ROUNDS ?= 1000
 SOAK_SECONDS ?= 1200
 $(SOAK): $(call objects,tests/soak/heap_soak.cc) $(POOL_HEAP) $(LIBRARIES_ALL)
-	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
+	$(call link,$(WITH_POOL))
 
 .PHONY: soak-exhaustion soak-demand
 soak-exhaustion: $(SOAK)
@@ -288,8 +284,7 @@ STOP_EVENTS ?= 1000
 SLEEPER_ROUNDS ?= 10
 DOOR_SECONDS ?= 60
 $(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARIES_ALL)
-	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
+	$(call link,$(WITH_POOL))
 
 .PHONY: stress-messages kill-members hostile-peer step-senders stop-members \
         kill-owner-of-sleepers flood-door
@@ -315,12 +310,12 @@ FUZZ_SECONDS ?= 60
 # invariants checked, as in a debug build.
 FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
   apps/blockd/nbd_negotiation.cc alloc/keyed_cache_datapath.cc \
-  $(addprefix transport/,datagram_address.cc doorbell.cc event_loop.cc ip_address.cc \
-    stall_watch.cc stream_session_datapath.cc timer_queue.cc) \
+  $(addprefix transport/loop/,doorbell.cc event_loop.cc stall_watch.cc timer_queue.cc) \
+  $(addprefix transport/sockets/,datagram_address.cc ip_address.cc stream_session_datapath.cc) \
   $(addprefix transport/tls/,tls_credentials.cc tls_library.cc tls_session.cc) \
   $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
-  $(addprefix apps/boot/,control_methods.cc counter_signs.cc counters_snapshot.cc json_text.cc \
-    stats_json.cc) \
+  $(addprefix apps/counters/,counter_signs.cc counters_snapshot.cc json_text.cc stats_json.cc) \
+  apps/services/control_methods.cc \
   $(addprefix apps/control/,control_request.cc control_session.cc) \
   $(addprefix apps/http/,event_text.cc http_request.cc http_session.cc lines.cc metrics_text.cc \
     status_page.cc) \

@@ -15,8 +15,8 @@
 #include "alloc/heap_owner.h"
 #include "alloc/thread_heaps.h"
 #include "apps/control/control_session.h"
-#include "tests/apps/boot/conversation.h"
-#include "tests/transport/plain_sleeper.h"
+#include "tests/apps/connections/conversation.h"
+#include "tests/transport/loop/plain_sleeper.h"
 
 namespace bedplate {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "apps/http/http_session.h"
-#include "tests/apps/boot/conversation.h"
+#include "tests/apps/connections/conversation.h"
 
 namespace bedplate {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "transport/registration.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 #include "transport/verbs/device/verbs_device.h"
 
 namespace bedplate::traffic {

@@ -262,7 +262,7 @@ def a_cluster_serves_an_image():
                 raise Failure(f"it is still mapped: {status}")
 
 
-# ---- What is said before anything is taken ----
+# ---- Said before anything is taken ----
 
 SILENT_PORT = 6799
 BEGIN = SERVE + r"""

@@ -271,7 +271,7 @@ def watchdog_whose_time_cannot_be_set_is_taken_as_it_is():
                 machine.expect_lines(*lines)
 
 
-# ---- What is kept of memory ----
+# ---- Memory that is kept ----
 
 
 def disk_options(file):

@@ -124,7 +124,7 @@ class Machine:
         self.command("send-key", keys=[{"type": "qcode", "data": key}
                                        for key in ("ctrl", "alt", "delete")])
 
-    # ---- What one waits for ----
+    # ---- Waiting ----
 
     def failure(self, text):
         """The failure to raise. __exit__ adds the console's last lines to it."""

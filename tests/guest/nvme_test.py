@@ -372,7 +372,7 @@ def volumes_of_one_drive_on_two_shards():
                 expect_error(second, nbd.EIO, nbd.READ, 0, 4096)
 
 
-# ---- What is said before, and counted ----
+# ---- Said before, and counted ----
 
 BEGIN = SERVE + r"""
 echo 160 > /proc/sys/vm/nr_hugepages

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/messenger.h"
+#include "transport/messages/messenger.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate::traffic {

@@ -1,7 +1,7 @@
 /* Uses the pool through the C interface, and tells whose memory malloc and bp_alloc hand out.
  *
  * tests/link/run.py compiles this as strict C99 and links it as docs/allocator.md says. */
-#include "apps/boot/bedplate.h"
+#include "apps/c_interface/bedplate.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apps/boot/bedplate.h"
+#include "apps/c_interface/bedplate.h"
 #include "pinned_pool/pinned_pool.h"
 
 using namespace bedplate;

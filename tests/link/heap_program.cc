@@ -7,7 +7,7 @@
 
 #include "alloc/added_heap.h"
 #include "alloc/pool_heap.h"
-#include "apps/boot/bedplate.h"
+#include "apps/c_interface/bedplate.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/units.h"
 

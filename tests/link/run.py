@@ -471,7 +471,7 @@ def check_valgrind(workshop, whose, kind):
 
 def check_header_alone():
     """The header needs no other before it, in C99 and in C++20."""
-    header = os.path.join(ROOT, "apps/boot/bedplate.h")
+    header = os.path.join(ROOT, "apps/c_interface/bedplate.h")
     for compiler, language in ((COMPILE_C, "c"), (COMPILE, "c++")):
         run([*compiler, "-Wpedantic", "-fsyntax-only", "-x", language, "-include", header,
              "/dev/null"])

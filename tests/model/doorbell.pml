@@ -7,19 +7,19 @@
  * for spin).
  *
  * Stands for:
- * code: transport/doorbell.h: std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in announce_sleep
- * code: transport/doorbell.h: if (is_asleep_.load(std::memory_order_relaxed)) wake();
- * code: transport/doorbell.h: is_asleep_.store(true, std::memory_order_relaxed);
- * code: transport/doorbell.h: std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring
- * code: transport/doorbell.h: void announce_awake() noexcept { is_asleep_.store(false,
- * code: transport/doorbell.cc: write(event_.number(), &one, sizeof one);
- * code: transport/doorbell.cc: read(event_.number(), &count, sizeof count);
+ * code: transport/loop/doorbell.h: std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in announce_sleep
+ * code: transport/loop/doorbell.h: if (is_asleep_.load(std::memory_order_relaxed)) wake();
+ * code: transport/loop/doorbell.h: is_asleep_.store(true, std::memory_order_relaxed);
+ * code: transport/loop/doorbell.h: std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring
+ * code: transport/loop/doorbell.h: void announce_awake() noexcept { is_asleep_.store(false,
+ * code: transport/loop/doorbell.cc: write(event_.number(), &one, sizeof one);
+ * code: transport/loop/doorbell.cc: read(event_.number(), &count, sizeof count);
  * code: transport/uring/uring_sockets.cc: happened += handle(copy) ? 1 : 0;
  * code: transport/epoll/epoll_sockets.cc: return count + happened;
- * code: transport/event_loop.cc: doorbell_.announce_sleep();
- * code: transport/event_loop.cc: if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
- * code: transport/event_loop.cc: sleeper_->sleep_until(deadline_ns);
- * code: transport/event_loop.cc: doorbell_.announce_awake();
+ * code: transport/loop/event_loop.cc: doorbell_.announce_sleep();
+ * code: transport/loop/event_loop.cc: if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
+ * code: transport/loop/event_loop.cc: sleeper_->sleep_until(deadline_ns);
+ * code: transport/loop/event_loop.cc: doorbell_.announce_awake();
  *
  * Must fail:
  * mutation: NO_PRODUCER_FENCE  the producer looks before what it published can be seen

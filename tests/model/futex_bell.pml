@@ -13,19 +13,19 @@
  * need not do again.
  *
  * Stands for:
- * code: transport/shm/futex_bell.h: asleep_->load(std::memory_order_relaxed) != kAwake)) wake();
- * code: transport/shm/futex_bell.h: fence_ == BellFence::kBoth
- * code: transport/shm/futex_bell.h: asleep_->store(kAwake, std::memory_order_relaxed);
- * code: transport/shm/futex_bell.cc: asleep_->store(sleep_, std::memory_order_relaxed);
- * code: transport/shm/futex_bell.cc: std::atomic_thread_fence(std::memory_order_seq_cst);
- * code: transport/shm/futex_bell.cc: membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
- * code: transport/shm/futex_bell.cc: FUTEX_WAIT, sleep_,
- * code: transport/shm/futex_bell.cc: !asleep_->compare_exchange_weak(word, (word & ~kStateMask) | kBeingWoken,
- * code: transport/shm/futex_bell.cc: if (state_of(word) == kAwake) return;
- * code: transport/shm/futex_bell.cc: void FutexBell::wake_anyway()
- * code: transport/messenger.cc: for (Provider* provider : providers_) provider->announce_sleep();
- * code: transport/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(std::min(timeout_ns, sleep_max_ns()));
- * code: transport/messenger.cc: for (Provider* provider : providers_) provider->announce_awake();
+ * code: transport/shm/queue/futex_bell.h: asleep_->load(std::memory_order_relaxed) != kAwake)) wake();
+ * code: transport/shm/queue/futex_bell.h: fence_ == BellFence::kBoth
+ * code: transport/shm/queue/futex_bell.h: asleep_->store(kAwake, std::memory_order_relaxed);
+ * code: transport/shm/queue/futex_bell.cc: asleep_->store(sleep_, std::memory_order_relaxed);
+ * code: transport/shm/queue/futex_bell.cc: std::atomic_thread_fence(std::memory_order_seq_cst);
+ * code: transport/shm/queue/futex_bell.cc: membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+ * code: transport/shm/queue/futex_bell.cc: FUTEX_WAIT, sleep_,
+ * code: transport/shm/queue/futex_bell.cc: !asleep_->compare_exchange_weak(word, (word & ~kStateMask) | kBeingWoken,
+ * code: transport/shm/queue/futex_bell.cc: if (state_of(word) == kAwake) return;
+ * code: transport/shm/queue/futex_bell.cc: void FutexBell::wake_anyway()
+ * code: transport/messages/messenger.cc: for (Provider* provider : providers_) provider->announce_sleep();
+ * code: transport/messages/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(std::min(timeout_ns, sleep_max_ns()));
+ * code: transport/messages/messenger.cc: for (Provider* provider : providers_) provider->announce_awake();
  *
  * check: SLEEPER              membarrier by the sleeper (BellFence::kSleeper)
  * check: BOTH                 a fence by everybody who sends (BellFence::kBoth)

@@ -19,33 +19,33 @@
  * ever: that it does not fall asleep before the timeout (is_awaited) is left to tests.
  *
  * Stands for:
- * code: transport/shm/inbound_fifo_datapath.h: index + 1 - *known_tail > mask_ + 1
- * code: transport/shm/inbound_fifo_datapath.h: *known_tail = tail_->load(std::memory_order_acquire);
- * code: transport/shm/inbound_fifo_datapath.h: if (slot_lap(word) == lap) {
- * code: transport/shm/inbound_fifo_datapath.h: if (slot_lap(word) != lap_before(lap)) continue;
- * code: transport/shm/inbound_fifo_datapath.h: BP_UNLIKELY(is_claim(before, ClaimState::kRetired))) {
- * code: transport/shm/inbound_fifo_datapath.h: slot.header.compare_exchange_strong(word, pack_slot(lap, before),
- * code: transport/shm/inbound_fifo_datapath.h: if (!slot.header.compare_exchange_strong(word, claimed,
- * code: transport/shm/inbound_fifo_datapath.h: claims_->compare_exchange_strong(index, own + 1,
- * code: transport/shm/inbound_fifo_datapath.h: if (BP_LIKELY(claim.slot->header.compare_exchange_strong(
- * code: transport/shm/inbound_fifo_datapath.h: free_retired(*claim.slot, claim.sender);
- * code: transport/shm/inbound_fifo_datapath.h: word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
- * code: transport/shm/fifo_sender_datapath.h: if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
- * code: transport/shm/fifo_receiver_datapath.cc: if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;
- * code: transport/shm/fifo_receiver_datapath.cc: const bool may_publish = may_write && !place_->has_died(claim.sender);
- * code: transport/shm/fifo_receiver_datapath.cc: if (may_publish && !is_overdue(is_awaited)) return ClaimEnd::kWait;
- * code: transport/shm/fifo_receiver_datapath.cc: const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
- * code: transport/shm/fifo_receiver_datapath.cc: if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
- * code: transport/shm/fifo_receiver_datapath.h: if (count > 0) fifo_.set_tail(tail_);
- * code: transport/shm/fifo_receiver_datapath.h: fifo_.free_retired_of(member);
- * code: transport/shm/shm_members.cc: inbox_.forget_writer(member);
- * code: transport/shm/fifo_receiver_datapath.h: drain_until_ = first_unclaimed();
- * code: transport/shm/fifo_receiver_datapath.cc: for (; index - tail_ < fifo_.capacity(); ++index) {
- * code: transport/shm/fifo_receiver_datapath.cc: if (header.kind == SlotKind::kNone) break;
- * code: transport/shm/fifo_receiver_datapath.h: return tail_ >= drain_until_;
- * code: transport/shm/shm_members.cc: if (view_.is_dead() || !inbox_.is_drained()) return;
- * code: transport/shm/shm_dispatch.h: endpoint->generation() == place.members().generation(member)
- * code: transport/shm/group_keeper.cc: if (acknowledged < epoch) return false;
+ * code: transport/shm/queue/inbound_fifo_datapath.h: index + 1 - *known_tail > mask_ + 1
+ * code: transport/shm/queue/inbound_fifo_datapath.h: *known_tail = tail_->load(std::memory_order_acquire);
+ * code: transport/shm/queue/inbound_fifo_datapath.h: if (slot_lap(word) == lap) {
+ * code: transport/shm/queue/inbound_fifo_datapath.h: if (slot_lap(word) != lap_before(lap)) continue;
+ * code: transport/shm/queue/inbound_fifo_datapath.h: BP_UNLIKELY(is_claim(before, ClaimState::kRetired))) {
+ * code: transport/shm/queue/inbound_fifo_datapath.h: slot.header.compare_exchange_strong(word, pack_slot(lap, before),
+ * code: transport/shm/queue/inbound_fifo_datapath.h: if (!slot.header.compare_exchange_strong(word, claimed,
+ * code: transport/shm/queue/inbound_fifo_datapath.h: claims_->compare_exchange_strong(index, own + 1,
+ * code: transport/shm/queue/inbound_fifo_datapath.h: if (BP_LIKELY(claim.slot->header.compare_exchange_strong(
+ * code: transport/shm/queue/inbound_fifo_datapath.h: free_retired(*claim.slot, claim.sender);
+ * code: transport/shm/queue/inbound_fifo_datapath.h: word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
+ * code: transport/shm/queue/fifo_sender_datapath.h: if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: const bool may_publish = may_write && !place_->has_died(claim.sender);
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: if (may_publish && !is_overdue(is_awaited)) return ClaimEnd::kWait;
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
+ * code: transport/shm/queue/fifo_receiver_datapath.h: if (count > 0) fifo_.set_tail(tail_);
+ * code: transport/shm/queue/fifo_receiver_datapath.h: fifo_.free_retired_of(member);
+ * code: transport/shm/membership/shm_members.cc: inbox_.forget_writer(member);
+ * code: transport/shm/queue/fifo_receiver_datapath.h: drain_until_ = first_unclaimed();
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: for (; index - tail_ < fifo_.capacity(); ++index) {
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: if (header.kind == SlotKind::kNone) break;
+ * code: transport/shm/queue/fifo_receiver_datapath.h: return tail_ >= drain_until_;
+ * code: transport/shm/membership/shm_members.cc: if (view_.is_dead() || !inbox_.is_drained()) return;
+ * code: transport/shm/endpoint/shm_dispatch.h: endpoint->generation() == place.members().generation(member)
+ * code: transport/shm/membership/group_keeper.cc: if (acknowledged < epoch) return false;
  * code: pinned_pool/join/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
  *
  * check: OTHER=1 TIMEOUTS=1   every message may be passed over once

@@ -7,12 +7,12 @@
  * read it; all have come back at the end (an invalid end state for spin).
  *
  * Stands for:
- * code: transport/shm/loan_table_datapath.h: const auto mark = static_cast<uint8_t>(record.mark + 1);
- * code: transport/shm/loan_table_datapath.h: if (returned_[loan].load(std::memory_order_acquire) != book_[loan].mark) return true;
- * code: transport/shm/loan_table_datapath.h: if (book_[loan].member != member) return true;
- * code: transport/shm/loan_table_datapath.h: --book_[loan].mark;
- * code: transport/shm/borrower_datapath.cc: returned_loans(loan.lender)[loan.loan].store(loan.mark,
- * code: transport/shm/shm_members.cc: if (now.state == MemberState::kQuiet) {
+ * code: transport/shm/endpoint/loan_table_datapath.h: const auto mark = static_cast<uint8_t>(record.mark + 1);
+ * code: transport/shm/endpoint/loan_table_datapath.h: if (returned_[loan].load(std::memory_order_acquire) != book_[loan].mark) return true;
+ * code: transport/shm/endpoint/loan_table_datapath.h: if (book_[loan].member != member) return true;
+ * code: transport/shm/endpoint/loan_table_datapath.h: --book_[loan].mark;
+ * code: transport/shm/endpoint/borrower_datapath.cc: returned_loans(loan.lender)[loan.loan].store(loan.mark,
+ * code: transport/shm/membership/shm_members.cc: if (now.state == MemberState::kQuiet) {
  *
  * Must fail:
  * mutation: SAME_MARK           every use of a place has the same mark

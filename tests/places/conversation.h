@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/messenger.h"
+#include "transport/messages/messenger.h"
 
 namespace bedplate {
 

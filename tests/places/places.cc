@@ -11,7 +11,7 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tests/places/conversation.h"
-#include "transport/joined_process.h"
+#include "transport/messages/joined_process.h"
 
 using namespace bedplate;
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "platform/units.h"
-#include "transport/files.h"
+#include "transport/files/files.h"
 #include "transport/nvme/nvme_io_datapath.h"
 
 using bedplate::File;

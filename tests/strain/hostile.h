@@ -1,7 +1,7 @@
 // Members scribble over all that they may write; nobody else comes to harm.
 #pragma once
 
-#include "transport/shm/group_layout.h"
+#include "transport/shm/membership/group_layout.h"
 
 namespace bedplate::strain {
 

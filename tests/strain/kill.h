@@ -1,7 +1,7 @@
 // Processes are killed at any instruction while others exchange verified messages.
 #pragma once
 
-#include "transport/shm/group_layout.h"
+#include "transport/shm/membership/group_layout.h"
 
 namespace bedplate::strain {
 

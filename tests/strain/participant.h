@@ -8,8 +8,8 @@
 
 #include "tests/strain/board.h"
 #include "tests/strain/verified_message.h"
-#include "transport/messenger.h"
-#include "transport/shm/shm_provider.h"
+#include "transport/messages/messenger.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 namespace bedplate::strain {
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "transport/shm/shm_provider.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 namespace bedplate::strain {
 

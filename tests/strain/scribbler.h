@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-#include "transport/shm/group_segment.h"
+#include "transport/shm/membership/group_segment.h"
 
 namespace bedplate::strain {
 

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "transport/endpoint.h"
-#include "transport/shm/group_layout.h"
+#include "transport/messages/endpoint.h"
+#include "transport/shm/membership/group_layout.h"
 
 namespace bedplate::strain {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "transport/shm/group_layout.h"
+#include "transport/shm/membership/group_layout.h"
 
 namespace bedplate::strain {
 

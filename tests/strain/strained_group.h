@@ -12,7 +12,7 @@
 #include "pinned_pool/join/join_server.h"
 #include "pinned_pool/join/joined_pool.h"
 #include "tests/strain/participant.h"
-#include "transport/shm/group_keeper.h"
+#include "transport/shm/membership/group_keeper.h"
 
 namespace bedplate::strain {
 

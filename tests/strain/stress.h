@@ -1,7 +1,7 @@
 // All send to all, for a while; then what was sent and what was received must be the same.
 #pragma once
 
-#include "transport/shm/group_layout.h"
+#include "transport/shm/membership/group_layout.h"
 
 namespace bedplate::strain {
 

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "tests/strain/verified_message.h"
-#include "transport/messenger.h"
-#include "transport/shm/shm_provider.h"
+#include "transport/messages/messenger.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 namespace bedplate::strain {
 

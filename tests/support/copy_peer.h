@@ -17,7 +17,7 @@
 
 #include "platform/file.h"
 #include "tests/support/patience.h"
-#include "transport/single_copy.h"
+#include "transport/single_copy/single_copy.h"
 
 #include "CppUTest/TestHarness.h"
 

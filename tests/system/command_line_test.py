@@ -360,7 +360,7 @@ def every_description_of_counters_is_looked_at(box):
                  re.findall(r"^(?:inline )?void describe\(CounterTable& \w+,\s*(?:const )?(\w+)& ",
                             read_text(path), re.MULTILINE)}
     expect_true(len(described) > 30, f"descriptions of counters: {sorted(described)}")
-    known = read_text(os.path.join(REPOSITORY, "tests/apps/boot/counter_troubles_test.cc"))
+    known = read_text(os.path.join(REPOSITORY, "tests/apps/counters/counter_troubles_test.cc"))
     expect(sorted(name for name in described if not re.search(rf"\b{name}\b", known)), [],
            "descriptions that counter_troubles_test.cc does not look at")
     told = {counter["counter"]: counter

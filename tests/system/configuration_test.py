@@ -227,7 +227,7 @@ def exactly_enough(box):
     expect_in(f"short by {2 * MIB} bytes", message, "the message")
 
 
-# ---- What the machine lacks ----
+# ---- A machine that lacks something ----
 
 
 def preflight_report(box, config):

@@ -454,7 +454,7 @@ def services_are_told_while_it_ends(box):
     expect(appliance.wait_exit(), 0, "its exit code")
 
 
-# ---- What blockd can be told ----
+# ---- Methods of blockd ----
 
 
 @test(layout=list(LAYOUTS))

@@ -17,9 +17,9 @@
 
 #include "pinned_pool/audit.h"
 #include "platform/clock.h"
-#include "transport/joined_process.h"
-#include "transport/verbs/joined/joined_verbs.h"
+#include "transport/messages/joined_process.h"
 #include "transport/verbs/channel/verbs_provider.h"
+#include "transport/verbs/joined/joined_verbs.h"
 
 using namespace bedplate;
 namespace {

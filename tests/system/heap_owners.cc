@@ -12,13 +12,13 @@
 #include <sys/eventfd.h>
 
 #include "alloc/heap_owner.h"
-#include "apps/boot/control_methods.h"
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
 #include "apps/program/program.h"
+#include "apps/services/control_methods.h"
+#include "apps/services/service_plan.h"
 #include "platform/units.h"
-#include "transport/datagram_socket.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/datagram_socket.h"
+#include "transport/sockets/socket_address.h"
 
 using namespace bedplate;
 namespace {

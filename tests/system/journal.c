@@ -99,7 +99,7 @@ static void on_accepted(void* self, int fd) {
 
 static void describe(void* self, bp_table* table) {
   (void)self;
-  bp_table_listen(table, "listen", "Where it listens.");
+  bp_table_listen(table, "listen", "Its addresses.");
   bp_table_text(table, "file", &journal.path, 255, "The file.");
   bp_table_size(table, "bytes_min", &journal.bytes_min, 0, 1 << 30, "How long it is at least.");
   bp_table_boolean(table, "read_only", &journal.is_read_only, "Whether it is never written to.");

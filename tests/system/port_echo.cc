@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
 #include "apps/ports/port_service.h"
 #include "apps/program/program.h"
+#include "apps/services/service_plan.h"
 #include "tests/apps/ports/port_witness.h"
 #include "tests/system/port_lender.h"
 

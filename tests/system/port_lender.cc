@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
+#include "apps/services/service_plan.h"
 #include "platform/log.h"
 #include "platform/units.h"
-#include "transport/datagram_socket.h"
-#include "transport/files.h"
-#include "transport/joined_process.h"
+#include "transport/files/files.h"
+#include "transport/messages/joined_process.h"
+#include "transport/sockets/datagram_socket.h"
 
 namespace bedplate::test {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <memory>
 
-#include "apps/boot/service.h"
+#include "apps/services/service.h"
 
 namespace bedplate::test {
 

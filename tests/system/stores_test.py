@@ -67,7 +67,7 @@ def stored(appliance, counter, name="disk"):
     return appliance.stats()["services"]["blockd"]["stores"][name][counter]
 
 
-# ---- What they hold ----
+# ---- Their content ----
 
 
 @test(**EVERY_WAY)
@@ -253,7 +253,7 @@ def a_device_that_is_mounted_is_refused(box):
                    "busy; unmount it, and end what else has it open (lsblk, fuser)")
 
 
-# ---- What is said before they are opened ----
+# ---- Said before they are opened ----
 
 
 def expect_refused(box, configuration, *texts):
@@ -315,7 +315,7 @@ def another_appliance_has_it(box, read_only):
     client_of(box, first).verify("still served")
 
 
-# ---- What goes wrong ----
+# ---- Failures ----
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ def two_legs_that_lose(box, sockets):
     relay.stop()
 
 
-# ---- What goes wrong ----
+# ---- Failures ----
 
 
 @test(sockets=BACKENDS)

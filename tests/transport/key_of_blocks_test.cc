@@ -10,7 +10,7 @@
 #include "alloc/pool_allocator.h"
 #include "alloc/pool_heap.h"
 #include "alloc/pool_resource.h"
-#include "apps/boot/bedplate.h"
+#include "apps/c_interface/bedplate.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
 #include "tests/support/fake_device.h"

@@ -9,7 +9,7 @@
 #include "tests/support/pool_fixture.h"
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
-#include "tests/transport/fake_provider.h"
+#include "tests/transport/messages/fake_provider.h"
 #include "tests/transport/shm/group_rig.h"
 #include "tests/transport/verbs/verbs_rig.h"
 #include "transport/self/self_provider.h"
@@ -159,11 +159,6 @@ class Links {
 }  // namespace
 
 TEST_GROUP(ProviderConformance) { Links links; };
-
-// The other tests look at verbs, too, where it is.
-TEST(ProviderConformance, HasLookedAtVerbs) {
-  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
-}
 
 TEST(ProviderConformance, MessagesArriveOnceAndInOrder) {
   Seed seed;

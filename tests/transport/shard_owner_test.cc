@@ -10,8 +10,8 @@
 #include <poll.h>
 
 #include "tests/support/death_test.h"
-#include "tests/transport/plain_sleeper.h"
-#include "tests/transport/stream_sockets_fixture.h"
+#include "tests/transport/loop/plain_sleeper.h"
+#include "tests/transport/sockets/stream_sockets_fixture.h"
 
 using namespace bedplate;
 

@@ -14,7 +14,7 @@
 #include "platform/file.h"
 #include "platform/forbidden_calls.h"
 #include "platform/tail_queue.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
 namespace {

@@ -6,9 +6,9 @@
 // Threads: the loop's, unless something else is said.
 #pragma once
 
-#include "transport/event_loop.h"
+#include "transport/loop/event_loop.h"
 #include "transport/nvme/nvme_device.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
 

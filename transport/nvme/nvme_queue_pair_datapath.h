@@ -32,7 +32,7 @@
 
 #include "platform/cache_line.h"
 #include "platform/counter.h"
-#include "transport/event_loop.h"
+#include "transport/loop/event_loop.h"
 #include "transport/nvme/nvme_io_datapath.h"
 
 namespace bedplate {

@@ -5,7 +5,7 @@
 
 #include "platform/assert.h"
 #include "platform/usdt.h"
-#include "transport/memory_access_datapath.h"
+#include "transport/messages/memory_access_datapath.h"
 
 namespace bedplate {
 namespace {

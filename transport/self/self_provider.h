@@ -13,9 +13,9 @@
 
 #include "platform/assert.h"
 #include "platform/thread_owner.h"
-#include "transport/loan_book_datapath.h"
-#include "transport/provider.h"
-#include "transport/fast_box_datapath.h"
+#include "transport/messages/fast_box_datapath.h"
+#include "transport/messages/loan_book_datapath.h"
+#include "transport/messages/provider.h"
 
 namespace bedplate {
 

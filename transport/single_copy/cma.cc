@@ -1,5 +1,3 @@
-// Tested by tests/transport/single_copy/single_copy_test.cc,
-//     tests/transport/single_copy/single_copy_join_test.cc.
 #include "transport/single_copy/cma.h"
 
 #include <cerrno>

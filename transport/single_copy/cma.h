@@ -2,7 +2,7 @@
 // may copy from and to it.
 #pragma once
 
-#include "transport/single_copy.h"
+#include "transport/single_copy/single_copy.h"
 
 namespace bedplate {
 

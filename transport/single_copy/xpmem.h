@@ -10,7 +10,7 @@
 #pragma once
 
 #include "platform/file.h"
-#include "transport/single_copy.h"
+#include "transport/single_copy/single_copy.h"
 
 namespace bedplate {
 

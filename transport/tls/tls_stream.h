@@ -23,7 +23,7 @@
 
 #include "platform/log_limit.h"
 #include "platform/units.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/stream_sockets.h"
 #include "transport/tls/tls_counters.h"
 #include "transport/tls/tls_session.h"
 

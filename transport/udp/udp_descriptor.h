@@ -6,7 +6,7 @@
 #pragma once
 
 #include "platform/file.h"
-#include "transport/datagram_socket.h"
+#include "transport/sockets/datagram_socket.h"
 
 namespace bedplate {
 

@@ -18,8 +18,8 @@
 #include <sys/socket.h>
 
 #include "platform/file.h"
-#include "transport/datagram_socket.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/datagram_socket.h"
+#include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
 

@@ -2,8 +2,8 @@
 // again (IORING_SETUP_IOPOLL): the drive raises no interrupt, and nobody is woken.
 //
 // Such a ring takes reads and writes only, past the page cache, of files whose drive has queues for
-// that (transport/polled_limits.h); all else goes the ordinary way (Files). While something is on
-// its way the shard asks in each round and does not sleep; otherwise this costs a comparison.
+// that (transport/files/polled_limits.h); all else goes the ordinary way (Files). While something
+// is on its way the shard asks in each round and does not sleep; otherwise this costs a comparison.
 //
 // Invariants, which is_valid() looks at around each change: 1. Files are registered with a ring
 // that is there, and something is on its way while they are, and at no other time. 2. No more is on
@@ -15,8 +15,8 @@
 
 #include <liburing.h>
 
-#include "transport/event_loop.h"
-#include "transport/files.h"
+#include "transport/files/files.h"
+#include "transport/loop/event_loop.h"
 #include "transport/uring/uring_device.h"
 
 namespace bedplate {

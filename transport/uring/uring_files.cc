@@ -7,7 +7,7 @@
 
 #include "platform/assert.h"
 #include "platform/clock.h"
-#include "transport/file_ranges.h"
+#include "transport/files/file_ranges.h"
 
 namespace bedplate {
 namespace {

@@ -17,8 +17,8 @@
 
 #include <liburing.h>
 
-#include "transport/event_loop.h"
-#include "transport/files.h"
+#include "transport/files/files.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 

@@ -20,7 +20,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/tail_queue.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/stream_sockets.h"
 #include "transport/uring/uring_device.h"
 #include "transport/uring/uring_files.h"
 

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "transport/endpoint.h"
+#include "transport/messages/endpoint.h"
 
 namespace bedplate {
 

@@ -13,7 +13,7 @@
 
 #include "platform/assert.h"
 #include "platform/units.h"
-#include "transport/piece_map_datapath.h"
+#include "transport/messages/piece_map_datapath.h"
 
 namespace bedplate {
 

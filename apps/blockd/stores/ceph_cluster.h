@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "platform/result.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 
 namespace bedplate {
 

@@ -1,4 +1,4 @@
-// A volume on a file or a block device, by the files of its shard (transport/files.h).
+// A volume on a file or a block device, by the files of its shard (transport/files/files.h).
 //
 // There is no format: the volume's byte N is the file's byte N. Direct access bypasses the page
 // cache. Writes survive a power cut as fdatasync(2) and RWF_DSYNC promise.

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "apps/blockd/stores/nvme_store.h"
-#include "apps/boot/counter_table.h"
 #include "apps/boot/service_context.h"
-#include "apps/boot/service_plan.h"
+#include "apps/services/service_plan.h"
+#include "platform/counter_table.h"
 
 namespace bedplate {
 

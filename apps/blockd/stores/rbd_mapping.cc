@@ -23,6 +23,7 @@
 #include "platform/known_child.h"
 #include "platform/log.h"
 #include "platform/progress.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -276,15 +277,15 @@ void RbdBus::look_through(std::string_view text, Each&& each) const {
   DIR* directory = opendir(devices.c_str());
   if (directory == nullptr) return;
   while (const dirent* entry = readdir(directory)) {
-    const std::string id = entry->d_name;
-    if (id.find_first_not_of("0123456789") != id.npos) continue;
+    uint32_t id = 0;
+    if (!parse_number(entry->d_name, &id)) continue;
     char seen[kTextBytesMax + 1];
     const Wiped wiped(seen, sizeof seen);
-    const std::string path = devices + "/" + id + "/config_info";
+    const std::string path = devices + "/" + entry->d_name + "/config_info";
     if (!read_text_file(path.c_str(), seen, sizeof seen).ok()) continue;
     const std::string_view line = seen;
     if (line.size() != text.size() + 1 || !line.starts_with(text)) continue;
-    if (each(static_cast<uint32_t>(std::stoul(id)), path)) break;
+    if (each(id, path)) break;
   }
   closedir(directory);
 }

@@ -21,7 +21,7 @@
 #include <sys/types.h>
 
 #include "apps/blockd/stores/ceph_cluster.h"
-#include "apps/boot/planned_files.h"
+#include "apps/services/planned_files.h"
 #include "platform/file.h"
 
 namespace bedplate {

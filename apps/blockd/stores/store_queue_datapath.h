@@ -26,7 +26,7 @@
 #include "apps/blockd/stores/write_order_datapath.h"
 #include "platform/free_list.h"
 #include "platform/tail_queue.h"
-#include "transport/event_loop.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 

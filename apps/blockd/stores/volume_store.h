@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "platform/assert.h"
-#include "transport/files.h"
+#include "transport/files/files.h"
 #include "transport/nvme/nvme_io_datapath.h"
 
 namespace bedplate {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "transport/messenger.h"
-#include "transport/shm/shm_provider.h"
-#include "transport/spsc_fifo_datapath.h"
+#include "transport/loop/spsc_fifo_datapath.h"
+#include "transport/messages/messenger.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 #include "peer.h"
 

@@ -20,8 +20,8 @@
 #include "tests/apps/blockd/nbd_peer.h"
 #include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
-#include "transport/file_thread.h"
-#include "transport/files.h"
+#include "transport/files/file_thread.h"
+#include "transport/files/files.h"
 
 namespace bedplate::test {
 

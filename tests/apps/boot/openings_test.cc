@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "apps/boot/planned_datagrams.h"
+#include "apps/services/planned_datagrams.h"
 #include "tests/apps/boot/service_rig.h"
 #include "transport/udp/udp_socket.h"
 

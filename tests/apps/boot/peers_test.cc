@@ -1,19 +1,19 @@
 // The appliance's side of verbs before anything is taken: what the machine lacks, in the report or
 // in the log. tests/guest/verbs_test.py tests with a whole appliance.
-#include "apps/boot/verbs_peers.h"
+#include "apps/peers/verbs_peers.h"
 
 #include <string>
 
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/pinned_pool.h"
-#include "tests/apps/boot/configuration_support.h"
+#include "tests/apps/configuration/configuration_support.h"
 #include "tests/support/death_test.h"
 #include "tests/support/fake_root.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/soft_roce.h"
 #include "tests/support/stderr_capture.h"
-#include "tests/transport/plain_sleeper.h"
+#include "tests/transport/loop/plain_sleeper.h"
 
 using namespace bedplate;
 using namespace bedplate::test;

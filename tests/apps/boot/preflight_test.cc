@@ -30,7 +30,7 @@
 #include "tests/support/death_test.h"
 #include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/stream_sockets.h"
 #include "transport/verbs/connect/link_connector.h"
 
 #include "CppUTest/TestHarness.h"

@@ -1,7 +1,7 @@
 // The runtime's counters: all of them are described.
 #include "apps/boot/runtime_counters.h"
 
-#include "apps/boot/counters_format.h"
+#include "apps/counters/counters_format.h"
 
 #include "CppUTest/TestHarness.h"
 

@@ -4,15 +4,15 @@
 #include <memory>
 #include <string>
 
-#include "apps/boot/counters_file.h"
-#include "apps/boot/name_lock.h"
 #include "apps/boot/peers.h"
-#include "apps/boot/service_drains.h"
 #include "apps/boot/shard.h"
+#include "apps/counters/counters_file.h"
+#include "apps/services/service_drains.h"
 #include "platform/cpu.h"
+#include "platform/name_lock.h"
 #include "tests/apps/boot/service_rig.h"
 #include "tests/support/pool_fixture.h"
-#include "transport/datagram_network.h"
+#include "transport/sockets/datagram_network.h"
 #include "transport/vfio/vfio_pool.h"
 
 using namespace bedplate;

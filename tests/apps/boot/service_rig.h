@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/service.h"
-#include "apps/boot/service_plan.h"
+#include "apps/services/service.h"
+#include "apps/services/service_plan.h"
 #include "pinned_pool/boot_segment.h"
 
 #include "CppUTest/TestHarness.h"
+#include "apps/boot/loaded_configuration.h"
 
 namespace bedplate::service_rig {
 

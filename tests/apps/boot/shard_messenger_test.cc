@@ -1,8 +1,8 @@
 // A shard's messenger as a source of its loop: its last look before a sleep is at all ways.
 #include "apps/boot/shard_messenger.h"
 
+#include "tests/transport/messages/talkative_provider.h"
 #include "tests/transport/shm/group_rig.h"
-#include "tests/transport/talkative_provider.h"
 
 #include "CppUTest/TestHarness.h"
 

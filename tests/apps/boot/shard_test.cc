@@ -3,7 +3,7 @@
 
 #include "platform/cpu.h"
 #include "tests/support/death_test.h"
-#include "tests/transport/plain_sleeper.h"
+#include "tests/transport/loop/plain_sleeper.h"
 
 #include "CppUTest/TestHarness.h"
 

@@ -14,7 +14,7 @@
 
 #include "platform/serial_line.h"
 #include "tests/support/fake_root.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 
 #include "CppUTest/TestHarness.h"
 

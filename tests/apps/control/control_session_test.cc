@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "platform/assert.h"
-#include "tests/apps/boot/conversation.h"
+#include "tests/apps/connections/conversation.h"
 #include "tests/support/death_test.h"
-#include "tests/transport/plain_sleeper.h"
-#include "transport/event_loop.h"
+#include "tests/transport/loop/plain_sleeper.h"
+#include "transport/loop/event_loop.h"
 
 #include "CppUTest/TestHarness.h"
 

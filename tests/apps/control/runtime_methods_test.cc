@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/service.h"
-#include "apps/boot/service_drains.h"
 #include "apps/control/control_session.h"
-#include "tests/apps/boot/conversation.h"
+#include "apps/services/service.h"
+#include "apps/services/service_drains.h"
+#include "tests/apps/connections/conversation.h"
 
 #include "CppUTest/TestHarness.h"
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "apps/boot/counter_signs.h"
+#include "apps/counters/counter_signs.h"
 #include "platform/assert.h"
 #include "platform/recent_lines.h"
 #include "platform/units.h"
-#include "tests/apps/boot/conversation.h"
-#include "tests/apps/boot/counters_file_fixture.h"
+#include "tests/apps/connections/conversation.h"
+#include "tests/apps/counters/counters_file_fixture.h"
 #include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/apps/boot/counters_file_fixture.h"
+#include "tests/apps/counters/counters_file_fixture.h"
 
 #include "CppUTest/TestHarness.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "platform/log.h"
-#include "tests/apps/boot/configuration_support.h"
+#include "tests/apps/configuration/configuration_support.h"
 #include "tests/support/answered_calls.h"
 #include "tests/support/death_test.h"
 #include "tests/support/progress_news.h"

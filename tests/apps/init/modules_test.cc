@@ -5,7 +5,7 @@
 #include <fstream>
 #include <unistd.h>
 
-#include "tests/apps/boot/configuration_support.h"
+#include "tests/apps/configuration/configuration_support.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"

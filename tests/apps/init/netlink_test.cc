@@ -1,6 +1,6 @@
 // Messages by what the kernel's own macros read in them, and what the kernel does about them, in a
 // network of a child's own.
-#include "transport/netlink.h"
+#include "transport/sockets/netlink.h"
 
 #include <arpa/inet.h>
 #include <cerrno>

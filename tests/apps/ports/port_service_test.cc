@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/configuration.h"
-#include "apps/boot/service_plan.h"
+#include "apps/configuration/configuration.h"
 #include "apps/ports/port_settings.h"
+#include "apps/services/service_plan.h"
 #include "pinned_pool/boot_segment.h"
-#include "transport/datagram_network.h"
 #include "transport/dpdk/eal/eal.h"
 #include "transport/dpdk/port/port.h"
+#include "transport/sockets/datagram_network.h"
 
 #include "CppUTest/TestHarness.h"
+#include "apps/boot/loaded_configuration.h"
 
 using namespace bedplate;
 

@@ -2,7 +2,7 @@
 // whether the payload of a datagram goes out from where it came in. For tests/system/port_echo.cc.
 #pragma once
 
-#include "apps/boot/counter_table.h"
+#include "platform/counter_table.h"
 
 namespace bedplate::test {
 

@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-#include "apps/program/counter_changes.h"
-#include "tests/apps/boot/counters_file_fixture.h"
+#include "apps/program/counters/counter_changes.h"
+#include "tests/apps/counters/counters_file_fixture.h"
 
 namespace bedplate::test {
 

@@ -1,10 +1,10 @@
 // Tests of epoll alone: edges, which the kernel tells once, the queue of sockets to try, and whole
-// milliseconds. tests/transport/stream_sockets_test.cc tests both backends.
+// milliseconds. tests/transport/sockets/stream_sockets_test.cc tests both backends.
 #include <memory>
 
 #include <sys/socket.h>
 
-#include "tests/transport/stream_sockets_fixture.h"
+#include "tests/transport/sockets/stream_sockets_fixture.h"
 
 using namespace bedplate;
 

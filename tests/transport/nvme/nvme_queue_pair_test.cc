@@ -13,8 +13,8 @@
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/seed.h"
+#include "tests/transport/loop/plain_sleeper.h"
 #include "tests/transport/nvme/nvme_rig.h"
-#include "tests/transport/plain_sleeper.h"
 
 #include "CppUTest/TestHarness.h"
 

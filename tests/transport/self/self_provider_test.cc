@@ -9,7 +9,7 @@
 
 #include "tests/support/bytes_of.h"
 #include "tests/support/death_test.h"
-#include "transport/messenger.h"
+#include "transport/messages/messenger.h"
 
 #include "CppUTest/TestHarness.h"
 

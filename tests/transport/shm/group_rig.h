@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 
 #include "pinned_pool/join/membership.h"
-#include "transport/messenger.h"
-#include "transport/shm/shm_provider.h"
+#include "transport/messages/messenger.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 #include "tests/support/bytes_of.h"
 

@@ -1,5 +1,5 @@
 // Fast boxes: which sender gets one, when, and how it goes back.
-#include "transport/shm/shm_provider.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 #include "tests/transport/shm/group_rig.h"
 

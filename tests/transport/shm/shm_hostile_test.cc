@@ -1,7 +1,7 @@
 // Members that write nonsense: each kind is noticed, its writer is cut off, the others carry on.
 //
 // The hostile member has joined like any other; its nonsense is written straight into the segment.
-#include "transport/shm/shm_provider.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Order and content for each pair, whatever way each message took: one thread plays all members and
 // decides by chance who sends, who polls and who falls silent. The model is a queue for each pair.
-#include "transport/shm/shm_provider.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 #include <cstring>
 #include <deque>

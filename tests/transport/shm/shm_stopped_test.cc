@@ -1,7 +1,7 @@
 // Members that are stopped between two instructions, for as long as they like, and members that are
 // dead by name and still run: the others wait for them no longer than configured, and nothing that
 // comes late destroys anything.
-#include "transport/shm/shm_provider.h"
+#include "transport/shm/endpoint/shm_provider.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +10,7 @@
 #include "platform/clock.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/transport/shm/group_rig.h"
-#include "transport/shm/group_keeper.h"
+#include "transport/shm/membership/group_keeper.h"
 
 #include "CppUTest/TestHarness.h"
 

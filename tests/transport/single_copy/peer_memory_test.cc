@@ -1,5 +1,5 @@
 // The checks that PeerMemory makes on the ways of all kinds.
-#include "transport/single_copy.h"
+#include "transport/single_copy/single_copy.h"
 
 #include <cstring>
 #include <memory>

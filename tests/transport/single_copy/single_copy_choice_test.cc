@@ -12,8 +12,8 @@
 #include "tests/support/death_test.h"
 #include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
-#include "transport/single_copy.h"
 #include "transport/single_copy/cma.h"
+#include "transport/single_copy/single_copy.h"
 
 #include "CppUTest/TestHarness.h"
 

@@ -1,7 +1,7 @@
 // Copying between processes by each kind: every length, memory that changes, and what is refused. A
 // kind that needs a kernel module runs if the module is loaded (make check-image
 // EXTRA_MODULES=...).
-#include "transport/single_copy.h"
+#include "transport/single_copy/single_copy.h"
 
 #include <cstring>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/transport/stream_sockets_fixture.h"
+#include "tests/transport/sockets/stream_sockets_fixture.h"
 #include "tests/transport/tls/tls_rig.h"
 
 #include "CppUTest/TestHarness.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/transport/stream_sockets_fixture.h"
+#include "tests/transport/sockets/stream_sockets_fixture.h"
 #include "transport/udp/udp_socket.h"
 
 #include "CppUTest/TestHarness.h"

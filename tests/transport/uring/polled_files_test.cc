@@ -20,9 +20,9 @@
 #include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/skip.h"
-#include "tests/transport/asked_file.h"
-#include "tests/transport/plain_sleeper.h"
-#include "transport/file_thread.h"
+#include "tests/transport/files/asked_file.h"
+#include "tests/transport/loop/plain_sleeper.h"
+#include "transport/files/file_thread.h"
 
 #include "CppUTest/TestHarness.h"
 

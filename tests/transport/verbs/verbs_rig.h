@@ -16,7 +16,7 @@
 #include "platform/log.h"
 #include "tests/support/patience.h"
 #include "tests/support/soft_roce.h"
-#include "transport/messenger.h"
+#include "transport/messages/messenger.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate::test {

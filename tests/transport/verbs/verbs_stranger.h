@@ -22,7 +22,7 @@
 #include "platform/file.h"
 #include "tests/support/patience.h"
 #include "transport/registration.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 #include "transport/verbs/device/queue_pair.h"
 #include "transport/verbs/verbs_wire.h"
 

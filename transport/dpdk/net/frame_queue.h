@@ -45,11 +45,6 @@ class FrameQueue {
   // other memory. The direct one, never one that is attached to it. Cost: arithmetic.
   virtual rte_mbuf* find(const std::byte* bytes) const noexcept = 0;
 
-  // Asks the port to receive frames to `group`, or no longer; a port that takes all groups ignores
-  // it. Each call with true is followed by one with false at the latest when the group is left: the
-  // port counts, since several shards may want the same.
-  virtual void want_multicast(const rte_ether_addr& group, bool is_wanted) noexcept = 0;
-
   // These values do not change after the start.
   virtual rte_ether_addr mac() const noexcept = 0;
   virtual uint32_t mtu_bytes() const noexcept = 0;  // of the link: an IP packet's bytes

@@ -1,9 +1,6 @@
 // Makes frames and gives them to the port's queue: the packet layer's only output.
 //
 // A frame is made back to front: the message first, then the headers before it.
-//
-// Tested by tests/transport/dpdk/net/net_stack_test.cc,
-// tests/transport/dpdk/net/port_datagram_socket_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include <rte_ether.h>
 
 #include "platform/assert.h"
-#include "transport/ip_address.h"
+#include "transport/sockets/ip_address.h"
 
 namespace bedplate {
 

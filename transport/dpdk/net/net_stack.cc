@@ -163,17 +163,12 @@ int NetStack::change_membership(bool is_join, Memberships::Holder& holder, const
   LinkGroup* its = is_join ? memberships_.join(holder, group, source, error_number)
                            : memberships_.leave(holder, group, source, error_number);
   if (its == nullptr) return error_number;
-  if (is_join && its->member_count == 1) queue().want_multicast(multicast_mac(group), true);
-  if (!its->is_joined()) queue().want_multicast(multicast_mac(group), false);
   reports_.changed(*its);
   return 0;
 }
 
 void NetStack::leave_all(Memberships::Holder& holder) noexcept {
-  while (LinkGroup* its = memberships_.leave_any(holder)) {
-    if (!its->is_joined()) queue().want_multicast(multicast_mac(its->address), false);
-    reports_.changed(*its);
-  }
+  while (LinkGroup* its = memberships_.leave_any(holder)) reports_.changed(*its);
 }
 
 }  // namespace bedplate

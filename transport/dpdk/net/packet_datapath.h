@@ -9,8 +9,8 @@
 #include <rte_ether.h>
 #include <rte_mbuf.h>
 
-#include "transport/datagram_socket.h"
 #include "transport/dpdk/net/net_counters.h"
+#include "transport/sockets/datagram_socket.h"
 
 namespace bedplate {
 

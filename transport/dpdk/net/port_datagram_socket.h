@@ -1,4 +1,5 @@
-// A datagram socket over a queue of a port (transport/datagram_socket.h), through the packet layer.
+// A datagram socket over a queue of a port (transport/sockets/datagram_socket.h), through the
+// packet layer.
 //
 // Differences from the kernel's sockets:
 // - Received datagrams lie in the port's buffers. A shape says how many may be lent and kept; the
@@ -16,8 +17,8 @@
 #include <memory>
 #include <span>
 
-#include "transport/datagram_socket.h"
 #include "transport/dpdk/net/net_stack.h"
+#include "transport/sockets/datagram_socket.h"
 
 namespace bedplate {
 

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "platform/assert.h"
-#include "transport/datagram_address.h"
+#include "transport/sockets/datagram_address.h"
 
 namespace bedplate {
 

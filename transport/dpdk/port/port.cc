@@ -13,10 +13,11 @@
 
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/text_words.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/eal_log.h"
 #include "transport/dpdk/port/queue_wake.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 
 namespace bedplate {
 namespace {
@@ -65,9 +66,7 @@ RingPair* find_pair(const std::string& name) noexcept {
 bool can_interrupt(Kind kind) noexcept { return kind == Kind::kPci || kind == Kind::kTap; }
 
 uint64_t file_value(const std::string& path, uint64_t otherwise) noexcept {
-  char text[32] = {};
-  if (!read_text_file(path.c_str(), text, sizeof text).ok()) return otherwise;
-  return std::strtoull(text, nullptr, 10);
+  return read_number_file(path.c_str()).value_or(otherwise);
 }
 
 std::string words_of(uint64_t bits, bool are_there) {

@@ -129,9 +129,6 @@ rte_mbuf* PortQueue::allocate() noexcept {
   return frame;
 }
 
-// The port takes all groups: a filter of the device has few places, and joins come at any time.
-void PortQueue::want_multicast(const rte_ether_addr&, bool) noexcept {}
-
 FrameOffloads PortQueue::offloads() const noexcept {
   const Port& port = *options_.port;
   return {.ipv4_checksum = port.has(kIpv4Checksum),

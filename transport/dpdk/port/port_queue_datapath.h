@@ -20,7 +20,7 @@
 #include "transport/dpdk/port/memif_gate.h"
 #include "transport/dpdk/port/port.h"
 #include "transport/dpdk/port/queue_wake.h"
-#include "transport/event_loop.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 
@@ -71,7 +71,6 @@ class PortQueue final : public FrameQueue, public PollSource {
   bool has_room() const noexcept override { return true; }
   rte_mbuf* allocate() noexcept override;
   rte_mbuf* find(const std::byte* bytes) const noexcept override { return find_mbuf(bytes); }
-  void want_multicast(const rte_ether_addr& group, bool is_wanted) noexcept override;
   rte_ether_addr mac() const noexcept override { return options_.port->mac(); }
   uint32_t mtu_bytes() const noexcept override { return options_.port->mtu_bytes(); }
   FrameOffloads offloads() const noexcept override;

@@ -12,7 +12,7 @@
 #include "platform/assert.h"
 #include "transport/dpdk/port/port.h"
 #include "transport/dpdk/port/xdp_sockets.h"
-#include "transport/stream_sockets.h"
+#include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
 namespace {

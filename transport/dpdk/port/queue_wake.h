@@ -16,8 +16,8 @@
 
 #include "platform/counter.h"
 #include "platform/units.h"
-#include "transport/event_loop.h"
-#include "transport/watch.h"
+#include "transport/loop/event_loop.h"
+#include "transport/loop/watch.h"
 
 namespace bedplate {
 

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "platform/assert.h"
-#include "transport/piece_map_datapath.h"
+#include "transport/messages/piece_map_datapath.h"
 
 namespace bedplate {
 

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 #include "platform/assert.h"
-#include "transport/endpoint.h"
+#include "transport/messages/endpoint.h"
 #include "transport/verbs/channel/verbs_counters.h"
 #include "transport/verbs/device/verbs_device.h"
 

@@ -26,7 +26,7 @@
 
 #include "platform/assert.h"
 #include "platform/units.h"
-#include "transport/endpoint.h"
+#include "transport/messages/endpoint.h"
 
 namespace bedplate {
 

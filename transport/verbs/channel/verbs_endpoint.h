@@ -1,7 +1,7 @@
 // The way to one peer of the verbs provider: its queue pair, its part of the window, its loans in
 // both directions. Only the shard that polls touches it; see verbs_provider.h. Its contract is that
-// of transport/endpoint.h; here are the additions to that, and the functions for the provider.
-// VerbsParts has the state that it shares with other endpoints.
+// of transport/messages/endpoint.h; here are the additions to that, and the functions for the
+// provider. VerbsParts has the state that it shares with other endpoints.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-#include "transport/loan_book_datapath.h"
+#include "transport/messages/loan_book_datapath.h"
 #include "transport/verbs/channel/send_queue_datapath.h"
 #include "transport/verbs/channel/verbs_parts.h"
 #include "transport/verbs/channel/verbs_shape.h"

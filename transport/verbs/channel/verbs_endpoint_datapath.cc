@@ -1,9 +1,6 @@
 // The sending half: messages into the window, operations into the send queue, and the windows by
 // which a peer reaches memory. Requests are listed here and given to the device when the shard
 // polls, or when a list is full.
-//
-// Tested by tests/transport/verbs/channel/verbs_provider_test.cc,
-//     tests/transport/verbs/channel/verbs_ends_test.cc.
 #include <algorithm>
 #include <cstring>
 

@@ -2,9 +2,6 @@
 //
 // The bodies of messages are copied out and checked before they are used, as their headers are
 // (verbs_provider_datapath.cc). A peer that writes nonsense is cut off.
-//
-// Tested by tests/transport/verbs/channel/verbs_provider_test.cc,
-//     tests/transport/verbs/verbs_hostile_test.cc.
 #include <cstring>
 
 #include "platform/usdt.h"

@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "platform/thread_owner.h"
-#include "transport/provider.h"
+#include "transport/messages/provider.h"
 #include "transport/registration.h"
 #include "transport/verbs/channel/bounce_buffer_datapath.h"
 #include "transport/verbs/channel/datagram_queue_datapath.h"

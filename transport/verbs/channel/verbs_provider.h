@@ -17,15 +17,15 @@
 #include <vector>
 
 #include "platform/counter.h"
-#include "transport/provider.h"
+#include "transport/messages/provider.h"
 #include "transport/registration.h"
-#include "transport/verbs/connect/link_connector.h"
-#include "transport/verbs/peer_state.h"
 #include "transport/verbs/channel/verbs_counters.h"
 #include "transport/verbs/channel/verbs_endpoint.h"
 #include "transport/verbs/channel/verbs_parts.h"
 #include "transport/verbs/channel/verbs_shape.h"
+#include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/device/verbs_device.h"
+#include "transport/verbs/peer_state.h"
 
 namespace bedplate {
 

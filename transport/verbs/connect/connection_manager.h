@@ -19,7 +19,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "platform/assert.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 #include "transport/verbs/device/verbs_device.h"
 #include "transport/verbs/verbs_wire.h"
 

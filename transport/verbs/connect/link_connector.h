@@ -31,7 +31,7 @@
 #include "platform/log.h"
 #include "platform/thread_owner.h"
 #include "platform/thread_stack.h"
-#include "transport/doorbell.h"
+#include "transport/loop/doorbell.h"
 #include "transport/verbs/connect/connection_manager.h"
 #include "transport/verbs/connect/verbs_link.h"
 #include "transport/verbs/verbs_wire.h"

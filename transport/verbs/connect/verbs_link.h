@@ -18,7 +18,7 @@
 #include <optional>
 #include <string>
 
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 #include "transport/verbs/device/queue_pair.h"
 
 namespace bedplate {

@@ -17,7 +17,7 @@
 
 #include <memory>
 
-#include "transport/joined_process.h"
+#include "transport/messages/joined_process.h"
 #include "transport/registration.h"
 #include "transport/verbs/device/verbs_device.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
-#include "transport/socket_address.h"
+#include "transport/sockets/socket_address.h"
 
 #include "CppUTest/TestHarness.h"
 

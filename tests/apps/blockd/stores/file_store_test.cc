@@ -15,8 +15,8 @@
 #include "platform/file.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
-#include "transport/event_loop.h"
-#include "transport/file_thread.h"
+#include "transport/files/file_thread.h"
+#include "transport/loop/event_loop.h"
 
 #include "CppUTest/TestHarness.h"
 

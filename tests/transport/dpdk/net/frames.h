@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/datagram_address.h"
+#include "transport/sockets/datagram_address.h"
 
 namespace bedplate::frames {
 

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -184,12 +183,6 @@ class Port : public FrameQueue {
     rte_mbuf* found = pool.find(bytes);
     return found == nullptr && other != nullptr ? other->pool.find(bytes) : found;
   }
-  void want_multicast(const rte_ether_addr& group, bool is_wanted) noexcept override {
-    Bytes key(group.addr_bytes, group.addr_bytes + 6);
-    wanted[key] += is_wanted ? 1 : -1;
-    must(wanted[key] >= 0, "a group is given back that was not wanted");
-    if (wanted[key] == 0) wanted.erase(key);
-  }
   rte_ether_addr mac() const noexcept override { return own_mac; }
   uint32_t mtu_bytes() const noexcept override { return mtu; }
   FrameOffloads offloads() const noexcept override { return can; }
@@ -208,7 +201,6 @@ class Port : public FrameQueue {
   std::vector<rte_mbuf*> held;
   std::vector<Bytes> sent;
   std::vector<uint64_t> flags;  // of those that were sent
-  std::map<Bytes, int> wanted;
 };
 
 }  // namespace bedplate::made_up

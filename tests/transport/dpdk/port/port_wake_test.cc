@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 
 #include "tests/transport/dpdk/started_eal.h"
-#include "tests/transport/stream_sockets_fixture.h"
+#include "tests/transport/sockets/stream_sockets_fixture.h"
 #include "transport/dpdk/port/port.h"
 
 using namespace bedplate;

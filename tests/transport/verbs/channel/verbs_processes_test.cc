@@ -12,7 +12,7 @@
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
-#include "tests/transport/plain_sleeper.h"
+#include "tests/transport/loop/plain_sleeper.h"
 #include "tests/transport/verbs/verbs_rig.h"
 
 #include "CppUTest/TestHarness.h"

@@ -1,0 +1,26 @@
+// Declarations between the parts of the C interface, which are several files so that a program
+// links only the parts of the archive that it uses.
+#pragma once
+
+#include "apps/c_interface/bedplate.h"
+#include "apps/c_interface/error_c.h"
+#include "transport/messages/joined_process.h"
+
+// A member as C sees it: its messenger, and C's functions for each kind of message.
+struct bp_member {
+  struct Handler {
+    bp_handler function = nullptr;
+    void* context = nullptr;
+  };
+  bedplate::Messenger* messenger = nullptr;
+  bedplate::MemberDescriptor* descriptor = nullptr;  // once bp_member_fd was called
+  unsigned number = 0;
+  Handler handlers[bedplate::kAmCount];
+};
+
+namespace bedplate {
+
+// The function that bp_join calls before the process is ready; nullptr: none. bp_use_verbs sets it.
+extern Result<void> (*c_before_ready)(JoinedProcess& process);
+
+}  // namespace bedplate

@@ -1,0 +1,337 @@
+// Services in C: bedplate_service.h, implemented on the service seam.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <new>
+
+#include "apps/boot/service_context.h"
+#include "apps/c_interface/bedplate_service.h"
+#include "apps/c_interface/messages_c.h"
+#include "apps/c_interface/service_c.h"
+#include "apps/program/program.h"
+#include "platform/log.h"
+
+using namespace bedplate;
+
+static_assert(sizeof(Timer) <= sizeof(bp_timer::reserved));
+// A bp_call is a LoopCall, so posting it writes nothing that another thread may be reading.
+static_assert(sizeof(LoopCall) == sizeof(bp_call));
+static_assert(offsetof(LoopCall, function) == offsetof(bp_call, function));
+static_assert(offsetof(LoopCall, context) == offsetof(bp_call, context));
+static_assert(sizeof(Counter) == 8);
+
+namespace {
+
+// Calls a C function of the service. If it fails, the result is the error that it had meanwhile.
+template <typename Call>
+Result<void> call_c(const char* service, const char* function, Call&& call) {
+  c_forget_error();  // an earlier one would be taken for its own
+  const int returned = call();
+  if (returned == 0) return {};
+  const Error& kept = c_last_error();  // one of an address has an answer and a cure alone
+  if (kept.doing[0] != '\0' || kept.answer[0] != '\0' || kept.cure[0] != '\0') return kept;
+  Error error;
+  error.set_doing("calling %s of the service %s", function, service);
+  error.set_answer("it returned %d without a reason", returned);
+  return error.set_cure("call bp_fail before it returns");
+}
+
+}  // namespace
+
+struct bp_table {
+  ConfigurationTable& table;
+  CService& service;
+};
+
+void CService::describe(ConfigurationTable& table) {
+  texts.clear();
+  listens.clear();
+  bp_table described{table, *this};
+  if (c_.describe != nullptr) c_.describe(c_.self, &described);
+}
+
+Result<void> CService::plan(ServicePlan& plan) {
+  for (Text& text : texts) *text.to = text.text.c_str();
+  for (const Addresses& listen : listens) plan.listen(listen.key.c_str(), listen.addresses);
+  counters = {c_.name, "counters", "", 0, {}};
+  bp_plan planned{plan, *this};
+  if (c_.plan != nullptr) {
+    BP_TRY(call_c(c_.name, "plan", [&] { return c_.plan(c_.self, &planned); }));
+  }
+  if (!counters.counters.empty()) plan.counters(counters);
+  return {};
+}
+
+Result<void> CService::create(ServiceContext& its_context) {
+  context = &its_context;
+  for (uint32_t shard = 0; shard < context->shard_count(); ++shard) {
+    loops.push_back({&context->loop(shard), &context->sockets(shard)});
+    bp_member& member = members.emplace_back();
+    auto messenger = context->messenger(shard);
+    if (messenger.ok()) member.messenger = messenger.value();
+    Draining& draining = draining_.emplace_back();
+    draining.service = this;
+    draining.shard = shard;
+    draining.call.context = &draining;
+    draining.call.function = [](void* self) noexcept {
+      static_cast<Draining*>(self)->service->drain(static_cast<Draining*>(self)->shard);
+    };
+  }
+  if (!counters.counters.empty()) {
+    auto memory = context->counter_memory(counters.name, "", counters.bytes);
+    BP_TRY(memory);
+    counter_memory = static_cast<std::byte*>(memory.value());
+    for (const CounterDescription& counter : counters.counters) {
+      std::byte* const place = counter_memory + counter.offset;
+      counter.kind == CounterKind::kHistogram ? static_cast<void>(new (place) Histogram)
+                                              : static_cast<void>(new (place) Counter);
+    }
+  }
+  if (c_.create == nullptr) return {};
+  return call_c(c_.name, "create",
+                [&] { return c_.create(c_.self, reinterpret_cast<bp_context*>(this)); });
+}
+
+void CService::start(uint32_t shard) noexcept {
+  for (CListener& one : listeners) {
+    if (one.shard == shard) loops[shard].sockets->start_listening(one.listener);
+  }
+  if (c_.start != nullptr) c_.start(c_.self, shard);
+}
+
+void CService::drain(unsigned shard) noexcept {
+  for (CListener& one : listeners) {
+    if (one.shard == shard) loops[shard].sockets->stop_listening(one.listener);
+  }
+  if (c_.drain != nullptr) c_.drain(c_.self, shard);
+}
+
+void CService::request_drain() noexcept {
+  for (Draining& draining : draining_) loops[draining.shard].loop->submit(draining.call);
+}
+
+extern "C" {
+
+int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
+               const bp_service* services, size_t service_count) {
+  if (version >> 16 != BP_VERSION >> 16 || service_bytes != sizeof(bp_service)) {
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("starting the program");
+    error.set_answer("it was compiled with version %x of bedplate_service.h, the archive has %x",
+                     version, BP_VERSION);
+    log_error(error.set_cure("compile it with the header that belongs to the archive"));
+    return static_cast<int>(error.kind);
+  }
+  static std::deque<CService> made;
+  static std::vector<Service*> all;
+  all.clear();  // of an earlier call, which was refused
+  made.clear();
+  for (size_t i = 0; i < service_count; ++i) all.push_back(&made.emplace_back(services[i]));
+  return run_program(count, words, all);
+}
+
+int bp_fail(const char* doing, const char* answer, const char* cure) {
+  return c_fail(Error{}.set_doing("%s", doing).set_answer("%s", answer).set_cure("%s", cure));
+}
+
+// ---- Its table ----
+
+void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
+                      const char* help) {
+  table->table.integer(key, value, min, max).help(help);
+}
+void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
+                   const char* help) {
+  table->table.size(key, value, min, max).help(help);
+}
+void bp_table_boolean(bp_table* table, const char* key, int* value, const char* help) {
+  table->table.boolean(key, value).help(help);
+}
+void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
+                   const char* help) {
+  CService::Text& text = table->service.texts.emplace_back();
+  text.text = *value == nullptr ? "" : *value;
+  text.to = value;
+  table->table.text(key, &text.text, 0, bytes_max).help(help);
+}
+void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help) {
+  table->table.shard(key, value).help(help);
+}
+void bp_table_listen(bp_table* table, const char* key, const char* help) {
+  CService::Addresses& listen = table->service.listens.emplace_back();
+  listen.key = key;
+  table->table.addresses(key, &listen.addresses, 1, 8).required().unique().help(help);
+}
+
+// ---- Its plan ----
+
+unsigned bp_plan_shard_count(const bp_plan* plan) {
+  return static_cast<unsigned>(plan->plan.configuration().shards.size());
+}
+void bp_plan_memory(bp_plan* plan, const char* owner, size_t bytes, unsigned shard) {
+  plan->plan.segment(owner, {{owner, bytes}}, plan->plan.placement(shard));
+}
+void bp_plan_heap(bp_plan* plan, size_t bytes) { plan->plan.heap(bytes); }
+void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count) {
+  plan->plan.kept_heap(OwnerName("heap", plan->service.name()), bytes, thread_count);
+}
+void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key) {
+  plan->plan.connections(shard, count, key);
+}
+void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count) {
+  plan->plan.timers(shard, count);
+}
+void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count) {
+  plan->plan.sources(shard, count);
+}
+void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count) {
+  plan->plan.watches(shard, count);
+}
+void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
+                             unsigned buffer_bytes) {
+  plan->plan.datagram_socket(shard, name, {buffer_count, buffer_bytes});
+}
+void bp_plan_messages(bp_plan* plan, unsigned shard) { plan->plan.messages(shard); }
+void bp_plan_message(bp_plan* plan, const char* name) { plan->plan.message(name); }
+
+// Each counter has a cache line of its own: any thread may write it.
+static void plan_counter(bp_plan* plan, const char* name, CounterKind kind, const char* unit,
+                         const char* help) {
+  CounterSet& set = plan->service.counters;
+  set.counters.push_back({name, kind, unit, help, set.bytes});
+  set.bytes += static_cast<uint32_t>(align_up(bytes_of(kind), kCacheLineBytes));
+}
+void bp_plan_counter(bp_plan* plan, const char* name, const char* unit, const char* help) {
+  plan_counter(plan, name, CounterKind::kCounter, unit, help);
+}
+void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char* help) {
+  plan_counter(plan, name, CounterKind::kGauge, unit, help);
+}
+
+void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help) {
+  plan_counter(plan, name, CounterKind::kHistogram, unit, help);
+}
+
+void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading) {
+  CounterDescriptions& planned = plan->service.counters.counters;
+  std::vector<CounterDescription> all(planned.begin(), planned.end());
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == counter; });
+  BP_ASSERT(found != all.end() && "the counter is not planned");
+  found->at_a_glance(heading);
+  planned = std::move(all);
+}
+
+// ---- What it gets ----
+
+void* bp_carve(bp_context* context, const char* owner, size_t* bytes) {
+  auto memory = of(context).context->carve(owner);
+  if (!memory.ok()) return c_fail(memory.error()), nullptr;
+  if (bytes != nullptr) *bytes = memory.value().size();
+  return memory.value().data();
+}
+
+// The memory of a planned counter.
+static std::byte* counter_place(bp_context* context, const char* name, bool is_histogram) {
+  CService& service = of(context);
+  for (const CounterDescription& counter : service.counters.counters) {
+    if (counter.name != name) continue;
+    BP_ASSERT((counter.kind == CounterKind::kHistogram) == is_histogram);
+    return service.counter_memory + counter.offset;
+  }
+  BP_ASSERT(false && "the counter is not planned");
+  return nullptr;
+}
+bp_counter* bp_counter_of(bp_context* context, const char* name) {
+  return reinterpret_cast<bp_counter*>(counter_place(context, name, false));
+}
+void bp_counter_add(bp_counter* counter, uint64_t amount) {
+  reinterpret_cast<Counter*>(counter)->add(amount);
+}
+void bp_counter_set(bp_counter* counter, uint64_t value) {
+  reinterpret_cast<Counter*>(counter)->set(value);
+}
+bp_histogram* bp_histogram_of(bp_context* context, const char* name) {
+  return reinterpret_cast<bp_histogram*>(counter_place(context, name, true));
+}
+void bp_histogram_add(bp_histogram* histogram, uint64_t value) {
+  reinterpret_cast<Histogram*>(histogram)->add(value);
+}
+
+int bp_add_source(bp_context* context, unsigned shard,
+                  unsigned (*poll)(void* self, unsigned budget), void* self, unsigned budget) {
+  CService& service = of(context);
+  CSource& source = service.sources.emplace_back();
+  source.function = poll;
+  source.self = self;
+  auto added = service.context->add_source(shard, source, budget);
+  return added.ok() ? 0 : c_fail(added.error());
+}
+
+int bp_listen(bp_context* context, const char* key, unsigned shard,
+              void (*accepted)(void* self, int fd), void* self) {
+  CService& service = of(context);
+  auto listening = service.context->listeners(key);
+  if (!listening.ok()) return c_fail(listening.error());
+  for (const Fd& socket : listening.value()) {
+    CListener& one = service.listeners.emplace_back();
+    one.shard = shard;
+    one.accepted = accepted;
+    one.self = self;
+    one.listener.fd = socket.number();
+    one.listener.context = &one;
+    one.listener.accepted = [](void* its, int fd) noexcept {
+      auto& listener = *static_cast<CListener*>(its);
+      listener.accepted(listener.self, fd);
+    };
+  }
+  return 0;
+}
+
+bp_member* bp_shard_member(bp_context* context, unsigned shard) {
+  CService& service = of(context);
+  auto messenger = service.context->messenger(shard);
+  if (!messenger.ok()) return c_fail(messenger.error()), nullptr;
+  return &service.members[shard];
+}
+
+int bp_message_number(bp_context* context, const char* name) {
+  auto number = of(context).context->message(name);
+  return number.ok() ? number.value() : c_fail(number.error());
+}
+
+void bp_drained(bp_context* context) {
+  of(context).has_drained.store(true, std::memory_order_release);
+}
+
+// ---- On the shard's thread ----
+
+bp_loop* bp_loop_of(bp_context* context, unsigned shard) { return &of(context).loops[shard]; }
+
+uint64_t bp_loop_now_ns(const bp_loop* loop) { return loop->loop->now_ns(); }
+
+// The loop's own Timer lies in `reserved`, and stays there between two calls.
+void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns) {
+  auto* own = reinterpret_cast<Timer*>(timer->reserved);
+  if (own->expired == nullptr) {
+    new (own) Timer;
+    own->context = timer;
+    own->expired = [](void* self) noexcept {
+      auto* expired = static_cast<bp_timer*>(self);
+      expired->expired(expired->context);
+    };
+  }
+  loop->loop->timers().arm(*own, loop->loop->now_ns() + after_ns);
+}
+void bp_timer_cancel(bp_loop* loop, bp_timer* timer) {
+  auto* own = reinterpret_cast<Timer*>(timer->reserved);
+  if (own->expired != nullptr) loop->loop->timers().cancel(*own);
+}
+
+// Zeroed memory is a call that is not pending.
+void bp_post(bp_loop* loop, bp_call* call) {
+  loop->loop->submit(*reinterpret_cast<LoopCall*>(call));
+}
+
+}  // extern "C"

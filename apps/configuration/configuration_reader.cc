@@ -1,0 +1,327 @@
+#include "apps/configuration/configuration_reader.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "apps/configuration/configuration_values.h"
+#include "apps/configuration/configuration_words.h"
+#include "platform/text.h"
+
+namespace bedplate {
+namespace {
+
+// More are no help, and an error takes about a KiB.
+constexpr size_t kProblemsShownMax = 64;
+
+// The cure for an unknown key: did you mean "pages"? [pool] may have: bytes, pages, ...
+std::string known_keys(const ConfigurationTable& table, const std::string& label,
+                       std::string_view unknown) {
+  std::string guess;
+  std::string list;
+  const auto add = [&](std::string_view name, const std::string& shown) {
+    add_word(&list, shown);
+    if (guess.empty() && resembles(unknown, name)) guess = "did you mean " + quoted(name) + "? ";
+  };
+  for (const ConfigurationKey& key : table.keys()) add(key.name(), key.name());
+  for (const auto& child : table.children()) add(child.own_name(), child.label());
+  return guess + label + " may have: " + list;
+}
+
+// A table of the file may be that of a service which another program has.
+std::string unknown_name(const ConfigurationTable& table, const TomlNode& node) {
+  const bool is_table = node.kind == TomlNode::Kind::kTable || node.kind == TomlNode::Kind::kArray;
+  if (!table.name().empty() || !is_table) return "unknown key " + quoted(node.key);
+  return "unknown table " + quoted(node.key) + ", of no service that this program has";
+}
+
+// The index of the one of `all` that is called `name`, or nothing; `known` gets all names.
+template <typename Named>
+std::optional<uint32_t> find_named(const std::vector<Named>& all, const std::string& name,
+                                   std::string* known) {
+  std::optional<uint32_t> found;
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    if (all[i].name == name) found = i;
+    add_word(known, all[i].name);
+  }
+  return found;
+}
+
+template <typename T>
+void append(std::vector<T>* all, std::vector<T>* more) {
+  std::move(more->begin(), more->end(), std::back_inserter(*all));
+}
+
+}  // namespace
+
+const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept {
+  for (const TomlNode& child : node.children) {
+    if (child.key == key) return &child;
+  }
+  return nullptr;
+}
+
+std::string ConfigurationReader::path_of(const ConfigurationTable& table, std::string_view key) {
+  return table.name().empty() ? std::string(key) : table.name() + "." + std::string(key);
+}
+
+void ConfigurationReader::add_problem(TomlPosition position, std::string answer, std::string cure) {
+  problems_.push_back({position, std::move(answer), std::move(cure)});
+}
+
+void ConfigurationReader::refuse(const ConfigurationTable& table, const Key& key,
+                                 TomlPosition position, std::string answer, std::string cure) {
+  refused_.insert(path_of(table, key.name()));
+  add_problem(position, std::move(answer), std::move(cure));
+}
+
+void ConfigurationReader::read(const TomlNode& root) {
+  read_table(file_, "the file", root);
+  resolve_shards();
+  resolve_groups();
+  ReadTable whole(*this, file_, root);
+  if (file_.check_) file_.check_(whole);
+}
+
+void ConfigurationReader::check(const TomlNode& root, const std::vector<Kept>& tables) {
+  for (const Kept& kept : tables) {
+    ReadTable whole(*this, *kept.table, *kept.node);
+    if (kept.table->check_) kept.table->check_(whole);
+  }
+  ReadTable whole(*this, file_, root);
+  if (file_.check_) file_.check_(whole);
+}
+
+void ConfigurationReader::read_table(ConfigurationTable& table, const std::string& label,
+                                     const TomlNode& node) {
+  for (const TomlNode& child : node.children) {
+    if (const Key* key = table.find_key(child.key)) {
+      read_key(table, label, *key, child);
+    } else if (const Child* inner = table.find_child(child.key)) {
+      read_tables(table, *inner, child);
+    } else {
+      add_problem(child.key_position, unknown_name(table, child),
+                  known_keys(table, label, child.key));
+    }
+  }
+  check_missing(table, label, node);
+}
+
+void ConfigurationReader::check_missing(const ConfigurationTable& table, const std::string& label,
+                                        const TomlNode& node) {
+  // An unknown key that resembles the missing one, or was its name, is reported instead: it is the
+  // cause, also of errors that checks across keys would find.
+  const auto is_misspelt = [&](std::string_view wanted) {
+    const bool is_so =
+        std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {
+          if (table.find_key(child.key) || table.find_child(child.key)) return false;
+          return resembles(child.key, wanted);
+        });
+    if (is_so) refused_.insert(path_of(table, wanted));
+    return is_so;
+  };
+  for (const Key& key : table.keys()) {
+    if (find_child(node, key.name()) != nullptr) continue;
+    if (is_misspelt(key.name()) || !key.is_required()) continue;
+    refused_.insert(path_of(table, key.name()));
+    add_problem(node.position, quoted(key.name()) + " is missing in " + label,
+                "expected " + key.expectation());
+  }
+  for (const Child& child : table.children()) {
+    if (find_child(node, child.own_name()) != nullptr) continue;
+    if (is_misspelt(child.own_name()) || !child.is_required) continue;
+    add_problem(node.position, child.label() + " is missing in " + label,
+                "docs/configuration.md shows the smallest file that works");
+  }
+}
+
+void ConfigurationReader::read_tables(const ConfigurationTable& parent, const Child& child,
+                                      const TomlNode& node) {
+  const bool is_list = node.kind == TomlNode::Kind::kArray;
+  const bool want_list = child.max_count != 0;
+  if (is_list != want_list || (!is_list && node.kind != TomlNode::Kind::kTable)) {
+    refused_.insert(path_of(parent, child.own_name()));
+    return add_problem(node.position, quoted(child.own_name()) + " is " + kind_text(node.kind),
+                       "expected " + child.label() + (want_list ? ", once for each" : ", once"));
+  }
+  if (!want_list) return read_one_table(child, node);
+  if (node.children.empty()) {
+    add_problem(node.position, quoted(child.own_name()) + " is an empty array",
+                "expected " + child.label() + ", 1.." + std::to_string(child.max_count) + " times");
+  }
+  uint64_t count = 0;
+  for (const TomlNode& element : node.children) {
+    if (++count > child.max_count) {
+      return add_problem(element.position,
+                         child.label() + " number " + std::to_string(count) + " is too many",
+                         "expected 1.." + std::to_string(child.max_count) + " of them");
+    }
+    read_one_table(child, element);
+  }
+}
+
+void ConfigurationReader::read_one_table(const Child& child, const TomlNode& node) {
+  if (node.kind != TomlNode::Kind::kTable) {
+    return add_problem(node.position, child.label() + " is " + kind_text(node.kind),
+                       "expected a table");
+  }
+  kept_.push_back({std::make_shared<ConfigurationTable>(child.name), &node, child.max_count != 0});
+  ConfigurationTable& table = *kept_.back().table;
+  child.describe(table);
+  read_table(table, child.label(), node);
+  ReadTable whole(*this, table, node);
+  if (table.check_) table.check_(whole);
+  append(&shard_references_, &table.shard_references_);
+  append(&group_references_, &table.group_references_);
+}
+
+void ConfigurationReader::read_key(const ConfigurationTable& table, const std::string& label,
+                                   const Key& key, const TomlNode& node) {
+  if (key.is_list()) return read_list(table, key, node);
+  Key::Value value;
+  value.position = node.position;
+  if (const std::string wrong = read_value(key, node, &value); !wrong.empty()) {
+    return refuse(table, key, node.position, quoted(key.name()) + " " + wrong,
+                  "expected " + key.expectation());
+  }
+  if (key.is_unique() && !claim(table, label, key, value)) return;
+  key.store_(value);
+}
+
+void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& key,
+                                    const TomlNode& node) {
+  const bool is_addresses = key.type() == Key::Type::kAddresses;
+  const uint64_t count = node.children.size();
+  if (node.kind != TomlNode::Kind::kArray || count < key.min() || count > key.max()) {
+    const std::string wrong =
+        node.kind != TomlNode::Kind::kArray
+            ? std::string(" is ") + kind_text(node.kind)
+            : " has " + std::to_string(count) + (is_addresses ? " addresses" : " elements");
+    return refuse(table, key, node.position, quoted(key.name()) + wrong,
+                  "expected " + key.expectation());
+  }
+  if (key.clear_) key.clear_();
+  std::vector<Key::Value> earlier;
+  for (size_t i = 0; i < node.children.size(); ++i) {
+    const TomlNode& element = node.children[i];
+    Key::Value value;
+    value.position = element.position;
+    if (is_addresses) {
+      if (!read_address(table, key, element, &value)) continue;
+      const auto clashing = std::find_if(earlier.begin(), earlier.end(), [&](const auto& other) {
+        return addresses_clash(other.address, value.address);
+      });
+      if (clashing != earlier.end()) {
+        add_problem(value.position,
+                    quoted(value.address.text()) + " clashes with " +
+                        quoted(clashing->address.text()) + " at line " +
+                        std::to_string(clashing->position.line),
+                    "expected another port or path (0.0.0.0 and [::] take a port everywhere)");
+      }
+    } else {
+      std::string wrong = read_value(key, element, &value);
+      const bool is_there =
+          std::any_of(node.children.begin(), node.children.begin() + static_cast<ptrdiff_t>(i),
+                      [&](const TomlNode& other) { return other.text == element.text; });
+      if (wrong.empty() && is_there) wrong = "is there twice";
+      if (!wrong.empty()) {
+        refuse(table, key, element.position,
+               "element " + std::to_string(i + 1) + " of " + quoted(key.name()) + " " + wrong,
+               "expected " + key.expectation());
+        continue;
+      }
+    }
+    earlier.push_back(value);
+    key.store_(value);
+  }
+}
+
+bool ConfigurationReader::read_address(const ConfigurationTable& table, const Key& key,
+                                       const TomlNode& node, Key::Value* value) {
+  if (const std::string wrong = read_value(key, node, value); !wrong.empty()) {
+    refuse(table, key, node.position, "an address in " + quoted(key.name()) + " " + wrong,
+           "write it as \"tcp:ADDRESS:PORT\", \"unix:/PATH\" or \"activation:\"");
+    return false;
+  }
+  Result<SocketAddress> address = parse_socket_address(node.text);
+  if (!address) {
+    refuse(table, key, node.position, address.error().answer, address.error().cure);
+    return false;
+  }
+  value->address = address.take();
+  return true;
+}
+
+// False, with a problem, when an earlier table has the value already.
+bool ConfigurationReader::claim(const ConfigurationTable& table, const std::string& label,
+                                const Key& key, const Key::Value& value) {
+  const bool is_number = key.type() == Key::Type::kInteger;
+  std::string text = is_number ? std::to_string(value.number) : value.text;
+  std::string path = path_of(table, key.name());
+  for (const Taken& taken : taken_) {
+    if (taken.key != path || taken.text != text) continue;
+    add_problem(value.position,
+                quoted(key.name()) + " " + (is_number ? text : quoted(text)) + " is taken by the " +
+                    label + " at line " + std::to_string(taken.position.line),
+                "expected another one: each " + label + " has its own");
+    return false;
+  }
+  taken_.push_back({std::move(path), std::move(text), value.position});
+  return true;
+}
+
+void ConfigurationReader::resolve_shards() {
+  const std::vector<ShardSettings>& shards = configuration_.shards;
+  if (shards.empty() || refused_.contains("shard.name")) return;
+  for (const ConfigurationTable::Reference& reference : shard_references_) {
+    std::string known;
+    const auto found = find_named(shards, reference.value.text, &known);
+    *reference.index = found.value_or(0);
+    if (found) continue;
+    add_problem(reference.value.position, "no shard has the name " + quoted(reference.value.text),
+                "expected one of: " + known);
+  }
+}
+
+void ConfigurationReader::resolve_groups() {
+  if (refused_.contains("group") || refused_.contains("group.name")) return;
+  for (const ConfigurationTable::Reference& reference : group_references_) {
+    std::string known;
+    const auto found = find_named(configuration_.groups, reference.value.text, &known);
+    *reference.index = found.value_or(0);
+    if (found) continue;
+    add_problem(reference.value.position, "no group has the name " + quoted(reference.value.text),
+                known.empty() ? "write a [[group]] with this name" : "expected one of: " + known);
+  }
+}
+
+std::vector<Error> ConfigurationReader::problems(const char* path) const {
+  std::vector<const Problem*> sorted;
+  for (const Problem& problem : problems_) sorted.push_back(&problem);
+  // Problems at one place stay in the order in which they were found.
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Problem* left, const Problem* right) {
+    return left->position < right->position;
+  });
+  std::vector<Error> errors;
+  for (const Problem* problem : sorted) {
+    if (errors.size() == kProblemsShownMax) {
+      errors.push_back(configuration_error(
+          path, problem->position,
+          "from here on " + std::to_string(sorted.size() - errors.size()) + " more problems",
+          "correct those above first"));
+      break;
+    }
+    errors.push_back(configuration_error(path, problem->position, problem->answer, problem->cure));
+  }
+  return errors;
+}
+
+void ReadTable::refuse_keys(std::initializer_list<const char*> keys, const std::string& answer,
+                            const std::string& cure) {
+  for (const char* key : keys) {
+    if (const TomlNode* child = find_child(node_, key)) {
+      refuse_at(child->key_position, quoted(key) + " " + answer, cure);
+    }
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,145 @@
+// The keys and tables of a description, and the words in which messages and documents speak of
+// them.
+#include "apps/configuration/configuration_table.h"
+
+#include <algorithm>
+
+#include "alloc/confined_heap.h"
+#include "apps/configuration/configuration_words.h"
+
+namespace bedplate {
+namespace {
+
+using Rule = ConfigurationKey::Rule;
+using Type = ConfigurationKey::Type;
+
+std::string span_text(const ConfigurationKey& key) {
+  const std::string numbers = std::to_string(key.min()) + ".." + std::to_string(key.max());
+  switch (key.type()) {
+    case Type::kName: return numbers + " of a-z, 0-9 and -";
+    case Type::kText: return numbers + " bytes";
+    case Type::kPath: return "begins with /, " + numbers + " bytes";
+    case Type::kInteger: return numbers;
+    case Type::kSize:
+      return std::string(format_bytes(key.min()).text) + ".." + format_bytes(key.max()).text;
+    case Type::kBoolean: return "true or false";
+    case Type::kAddress: return "tcp:ADDRESS:PORT or unix:/PATH";
+    case Type::kAddresses: return numbers + " addresses";
+    case Type::kOwners: return numbers + " owners of segments";
+    case Type::kGrants: return numbers + " owners of segments but boot";
+    case Type::kShard: return "the name of a shard";
+    case Type::kGroup: return "the name of a group";
+    case Type::kModules: return numbers + " names of kernel modules";
+    case Type::kShards: return numbers + " names of shards";
+    case Type::kIpAddresses: return numbers + " numeric IPv4 or IPv6 addresses";
+    case Type::kIpPrefixes:
+      return numbers + " numeric IPv4 or IPv6 addresses, each with / and its network's bits";
+    case Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
+    case Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the network's bits";
+    case Type::kChoice:
+    case Type::kChoices: break;
+  }
+  const std::span<const char* const> words = key.words();
+  std::string list = (key.is_list() ? numbers + " of " : "") + quoted(words[0]);
+  for (size_t i = 1; i < words.size(); ++i) {
+    list += (i + 1 < words.size() ? ", " : " or ") + quoted(words[i]);
+  }
+  return list;
+}
+
+const char* rule_text(Rule rule) {
+  switch (rule) {
+    case Rule::kNone: return "";
+    case Rule::kMultipleOf4KiB: return ", a multiple of 4 KiB";
+    case Rule::kMultipleOfPages: return ", a multiple of the page";
+    case Rule::kPowerOfTwo: return ", a power of two";
+    case Rule::kRoundedToPowerOfTwo: return ", rounded up to a power of two";
+    case Rule::kOwnHeap: return ", a multiple of 4 KiB, 0 or at least ";
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* ConfigurationKey::type_text() const noexcept {
+  switch (type_) {
+    case Type::kName: return "name";
+    case Type::kText: return "text";
+    case Type::kPath: return "path";
+    case Type::kInteger: return "integer";
+    case Type::kSize: return "size";
+    case Type::kBoolean: return "boolean";
+    case Type::kChoice: return "choice";
+    case Type::kAddress: return "address";
+    case Type::kAddresses: return "list of addresses";
+    case Type::kOwners:
+    case Type::kGrants: return "list of owners";
+    case Type::kModules: return "list of modules";
+    case Type::kChoices: return "list of choices";
+    case Type::kShard: return "shard";
+    case Type::kGroup: return "group";
+    case Type::kShards: return "list of shards";
+    case Type::kIpAddresses: return "list of addresses";
+    case Type::kIpPrefixes: return "list of addresses/prefixes";
+    case Type::kIpAddress: return "address";
+    case Type::kIpPrefix: return "address/prefix";
+  }
+  return "";
+}
+
+std::string ConfigurationKey::range_text() const {
+  std::string text = span_text(*this) + rule_text(rule_);
+  if (rule_ == Rule::kOwnHeap) text += format_bytes(kHeapBytesMin).text;
+  return text + (is_unique_ ? ", unique" : "");
+}
+
+std::string ConfigurationKey::expectation() const {
+  return std::string(type_text()) + ": " + range_text();
+}
+
+ConfigurationKey& ConfigurationTable::add(const char* name, Type type, uint64_t min, uint64_t max,
+                                          std::string default_text,
+                                          std::function<void(ConfigurationKey::Value&)> store) {
+  BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
+  ConfigurationKey& key = keys_.emplace_back();
+  key.name_ = name;
+  key.type_ = type;
+  key.min_ = min;
+  key.max_ = max;
+  key.default_text_ = std::move(default_text);
+  key.store_ = std::move(store);
+  return key;
+}
+
+ConfigurationKey& ConfigurationTable::add_text(const char* name, Type type, std::string* to,
+                                               uint64_t min, uint64_t max) {
+  return add(name, type, min, max, "\"" + *to + "\"",
+             [to](ConfigurationKey::Value& value) { *to = std::move(value.text); });
+}
+
+void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t max_count,
+                                   std::function<void(ConfigurationTable&)> describe) {
+  BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
+  children_.push_back(
+      {name_.empty() ? name : name_ + "." + name, is_required, max_count, std::move(describe)});
+}
+
+ConfigurationKey* ConfigurationTable::find_key(std::string_view name) noexcept {
+  const auto found = std::find_if(keys_.begin(), keys_.end(), [name](const ConfigurationKey& key) {
+    return key.name() == name;
+  });
+  return found == keys_.end() ? nullptr : &*found;
+}
+
+const ConfigurationKey* ConfigurationTable::find_key(std::string_view name) const noexcept {
+  return const_cast<ConfigurationTable*>(this)->find_key(name);
+}
+
+const ConfigurationTable::Child* ConfigurationTable::find_child(
+    std::string_view name) const noexcept {
+  const auto found = std::find_if(children_.begin(), children_.end(),
+                                  [name](const Child& child) { return child.own_name() == name; });
+  return found == children_.end() ? nullptr : &*found;
+}
+
+}  // namespace bedplate

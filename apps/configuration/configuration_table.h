@@ -1,0 +1,422 @@
+// One table of a configuration: its keys, what each takes, and the variable that its value goes to.
+//
+// A function `describe(ConfigurationTable&, Settings&)` beside the settings describes their table:
+//
+//     void describe(ConfigurationTable& table, CacheSettings& settings) {
+//       table.addresses("listen", &settings.listen, 1, 8).unique().required()
+//           .help("Where it listens.");
+//       table.size("bytes", &settings.bytes, 4 * kKiB, 64 * kGiB).help("How much it keeps.");
+//       table.tables("tenant", &settings.tenants, 0, 16);  // [[cache.tenant]], described likewise
+//     }
+//
+// The description is all there is to say of a key: the reader of a file (configuration_reader.h),
+// its messages, `bedplate keys` and the table in docs/configuration.md come of it. The default of a
+// key is the value of its variable when it is described. Only the order of calls counts; describing
+// reads nothing and starts nothing. Texts are copied, but for the words of choices, which outlive
+// it. One report lists all that a file has against the description, with line and column. Threads:
+// any, before the seal (it allocates).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "apps/configuration/toml_reader.h"
+#include "pinned_pool/plan.h"
+#include "platform/units.h"
+#include "transport/sockets/socket_address.h"
+
+namespace bedplate {
+
+class ReadTable;
+
+// A word of the file and what it stands for.
+template <typename T>
+struct Choice {
+  const char* word;
+  T value;
+};
+
+// Deduced from the variable alone, so that an array does as well.
+template <typename T>
+using Choices = std::type_identity_t<std::span<const Choice<T>>>;
+
+// The pages of a segment that is planned with them.
+inline constexpr Choice<PageWish> kPageChoices[] = {{"4 KiB", PageWish::k4KiB},
+                                                    {"2 MiB", PageWish::k2MiB},
+                                                    {"1 GiB", PageWish::k1GiB},
+                                                    {"largest", PageWish::kLargest}};
+// No size may be more: half of what x86-64 can address. Sums fit 64 bits.
+inline constexpr uint64_t kSizeMaxBytes = 64 * kTiB;
+
+inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN of the kernel without its NUL
+
+class ConfigurationKey {
+ public:
+  // kGrants: owners, but not boot, since each process has its own. kAddress: one socket's address,
+  // to dial. kChoices and the types after it: lists.
+  enum class Type {
+    kName,
+    kText,
+    kPath,
+    kInteger,
+    kSize,
+    kBoolean,
+    kChoice,
+    kAddress,
+    kShard,
+    kGroup,
+    kIpAddress,
+    kIpPrefix,
+    kChoices,
+    kAddresses,
+    kOwners,
+    kGrants,
+    kModules,
+    kShards,
+    kIpAddresses,
+    kIpPrefixes
+  };
+  // kMultipleOfPages: of the pool's pages; checked when all is read. kRoundedToPowerOfTwo: any
+  // value; its reader rounds it up to a power of two. kOwnHeap: the heap of a process that joins: a
+  // multiple of 4 KiB, 0 (none) or enough for a heap.
+  enum class Rule {
+    kNone,
+    kMultipleOf4KiB,
+    kMultipleOfPages,
+    kPowerOfTwo,
+    kRoundedToPowerOfTwo,
+    kOwnHeap
+  };
+
+  // A value of the file that is of the key's type and in its range.
+  struct Value {
+    TomlPosition position;
+    std::string text;
+    uint64_t number = 0;  // bytes of a kSize, index of a choice, 0 or 1 of a kBoolean
+    SocketAddress address;
+  };
+
+  // ---- Its properties beyond its type, set by its table's description ----
+
+  ConfigurationKey& required() {
+    is_required_ = true;
+    return *this;
+  }
+  // Instead of the variable's value: how the documentation tells the default in words.
+  ConfigurationKey& otherwise(std::string words) {
+    default_text_ = std::move(words);
+    return *this;
+  }
+  // In [[tables]]: no two tables have the same value. In a list: no two elements are the same.
+  ConfigurationKey& unique() {
+    is_unique_ = true;
+    return *this;
+  }
+  ConfigurationKey& rule(Rule rule) {
+    rule_ = rule;
+    return *this;
+  }
+  // One or more sentences for people, in Markdown.
+  ConfigurationKey& help(std::string sentences) {
+    help_ = std::move(sentences);
+    return *this;
+  }
+
+  // ---- For its readers ----
+
+  // Whether it says a number: an integer or a size.
+  bool is_number() const noexcept { return type_ == Type::kInteger || type_ == Type::kSize; }
+  // The value of its variable now; nothing: its default is none. Requires: is_number(), as below.
+  std::optional<uint64_t> number() const { return load_(); }
+  void set_number(std::optional<uint64_t> number) const { set_(number); }
+
+  const std::string& name() const noexcept { return name_; }
+  Type type() const noexcept { return type_; }
+  uint64_t min() const noexcept { return min_; }  // of the value; of names, texts and paths: bytes;
+  uint64_t max() const noexcept { return max_; }  // of lists: elements
+  Rule rule() const noexcept { return rule_; }
+  bool is_required() const noexcept { return is_required_; }
+  bool is_unique() const noexcept { return is_unique_; }
+  bool is_list() const noexcept { return type_ >= Type::kChoices; }
+  // The words that a value, or each element of a list, is one of; empty: it is not limited to
+  // words.
+  std::span<const char* const> words() const noexcept { return words_; }
+  const std::string& help_text() const noexcept { return help_; }
+  // As docs/configuration.md writes it: "required", what a file would say, or words.
+  std::string default_text() const { return is_required_ ? "required" : default_text_; }
+  // "integer", "list of addresses".
+  const char* type_text() const noexcept;
+  // "0..1023, unique".
+  std::string range_text() const;
+  // "integer: 0..1023, unique".
+  std::string expectation() const;
+
+ private:
+  friend class ConfigurationTable;
+  friend class ConfigurationReader;
+
+  std::string name_;
+  Type type_ = Type::kText;
+  uint64_t min_ = 0;
+  uint64_t max_ = 0;
+  Rule rule_ = Rule::kNone;
+  bool is_required_ = false;
+  bool is_unique_ = false;
+  std::string default_text_;
+  std::string help_;
+  std::vector<const char*> words_;
+  std::function<void()> clear_;        // of lists: before the first element of one that is there
+  std::function<void(Value&)> store_;  // of lists: for each element
+  std::function<std::optional<uint64_t>()> load_;  // of a number, as the next
+  std::function<void(std::optional<uint64_t>)> set_;
+};
+
+class ConfigurationTable {
+ public:
+  using Key = ConfigurationKey;
+  using Type = ConfigurationKey::Type;
+
+  // `name`: with the tables that it lies in, "cache.tenant"; "": the file. `is_sample`: its
+  // description is only looked at.
+  explicit ConfigurationTable(std::string name, bool is_sample = false)
+      : name_(std::move(name)), is_sample_(is_sample) {}
+
+  // ---- Keys. The variable `*to` outlives this; its value is the default ----
+
+  template <std::integral T>
+  Key& integer(const char* name, T* to, uint64_t min, uint64_t max) {
+    return add_number(name, Type::kInteger, to, min, max, std::to_string(*to));
+  }
+  // The default is said by otherwise().
+  template <std::integral T>
+  Key& integer(const char* name, std::optional<T>* to, uint64_t min, uint64_t max) {
+    Key& key = add(name, Type::kInteger, min, max, "",
+                   [to](Key::Value& value) { *to = static_cast<T>(value.number); });
+    key.load_ = [to] { return to->has_value() ? std::optional<uint64_t>(**to) : std::nullopt; };
+    key.set_ = [to](std::optional<uint64_t> number) {
+      to->reset();
+      if (number) *to = static_cast<T>(*number);
+    };
+    return key;
+  }
+  // Bytes: "64 MiB", or an integer.
+  template <std::unsigned_integral T>
+  Key& size(const char* name, T* to, uint64_t min, uint64_t max) {
+    const std::string usual =
+        *to == 0 ? "0" : "\"" + std::string(format_bytes(*to).text) + "\"";  // as a file says it
+    return add_number(name, Type::kSize, to, min, max, usual);
+  }
+  template <std::integral T>
+  Key& boolean(const char* name, T* to) {
+    return add(name, Type::kBoolean, 0, 0, *to != 0 ? "true" : "false",
+               [to](Key::Value& value) { *to = value.number != 0; });
+  }
+  // A text of `min` to `max` bytes, without control characters.
+  Key& text(const char* name, std::string* to, uint64_t min, uint64_t max) {
+    return add_text(name, Type::kText, to, min, max);
+  }
+  // A name of a-z, 0-9 and -.
+  Key& name(const char* name, std::string* to, uint64_t min, uint64_t max) {
+    return add_text(name, Type::kName, to, min, max);
+  }
+  // A path that begins with /.
+  Key& path(const char* name, std::string* to, uint64_t min, uint64_t max) {
+    return add_text(name, Type::kPath, to, min, max);
+  }
+  Key& ip_address(const char* name, std::string* to) {
+    return add_text(name, Type::kIpAddress, to, 0, 0);
+  }
+  Key& ip_prefix(const char* name, std::string* to) {
+    return add_text(name, Type::kIpPrefix, to, 0, 0);
+  }
+  // One socket's address, to dial.
+  Key& address(const char* name, std::optional<SocketAddress>* to) {
+    return add(name, Type::kAddress, 0, 0, "",
+               [to](Key::Value& value) { *to = std::move(value.address); });
+  }
+  // Addresses to listen at; the kernel must not refuse any two together.
+  Key& addresses(const char* name, std::vector<SocketAddress>* to, uint64_t min, uint64_t max) {
+    Key& key = add(name, Type::kAddresses, min, max, "[]",
+                   [to](Key::Value& value) { to->push_back(std::move(value.address)); });
+    key.clear_ = [to] { to->clear(); };
+    return key;
+  }
+  // The name of a shard, stored as its index among [[shard]]; 0 without the key.
+  Key& shard(const char* name, uint32_t* to) {
+    return add(name, Type::kShard, 0, 0, "the first shard", refer(&shard_references_, to));
+  }
+  Key& shard(const char* name, std::optional<uint32_t>* to) {
+    return add(name, Type::kShard, 0, 0, "", [this, to](Key::Value& value) {
+      shard_references_.push_back({&to->emplace(0), std::move(value)});
+    });
+  }
+  // Some shards, each once.
+  Key& shards(const char* name, std::vector<uint32_t>* to, uint64_t max) {
+    Key& key = add(name, Type::kShards, 1, max, "", [this, to, max](Key::Value& value) {
+      to->reserve(max);  // elements do not move
+      shard_references_.push_back({&to->emplace_back(), std::move(value)});
+    });
+    key.clear_ = [to] { to->clear(); };
+    return key.unique();
+  }
+  // The name of a group, likewise.
+  Key& group(const char* name, uint32_t* to) {
+    return add(name, Type::kGroup, 0, 0, "the first group", refer(&group_references_, to));
+  }
+  // One of the words of `choices`, which outlives this.
+  template <typename T>
+  Key& choice(const char* name, T* to, Choices<T> choices) {
+    Key& key = add(name, Type::kChoice, 0, 0, word_of(choices, *to),
+                   [to, choices](Key::Value& value) { *to = choices[value.number].value; });
+    for (const Choice<T>& each : choices) key.words_.push_back(each.word);
+    return key;
+  }
+  template <typename T>
+  Key& choice(const char* name, std::optional<T>* to, Choices<T> choices) {
+    Key& key = add(name, Type::kChoice, 0, 0, "",
+                   [to, choices](Key::Value& value) { *to = choices[value.number].value; });
+    for (const Choice<T>& each : choices) key.words_.push_back(each.word);
+    return key;
+  }
+  // Some of the words, each once.
+  template <typename T>
+  Key& choices(const char* name, std::vector<T>* to, Choices<T> choices, uint64_t min) {
+    std::string all;
+    for (const T& value : *to) all += (all.empty() ? "" : ",") + word_of(choices, value);
+    Key& key =
+        add(name, Type::kChoices, min, choices.size(), "[" + all + "]",
+            [to, choices](Key::Value& value) { to->push_back(choices[value.number].value); });
+    for (const Choice<T>& each : choices) key.words_.push_back(each.word);
+    key.clear_ = [to] { to->clear(); };
+    return key.unique();
+  }
+  // The same, with a variable for each word.
+  Key& flags(const char* name, std::vector<Choice<bool*>> flags, uint64_t min) {
+    std::vector<const char*> words;
+    for (const Choice<bool*>& flag : flags) words.push_back(flag.word);
+    Key& key = add(name, Type::kChoices, min, flags.size(), "[]",
+                   [flags](Key::Value& value) { *flags[value.number].value = true; });
+    key.words_ = std::move(words);
+    key.clear_ = [flags = std::move(flags)] {
+      for (const Choice<bool*>& flag : flags) *flag.value = false;
+    };
+    return key.unique();
+  }
+  // A list of texts of `type`: kOwners, kGrants, kModules, kIpAddresses or kIpPrefixes.
+  Key& texts(const char* name, Type type, std::vector<std::string>* to, uint64_t max) {
+    Key& key = add(name, type, 0, max, "[]",
+                   [to](Key::Value& value) { to->push_back(std::move(value.text)); });
+    key.clear_ = [to] { to->clear(); };
+    return key.unique();
+  }
+
+  // ---- Tables within this one, whose settings have a function describe() ----
+
+  // A service's table: [name], at most once, or [[name]], `max` times at most. Described for each
+  // that is there.
+  void service(const char* name, uint64_t max, std::function<void(ConfigurationTable&)> describe) {
+    add_table(name, false, max, std::move(describe));
+  }
+  // [name], at most once. `is_there`, if not nullptr, becomes true if the table is there.
+  template <typename Settings>
+  void table(const char* name, Settings* settings, bool is_required = false,
+             bool* is_there = nullptr) {
+    add_table(name, is_required, 0, [settings, is_there](ConfigurationTable& one) {
+      if (is_there != nullptr && !one.is_sample_) *is_there = true;
+      describe(one, *settings);
+    });
+  }
+  // [[name]], `max` times at most, and at least once unless `min` is 0. Elements do not move while
+  // the file is read.
+  template <typename Settings>
+  void tables(const char* name, std::vector<Settings>* all, uint64_t min, uint64_t max) {
+    // The variables of a sample live as long as the description.
+    auto sample = std::make_shared<Settings>();
+    add_table(name, min != 0, max, [all, max, sample](ConfigurationTable& one) {
+      if (!one.is_sample_) all->reserve(max);
+      describe(one, one.is_sample_ ? *sample : all->emplace_back());
+    });
+  }
+
+  // `check` is called once the table has been read; it checks the rules between its keys.
+  void check(std::function<void(ReadTable&)> check) { check_ = std::move(check); }
+
+  // ---- For its readers ----
+
+  struct Child {
+    std::string name;  // with those that it lies in
+    bool is_required;
+    uint64_t max_count;                                 // 0: one [table]; else as many [[table]]
+    std::function<void(ConfigurationTable&)> describe;  // for each that is there
+
+    std::string_view own_name() const noexcept {
+      return std::string_view(name).substr(name.rfind('.') + 1);
+    }
+    // "[pool]" or "[[shard]]".
+    std::string label() const { return max_count == 0 ? "[" + name + "]" : "[[" + name + "]]"; }
+  };
+
+  const std::string& name() const noexcept { return name_; }
+  bool is_sample() const noexcept { return is_sample_; }
+  // In the order of their description.
+  const std::deque<Key>& keys() const noexcept { return keys_; }
+  const std::deque<Child>& children() const noexcept { return children_; }
+  // nullptr when there is none.
+  Key* find_key(std::string_view name) noexcept;
+  const Key* find_key(std::string_view name) const noexcept;
+  const Child* find_child(std::string_view name) const noexcept;
+
+ private:
+  friend class ConfigurationReader;
+
+  // A name that is looked up once the whole file is read.
+  struct Reference {
+    uint32_t* index;
+    Key::Value value;
+  };
+
+  Key& add(const char* name, Type type, uint64_t min, uint64_t max, std::string default_text,
+           std::function<void(Key::Value&)> store);
+  template <typename T>
+  Key& add_number(const char* name, Type type, T* to, uint64_t min, uint64_t max,
+                  std::string default_text) {
+    Key& key = add(name, type, min, max, std::move(default_text),
+                   [to](Key::Value& value) { *to = static_cast<T>(value.number); });
+    key.load_ = [to] { return std::optional<uint64_t>(static_cast<uint64_t>(*to)); };
+    key.set_ = [to](std::optional<uint64_t> number) { *to = static_cast<T>(number.value()); };
+    return key;
+  }
+  Key& add_text(const char* name, Type type, std::string* to, uint64_t min, uint64_t max);
+  void add_table(const char* name, bool is_required, uint64_t max_count,
+                 std::function<void(ConfigurationTable&)> describe);
+  static std::function<void(Key::Value&)> refer(std::vector<Reference>* all, uint32_t* index) {
+    return [all, index](Key::Value& value) { all->push_back({index, std::move(value)}); };
+  }
+  template <typename T>
+  static std::string word_of(Choices<T> choices, const T& value) {
+    for (const Choice<T>& each : choices) {
+      if (each.value == value) return "\"" + std::string(each.word) + "\"";
+    }
+    return "";
+  }
+
+  std::string name_;
+  bool is_sample_;
+  std::deque<Key> keys_;  // references to them stay good
+  std::deque<Child> children_;
+  std::function<void(ReadTable&)> check_;
+  std::vector<Reference> shard_references_;
+  std::vector<Reference> group_references_;
+};
+
+}  // namespace bedplate

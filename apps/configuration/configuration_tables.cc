@@ -1,0 +1,408 @@
+// The tables that every program's configuration may have: the name of each key, its values, the
+// variable that gets them, and its meaning. The order is that of docs/configuration.md.
+#include "apps/configuration/configuration.h"
+#include "apps/configuration/configuration_checks.h"
+#include "apps/configuration/configuration_table.h"
+#include "apps/counters/trace_snapshot.h"
+#include "pinned_pool/layout.h"
+#include "platform/trace_ring.h"
+#include "transport/messages/fast_box_datapath.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+namespace {
+
+using Rule = ConfigurationKey::Rule;
+using Type = ConfigurationKey::Type;
+
+constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
+// The most members of one process of [[process]]; a join names each of them.
+constexpr uint64_t kProcessMembersMax = 64;
+// Readers take the rings of any appliance, and what lies beside them.
+constexpr uint64_t kTraceRequestsMax = 65536;
+static_assert(2 * kShardCountMax * kTraceRequestsMax * sizeof(TraceRecord) <=
+              TraceSnapshot::kBytesMax);
+// IFNAMSIZ, without its NUL.
+constexpr uint64_t kInterfaceNameMax = 15;
+// IB_DEVICE_NAME_MAX, without its NUL.
+constexpr uint64_t kDeviceNameMax = 63;
+// The room for a name in the record of a handshake, without its NUL.
+constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
+constexpr uint64_t kBackOffMaxMs = 600'000;
+// The kernel's core_pattern has 127 bytes, and more words than this one (apps/init/core_dump.cc).
+constexpr uint64_t kDumpDeviceMax = 80;
+
+constexpr Choice<Enforcement> kEnforcements[] = {{"kernel", Enforcement::kKernel},
+                                                 {"seccomp", Enforcement::kSeccomp}};
+constexpr Choice<HeapExpectation> kHeaps[] = {{"any", HeapExpectation::kAny},
+                                              {"pool", HeapExpectation::kPool},
+                                              {"ordinary", HeapExpectation::kOrdinary}};
+constexpr Choice<SocketBackendChoice> kSockets[] = {
+    {"io_uring-or-epoll", SocketBackendChoice::kIoUringOrEpoll},
+    {"io_uring", SocketBackendChoice::kIoUring},
+    {"epoll", SocketBackendChoice::kEpoll}};
+constexpr Choice<GroupKind> kLayouts[] = {{"lazy", GroupKind::kLazy}, {"mesh", GroupKind::kMesh}};
+constexpr Choice<JoinFailure> kJoinFailures[] = {{"continue", JoinFailure::kContinue},
+                                                 {"stop", JoinFailure::kStop}};
+constexpr Choice<SingleCopyKind> kSingleCopies[] = {{"xpmem", SingleCopyKind::kXpmem},
+                                                    {"cma", SingleCopyKind::kCma},
+                                                    {"knem", SingleCopyKind::kKnem}};
+constexpr Choice<VerbsConnect> kVerbsConnects[] = {{"socket", VerbsConnect::kSocket},
+                                                   {"rdma_cm", VerbsConnect::kRdmaCm}};
+constexpr Choice<RemoteHeap> kRemoteHeaps[] = {{"none", RemoteHeap::kNone},
+                                               {"read", RemoteHeap::kRead}};
+constexpr Choice<MachineEnd> kMachineEnds[] = {{"reboot", MachineEnd::kReboot},
+                                               {"power-off", MachineEnd::kPowerOff},
+                                               {"halt", MachineEnd::kHalt}};
+constexpr Choice<CrashDump> kCrashDumps[] = {
+    {"none", CrashDump::kNone}, {"metadata", CrashDump::kMetadata}, {"owners", CrashDump::kOwners}};
+
+}  // namespace
+
+static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .help("Names the appliance, its lock and its counters file, `NAME.lock` and "
+            "`NAME.stats`.");
+  table.path("runtime_directory", &settings.runtime_directory, 1, 255)
+      .help("Where [these files](#one-name-one-appliance) lie. Created when absent, removed "
+            "when empty.");
+  table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
+      .help("How long SIGTERM, SIGINT or SIGHUP waits for requests in flight before it closes "
+            "connections; then as long again, but a second at least, for operations on files.");
+  table.integer("trace_requests", &settings.trace_requests, 0, kTraceRequestsMax)
+      .help("How many of the last requests each shard keeps for `bedplate trace` "
+            "([trace.md](trace.md)), 64 bytes each in `NAME.stats`; 0: none.");
+  table.text("user", &settings.user, 1, 32)
+      .otherwise("the one that starts it")
+      .help("Started as root, it becomes this user once all memory is taken: a name, or a number, "
+            "of /etc/passwd ([Giving up root](#giving-up-root)).");
+}
+
+static void describe(ConfigurationTable& table, PoolSettings& settings) {
+  table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
+      .required()
+      .rule(Rule::kMultipleOfPages)
+      .help("The whole pool, segment 0 (owner `boot`) included.");
+  table.choice("pages", &settings.pages, kPageChoices)
+      .help("The pages that the pool consists of; see Pages and nodes below. Smaller ones "
+            "are never taken instead, but for what "
+            "[outsiders](join.md#what-a-joiner-can-and-cannot-do) may write.");
+  table.choice("enforce", &settings.enforce, kEnforcements)
+      .help("What refuses to take memory of the sealed pool away: the kernel where it can, "
+            "or a seccomp filter besides ([pool.md](pool.md)).");
+  table.size("heap_min_bytes", &settings.heap_min_bytes, 0, kSizeMaxBytes)
+      .help("The heap gets what the services leave over, and at least this much.");
+  table.choice("heap_pages", &settings.heap_pages, kPageChoices)
+      .otherwise("those of the pool")
+      .help("The pages of the heap alone.");
+  table.integer("heap_node", &settings.heap_node, 0, kNodeCountMax - 1)
+      .otherwise("the first shard's")
+      .help("The NUMA node that the heap lies on.");
+}
+
+static void describe(ConfigurationTable& table, AllocSettings& settings) {
+  table.choice("expect", &settings.expect, kHeaps)
+      .help("States whose memory malloc hands out. Where it hands out other memory, the "
+            "boot is refused.");
+}
+
+static void describe(ConfigurationTable& table, LimitSettings& settings) {
+  table.text("owner", &settings.owner, 1, 63)
+      .required()
+      .unique()
+      .help("An owner of heap memory, as `bedplate stats` names them: `\"heap:SERVICE\"`, or "
+            "`\"heap\"` for memory that is taken in nobody's name.");
+  table.size("bytes", &settings.bytes, kLimitUnitBytes, kSizeMaxBytes)
+      .required()
+      .help("How much of the heap this owner may have; what is beyond is refused to it "
+            "alone ([allocator.md](allocator.md)).");
+}
+
+static void describe(ConfigurationTable& table, EventLoopSettings& settings) {
+  table.choice("sockets", &settings.sockets, kSockets)
+      .help("How sockets are driven. The default takes io_uring where the kernel allows it.");
+  table.integer("spin_us", &settings.spin_us, 0, 1'000'000)
+      .help("How long an idle shard polls, in microseconds, before it sleeps.");
+  table.integer("stall_ms", &settings.stall_ms, 0, 600'000)
+      .help("What keeps a shard for longer, in milliseconds, is logged by name and counted; 0: "
+            "nothing is.");
+}
+
+static void describe(ConfigurationTable& table, ShardSettings& settings) {
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .unique()
+      .help("What other keys and the counters call this shard.");
+  table.integer("cpu", &settings.cpu, 0, 1023)
+      .required()
+      .unique()
+      .help("The core that the shard's thread is pinned to. It polls, so no two shards "
+            "share one.");
+}
+
+static void describe(ConfigurationTable& table, GroupSettings& settings) {
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .unique()
+      .help("Names a trust group; its FIFOs are the segment `fifo:NAME`.");
+  table.choice("layout", &settings.shape.kind, kLayouts)
+      .help("One FIFO for each member and fast boxes for pairs that talk often, or a lane "
+            "for each pair.");
+  table.integer("members", &settings.shape.member_count, 1, kMemberCountMax)
+      .required()
+      .help("How many members there can be at once, the owner of the pool included.");
+  table.integer("entries", &settings.shape.entry_count, 2, 32768)
+      .rule(Rule::kPowerOfTwo)
+      .help("Of each member's FIFO, or of each lane.");
+  table.size("eager_bytes", &settings.shape.eager_bytes, 64, kMessageBytesMax)
+      .help("The longest message that is copied; longer ones travel by loan or single copy.");
+  table.integer("eager_count", &settings.shape.eager_count, 1, kEagerCountMax)
+      .help("How many of these each member has under way at once. Times `eager_bytes` at "
+            "least 128 bytes, in a mesh 192: a put or get takes so much at once.");
+  table.integer("boxes", &settings.shape.box_count, 0, 1 << 20)
+      .otherwise("one for each pair, at most 5 for each member")
+      .help("Lazy: how many fast boxes the group has.");
+  table.size("box_bytes", &settings.shape.box_bytes, kFastBoxBytesMin, kFastBoxBytesMax)
+      .rule(Rule::kPowerOfTwo)
+      .help("Lazy: of each fast box.");
+  table.integer("box_max_count", &settings.shape.box_count_max, 0, kInboundBoxCountMax)
+      .help("Lazy: how many boxes one receiver gives away at most.");
+  table.integer("send_threshold", &settings.shape.send_threshold, 1, 65535)
+      .help("Lazy: after so many sends a pair gets a box.");
+  table.integer("publish_timeout_ms", &settings.shape.publish_timeout_ms, 1, 60'000)
+      .help("Lazy: so long a member that is stopped while it sends may hold up messages of "
+            "others. It sends again when it goes on, so a shorter time loses nothing.");
+  table.integer("loans", &settings.shape.loan_count, 1, 65535)
+      .help("How many loans of one member can be outstanding.");
+  table.boolean("multi_threaded", &settings.shape.is_multi_threaded)
+      .help("Mesh: several threads of a member send, so heads and tails get cache lines of "
+            "their own.");
+  table.integer("line_bytes", &settings.shape.line_bytes, 64, 128)
+      .rule(Rule::kPowerOfTwo)
+      .help("What is laid out apart so that no two writers share it.");
+  table.check([&settings](ReadTable& read) { check_group(read, settings); });
+}
+
+static void describe(ConfigurationTable& table, ProcessSettings& settings) {
+  table.name("name", &settings.name, 1, 31)
+      .required()
+      .unique()
+      .help("Names a kind of process that may join. The K-th place, from 0, is NAME.K.");
+  table.text("user", &settings.user, 1, 32)
+      .required()
+      .help("The user that may join as this: a name in /etc/passwd, or a number as text.");
+  table.boolean("trusted", &settings.trusted)
+      .help("Whether it shares a group with others; else it has an exchange segment with "
+            "the owner alone.");
+  table.group("group", &settings.group)
+      .otherwise("required of a trusted one")
+      .help("The group that it is a member of.");
+  table.integer("max_count", &settings.max_count, 1, kMemberCountMax - 1)
+      .help("How many of them may be joined at once.");
+  table.integer("spare_count", &settings.spare_count, 0, kMemberCountMax - 1)
+      .otherwise("1, with a heap 0")
+      .help("Trusted: so many places more, heaps among them, for newcomers while the places "
+            "of processes that died are not free yet.");
+  table.integer("members", &settings.members, 1, kProcessMembersMax)
+      .help("How many members each is: one for each of its shards.");
+  table.size("heap_bytes", &settings.heap_bytes, 0, kSizeMaxBytes)
+      .otherwise("\"0\"")
+      .rule(Rule::kOwnHeap)
+      .help("Of each place, a heap in a segment of its own, `heap:NAME.K`.");
+  table.texts("read", Type::kGrants, &settings.read, kSegmentCountMax)
+      .help("What else it may read. `\"heap:NAME\"` is the heaps of all processes of that "
+            "name.");
+  table.texts("write", Type::kGrants, &settings.write, kSegmentCountMax)
+      .help("What else it may read and write: segments of services only.");
+  table.size("box_bytes", &settings.box_bytes, kFastBoxBytesMin, kFastBoxBytesMax)
+      .rule(Rule::kPowerOfTwo)
+      .help("Not trusted: of each of the two boxes of its exchange segment.");
+  table.boolean("verbs", &settings.verbs)
+      .help("Whether it may use the device of `[verbs]`, too: the plan has what it then "
+            "registers, and locks, before it is ready ([verbs.md](verbs.md)).");
+  table.check([&settings](ReadTable& read) { check_process(read, settings); });
+}
+
+static void describe(ConfigurationTable& table, MessagesSettings& settings) {
+  table.path("socket", &settings.socket, 1, kSocketPathMax)
+      .otherwise("NAME.join in the runtime directory")
+      .help("Where processes join.");
+  table.choices("single_copy", &settings.single_copy, kSingleCopies, 0)
+      .help("How memory outside the pool is copied, by the owner and by those who join: the "
+            "first of these that works. Empty: through the pool.");
+  table.choice("on_join_failure", &settings.on_join_failure, kJoinFailures)
+      .help("What the others do when a process was given its part and could not use it: "
+            "carry on, or the appliance drains and ends with 1. A process that was refused, "
+            "or is not trusted, never stops it.");
+}
+
+static void describe(ConfigurationTable& table, VerbsPeerSettings& settings) {
+  table.name("name", &settings.name, 1, kVerbsNameMax)
+      .required()
+      .unique()
+      .help("Another appliance, by the `appliance.name` that it has.");
+  table.address("address", &settings.address)
+      .otherwise("none: it dials")
+      .unique()
+      .help("Where it listens.");
+}
+
+static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .unique()
+      .help("Names memory that peers may reach; it is the segment `export:NAME`.");
+  table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
+      .required()
+      .rule(Rule::kMultipleOf4KiB)
+      .help("How much.");
+  table
+      .flags("rights",
+             {{"read", &settings.may_read},
+              {"write", &settings.may_write},
+              {"atomic", &settings.may_atomic}},
+             1)
+      .required()
+      .help("What peers may do with it.");
+  table.choice("pages", &settings.pages, kPageChoices)
+      .otherwise("those of the pool")
+      .help("The pages of this segment alone.");
+}
+
+static void describe(ConfigurationTable& table, VerbsSettings& settings) {
+  table.boolean("required", &settings.required)
+      .help("Whether a machine without a device that can be used is refused; else that is a "
+            "line in the log, and there are no peers.");
+  table.text("device", &settings.device, 1, kDeviceNameMax)
+      .otherwise("the first that can be used")
+      .help("The RDMA device, as `bedplate doctor` lists it: `\"mlx5_0\"`.");
+  table.integer("port", &settings.port, 1, 255)
+      .otherwise("the first that can be used")
+      .help("Its port.");
+  table.shard("shard", &settings.shard).help("The shard that messages with peers live on.");
+  table.address("listen", &settings.listen).otherwise("it only dials").help("Where peers dial.");
+  table.choice("connect", &settings.connect, kVerbsConnects)
+      .help("How queue pairs find one another: over a socket of our own, or by rdma_cm. The "
+            "same at all peers.");
+  table.integer("window", &settings.window, 4, 4096)
+      .rule(Rule::kPowerOfTwo)
+      .help("How many messages to a peer, and from it, may be unconsumed. The same at both "
+            "sides.");
+  table.size("message_bytes", &settings.message_bytes, 256, 64 * kKiB)
+      .rule(Rule::kPowerOfTwo)
+      .help("The longest message with its header of 32 bytes; longer ones travel by loan. "
+            "The same at both sides.");
+  table.integer("operations", &settings.operations, 1, 4096)
+      .help("How many puts, gets and atomics to one peer may be under way.");
+  table.size("bounce_bytes", &settings.bounce_bytes, 4 * kKiB, kGiB / 2)
+      .rule(Rule::kMultipleOf4KiB)
+      .help("Where what is lent is copied to when a peer cannot be let at it where it lies; "
+            "as much again for puts and gets of memory that is not the pool's.");
+  table.integer("datagrams", &settings.datagrams, 4, 4096)
+      .otherwise("no datagrams")
+      .rule(Rule::kPowerOfTwo)
+      .help("How many datagrams may be under way, each way, with all peers; without it none "
+            "are sent or taken ([verbs.md](verbs.md#messages)).");
+  table.integer("max_peers", &settings.max_peers, 1, kVerbsPeerCountMax)
+      .otherwise("as many as are listed")
+      .help("For how many peers queue pairs and memory are planned.");
+  table.boolean("trust_windows", &settings.trust_windows)
+      .help("Whether memory windows are used on a device that does not hold peers to their "
+            "bounds.");
+  table.integer("back_off_min_ms", &settings.back_off_min_ms, 1, kBackOffMaxMs)
+      .help("The pause before a peer is dialed again; it doubles each time.");
+  table.integer("back_off_max_ms", &settings.back_off_max_ms, 1, kBackOffMaxMs)
+      .help("The longest such pause.");
+  table.integer("give_up_ms", &settings.give_up_ms, 1, 86'400'000)
+      .help("After so long without a connection, sends say that the peer is gone; it is "
+            "dialed on.");
+  table.choice("remote", &settings.remote, kRemoteHeaps)
+      .help("Whether peers may read all of the heap, and boot's memory, without being asked "
+            "([verbs.md](verbs.md)).");
+  table.text("driver", &settings.driver, 1, kModuleNameMax)
+      .otherwise("part of the kernel")
+      .help("The kernel module of the device, for an image: `\"mlx5_ib\"`, or `\"rdma_rxe\"` "
+            "for soft RoCE.");
+  table.text("interface", &settings.interface, 1, kInterfaceNameMax)
+      .otherwise("required of rdma_rxe")
+      .help("The network interface that the first process of an image puts soft RoCE on.");
+  table.tables("peer", &settings.peers, 0, kVerbsPeerCountMax);
+  table.tables("export", &settings.exports, 0, 32);
+  table.check([&settings](ReadTable& read) { check_verbs(read, settings); });
+}
+
+static void describe(ConfigurationTable& table, InitSettings& settings) {
+  table.choice("on_terminate", &settings.on_terminate, kMachineEnds)
+      .help("How the machine ends after SIGTERM to its first process, and the drain.");
+  table.choice("on_ctrl_alt_del", &settings.on_ctrl_alt_del, kMachineEnds)
+      .help("The same after ctrl-alt-del (SIGINT).");
+}
+
+static void describe(ConfigurationTable& table, NetworkSettings& settings) {
+  table.text("interface", &settings.interface, 1, kInterfaceNameMax)
+      .required()
+      .unique()
+      .help("The interface's name; without udev that is the kernel's own: `eth0`, `eth1`.");
+  table.ip_prefix("address", &settings.address)
+      .otherwise("no address")
+      .unique()
+      .help("Its address and network: `\"192.0.2.10/24\"`.");
+  table.ip_address("gateway", &settings.gateway)
+      .otherwise("no gateway")
+      .help("The way to all other networks.");
+  table.integer("mtu", &settings.mtu, 68, 65535)
+      .otherwise("the device's own")
+      .help("The largest packet.");
+  table.text("driver", &settings.driver, 1, kModuleNameMax)
+      .help("The kernel module of the device; the image holds it and what it depends on.");
+}
+
+static void describe(ConfigurationTable& table, WatchdogSettings& settings) {
+  table.path("device", &settings.device, 1, 255).help("The watchdog that is started and fed.");
+  table.integer("timeout_s", &settings.timeout_s, 2, 3600)
+      .help("It resets the machine after so long without being fed.");
+  table.boolean("required", &settings.required)
+      .help("Whether a machine without it is refused; else that is a line in the log.");
+  table.text("driver", &settings.driver, 1, kModuleNameMax)
+      .otherwise("part of the kernel")
+      .help("The kernel module of the device.");
+}
+
+static void describe(ConfigurationTable& table, CrashSettings& settings) {
+  table.choice("action", &settings.action, kMachineEnds)
+      .help("How the machine ends after a crash, or when it cannot boot.");
+  table.integer("delay_s", &settings.delay_s, 0, 3600)
+      .help("How long the console shows it before.");
+  table.choice("dump", &settings.dump, kCrashDumps)
+      .help("What of the pool a dump keeps: there is none, segment `boot` alone, or the "
+            "segments in `owners`.");
+  table.texts("owners", Type::kOwners, &settings.owners, kSegmentCountMax)
+      .help("The segments that a dump keeps.");
+  table.path("device", &settings.device, 1, kDumpDeviceMax)
+      .otherwise("required of a dump")
+      .help("The block device that a dump is written to, from its first byte on.");
+  table.texts("drivers", Type::kModules, &settings.drivers, 8)
+      .help("Those of the block device and of pstore: `[\"virtio_blk\", \"ramoops\"]`.");
+  table.check([&settings](ReadTable& read) { check_crash(read, settings); });
+}
+
+void describe(ConfigurationTable& file, Configuration& all) {
+  file.table("appliance", &all.appliance, true);
+  file.table("pool", &all.pool, true);
+  file.table("alloc", &all.alloc);
+  file.tables("limit", &all.limits, 0, 32);
+  file.table("event_loop", &all.event_loop);
+  file.tables("shard", &all.shards, 1, kShardCountMax);
+  file.tables("group", &all.groups, 0, 16);
+  file.tables("process", &all.processes, 0, 64);
+  file.table("messages", &all.messages);
+  file.table("verbs", &all.verbs, false, &all.verbs.enabled);
+  file.table("init", &all.init);
+  file.tables("network", &all.networks, 0, 16);
+  file.table("watchdog", &all.watchdog, false, &all.watchdog.enabled);
+  file.table("crash", &all.crash);
+  file.check([&all](ReadTable& read) { check_across_tables(read, all); });
+}
+
+}  // namespace bedplate

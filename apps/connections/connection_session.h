@@ -1,0 +1,88 @@
+// The session of one connection, without its socket: received bytes go in, bytes to send come out.
+// A ConnectionThread calls it, and knows no protocol.
+//
+// Threads: that of the connections. It neither blocks nor allocates.
+//
+// Tested by tests/apps/http/http_session_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "platform/counter_table.h"
+
+namespace bedplate {
+
+// The counters of all connections of one thread.
+struct ServedCounters {
+  Counter timeouts;
+  Counter connections;
+  Counter connections_peak;  // the most that were open at once
+  Counter turned_away;
+  Counter sent_bytes;
+};
+// `key`: the key of the service's table that they are planned by (`bedplate plan --explain`);
+// nullptr: none.
+inline void describe(CounterTable& table, ServedCounters& counters, const char* key = nullptr) {
+  table
+      .counter("timeouts", counters.timeouts, "connections",
+               "Connections that ended because nothing came or went for too long.")
+      .no_sign("a client that is idle is sent away so, too");
+  table.gauge("connections", counters.connections, "connections", "Those that are open.")
+      .at_a_glance("clients");
+  CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
+                                         "connections", "The most that were open at once.");
+  if (key != nullptr) {
+    peak.peak_of(key, "One client more is turned away, or takes the place of an idle one.");
+  }
+  CounterDescription& turned_away =
+      table.counter("turned_away", counters.turned_away, "connections",
+                    "Connections ended, or not taken, because there were too many.");
+  if (key != nullptr) turned_away.refusals_of(key);
+  turned_away.sign_as_it_grows(
+      "there are too many clients, and {turned_away} were sent away by now: end those that are not "
+      "needed, or raise max_connections where there is one");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.").at_a_glance("sent");
+}
+
+// A session serves one connection after the other.
+class ConnectionSession {
+ public:
+  virtual ~ConnectionSession() = default;
+
+  // Begins a new connection, which the session does not read, write or close. Nothing else is
+  // called before.
+  virtual void open(int fd) noexcept = 0;
+  // That connection is no more: nothing else is called before the next open().
+  virtual void closed() noexcept {}
+  // The client has proved by a certificate that it may ask. At most once in a connection.
+  virtual void peer_is_certified() noexcept {}
+  // The connection is a line that is always there (standing_line.h), and its users do not see a new
+  // one: the session goes on, with or without input. At most once in a connection.
+  virtual void begin_line() noexcept {}
+  // The room for bytes that come; received() says how many came. Empty: none are taken before
+  // output is sent.
+  virtual std::span<char> room() noexcept = 0;
+  virtual void received(size_t bytes) noexcept = 0;
+  // The bytes to send next; sent() says how many were sent.
+  virtual std::string_view output() const noexcept = 0;
+  virtual void sent(size_t bytes) noexcept = 0;
+  // True once nothing more is said or read: when output() is empty, the connection ends.
+  virtual bool is_over() const noexcept = 0;
+  // A request has begun and is not complete.
+  virtual bool is_in_request() const noexcept = 0;
+  // The request was not complete in time. Requires: is_in_request().
+  virtual void time_out() noexcept = 0;
+
+  // True while another thread makes an answer; it wakes this one (ConnectionThread::wake) when
+  // there is something to look() for. look() is called then, and now and then; `now_ns` is
+  // monotonic_ns().
+  virtual bool is_waiting() const noexcept { return false; }
+  virtual void look(uint64_t /*now_ns*/) noexcept {}
+  // Another thread uses this still: no new connection gets it.
+  virtual bool is_held() const noexcept { return false; }
+};
+
+}  // namespace bedplate

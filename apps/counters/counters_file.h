@@ -1,0 +1,104 @@
+// The counters file: NAME.stats in the runtime directory, a small file on tmpfs that the appliance
+// maps and writes and `bedplate stats` reads. It describes itself (counters_format.h). Readers do
+// not map it: a process that does ends if the file is cut short (SIGBUS).
+//
+// Each counter is written by one thread with relaxed stores, so reading costs the appliance
+// nothing. The file is removed on a clean stop and kept after a crash. A lock on it (fcntl, for
+// the life of the process) tells its readers a running appliance from one that crashed; nothing
+// else depends on it, since any process that reads the file can lock it once the appliance is gone
+// (name_lock.h keeps a name from running twice). counters_reader.h is the reader's end.
+#pragma once
+
+#include <cstdint>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "apps/counters/counters_format.h"
+#include "apps/counters/counters_view.h"
+#include "apps/counters/trace_table.h"
+#include "platform/assert.h"
+#include "platform/counter_table.h"
+#include "platform/file.h"
+#include "platform/name_lock.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// ".stats": NAME.stats is the file.
+inline constexpr std::string_view kCountersSuffix = ".stats";
+std::string counters_path(const std::string& directory, const std::string& name);
+
+// Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
+Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets = {},
+                                 const TraceShape& traces = {});
+
+// The appliance's end.
+class CountersFile {
+ public:
+  CountersFile() noexcept = default;
+  CountersFile(const CountersFile&) = delete;
+  CountersFile& operator=(const CountersFile&) = delete;
+  // Removes the file. A process that crashes does not get here, so its file stays.
+  ~CountersFile();
+
+  // Creates the file, with all its blocks, in place of a crashed appliance's; it describes `sets`
+  // and `traces`. Errors: the directory cannot be written, or its file system is full. Requires:
+  // `lock` is taken, and stays so as long as this is there.
+  Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {},
+                      const TraceShape& traces = {});
+  // The counters are complete: readers may look.
+  void publish() noexcept;
+
+  // The values of `set`, zeroed and on a cache line. Requires: it was given to create().
+  void* values(const CounterSet& set) noexcept;
+  // A set of the runtime's own, by its name. Requires: it was given to create().
+  template <typename Counters>
+  Counters& runtime(std::string_view name, std::string_view instance = "") noexcept {
+    CounterSetRecord* set = find("", name, instance);
+    BP_ASSERT(set != nullptr && "the file was not made for these counters");
+    return *new (begin() + set->values) Counters;
+  }
+  // Gives the next spare set of this name to `instance`; nullptr: all are given.
+  // Threads: one.
+  template <typename Counters>
+  Counters* take_spare(std::string_view name, std::string_view instance) noexcept {
+    CounterSetRecord* set = take_spare_set(name, instance);
+    return set == nullptr ? nullptr : new (begin() + set->values) Counters;
+  }
+  // Sets a label of a set, the runtime's or a service's. Before publish(). Requires: it is planned.
+  void set_label(std::string_view name, std::string_view instance, std::string_view label,
+                 std::string_view value, std::string_view owner = "") noexcept;
+
+  // The ring of a shard, by its index; empty: nothing is traced.
+  std::span<TraceRecord> trace_records(uint32_t shard) noexcept;
+
+  CountersHeader& header() noexcept { return *header_; }
+  // The record of sign number `index`, in the order of `sets` and their counters; it says whether
+  // the sign is there. Requires: there are so many.
+  CounterSignRecord& sign(uint32_t index) noexcept {
+    BP_ASSERT(index < header_->sign_count);
+    const CounterRecords signs = sign_records(*header_);
+    return reinterpret_cast<CounterSignRecord*>(begin() + signs.offset)[index];
+  }
+  // The file as a reader would see it, without opening it. Requires: it is created.
+  CountersView view() const noexcept { return CountersView(header_); }
+
+ private:
+  Result<void> map_file(const Fd& fd, const NameLock& lock, uint64_t bytes);
+  void describe(std::span<const CounterSet> sets, const TraceShape& traces) noexcept;
+  void describe_traces(const TraceShape& traces, uint64_t records) noexcept;
+  void describe_signs(std::span<const CounterSet> sets) noexcept;
+  std::byte* begin() noexcept { return reinterpret_cast<std::byte*>(header_); }
+  std::span<CounterSetRecord> sets() noexcept;
+  CounterSetRecord* find(std::string_view owner, std::string_view name,
+                         std::string_view instance) noexcept;
+  CounterSetRecord* take_spare_set(std::string_view name, std::string_view instance) noexcept;
+
+  std::string path_;
+  Fd fd_;
+  CountersHeader* header_ = nullptr;
+};
+
+}  // namespace bedplate

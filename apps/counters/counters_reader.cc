@@ -1,0 +1,96 @@
+#include "apps/counters/counters_reader.h"
+
+#include <algorithm>
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include "apps/counters/counters_file.h"
+#include "platform/text.h"
+
+namespace bedplate {
+
+Result<std::vector<std::string>> list_appliances(const std::string& directory) {
+  DIR* handle = opendir(directory.c_str());
+  if (handle == nullptr) {
+    return error_from_errno("looking for appliances in %s", directory.c_str())
+        .set_cure("start one (`bedplate run CONFIG`), or name its runtime directory with "
+                  "--directory");
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(handle)) {
+    const std::string_view file(entry->d_name);
+    if (!file.ends_with(kCountersSuffix)) continue;
+    names.emplace_back(file.substr(0, file.size() - kCountersSuffix.size()));
+  }
+  closedir(handle);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Error no_appliance(const std::string& directory) {
+  Error error;
+  error.set_doing("looking for appliances in %s", directory.c_str());
+  error.set_answer("none is running");
+  return error.set_cure("start one (`bedplate run CONFIG`), or name its runtime directory with "
+                        "--directory");
+}
+
+namespace {
+
+Error usage_error(const std::string& doing) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("%s", doing.c_str());
+  return error;
+}
+
+Result<std::string> choose_name(const std::string& directory) {
+  auto names = list_appliances(directory);
+  if (!names.ok()) return names.error();
+  if (names.value().size() == 1) return names.value().front();
+  if (names.value().empty()) return no_appliance(directory);
+  std::string all;
+  for (const std::string& name : names.value()) add_word(&all, name);
+  return usage_error("choosing an appliance in " + directory)
+      .set_answer("there are %zu: %s", names.value().size(), all.c_str())
+      .set_cure("name one: bedplate stats NAME");
+}
+
+}  // namespace
+
+bool CountersReader::still_runs() const noexcept {
+  struct flock lock {};  // asks who is in the way, takes nothing
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  return fcntl(fd_.number(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+Result<CountersReader> CountersReader::open(const std::string& directory,
+                                            const std::string& wanted) {
+  std::string name = wanted;
+  if (name.empty()) {
+    auto chosen = choose_name(directory);
+    if (!chosen.ok()) return chosen.error();
+    name = chosen.take();
+  }
+  return open_file(counters_path(directory, name));
+}
+
+Result<CountersReader> CountersReader::open_file(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) {
+    return error_from_errno("reading counters: opening %s", path.c_str())
+        .set_cure("start the appliance (`bedplate run CONFIG`), or name its runtime directory with "
+                  "--directory, or the file with --from");
+  }
+  CountersReader reader(std::move(fd), path);
+  auto snapshot = reader.snapshot();
+  if (!snapshot.ok()) return snapshot.error();
+  reader.appliance_ = snapshot.value().appliance();
+  reader.pid_ = snapshot.value().pid();
+  reader.is_running_ = reader.still_runs();
+  return reader;
+}
+
+}  // namespace bedplate

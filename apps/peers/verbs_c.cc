@@ -1,0 +1,44 @@
+// The C interface to the appliance's RDMA device: what bedplate.h promises, on JoinedVerbs.
+//
+// Tested by tests/apps/boot/bedplate_c_test.cc.
+#include <new>
+
+#include "apps/c_interface/bedplate.h"
+#include "apps/c_interface/messages_c.h"
+#include "transport/verbs/joined/joined_verbs.h"
+
+using namespace bedplate;
+
+namespace {
+
+// For the rest of the process's life, as what it mapped is.
+constinit JoinedVerbs* the_verbs = nullptr;
+
+Result<void> open_verbs(JoinedProcess& process) {
+  the_verbs = new (std::nothrow) JoinedVerbs();
+  if (the_verbs != nullptr) return the_verbs->open(process);
+  Error error;
+  error.set_doing("opening the appliance's RDMA device as %s", process.name().text);
+  return error.set_answer("the heap is exhausted").set_cure("give the process more heap");
+}
+
+}  // namespace
+
+extern "C" {
+
+void bp_use_verbs(void) { c_before_ready = &open_verbs; }
+
+struct ibv_pd* bp_verbs_domain(void) {
+  return the_verbs->device().domain();
+}
+
+unsigned bp_verbs_port(void) { return the_verbs->device().port().port; }
+
+size_t bp_verbs_key(const void* memory, size_t bytes, uint32_t* key) {
+  const KeyedRange found = the_verbs->keys().key(memory, bytes);
+  if (found.key == kNoKey) return 0;
+  *key = VerbsDevice::local_key(found.key);
+  return found.bytes;
+}
+
+}  // extern "C"

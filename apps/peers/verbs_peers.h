@@ -1,0 +1,83 @@
+// The peers of an appliance ([verbs]): this opens the device, registers the pool with it, opens
+// exports (and the heap, with remote = "read"), and exchanges messages with peers on one shard.
+//
+// If [verbs] is not required and no device can be used, all of this is a line in the log: the
+// memory that was planned is there, and nobody reaches it.
+//
+// Invariants, by is_valid(): 1. There is a provider only with a device, and with memory that was
+// carved for it. 2. Once the loop knows it, each peer has its counters. 3. It is drained only when
+// that was asked for. By the heads of functions: 4. It is opened, and created, once. 5. The
+// provider is its loop's while that runs.
+//
+// Part of libbedplate-verbs.a: the runtime knows it as Peers, and takes it by way of
+// bedplate_peers_part (peers.h).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/boot/peers.h"
+#include "apps/boot/runtime_counters.h"
+#include "transport/registration.h"
+#include "transport/verbs/channel/verbs_provider.h"
+#include "transport/verbs/device/verbs_device.h"
+
+namespace bedplate {
+
+class VerbsPeers final : public Peers, public PollSource {
+ public:
+  VerbsPeers() noexcept = default;
+  ~VerbsPeers() override { close(); }
+
+  void open(const Configuration& configuration, const AppliancePlan& plan,
+            std::vector<Error>* problems) override;
+  Result<void> create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
+                      ShardMessenger* messenger, CountersFile& file) override;
+  void begin() noexcept override;
+  void request_drain() noexcept override;
+  bool is_drained() const noexcept override { return is_drained_.load(std::memory_order_acquire); }
+  void close() noexcept override;
+  void refresh_counters() noexcept override;
+  bool is_there() const noexcept override { return provider_ != nullptr; }
+  ProcessTerms terms() const noexcept override;
+  VerbsProvider* datagrams() noexcept override {
+    return has_datagrams_ ? provider_.get() : nullptr;
+  }
+  std::span<std::byte> exported(std::string_view name) const noexcept override;
+
+  // As a source of the loop: looks whether a drain is complete.
+  uint32_t poll(uint32_t budget) noexcept override;
+
+  bool is_valid() const noexcept;
+
+ private:
+  struct Export {
+    std::string name;
+    std::span<std::byte> memory;
+  };
+
+  void carve(const VerbsSettings& settings, PinnedPool& pool);
+  Result<void> open_memory(const VerbsSettings& settings, PinnedPool& pool);
+  Result<void> connect_all(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
+                           Messenger& messenger, PeersCounters& counters);
+
+  std::string name_;  // of the appliance
+  bool has_datagrams_ = false;
+  std::unique_ptr<VerbsDevice> device_;
+  KeyTable keys_;
+  std::span<std::byte> memory_;  // the provider's
+  std::vector<Export> exports_;
+  std::vector<VerbsPeer> peers_;
+  std::unique_ptr<VerbsProvider> provider_;
+  EventLoop* loop_ = nullptr;
+  PeersCounters* counters_ = nullptr;
+  std::vector<PeerCounters*> peer_counters_;
+  std::atomic<bool> must_drain_{false};
+  std::atomic<bool> is_drained_{false};
+};
+
+}  // namespace bedplate

@@ -1,0 +1,43 @@
+// The changes of counters between two snapshots of one file: all commands make rates this way.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/counters/counters_snapshot.h"
+
+namespace bedplate {
+
+// One counter. Texts lie in the newer snapshot.
+struct CounterChange {
+  SeenCounter now;
+  std::vector<Counter> added;  // to each of now.values; 0 if the older one lacks it
+  bool has_before = false;     // the older snapshot had it, with as many values
+  bool is_changed = false;     // a value has changed; false without has_before
+  double seconds = 0;          // between the snapshots; 0: there is one only
+
+  // The counter's growth per second. Nothing: it is no counter, or has no before.
+  std::optional<double> per_second() const noexcept;
+  // A ns counter's growth as a share of the time, 0 to 1.
+  std::optional<double> time_share() const noexcept;
+  // The histogram of the added values only.
+  SeenCounter added_histogram() const noexcept;
+};
+
+struct SetChange {
+  const SeenSet* set;  // of the newer snapshot
+  std::vector<CounterChange> counters;
+
+  const CounterChange* find(std::string_view name) const noexcept;
+};
+
+// "shard", "cache gets": the owner, and the set's name where it says more.
+std::string group_name(const SeenSet& set);
+
+// The changes of every set of `now`, in its order; both snapshots outlive the result. `before` may
+// be nullptr, or of another process (the appliance was restarted): then nothing has a before.
+std::vector<SetChange> counter_changes(const CountersSnapshot* before, const CountersSnapshot& now);
+
+}  // namespace bedplate

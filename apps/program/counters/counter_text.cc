@@ -1,0 +1,107 @@
+#include "apps/program/counters/counter_text.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include "apps/counters/stats_json.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+struct Scale {
+  uint64_t one;
+  const char* name;
+};
+constexpr Scale kByteScales[] = {{kTiB, "TiB"}, {kGiB, "GiB"}, {kMiB, "MiB"}, {kKiB, "KiB"}};
+constexpr Scale kTimeScales[] = {{kNsPerSecond, "s"}, {kNsPerMs, "ms"}, {kNsPerUs, "us"}};
+
+// A value below 100 units that is not whole has one digit after the point; others have none.
+std::string scaled(uint64_t value, std::span<const Scale> scales, const char* smallest) {
+  char text[48];
+  for (const Scale& scale : scales) {
+    if (value < scale.one) continue;
+    const uint64_t tenths = value / scale.one * 10 + value % scale.one * 10 / scale.one;
+    const bool is_whole = value % scale.one == 0 || tenths >= 1000;
+    if (is_whole) {
+      std::snprintf(text, sizeof text, "%" PRIu64 " %s", value / scale.one, scale.name);
+    } else {
+      std::snprintf(text, sizeof text, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10,
+                    scale.name);
+    }
+    return text;
+  }
+  return std::to_string(value) + " " + smallest;
+}
+
+std::string histogram_text(const SeenCounter& counter) {
+  std::string text;
+  for (const HistogramShare& share : histogram_shares()) {
+    const uint64_t value = Histogram::percentile_of(counter.values, share.share);
+    const std::string name = std::string(share.name) == "p999" ? "p99.9" : share.name;
+    text += name + " " + value_text(value, counter.unit, true) + ", ";
+  }
+  return text + "of " + std::to_string(Histogram::count_of(counter.values));
+}
+
+}  // namespace
+
+std::string value_text(uint64_t value, std::string_view unit, bool with_unit) {
+  if (unit == "bytes") return scaled(value, kByteScales, "B");
+  if (unit == "ns") return scaled(value, kTimeScales, "ns");
+  if (unit == "boolean" && value <= 1) return value == 1 ? "yes" : "no";
+  if (unit == "address") {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%" PRIx64, value);
+    return text;
+  }
+  std::string text = std::to_string(value);
+  if (with_unit && !unit.empty()) text += " " + std::string(unit);
+  return text;
+}
+
+std::string counter_text(const SeenCounter& counter, bool with_unit) {
+  if (counter.is_histogram()) return histogram_text(counter);
+  if (const auto words = counter.read_words()) return *words;
+  if (counter.is(CounterKind::kGauge) && counter.read() == kNoValue) return "-";
+  if (counter.is_number()) {
+    // "registrations 7" needs no unit.
+    const bool is_named = counter.name.find(counter.unit) != std::string_view::npos;
+    return value_text(counter.read(), counter.unit, with_unit && !is_named);
+  }
+  constexpr size_t kShownMax = 4;
+  std::string text = std::string(counter.kind) + ":";
+  for (const Counter& value : counter.values.first(std::min(counter.values.size(), kShownMax))) {
+    text += " " + std::to_string(value.read());
+  }
+  if (counter.values.size() > kShownMax) text += " ...";
+  return text + " " + std::string(counter.unit);
+}
+
+Json counter_json(const SeenCounter& counter) {
+  if (counter.is_histogram()) {
+    Json json = {{"count", Histogram::count_of(counter.values)}};
+    for (const HistogramShare& share : histogram_shares()) {
+      json[share.name] = Histogram::percentile_of(counter.values, share.share);
+    }
+    return json;
+  }
+  if (const auto words = counter.read_words()) return *words;
+  if (counter.is_number()) {
+    const uint64_t value = counter.read();
+    if (counter.is(CounterKind::kGauge) && value == kNoValue) return {};
+    if (counter.unit == "boolean" && value <= 1) return value == 1;
+    return value;
+  }
+  Json numbers = Json::array();
+  for (const Counter& value : counter.values) numbers.push_back(value.read());
+  return {{"kind", counter.kind}, {"unit", counter.unit}, {"values", std::move(numbers)}};
+}
+
+bool is_zero(const SeenCounter& counter) noexcept {
+  return std::all_of(counter.values.begin(), counter.values.end(),
+                     [](const Counter& value) { return value.read() == 0; });
+}
+
+}  // namespace bedplate

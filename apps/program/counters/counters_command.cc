@@ -1,0 +1,86 @@
+// `counters`: the reference of counters, from the descriptions themselves.
+//
+// Tested by tests/system/command_line_test.py.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/loaded_configuration.h"
+#include "apps/boot/runtime_counters.h"
+#include "apps/program/commands.h"
+#include "apps/program/json_output.h"
+
+namespace bedplate {
+namespace {
+
+// The runtime's counters without a configuration; with one, its services' counters.
+Result<std::vector<CounterSet>> counters_of(const Arguments& arguments,
+                                            std::vector<Error>* problems) {
+  if (arguments.operands.empty()) return all_runtime_counters();
+  const auto configuration =
+      load_configuration(arguments.operands[0].c_str(), arguments.services, problems);
+  if (!configuration) return std::vector<CounterSet>();
+  auto plan = plan_appliance(*configuration);
+  if (!plan.ok()) return plan.error();
+  std::vector<CounterSet> sets;
+  for (ServiceNeeds& service : plan.value().services) {
+    for (CounterSet& set : service.counters) sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+// "shard.SHARD.iterations", "cache.hits": its path in `stats --json`.
+std::string path_of(const CounterSet& set, const CounterDescription& counter) {
+  std::string path = set.owner;
+  const auto add = [&path](const std::string& part) { path += (path.empty() ? "" : ".") + part; };
+  if (set.owner.empty() || !set.instance.empty()) add(set.name);
+  if (!set.instance.empty()) add(set.instance);
+  add(counter.name);
+  return path;
+}
+
+Json to_json(const std::vector<CounterSet>& sets) {
+  Json json = Json::array();
+  for (const CounterSet& set : sets) {
+    for (const CounterDescription& counter : set.counters) {
+      Json told = {{"counter", path_of(set, counter)},
+                   {"kind", text_of(counter.kind)},
+                   {"unit", counter.unit},
+                   {"help", counter.help}};
+      if (!counter.sign.says.empty()) told["sign"] = counter.sign.says;
+      if (!counter.sign.why_none.empty()) told["no_sign"] = counter.sign.why_none;
+      if (!counter.column.empty()) told["column"] = counter.column;
+      json.push_back(std::move(told));
+    }
+  }
+  return json;
+}
+
+void print_rows(const std::vector<CounterSet>& sets, const char* format) {
+  for (const CounterSet& set : sets) {
+    for (const CounterDescription& counter : set.counters) {
+      std::printf(format, path_of(set, counter).c_str(), text_of(counter.kind),
+                  counter.unit.c_str(), counter.help.c_str());
+    }
+  }
+}
+
+}  // namespace
+
+int counters_command(const Arguments& arguments) {
+  std::vector<Error> problems;
+  auto sets = counters_of(arguments, &problems);
+  if (!problems.empty()) return fail(problems);
+  if (!sets.ok()) return fail(sets.error());
+  if (arguments.has("--json")) {
+    print_json(to_json(sets.value()));
+  } else if (arguments.has("--markdown")) {
+    print_rows(sets.value(), "| `%s` | %s | %s | %s |\n");
+  } else {
+    print_rows(sets.value(), "%s\n  %s, %s\n  %s\n");
+  }
+  return kExitGood;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,151 @@
+#include "apps/program/doctor/mend.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <initializer_list>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "platform/hugepage.h"
+
+namespace bedplate {
+namespace {
+
+constexpr char kAsRoot[] = "run it as root, and where /proc, /sys and /etc can be written";
+
+Result<void> write_file(const std::string& path, int flags, const std::string& text) {
+  const Fd opened(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644));
+  // The kernel takes a setting in one write, or not at all.
+  if (opened.is_open() &&
+      write(opened.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
+    return {};
+  }
+  return error_from_errno("writing %s", path.c_str()).set_cure("%s", kAsRoot);
+}
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
+
+// "a.b" for "a.b = 1"; empty for a comment.
+std::string_view name_of(std::string_view line) {
+  const std::string_view name = line.substr(0, line.find_first_of("#;="));
+  const size_t end = name.find_last_not_of(" \t");
+  return end == std::string_view::npos ? "" : name.substr(0, end + 1);
+}
+
+// All lines, of any length, with or without a newline behind the last. No file: none.
+Result<std::vector<std::string>> lines_of(const std::string& path) {
+  const Fd opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::vector<std::string>();
+  std::string text;
+  char piece[4096];
+  ssize_t count = opened.is_open() ? 1 : -1;
+  while (count > 0) {
+    count = read(opened.number(), piece, sizeof piece);
+    if (count > 0) text.append(piece, static_cast<size_t>(count));
+  }
+  if (count < 0) return error_from_errno("reading %s", path.c_str()).set_cure("%s", kAsRoot);
+  std::vector<std::string> lines;
+  for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+  }
+  return lines;
+}
+
+void add_once(std::vector<std::string>* all, const std::string& one) {
+  if (!one.empty() && std::find(all->begin(), all->end(), one) == all->end()) all->push_back(one);
+}
+
+}  // namespace
+
+Result<void> apply(const Setting& setting, const std::string& root) {
+  const std::string path = root + setting.file;
+  if (!setting.page) return write_file(path, 0, setting.value);
+  auto written = write_hugepage_count(path.c_str(), *setting.page, std::stoull(setting.value));
+  if (written.ok()) return written;
+  return Error(written.error()).set_cure("%s", kAsRoot);
+}
+
+Result<std::string> lasting_text(const std::vector<std::string>& lines, const std::string& root) {
+  if (lines.empty()) return std::string();
+  auto read = lines_of(root + kLastingFile);
+  BP_TRY(read);
+  std::vector<std::string>& before = read.value();
+  std::vector<std::string> after = before;
+  if (after.empty()) after.push_back("# Written by `bedplate doctor --fix`.");
+  for (const std::string& line : lines) {
+    const auto same = std::find_if(after.begin(), after.end(), [&](const std::string& other) {
+      return name_of(other) == name_of(line);
+    });
+    if (same == after.end()) {
+      after.push_back(line);
+    } else {
+      *same = line;
+    }
+  }
+  if (after == before) return std::string();
+  std::string text;
+  for (const std::string& line : after) text += line + '\n';
+  return text;
+}
+
+Result<void> write_lasting(const std::string& text, const std::string& root) {
+  const std::string path = root + kLastingFile;
+  const std::string fresh = path + ".new";
+  BP_TRY(ensure_directory((root + "/etc/sysctl.d").c_str(), 0755));
+  auto written = write_file(fresh, O_CREAT | O_TRUNC, text);
+  if (written.ok() && rename(fresh.c_str(), path.c_str()) == 0) return {};
+  const Error error =
+      written.ok() ? error_from_errno("renaming %s", fresh.c_str()) : written.error();
+  unlink(fresh.c_str());
+  return error;
+}
+
+std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& talk,
+                        const std::string& root) {
+  std::vector<Error> failed;
+  std::vector<std::string> lines, words;
+  for (const Finding& finding : findings) {
+    for (const Setting& setting : finding.settings) {
+      if (auto applied = apply(setting, root); !applied.ok()) {
+        failed.push_back(applied.error());
+        continue;
+      }
+      talk.tell(joined({"done: echo ", setting.value, " > ", setting.file}));
+      add_once(&lines, setting.lasting);
+    }
+    add_once(&words, finding.kernel_words);
+  }
+  auto lasting = lasting_text(lines, root);
+  if (!lasting.ok()) {
+    failed.push_back(lasting.error());
+  } else if (const std::string& text = lasting.value(); !text.empty()) {
+    const std::string file = kLastingFile;
+    if (!talk.agrees(joined({"write ", file, ", which then has:\n", text}))) {
+      talk.tell("left as it was: what was done lasts until the next boot");
+    } else if (auto written = write_lasting(text, root); !written.ok()) {
+      failed.push_back(written.error());
+    } else {
+      talk.tell(joined({"done: wrote ", file}));
+    }
+  }
+  if (!words.empty()) {
+    std::string all;
+    for (const std::string& each : words) all += joined({" ", each});
+    talk.tell(joined({"to be done in /etc/default/grub, then update-grub and a boot:\n"
+                      "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX",
+                      all, "\""}));
+  }
+  return failed;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,42 @@
+// Tested by tests/system/command_line_test.py.
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "apps/program/commands.h"
+#include "apps/program/json_output.h"
+#include "apps/program/plan/judgement.h"
+
+namespace bedplate {
+namespace {
+
+Json to_json(const std::vector<Error>& problems) {
+  Json json;
+  json["ok"] = problems.empty();
+  json["problems"] = Json::array();
+  for (const Error& problem : problems) {
+    json["problems"].push_back(
+        {{"doing", problem.doing}, {"answer", problem.answer}, {"cure", problem.cure}});
+  }
+  return json;
+}
+
+}  // namespace
+
+int check_command(const Arguments& arguments) {
+  const std::vector<Error> problems =
+      judge(arguments.operands[0].c_str(), arguments.services).problems;
+  if (arguments.has("--json")) {
+    print_json(to_json(problems));
+    int code = kExitGood;
+    for (const Error& problem : problems) code = std::max(code, static_cast<int>(problem.kind));
+    return code;
+  }
+  if (problems.empty()) {
+    std::printf("bedplate: %s: good; this machine has what it takes\n",
+                arguments.operands[0].c_str());
+  }
+  return fail(problems);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,26 @@
+// A group as `bedplate plan` tells it: its parts, and its shape in the words of [[group]].
+#pragma once
+
+#include <vector>
+
+#include "apps/program/json_output.h"
+#include "transport/shm/membership/group_layout.h"
+
+namespace bedplate {
+
+struct PartRow {
+  const char* name;
+  uint64_t count;
+  uint64_t bytes_each;
+  uint64_t bytes() const noexcept { return count * bytes_each; }
+};
+
+// In the order of GroupPart, without those that this layout lacks.
+std::vector<PartRow> part_rows(const GroupLayout& layout);
+
+Json parts_json(const std::vector<PartRow>& rows);
+
+// Every key of [[group]] but its name and those that mean nothing in this layout.
+Json shape_json(const GroupShape& shape);
+
+}  // namespace bedplate

@@ -1,0 +1,31 @@
+// A check of a configuration against this machine, for `check` and `doctor --for`.
+//
+// Tested by tests/system/command_line_test.py.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/configuration/configuration.h"
+
+namespace bedplate {
+
+struct Judgement {
+  // All problems of the file itself; if it has none, all that this machine lacks. Empty: it would
+  // boot.
+  std::vector<Error> problems;
+  std::optional<Configuration> configuration;  // nothing: the file has problems
+  std::optional<AppliancePlan> plan;           // nothing: there is none
+};
+
+// Reads the file at `path`, plans, and checks all that boot checks: it opens boot's files and
+// devices, and closes them again. It holds the appliance's name meanwhile, so a running one is a
+// problem. Requires: `services` as load_configuration() does.
+Judgement judge(const char* path, std::span<Service* const> services);
+
+// Checks the machine again. Requires: judged->plan is there.
+void judge_machine(Judgement* judged);
+
+}  // namespace bedplate

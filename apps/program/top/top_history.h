@@ -1,0 +1,49 @@
+// The last two minutes of everything that `top` shows, and a graph of one of them.
+//
+// Tested by tests/apps/program/top_screen_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/program/top/top_model.h"
+
+namespace bedplate {
+
+// A value's key, which stays the same while rows and columns come and go.
+struct TopKey {
+  std::string section;
+  std::string instance;
+  std::string column;
+  auto operator<=>(const TopKey&) const = default;
+};
+
+class TopHistory {
+ public:
+  static constexpr uint64_t kKeptNs = 120 * uint64_t{1'000'000'000};
+  // The time of one point: of several looks within it the last counts.
+  static constexpr uint64_t kStepNs = 1'000'000'000;
+
+  // Adds the values seen at `now_ns` (monotonic), and drops those older than kKeptNs.
+  void add(const std::vector<TopSection>& sections, uint64_t now_ns);
+
+  // A graph of `key` in `columns` and `rows` (3 and more): a title with the text of the last value,
+  // the scale and bars of "#". Empty: it has no points.
+  std::vector<std::string> graph(const TopKey& key, uint64_t now_ns, size_t columns,
+                                 size_t rows) const;
+
+ private:
+  struct Point {
+    uint64_t step;  // its time in kStepNs
+    double number;
+    std::string text;
+    bool is_total;  // of all points of a key or of none: it is no rate
+  };
+  std::map<TopKey, std::deque<Point>> points_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,56 @@
+#include "apps/program/top/top_json.h"
+
+#include "apps/program/counters/counter_text.h"
+#include "apps/program/counters/signs.h"
+
+namespace bedplate {
+namespace {
+
+// A rate; null without an earlier look.
+Json real_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+// The object for a set's counters in `json`, made if missing, at its place in `stats --json`.
+Json& place_of(const SeenSet& set, Json* json) {
+  // A service's sets without an instance are one object.
+  Json& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
+  Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
+  return set.instance.empty() ? of_set : of_set[set.instance];
+}
+
+Json change_json(const CounterChange& change) {
+  if (change.now.is(CounterKind::kCounter)) {
+    Json json = {{"total", change.now.read()}, {"per_second", real_json(change.per_second())}};
+    if (change.now.unit == "ns") json["share"] = real_json(change.time_share());
+    return json;
+  }
+  if (!change.now.is_histogram()) return counter_json(change.now);
+  Json json = counter_json(change.added_histogram());
+  if (change.has_before && change.seconds > 0) {
+    json["per_second"] = static_cast<double>(Histogram::count_of(change.added)) / change.seconds;
+  }
+  return json;
+}
+
+}  // namespace
+
+Json top_json(const TopAppliance& appliance) {
+  if (!appliance.now) {
+    char text[1024];
+    return {{"path", appliance.path}, {"error", format_error(appliance.error, text, sizeof text)}};
+  }
+  Json json = {{"name", appliance.now->appliance()},
+               {"pid", appliance.now->pid()},
+               {"running", appliance.is_running},
+               {"seconds", appliance.seconds()}};
+  json["signs"] = signs_json(*appliance.now);
+  for (const SetChange& change : appliance.changes()) {
+    Json& place = place_of(*change.set, &json);
+    for (const auto& [label, value] : change.set->labels) place[label] = value;
+    for (const CounterChange& counter : change.counters) {
+      place[counter.now.name] = change_json(counter);
+    }
+  }
+  return json;
+}
+
+}  // namespace bedplate

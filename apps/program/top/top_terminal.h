@@ -1,0 +1,83 @@
+// The terminal of `top`: keys in, lines out, and its settings restored at the end.
+//
+// It uses VT100 sequences, so a serial console will do: the cursor to a line, clear to its end,
+// reverse video, no colour. It sends only lines that have changed. It uses no terminal library:
+// those read a description of the terminal from a file, and an image has none.
+//
+// Tested by tests/system/top_screen_test.py.
+#pragma once
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <termios.h>
+
+#include "apps/program/top/top_screen.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Decodes the bytes that a terminal sends into keys: "ESC [ A" is one.
+class TopKeys {
+ public:
+  void add(std::string_view bytes) { bytes_ += bytes; }
+  // The next key; nothing: there is none yet. `is_quiet`: no more bytes came for a while, so a
+  // single ESC is the Esc key. Unknown keys are left out.
+  std::optional<int> next(bool is_quiet);
+  bool is_empty() const noexcept { return bytes_.empty(); }
+
+ private:
+  std::string bytes_;
+};
+
+class TopTerminal {
+ public:
+  // Whether standard input and output are a terminal that can be written on at any place, as TERM
+  // says: "dumb" cannot.
+  static bool is_usable();
+
+  TopTerminal() = default;
+  TopTerminal(const TopTerminal&) = delete;
+  TopTerminal& operator=(const TopTerminal&) = delete;
+  ~TopTerminal() { close(); }
+
+  // Takes the terminal over: keys come at once and are not echoed. From now on SIGINT, SIGTERM and
+  // SIGHUP end a wait. Requires: is_usable(); called once, in a program of one thread.
+  Result<void> open();
+  // Restores the terminal.
+  void close() noexcept;
+
+  struct Size {
+    size_t columns;
+    size_t rows;
+  };
+  // The present size; if the terminal does not tell, as over a serial line, COLUMNS and LINES, or
+  // else 80 x 24.
+  Size size() const;
+  void draw(const TopPicture& picture);
+
+  enum class Event : uint8_t { kKey, kTime, kResized, kEnd };
+  struct Input {
+    Event event;
+    int key = 0;  // kKey
+  };
+  // Waits for a key, until `deadline_ns` (monotonic) at most. kEnd: a signal came, or the terminal
+  // is gone.
+  Input wait(uint64_t deadline_ns);
+
+ private:
+  void write_all(const std::string& text) noexcept;
+
+  bool is_open_ = false;
+  bool is_gone_ = false;
+  termios before_ = {};
+  sigset_t mask_before_ = {};
+  TopKeys keys_;
+  std::vector<std::string> drawn_;  // the lines on the terminal
+};
+
+}  // namespace bedplate

@@ -1,0 +1,60 @@
+// The appliances that `top` watches: each look opens all files again, so it sees appliances that
+// start, end or restart meanwhile.
+//
+// Tested by tests/system/top_test.py.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/counters/counters_reader.h"
+#include "apps/program/counters/counter_changes.h"
+#include "apps/program/counters/remote_counters.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// One appliance, as of the last look.
+struct TopAppliance {
+  std::string path;  // of its counters file, or of its socket or line
+  bool is_running = false;
+  std::optional<CountersSnapshot> before;  // nothing: it was seen for the first time
+  std::optional<CountersSnapshot> now;     // nothing: `error` says why
+  Error error;
+
+  // The time between the looks; 0: there was only one of this process.
+  double seconds() const noexcept;
+  std::vector<SetChange> changes() const;
+};
+
+class TopWatch {
+ public:
+  // The appliances to watch: one file or, in a directory, one name or (empty) all; or the one that
+  // `remote` asks, if set.
+  struct Options {
+    std::string file;
+    std::string directory;
+    std::string name;
+    std::unique_ptr<RemoteCounters> remote = nullptr;
+  };
+  explicit TopWatch(Options options) : options_(std::move(options)) {}
+
+  // Looks at all of them. Errors (kSystem): the directory cannot be read, or has no appliance; an
+  // appliance's own error is in its TopAppliance. The results of changes() of earlier looks are
+  // invalid afterwards.
+  Result<void> look();
+  // Sorted by name, without those that have gone.
+  const std::vector<TopAppliance>& appliances() const noexcept { return appliances_; }
+  bool is_any_running() const noexcept;
+
+ private:
+  Result<std::vector<std::string>> paths() const;
+  Result<CountersSnapshot> read(const std::string& path, bool* is_running);
+
+  Options options_;
+  std::vector<TopAppliance> appliances_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,142 @@
+// The methods that an appliance answers while it runs, over its control socket (docs/control.md):
+// one table, which the socket answers by, `bedplate ctl --list` prints, and a shell's completion
+// asks.
+//
+// The runtime has some. A service adds its own in Service::methods(), wherever it was written:
+//
+//     void methods(ControlMethods& methods) override {
+//       methods.add({.name = "flush",
+//                    .parameters = {{.name = "key", .help = "Which one."}},
+//                    .result = "{\"flushed\": N}",
+//                    .help = "Forgets an item."},
+//                   [](void* self, ControlCall& call) noexcept {
+//                     static_cast<Cache*>(self)->flush(call);
+//                   }, this);
+//     }
+//
+// and is asked for "cache.flush". It may be added while nothing runs: a table is also made to be
+// printed. Threads: the table is the main thread's; ControlCall says where a method is called.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alloc/heap_owner.h"
+#include "apps/counters/json_text.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+class EventLoop;
+
+enum class ControlType : uint8_t { kText, kNumber, kBoolean };
+
+// As the table, and the error for a wrong type, have it: "text", "number", "boolean".
+const char* text_of(ControlType type) noexcept;
+
+struct ControlParameter {
+  std::string name;  // of a-z, 0-9 and _
+  ControlType type = ControlType::kText;
+  bool is_required = true;
+  std::string help = {};  // one sentence
+};
+
+inline constexpr size_t kControlParametersMax = 8;
+
+// One request of a client, while it is answered. Everything that a method looks at was checked: it
+// has all that is required, of the types that were asked for, and nothing else.
+//
+// A method is called on the thread of the control socket, beside the shards; there it may look at
+// what any thread may. It does not block. It does a shard's work on that shard, by go_on(). It
+// answers by writing one JSON value into result(), or by refuse().
+class ControlCall {
+ public:
+  using Function = void (*)(void* context, ControlCall& call) noexcept;
+
+  bool has(std::string_view parameter) const noexcept { return find(parameter) != nullptr; }
+  // The value that was given, or `otherwise`. Requires: the parameter is of this type.
+  std::string_view text(std::string_view parameter, std::string_view otherwise = "") const noexcept;
+  uint64_t number(std::string_view parameter, uint64_t otherwise = 0) const noexcept;
+  bool boolean(std::string_view parameter, bool otherwise = false) const noexcept;
+
+  // The place for the answer; it has room for 16 KiB.
+  JsonText& result() noexcept { return result_; }
+  // Refuses, and says why: what was being done, what stands against it, what to do.
+  void refuse(const Error& error) noexcept;
+  bool is_refused() const noexcept { return is_refused_; }
+  const Error& error() const noexcept { return error_; }
+
+  // Calls `function` on the thread of `loop`, once the method has returned; it ends the answer
+  // there. A loop that does not come to it in two seconds is said to be stuck.
+  // Requires: not called there. Ownership: `context` outlives the loop's run.
+  void go_on(EventLoop& loop, Function function, void* context) noexcept;
+
+  // The method's own, from one step to the next.
+  struct {
+    void (*function)() = nullptr;
+    void* context = nullptr;
+  } state;
+
+  // For an answer that is too long for one piece: after more(page) what was written is sent, and
+  // the method is called again, with that page(), to go on; the first is 0.
+  uint64_t page() const noexcept { return page_; }
+  void more(uint64_t page) noexcept {
+    page_ = page;
+    has_more_ = true;
+  }
+
+ protected:
+  struct Value {
+    std::string_view name;
+    ControlType type = ControlType::kText;
+    std::string_view text = {};
+    uint64_t number = 0;  // of a boolean: 0 or 1
+  };
+
+  ControlCall() noexcept = default;
+  ~ControlCall() = default;
+  const Value* find(std::string_view parameter) const noexcept;
+
+  // Set by the session that makes the calls.
+  Value values_[kControlParametersMax];
+  size_t value_count_ = 0;
+  JsonText result_;
+  Error error_;
+  bool is_refused_ = false;
+  uint64_t page_ = 0;
+  bool has_more_ = false;
+  EventLoop* loop_ = nullptr;
+  Function next_ = nullptr;
+  void* next_context_ = nullptr;
+};
+
+struct ControlMethod {
+  std::string name;                               // of a-z, 0-9, _ and -, with dots between words
+  std::vector<ControlParameter> parameters = {};  // kControlParametersMax at most
+  std::string result = {};                        // what it answers: `{"held": true}`
+  std::string help = {};                          // what it does: one sentence
+  std::string needs = {};  // its precondition, else it is refused: "a volume on a store"
+  ControlCall::Function function = nullptr;
+  void* context = nullptr;
+  HeapOwner asker = {};  // set by the table: the owner of allocations in add(), and in calls
+};
+
+class ControlMethods {
+ public:
+  // Adds one whose name is headed by that of the service: "cache.flush". Requires: there is none of
+  // that name. Ownership: `context` outlives the appliance.
+  void add(ControlMethod method, ControlCall::Function function, void* context);
+
+  // The runtime's: names of the methods that follow are headed by `owner`, unless it is empty.
+  void set_owner(std::string_view owner) { owner_ = owner; }
+  const std::vector<ControlMethod>& all() const noexcept { return methods_; }
+  const ControlMethod* find(std::string_view name) const noexcept;
+
+ private:
+  std::string owner_;
+  std::vector<ControlMethod> methods_;
+};
+
+}  // namespace bedplate

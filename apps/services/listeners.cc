@@ -1,0 +1,174 @@
+#include "apps/services/listeners.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pinned_pool/pinned_pool.h"
+#include "platform/environment.h"
+#include "platform/text_words.h"
+#include "platform/user.h"
+
+namespace bedplate {
+namespace {
+
+constexpr int kFirstActivatedFd = 3;  // SD_LISTEN_FDS_START
+constexpr int kActivatedMax = 8;
+
+long number_in_environment(const char* name) {
+  const char* text = environment_text(name);
+  long number = -1;
+  return text != nullptr && parse_number(text, &number) ? number : -1;
+}
+
+int socket_option(int fd, int option) {
+  int value = 0;
+  socklen_t bytes = sizeof value;
+  return getsockopt(fd, SOL_SOCKET, option, &value, &bytes) == 0 ? value : 0;
+}
+
+// Says what `fd` is if it is no listening stream socket; nullptr: it is one.
+const char* wrong_kind(int fd) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return "closed";
+  if (S_ISREG(status.st_mode)) {
+    // If no socket was passed, segment 0 may have this number: it is older than main.
+    const PinnedPool& pool = process_pool();
+    const bool is_ours = pool.segment_count() > 0 && pool.segment(0).memfd == fd &&
+                         pool.segment(0).device == status.st_dev &&
+                         pool.segment(0).inode == status.st_ino;
+    return is_ours ? "closed" : "a file, or memory";
+  }
+  if (!S_ISSOCK(status.st_mode)) return "no socket";
+  if (socket_option(fd, SO_TYPE) != SOCK_STREAM) return "no stream socket";
+  return socket_option(fd, SO_ACCEPTCONN) != 0 ? nullptr : "a socket that does not listen";
+}
+
+}  // namespace
+
+Error Listeners::activation_error(const char* answer) const {
+  Error error;
+  error.set_doing("taking over activated sockets");
+  error.set_answer("%s", answer);
+  return error.set_cure("start it by socket activation (a systemd socket unit), or remove "
+                        "\"activation:\" from %s",
+                        key_.c_str());
+}
+
+bool Listeners::is_valid() const noexcept {
+  const auto is_sole = [this](const Fd& fd) {
+    return fd.is_open() && std::count_if(sockets_.begin(), sockets_.end(), [&](const Fd& other) {
+                             return other.number() == fd.number();
+                           }) == 1;
+  };
+  return paths_.size() <= sockets_.size() && std::all_of(sockets_.begin(), sockets_.end(), is_sole);
+}
+
+Listeners::~Listeners() {
+  BP_ASSERT(is_valid());
+  for (const std::string& path : paths_) unlink(path.c_str());
+}
+
+void Listeners::take_activated(std::vector<Error>* problems) {
+  BP_KEEPS_VALID(*this);
+  if (number_in_environment("LISTEN_PID") != getpid()) {
+    problems->push_back(activation_error("LISTEN_PID does not name this process"));
+    return;
+  }
+  const long count = number_in_environment("LISTEN_FDS");
+  if (count < 1 || count > kActivatedMax) {
+    problems->push_back(activation_error("LISTEN_FDS is not a number from 1 to 8"));
+    return;
+  }
+  for (int fd = kFirstActivatedFd; fd < kFirstActivatedFd + count; ++fd) {
+    if (const char* kind = wrong_kind(fd); kind != nullptr) {
+      char answer[128];
+      std::snprintf(answer, sizeof answer,
+                    "descriptor %d, which was to be a listening stream socket, is %s", fd, kind);
+      problems->push_back(activation_error(answer));
+      return;
+    }
+    if (local_only_.is_asked() && !is_local_socket(fd)) {
+      Error error;
+      error.set_doing("taking over activated sockets for %s", key_.c_str());
+      error.set_answer("descriptor %d: %s", fd, local_only_.answer.c_str());
+      problems->push_back(error.set_cure("%s", local_only_.cure.c_str()));
+      return;
+    }
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    sockets_.emplace_back(fd);
+  }
+}
+
+Result<void> Listeners::give_file(const std::string& path) const {
+  if (!access_.is_restricted) return {};
+  uid_t user = own_user();
+  if (user == 0 && !access_.user.empty()) {
+    auto found = find_user_id(access_.user.c_str());
+    BP_TRY(found);
+    user = found.value();
+  }
+  auto group = static_cast<gid_t>(-1);
+  if (!access_.group.empty()) {
+    auto found = find_group_id(access_.group.c_str());
+    BP_TRY(found);
+    group = found.value();
+  }
+  const mode_t mode = access_.group.empty() ? 0600 : 0660;
+  if (chown(path.c_str(), user, group) == 0 && chmod(path.c_str(), mode) == 0) return {};
+  return error_from_errno("giving %s to the user %u and the group %s", path.c_str(), user,
+                          access_.group.empty() ? "that it has" : access_.group.c_str())
+      .set_cure("run as root, or name a group that the user is in: %s", key_.c_str());
+}
+
+void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems) {
+  BP_ASSERT(problems != nullptr);
+  BP_ASSERT(sockets_.empty() && paths_.empty());
+  for (const SocketAddress& address : addresses) {
+    // The plan refuses an address that others reach; a passed socket is looked at when it is there.
+    BP_ASSERT(!local_only_.is_asked() || address.kind == SocketAddress::Kind::kActivation ||
+              is_local_address(address));
+    if (address.kind == SocketAddress::Kind::kActivation) {
+      take_activated(problems);
+      continue;
+    }
+    auto socket = listen_at(address);
+    if (!socket.ok()) {
+      problems->push_back(socket.error());
+      continue;
+    }
+    sockets_.push_back(socket.take());
+    if (address.kind != SocketAddress::Kind::kUnix) continue;
+    paths_.push_back(address.path);
+    if (auto given = give_file(address.path); !given.ok()) problems->push_back(given.error());
+  }
+  BP_ASSERT(is_valid());
+}
+
+std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,
+                                                   bool with_activation,
+                                                   std::vector<Error>* problems) {
+  std::vector<std::vector<Listeners>> all;
+  for (const ServiceNeeds& service : services) {
+    std::vector<Listeners>& own = all.emplace_back();
+    for (const ListenNeed& need : service.listens) {
+      std::vector<SocketAddress> addresses = need.addresses;
+      if (!with_activation) {
+        std::erase_if(addresses, [](const SocketAddress& address) {
+          return address.kind == SocketAddress::Kind::kActivation;
+        });
+      }
+      own.emplace_back(need.key + " in [" + service.name + "]", need.local_only, need.access)
+          .open(addresses, problems);
+    }
+    BP_ASSERT(own.size() == service.listens.size());
+  }
+  return all;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,136 @@
+#include "platform/name_lock.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace bedplate {
+namespace {
+
+// An attempt fails only because of another start or stop of the same name.
+constexpr int kAttempts = 100;
+constexpr unsigned kDirectoryMode = 0755;
+constexpr unsigned kPrivateMode = 0600;
+// Neither another's file behind a link, nor a FIFO that waits for its other end.
+constexpr int kOpenFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+struct flock whole_file() {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+std::string lock_path(const std::string& directory, const std::string& name) {
+  return directory + "/" + name + ".lock";
+}
+
+Error starting(const std::string& name) {
+  Error error;
+  error.set_doing("starting the appliance %s", name.c_str());
+  return error;
+}
+
+Error is_running(const std::string& name, const std::string& path) {
+  return starting(name)
+      .set_answer("one of this name is running: it holds %s", path.c_str())
+      .set_cure("stop it, or give this one another [appliance] name");
+}
+
+Error not_opened(const std::string& name, const std::string& path) {
+  if (errno == ELOOP) {
+    return starting(name).set_answer("%s is a symbolic link", path.c_str()).set_cure("remove it");
+  }
+  return error_from_errno("starting the appliance %s: opening %s", name.c_str(), path.c_str())
+      .set_cure("choose an [appliance] runtime_directory that this user may write to, or another "
+                "name");
+}
+
+// Refuses a file that others could lock as well.
+Result<void> check_is_private(const std::string& name, const std::string& path, const Fd& fd) {
+  struct stat status {};
+  if (fstat(fd.number(), &status) != 0) return error_from_errno("looking at %s", path.c_str());
+  if (S_ISREG(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 0077) == 0) {
+    return {};
+  }
+  return starting(name)
+      .set_answer("%s is no file of this user's alone (user %u, mode %o)", path.c_str(),
+                  status.st_uid, status.st_mode & 07777)
+      .set_cure("remove it; if it comes back, choose an [appliance] runtime_directory that only "
+                "this user may write to");
+}
+
+// Refuses a directory in which anybody may remove files: a name could run twice.
+Result<void> check_directory(const std::string& name, const std::string& directory) {
+  struct stat status {};
+  if (stat(directory.c_str(), &status) != 0) return {};  // opening the file says why
+  if ((status.st_mode & S_IWOTH) == 0 || (status.st_mode & S_ISVTX) != 0) return {};
+  return starting(name)
+      .set_answer("anybody may remove files in its runtime directory %s", directory.c_str())
+      .set_cure("chmod o-w %s, or choose another [appliance] runtime_directory", directory.c_str());
+}
+
+}  // namespace
+
+bool is_file_at(const std::string& path, const Fd& fd) noexcept {
+  struct stat there {};
+  struct stat ours {};
+  return lstat(path.c_str(), &there) == 0 && fstat(fd.number(), &ours) == 0 &&
+         there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
+void remove_if_empty(const std::string& directory) noexcept {
+  rmdir(directory.c_str());  // fails when somebody else uses it: right so
+}
+
+bool NameLock::is_valid() const noexcept {
+  return is_taken() ? path_ == lock_path(directory_, name_) : path_.empty();
+}
+
+NameLock::~NameLock() {
+  BP_ASSERT(is_valid());
+  if (!is_taken()) return;
+  // Removed while it is locked: an appliance that opens the file from now on makes a new one.
+  if (is_file_at(path_, fd_)) unlink(path_.c_str());
+  fd_.close();
+  remove_if_empty(directory_);
+}
+
+bool NameLock::is_nobody_elses() const noexcept {
+  return is_taken() || access(directory_.c_str(), F_OK) != 0;
+}
+
+Result<void> NameLock::take(const std::string& directory, const std::string& name) {
+  BP_ASSERT(!is_taken() && !name.empty() && name.find('/') == std::string::npos);
+  directory_ = directory;
+  name_ = name;
+  const std::string path = lock_path(directory, name);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    BP_TRY(ensure_directory(directory.c_str(), kDirectoryMode));
+    BP_TRY(check_directory(name, directory));
+    Fd fd(open(path.c_str(), kOpenFlags, kPrivateMode));
+    if (!fd.is_open() && errno == ENOENT) continue;  // an appliance that ended took the directory
+    if (!fd.is_open()) {
+      const Error error = not_opened(name, path);
+      remove_if_empty(directory);
+      return error;
+    }
+    BP_TRY(check_is_private(name, path, fd));
+    struct flock lock = whole_file();
+    const bool is_locked = fcntl(fd.number(), F_OFD_SETLK, &lock) == 0;
+    // An appliance that ends removes the file: then a lock on it means nothing for the name.
+    if (!is_file_at(path, fd)) continue;
+    if (!is_locked) return is_running(name, path);
+    path_ = path;
+    fd_ = std::move(fd);
+    BP_ASSERT(is_valid());
+    return {};
+  }
+  return starting(name)
+      .set_answer("others of this name start and stop all the time")
+      .set_cure("stop what starts them, or give this one another [appliance] name");
+}
+
+}  // namespace bedplate

@@ -1,0 +1,43 @@
+// Words and numbers of a line of text, for protocols that are read as they come. Nothing is copied:
+// words lie where the text does. Spaces alone separate them. Threads: any.
+#pragma once
+
+#include <charconv>
+#include <string_view>
+
+namespace bedplate {
+
+// The first word of *text, which loses it and the spaces before it; empty: there is none.
+inline std::string_view take_word(std::string_view* text) noexcept {
+  const char* begin = text->data();
+  const char* const end = begin + text->size();
+  while (begin < end && *begin == ' ') ++begin;
+  const char* word_end = begin;
+  while (word_end < end && *word_end != ' ') ++word_end;
+  *text = {word_end, static_cast<size_t>(end - word_end)};
+  return {begin, static_cast<size_t>(word_end - begin)};
+}
+
+// True if all of `word` is a decimal number that fits *to, which then has it; else *to may have
+// changed.
+template <typename Number>
+bool parse_number(std::string_view word, Number* to, int base = 10) noexcept {
+  const auto [end, outcome] = std::from_chars(word.data(), word.data() + word.size(), *to, base);
+  return outcome == std::errc() && end == word.data() + word.size();
+}
+
+// The number at the front of *text, behind spaces and tabs, which *text loses with it; `otherwise`
+// if there is none that fits: then *text loses nothing.
+template <typename Number>
+Number take_number(std::string_view* text, Number otherwise, int base = 10) noexcept {
+  const char* begin = text->data();
+  const char* const end = begin + text->size();
+  while (begin < end && (*begin == ' ' || *begin == '\t')) ++begin;
+  Number number{};
+  const auto [rest, outcome] = std::from_chars(begin, end, number, base);
+  if (outcome != std::errc()) return otherwise;
+  *text = {rest, static_cast<size_t>(end - rest)};
+  return number;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,64 @@
+// Text that is put together in a span of a known length, and says when it did not fit.
+//
+// Threads: one. Nothing is allocated.
+//
+// Tested by tests/apps/http/metrics_text_test.cc.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace bedplate {
+
+class TextWriter {
+ public:
+  explicit TextWriter(std::span<char> to) noexcept : to_(to) {}
+
+  TextWriter& text(std::string_view text) noexcept {
+    if (text.size() > to_.size() - bytes_) {
+      is_full_ = true;
+    } else if (!text.empty()) {  // an empty text may have no address
+      std::memcpy(to_.data() + bytes_, text.data(), text.size());
+      bytes_ += text.size();
+    }
+    return *this;
+  }
+  TextWriter& number(uint64_t number, int base = 10) noexcept {
+    char digits[20];
+    const auto end = std::to_chars(digits, digits + sizeof digits, number, base);
+    return text({digits, static_cast<size_t>(end.ptr - digits)});
+  }
+  // As a fraction of 10^9: nanoseconds as seconds, to the last one.
+  TextWriter& billionths(uint64_t number) noexcept {
+    this->number(number / 1'000'000'000);
+    char fraction[10] = {'.'};
+    uint64_t rest = number % 1'000'000'000;
+    for (int i = 9; i > 0; --i, rest /= 10) fraction[i] = static_cast<char>('0' + rest % 10);
+    return text({fraction, sizeof fraction});
+  }
+  // With a backslash before each of `special`, and a line's end as \n.
+  TextWriter& escaped(std::string_view text, std::string_view special) noexcept {
+    for (const char& each : text) {
+      if (each == '\n') {
+        this->text("\\n");
+        continue;
+      }
+      if (special.find(each) != std::string_view::npos) this->text("\\");
+      this->text({&each, 1});
+    }
+    return *this;
+  }
+
+  bool is_full() const noexcept { return is_full_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<char> to_;
+  size_t bytes_ = 0;
+  bool is_full_ = false;  // something did not fit: what is there makes no sense
+};
+
+}  // namespace bedplate

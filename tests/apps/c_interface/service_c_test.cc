@@ -1,0 +1,88 @@
+// The C interface to services (apps/c_interface/service_c.h), as far as it needs no appliance
+// (tests/system/service_c_test.py).
+#include "apps/c_interface/bedplate_service.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate::test;
+
+TEST_GROUP(ServiceC) {
+  bp_service service = {};
+  char program[6] = "store", help[7] = "--help";
+  char* words[3] = {program, help, nullptr};
+
+  void setup() override { service.name = "store"; }
+
+  int run(unsigned version, size_t bytes) {
+    return bp_main_of(version, bytes, 2, words, &service, 1);
+  }
+  // The exit code of `check` on a configuration with these tables; what it logs is in `said`.
+  int check(const std::string& tables) {
+    char check_word[6] = "check";
+    char path[] = "/tmp/bedplate-test-XXXXXX";
+    const int fd = mkstemp(path);
+    const std::string text = "[appliance]\nname = \"c\"\n[pool]\nbytes = \"64 MiB\"\n"
+                             "[[shard]]\nname = \"main\"\ncpu = 0\n" +
+                             tables;
+    LONGS_EQUAL(text.size(), write(fd, text.data(), text.size()));
+    close(fd);
+    char* check_it[4] = {program, check_word, path, nullptr};
+    StderrCapture log;
+    const int code = bp_main_of(BP_VERSION, sizeof(bp_service), 3, check_it, &service, 1);
+    unlink(path);
+    said = log.text();
+    return code;
+  }
+  std::string said;
+};
+
+TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
+  StderrCapture log;
+  LONGS_EQUAL(2, run(BP_VERSION + 0x010000, sizeof(bp_service)));
+  LONGS_EQUAL(2, run(BP_VERSION, sizeof(bp_service) - sizeof(void*)));
+  STRCMP_CONTAINS("it was compiled with version 10100 of bedplate_service.h, the archive has 100; "
+                  "compile it with the header that belongs to the archive",
+                  log.text().c_str());
+}
+
+TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPlace) {
+  service.describe = [](void*, bp_table* table) {
+    static uint64_t item_count = 8;
+    bp_table_integer(table, "items", &item_count, 1, 100, "How many it keeps.");
+  };
+  LONGS_EQUAL(2, check("[store]\nentries = 5\n"));
+  STRCMP_CONTAINS(":9:1: \"entries\" is called \"items\" now; expected \"items\", integer: 1..100",
+                  said.c_str());
+}
+
+TEST(ServiceC, AServiceThatHasNoNameOrAWrongOneIsRefused) {
+  service.name = nullptr;
+  LONGS_EQUAL(2, check(""));
+  STRCMP_CONTAINS("giving the service without a name its table", said.c_str());
+  service.name = "Store!";
+  LONGS_EQUAL(2, check(""));
+  STRCMP_CONTAINS("this is no name of a service; this is a defect of the program: "
+                  "a name is 1 to 32 of a-z, 0-9 and -",
+                  said.c_str());
+}
+
+TEST(ServiceC, AFunctionThatFailsWithoutAReasonIsNamed) {
+  bp_fail("opening the store", "it is full", "make room");  // an earlier error is not its own
+  service.plan = [](void*, bp_plan*) { return -1; };
+  LONGS_EQUAL(2, check("[store]\n"));
+  STRCMP_CONTAINS("calling plan of the service store: it returned -1 without a reason; "
+                  "call bp_fail before it returns",
+                  said.c_str());
+}
+
+TEST(ServiceC, WhatFailsIsKeptInThreeParts) {
+  LONGS_EQUAL(-1, bp_fail("opening the store", "it is full", "make room"));
+  STRCMP_EQUAL("opening the store: it is full; make room", bp_error_text());
+}

@@ -1,0 +1,41 @@
+// A client's conversation with a session, without a socket.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "apps/connections/connection_session.h"
+
+namespace bedplate::test {
+
+// Says `text` and returns the answers, both `step` bytes at once, until the session waits, has
+// ended or has heard all. Takes away the part of `text` that it has heard.
+inline std::string said_to(ConnectionSession& session, std::string_view* text,
+                           size_t step = SIZE_MAX) {
+  std::string answers;
+  for (;;) {
+    if (const std::string_view output = session.output(); !output.empty()) {
+      const size_t bytes = std::min(output.size(), step);
+      answers += output.substr(0, bytes);
+      session.sent(bytes);
+      continue;
+    }
+    const std::span<char> room = session.room();
+    const size_t bytes = std::min({room.size(), text->size(), step});
+    if (bytes == 0) return answers;
+    std::memcpy(room.data(), text->data(), bytes);
+    text->remove_prefix(bytes);
+    session.received(bytes);
+  }
+}
+inline std::string said_to(ConnectionSession& session, std::string_view text,
+                           size_t step = SIZE_MAX) {
+  return said_to(session, &text, step);
+}
+
+}  // namespace bedplate::test

@@ -1,0 +1,340 @@
+// Counters that say when something needs a look: each rule, what is said, and what a reader sees.
+#include "apps/counters/counter_signs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/stores/nvme_drives.h"
+#include "apps/boot/runtime_counters.h"
+#include "apps/ports/port_counters_table.h"
+#include "apps/services/planned_files.h"
+#include "apps/tsrelay/relay_counters.h"
+#include "tests/apps/counters/counters_file_fixture.h"
+
+using namespace bedplate;
+
+namespace {
+
+struct Watched {
+  Counter silent_ns;
+  Counter free_bytes;
+  Counter bytes;
+  Counter state;
+  Counter errors;
+  Counter rounds;
+  Counter asleep;
+  SharedText client;
+};
+void describe(CounterTable& table, Watched& c) {
+  table.gauge("silent_ns", c.silent_ns, "ns", "Silence.")
+      .sign_from(5 * kNsPerSecond, "{place} is silent for {silent_ns}, {client} waits");
+  table.gauge("free_bytes", c.free_bytes, "bytes", "Free.").sign_below(10, "bytes", "full");
+  table.gauge("bytes", c.bytes, "bytes", "All.");
+  table.state("state", c.state, "waiting|connected", "State.").sign_unless(1, "it is {state}");
+  table.counter("errors", c.errors, "errors", "Errors.").sign_as_it_grows("{errors} errors");
+  table.counter("rounds", c.rounds, "rounds", "Rounds.").sign_as_it_stands("asleep", "stuck");
+  table.boolean("asleep", c.asleep, "Sleeps.");
+  table.text("client", c.client, "Who.");
+}
+
+constexpr uint64_t kSecond = kNsPerSecond;
+
+}  // namespace
+
+TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
+  std::vector<CounterSet> sets = {
+      {"disks", "stores", "a", sizeof(Watched), described_counters<Watched>(), {{"place", "/a"}}},
+      {"disks", "stores", "b", sizeof(Watched), described_counters<Watched>(), {{"place", "/b"}}}};
+  std::unique_ptr<test::Running> running;
+  CounterSigns signs;
+  uint64_t now_ns = 1000 * kSecond;
+
+  void begin() {
+    running = std::make_unique<test::Running>(directory, "demo", sets);
+    running->publish();
+    signs.create(running->file, sets);
+    for (size_t i = 0; i < 2; ++i) {  // sound ones
+      of(i).free_bytes.set(50);
+      of(i).bytes.set(100);
+      of(i).state.set(1);
+      of(i).asleep.set(1);
+    }
+  }
+  void teardown() override {
+    running.reset();
+    CountersFileFixture::teardown();
+  }
+  Watched& of(size_t index) { return *static_cast<Watched*>(running->file.values(sets[index])); }
+  // The signs raised after so many seconds of looks, one a second.
+  std::string seen_after(uint64_t seconds) {
+    for (uint64_t i = 0; i < seconds; ++i) signs.look(now_ns += kSecond);
+    std::string all;
+    const CountersView view = running->file.view();
+    for (uint32_t i = 0; i < view.sign_count(); ++i) {
+      if (!is_raised(view, i)) continue;
+      char text[512];
+      TextWriter writer(text);
+      write_sign_subject(view, i, &writer);
+      writer.text(": ");
+      write_sign_text(view, i, &writer);
+      all += (all.empty() ? "" : "; ") + std::string(text, writer.bytes());
+    }
+    return all;
+  }
+  static std::string text_of(const SharedText& text) {
+    const auto* words = reinterpret_cast<const Counter*>(&text);
+    return std::string(SharedText::read(std::span(words, sizeof text / sizeof *words)).view());
+  }
+  void expect_seen(const char* expected, uint64_t seconds) {
+    STRCMP_EQUAL(expected, seen_after(seconds).c_str());
+  }
+};
+
+TEST(CounterSigns, WhatIsSoundIsNoSign) {
+  begin();
+  expect_seen("", 100);
+}
+
+TEST(CounterSigns, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
+  begin();
+  of(1).silent_ns.set(5 * kSecond - 1);
+  expect_seen("", 1);
+  of(1).silent_ns.set(72 * kSecond / 10);
+  of(1).client.set("10.0.0.7:4711");
+  expect_seen("disks stores b: /b is silent for 7.2 s, 10.0.0.7:4711 waits", 1);
+  of(1).silent_ns.set(kNoValue);
+  expect_seen("", 1);
+}
+
+// A text too long for its place ends with a whole character: a page or metrics that are no UTF-8
+// would be worth nothing.
+TEST(CounterSigns, NoCharacterIsCutInTwo) {
+  for (const char* const character : {"\u00e9", "\u20ac", "\U0001f40c"}) {
+    const size_t bytes = std::strlen(character);
+    for (size_t before = 90; before <= 100; ++before) {
+      const std::string text = std::string(before, 'x') + character + character;
+      SharedText shared;
+      shared.set(text);
+      const size_t whole = before >= SharedText::kBytesMax
+                               ? SharedText::kBytesMax
+                               : before + (SharedText::kBytesMax - before) / bytes * bytes;
+      const size_t expected = std::min(whole, text.size());
+      STRCMP_EQUAL(text.substr(0, expected).c_str(), text_of(shared).c_str());
+    }
+    sets[0].labels[0].value = std::string(160 - bytes, 'x') + character;
+    begin();
+    of(0).silent_ns.set(6 * kSecond);
+    expect_seen(
+        ("disks stores a: " + std::string(160 - bytes, 'x') + " is silent for 6.0 s,  waits")
+            .c_str(),
+        1);
+    running.reset();
+    signs = {};
+  }
+}
+
+TEST(CounterSigns, AGaugeBelowAPartOfAnother) {
+  begin();
+  of(0).free_bytes.set(10 * kMiB);
+  of(0).bytes.set(100 * kMiB);
+  expect_seen("", 1);
+  of(0).free_bytes.set(9 * kMiB);
+  expect_seen("disks stores a: full", 1);
+  of(0).bytes.set(kNoValue);
+  expect_seen("", 1);
+}
+
+TEST(CounterSigns, AStateThatLasts) {
+  begin();
+  of(0).state.set(0);
+  expect_seen("", 5);  // it may be just being made
+  expect_seen("disks stores a: it is waiting", 1);
+  of(0).state.set(1);
+  expect_seen("", 1);
+}
+
+TEST(CounterSigns, WhatGrewIsASignForAMinute) {
+  begin();
+  of(0).errors.set(7);  // long ago: before the first look
+  expect_seen("", 2);
+  of(0).errors.add(1);
+  expect_seen("disks stores a: 8 errors", 1);
+  expect_seen("disks stores a: 8 errors", 59);
+  expect_seen("", 1);
+}
+
+TEST(CounterSigns, WhatStandsThoughItIsNotAsleep) {
+  begin();
+  of(0).asleep.set(0);
+  expect_seen("", 5);
+  expect_seen("disks stores a: stuck", 2);
+  of(0).rounds.add(1);
+  expect_seen("", 1);
+}
+
+// A reader elsewhere sees the same, and a file whose signs lead out of it is none.
+TEST(CounterSigns, ReadersSeeThemAndForeignOnesAreJudged) {
+  begin();
+  of(1).errors.add(0);
+  signs.look(now_ns);
+  of(1).errors.add(3);
+  signs.look(now_ns + kSecond);
+  auto reader = CountersReader::open(directory, "demo");
+  CHECK(reader.ok());
+  const CountersSnapshot seen = test::snapshot_of(reader.value());
+  uint32_t raised = 0;
+  for (uint32_t i = 0; i < seen.view().sign_count(); ++i) raised += is_raised(seen.view(), i);
+  LONGS_EQUAL(1, raised);
+  running->file.sign(0).counter = 1000;
+  CHECK(!reader.value().snapshot().ok());
+  running->file.sign(0).counter = 0;
+  running->file.sign(0).set = 2;
+  CHECK(!reader.value().snapshot().ok());
+  running->file.sign(0).set = 0;
+  const uint32_t count = std::exchange(running->file.header().sign_count, 1 << 20);
+  CHECK(!reader.value().snapshot().ok());
+  running->file.header().sign_count = count;
+  running->file.header().sign_record_bytes -= 8;
+  CHECK(!reader.value().snapshot().ok());
+  running->file.header().sign_record_bytes = 0;  // an older build's has zeros there
+  running->file.header().sign_count = 0;
+  CHECK(reader.value().snapshot().ok());
+}
+
+TEST(CounterSigns, WhatAServicePlansIsJudged) {
+  const CounterSet& set = sets[0];
+  CounterSign sign = {CounterSign::Rule::kFrom, 1, "", "{nothing}"};
+  STRCMP_EQUAL("its sign names a counter that is not there", defect_of(sign, set));
+  sign.says = "";
+  CHECK(defect_of(sign, set) != nullptr);
+  sign.says = std::string(160, 'x');
+  CHECK(defect_of(sign, set) != nullptr);
+  sign.says = "open { and {place} and {errors}";
+  CHECK(defect_of(sign, set) != nullptr);  // " and {place" is no name
+  sign.says = "{place} and {errors} {";
+  POINTERS_EQUAL(nullptr, defect_of(sign, set));
+  sign.rule = CounterSign::Rule::kStands;
+  STRCMP_EQUAL("its sign is of a counter that is not there", defect_of(sign, set));
+  sign.of = "asleep";
+  POINTERS_EQUAL(nullptr, defect_of(sign, set));
+}
+
+// Each growing counter of failures, losses or drops in this tree is a sign; each says what to do.
+namespace {
+
+class Grown {
+ public:
+  template <typename Counters>
+  static void expect(const std::string& directory, const char* counter, const char* expected) {
+    const std::vector<CounterSet> sets = {
+        {"some", "set", "one", sizeof(Counters), described_counters<Counters>()}};
+    const auto found = std::find_if(sets[0].counters.begin(), sets[0].counters.end(),
+                                    [&](const auto& each) { return each.name == counter; });
+    CHECK_TEXT(found != sets[0].counters.end(), counter);
+    STRCMP_EQUAL(nullptr, defect_of(found->sign, sets[0]));
+    test::Running running(directory, "grown", sets);
+    running.publish();
+    CounterSigns signs;
+    signs.create(running.file, sets);
+    auto* values = static_cast<std::byte*>(running.file.values(sets[0]));
+    signs.look(kSecond);
+    STRCMP_EQUAL("", raised(running.file.view()).c_str());
+    reinterpret_cast<Counter*>(values + found->offset)->add(3);
+    signs.look(2 * kSecond);
+    STRCMP_EQUAL(expected, raised(running.file.view()).c_str());
+  }
+
+ private:
+  static std::string raised(const CountersView& view) {
+    std::string all;
+    for (uint32_t i = 0; i < view.sign_count(); ++i) {
+      if (!is_raised(view, i)) continue;
+      char text[512];
+      TextWriter writer(text);
+      write_sign_text(view, i, &writer);
+      all += std::string(text, writer.bytes()) + "\n";
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST(CounterSigns, WhatADriveOrAFileFails) {
+  Grown::expect<NvmeQueueCounters>(
+      directory, "errors",
+      "it fails commands, 3 by now (0 without an answer): the log says "
+      "which; if it goes on, replace the drive\n");
+  Grown::expect<NvmeCounters>(directory, "critical_warnings",
+                              "it warns of itself (3: spare 1, temperature 2, unreliable 4, read "
+                              "only 8, backup 16): cool it for a 2, else replace it\n");
+  Grown::expect<NvmeCounters>(directory, "new_media_errors",
+                              "it loses data, 3 times by now and 0 ever: copy its volumes "
+                              "elsewhere, and replace the drive\n");
+  Grown::expect<FileCounters>(directory, "file_errors",
+                              "operations on it fail, 3 by now: look whether its file system is "
+                              "full, and what the kernel's log says of its drive\n");
+  Grown::expect<FileCounters>(directory, "file_polling_ended",
+                              "the kernel no longer polls its drive, and all goes by the ordinary "
+                              "ring: look at queue/io_poll in /sys/block, and start anew, or leave "
+                              "\"polled\" out\n");
+}
+
+// The drive's earlier losses are read from its log after the first look.
+TEST(CounterSigns, WhatADriveHadLostBeforeIsNone) {
+  for (const CounterDescription& each : described_counters<NvmeCounters>()) {
+    if (each.name == "media_errors") CHECK(each.sign.rule == CounterSign::Rule::kNone);
+  }
+}
+
+TEST(CounterSigns, WhatAPortLoses) {
+  Grown::expect<PortCounters>(directory, "missed_frames",
+                              "its shards are too slow, and 3 frames are lost by now: give each a "
+                              "core of its own, longer queues, or more of them\n");
+  Grown::expect<PortCounters>(directory, "receive_errors",
+                              "frames come damaged, 3 by now: look at the cable, the module and "
+                              "the other end of the link\n");
+  Grown::expect<PortCounters>(directory, "send_errors",
+                              "the device fails to send, 3 frames by now: look at its link, and at "
+                              "what its driver logs\n");
+  Grown::expect<PortCounters>(directory, "no_buffer_frames",
+                              "frames find no buffer, and 3 are lost by now: give the port more "
+                              "buffers\n");
+}
+
+TEST(CounterSigns, WhatTheRelayLosesOrDrops) {
+  Grown::expect<relay::StreamCounters>(directory, "lost",
+                                       "packets are lost on the way here, 3 by now: look at the "
+                                       "sender and the network; a second leg or FEC would bring "
+                                       "them back\n");
+  Grown::expect<relay::OutputCounters>(directory, "dropped",
+                                       "the network does not take its packets, and 3 are dropped "
+                                       "by now: look at the interface, and at what else sends by "
+                                       "it\n");
+  Grown::expect<relay::OutputCounters>(directory, "refused",
+                                       "the system refuses to send, 3 packets by now: look at the "
+                                       "route, the MTU and the firewall\n");
+  Grown::expect<relay::RecordingCounters>(directory, "dropped",
+                                          "the disk is too slow, and 3 packets are missing in it: "
+                                          "look at the drive, and at what else writes to it\n");
+  Grown::expect<relay::RecordingCounters>(directory, "errors",
+                                          "packets cannot be written, 3 by now: look whether the "
+                                          "disk is full, and what the kernel's log says of it\n");
+  Grown::expect<relay::ReaderCounters>(directory, "dropped",
+                                       "a reader is too slow, and 3 packets are dropped by now: it "
+                                       "must give back what is lent to it sooner\n");
+}
+
+TEST(CounterSigns, WhoIsSentAwayAndWhatAPeerLoses) {
+  Grown::expect<ConnectionCounters>(directory, "connections_refused",
+                                    "clients are sent away, 3 by now: end those that are not "
+                                    "needed, or raise max_connections\n");
+  Grown::expect<PeersCounters>(directory, "lost",
+                               "a peer has ended before it had all, and 3 messages are lost by "
+                               "now: its log says why it did, those who sent them must do so "
+                               "again\n");
+}

@@ -1,0 +1,93 @@
+// Every counter of loss, drops and refusals says when it needs a look, or why it never does.
+#include <string>
+#include <vector>
+
+#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/stores/nvme_drives.h"
+#include "apps/boot/runtime_counters.h"
+#include "apps/boot/tls_part.h"
+#include "apps/control/control_session.h"
+#include "apps/counters/counter_signs.h"
+#include "apps/http/http_session.h"
+#include "apps/kvd/kv_counters.h"
+#include "apps/ports/port_counters_table.h"
+#include "apps/services/planned_files.h"
+#include "apps/tsrelay/relay_counters.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+using SignRule = CounterSign::Rule;
+
+template <typename Counters>
+CounterSet set_of() {
+  // The labels are those that signs name.
+  return {"some", "set", "one", sizeof(Counters), described_counters<Counters>(), {{"place", ""}}};
+}
+
+// All that this tree describes: tests/system/command_line_test.py compares with the sources.
+template <typename... Counters>
+std::vector<CounterSet> sets_of() {
+  return {set_of<Counters>()...};
+}
+std::vector<CounterSet> all_sets() {
+  return sets_of<PoolCounters, WayCounters, SegmentCounters, OwnerCounters, HeapCounters,
+                 HeapOwnerCounters, HeapClassCounters, ShardCounters, SourceCounters, GroupCounters,
+                 ShardGroupCounters, SignalCounters, ProcessCounters, VfioCounters, PeersCounters,
+                 PeerCounters, FileCounters, TlsCounters, ControlCounters, HttpCounters,
+                 kvd::Counters, ConnectionCounters, VolumeCounters, StoreCounters, NvmeCounters,
+                 NvmeQueueCounters, EalCounters, PortCounters, PortQueueCounters, NetCounters,
+                 relay::StreamCounters, relay::LegCounters, relay::OutputCounters,
+                 relay::RecordingCounters, relay::ReaderCounters, KeyedCacheCounters,
+                 StreamServerCounters, ServedCounters>();
+}
+
+CounterDescription described(const char* name, const char* help, const char* unit = "packets",
+                             CounterKind kind = CounterKind::kCounter) {
+  return {name, kind, unit, help};
+}
+
+}  // namespace
+
+TEST_GROUP(CounterTroubles){};
+
+TEST(CounterTroubles, AreKnownByTheirWords) {
+  CHECK(tells_of_trouble(described("dropped", "Some.")));
+  CHECK(tells_of_trouble(described("some", "Dropped: no RTP.")));
+  CHECK(tells_of_trouble(described("some", "Answered with an error.")));
+  CHECK(tells_of_trouble(described("file_errors", "Some.")));
+  CHECK(tells_of_trouble(described("some", "What lay in it is LOST.")));
+  CHECK(tells_of_trouble(
+      described("down", "Whether it was refused.", "boolean", CounterKind::kGauge)));
+  CHECK(!tells_of_trouble(described("packets", "Datagrams that came and made sense.")));
+  CHECK(!tells_of_trouble(described("plosses", "Displosses.")));
+  CHECK(!tells_of_trouble(
+      described("peak", "The first that was missing.", "packets", CounterKind::kGauge)));
+  CHECK(tells_of_trouble(described("lost", "Some.", "packets", CounterKind::kGauge)));
+}
+
+TEST(CounterTroubles, HaveASignOrAReason) {
+  std::string lacking;
+  for (const CounterSet& set : all_sets()) {
+    for (const CounterDescription& each : set.counters) {
+      const bool is_told = each.sign.rule != SignRule::kNone || !each.sign.why_none.empty();
+      if (tells_of_trouble(each) && !is_told) lacking += each.name + ": " + each.help + "\n";
+    }
+  }
+  STRCMP_EQUAL("", lacking.c_str());
+}
+
+// Signs name counters that are there, and fit their place. A sign of growth says a counter's value.
+TEST(CounterTroubles, SignsAreSound) {
+  for (const CounterSet& set : all_sets()) {
+    for (const CounterDescription& each : set.counters) {
+      const char* const defect = defect_of(each.sign, set);
+      if (defect != nullptr) FAIL((each.name + ": " + defect + ": " + each.sign.says).c_str());
+      if (each.sign.rule != SignRule::kGrows) continue;
+      CHECK_TEXT(each.sign.says.find('{') != std::string::npos, each.sign.says.c_str());
+    }
+  }
+}

@@ -1,0 +1,222 @@
+// The counters file: how it is made, kept and removed, and what stands in its way.
+#include "apps/counters/counters_file.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "platform/log.h"
+#include "tests/apps/counters/counters_file_fixture.h"
+#include "tests/support/death_test.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+TEST_GROUP_BASE(CountersFile, CountersFileFixture){};
+
+TEST(CountersFile, BeginsZeroedAndOnPagesOfItsOwn) {
+  Running file(directory, "demo");
+  CHECK_EQUAL(0, file.gets().hits.read());
+  CHECK_EQUAL(0, reinterpret_cast<uintptr_t>(&file.file.header()) % kCacheLineBytes);
+}
+
+TEST(CountersFile, ACleanStopRemovesTheFileAndTheEmptyDirectory) {
+  {
+    Running file(directory, "demo");
+    CHECK(exists(path("demo")));
+  }
+  CHECK(!exists(path("demo")));
+  CHECK(!exists(directory));
+}
+
+TEST(CountersFile, ADirectoryThatHoldsSomethingElseStays) {
+  mkdir(directory.c_str(), 0755);
+  const std::string note = directory + "/note";
+  Fd(open(note.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)).close();
+  { Running file(directory, "demo"); }
+  CHECK(exists(note));
+  unlink(note.c_str());
+  rmdir(directory.c_str());
+}
+
+TEST(CountersFile, CheckingLeavesEverythingAsItWas) {
+  {
+    NameLock lock;
+    CHECK(lock.take(directory, "demo").ok());
+    CHECK(check_counters_file(lock).ok());
+    CHECK(!exists(path("demo")));
+  }
+  CHECK(!exists(directory));
+}
+
+TEST(CountersFile, CheckingKeepsTheCountersOfACrash) {
+  leave_behind("demo");
+  {
+    NameLock lock;
+    CHECK(lock.take(directory, "demo").ok());
+    CHECK(check_counters_file(lock).ok());
+  }
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
+  CHECK(opened.ok());
+  CHECK_EQUAL(77, hits_of(opened.value()));
+  remove_all("demo");
+}
+
+TEST(CountersFile, ADirectoryThatOthersUseStays) {
+  auto* first = new Running(directory, "one");
+  {
+    Running second(directory, "two");
+    delete first;
+    CHECK(exists(path("two")));
+    CHECK(!exists(path("one")));
+  }
+  CHECK(!exists(directory));  // the last one out
+}
+
+TEST(CountersFile, AFileThatCannotBeMadeIsRefused) {
+  mkdir(directory.c_str(), 0755);
+  mkdir(path("demo").c_str(), 0755);  // something else has its name
+  {
+    NameLock lock;
+    CountersFile file;
+    CHECK(lock.take(directory, "demo").ok());
+    const Result<void> made = file.create(lock);
+    CHECK(!made.ok());
+    STRCMP_EQUAL(("making the counters file " + path("demo")).c_str(), made.error().doing);
+    STRCMP_EQUAL("Is a directory", made.error().answer);
+  }
+  rmdir(path("demo").c_str());
+  rmdir(directory.c_str());
+}
+
+TEST(CountersFile, WhatAPlantedLinkLeadsToStaysAsItIs) {
+  mkdir(directory.c_str(), 0755);
+  const std::string precious = directory + "/precious";
+  const Fd fd(open(precious.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  LONGS_EQUAL(4, write(fd.number(), "keep", 4));
+  for (const bool is_symbolic : {true, false}) {
+    LONGS_EQUAL(0, is_symbolic ? symlink(precious.c_str(), path("demo").c_str())
+                               : link(precious.c_str(), path("demo").c_str()));
+    { Running file(directory, "demo"); }
+    struct stat status {};
+    LONGS_EQUAL(0, fstat(fd.number(), &status));
+    LONGS_EQUAL(4, status.st_size);
+  }
+  unlink(precious.c_str());
+  rmdir(directory.c_str());
+}
+
+// Others may read the counters of an appliance that crashed, and so lock them.
+TEST(CountersFile, ALockOfAReaderKeepsNobodyFromStarting) {
+  leave_behind("demo");
+  const Fd held = lock_to_read(path("demo"));
+  Running file(directory, "demo");
+  file.publish();
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
+  CHECK(opened.ok());
+  CHECK(opened.value().is_running());
+}
+
+// A reader has what a crashed one left before its eyes while the next one starts.
+TEST(CountersFile, WhatACrashedOneLeftDoesNotChangeUnderItsReader) {
+  leave_behind("demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
+  CHECK(opened.ok());
+  Running file(directory, "demo");
+  CHECK_EQUAL(77, hits_of(opened.value()));
+}
+
+// On a full file system, a mapping alone would end the process at its first touch.
+BP_PROBE(CountersFileOnAFullFileSystem) {
+  if (geteuid() != 0) test::probe_skipped("a file system of its own takes root");
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    test::probe_skipped("this process may not mount anything");
+  }
+  BP_PROBE_CHECK(mount("none", "/tmp", "tmpfs", 0, "size=64k") == 0);
+  const std::vector<CounterSet> sets = {
+      {"cache", "gets", "", 128 * 1024, described_counters<HitCounters>()}};
+  NameLock lock;
+  BP_PROBE_CHECK(lock.take("/tmp/run", "demo").ok());
+  const Result<void> checked = check_counters_file(lock, sets);
+  BP_PROBE_CHECK(!checked.ok());
+  BP_PROBE_CHECK(std::strstr(checked.error().doing, "KiB for the counters file /tmp/run/demo") !=
+                 nullptr);
+  BP_PROBE_CHECK(std::strcmp(checked.error().answer, std::strerror(ENOSPC)) == 0);
+  BP_PROBE_CHECK(std::strstr(checked.error().cure, "df /tmp/run") != nullptr);
+  CountersFile file;
+  const Result<void> made = file.create(lock, sets);
+  BP_PROBE_CHECK(!made.ok());
+  BP_PROBE_CHECK(std::strcmp(made.error().doing, checked.error().doing) == 0);
+  BP_PROBE_CHECK(std::strcmp(made.error().answer, checked.error().answer) == 0);
+  BP_PROBE_CHECK(access("/tmp/run/demo.stats", F_OK) != 0);
+}
+
+TEST(CountersFile, AFullFileSystemIsAnErrorAndNothingIsLeft) {
+  BP_CHECK_PROBE(CountersFileOnAFullFileSystem);
+}
+
+namespace {
+
+// The next signal comes this long after the last was handled. If many of them come and nothing is
+// made, the machine is too slow for them: then they come half as often.
+constexpr uint32_t kSignalsInVainMax = 100;
+constexpr suseconds_t kSignalUs = 20;
+volatile sig_atomic_t signals_in_vain = 0;
+volatile sig_atomic_t signal_us = kSignalUs;
+
+void send_next_signal(int) {
+  signals_in_vain = signals_in_vain + 1;
+  if (signals_in_vain % kSignalsInVainMax == 0 && signal_us < 100'000) signal_us = 2 * signal_us;
+  const itimerval once = {{0, 0}, {0, signal_us}};
+  setitimer(ITIMER_REAL, &once, nullptr);
+}
+
+}  // namespace
+
+TEST(CountersFile, SignalsDoNotKeepItFromBeingMade) {
+  const std::string on_tmpfs = "/dev/shm/bedplate-counters-" + std::to_string(getpid());
+  const test::Ended ended = test::run_forked([&] {
+    struct sigaction action = {};
+    action.sa_handler = &send_next_signal;
+    sigaction(SIGALRM, &action, nullptr);
+    send_next_signal(SIGALRM);
+    for (int i = 0; i < 500; ++i) {
+      signals_in_vain = 0;
+      signal_us = kSignalUs;
+      NameLock lock;
+      CountersFile file;
+      if (!lock.take(on_tmpfs, "demo").ok()) _exit(2);
+      const auto made = file.create(lock);
+      if (made.ok()) continue;
+      log_error(made.error());
+      _exit(1);
+    }
+  });
+  rmdir(on_tmpfs.c_str());
+  CHECK_TEXT(ended.exit_code == 0, ended.text);
+}
+
+TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
+  leave_behind("demo");
+  {
+    Running file(directory, "demo");
+    CHECK_EQUAL(0, file.gets().hits.read());
+    check_unreadable("demo", "the file is not complete, or none of counters");
+    file.publish();
+    Result<CountersReader> opened = CountersReader::open(directory, "demo");
+    CHECK(opened.ok());
+    CHECK(opened.value().is_running());
+  }
+  CHECK(!exists(directory));
+}

@@ -1,0 +1,244 @@
+// A call that keeps an event loop for too long is named and counted, and nothing else is.
+#include "transport/loop/stall_watch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/process_pulse.h"
+#include "tests/support/patience.h"
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+#include "tests/transport/loop/event_loop_fixture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+TEST_GROUP_BASE(StallWatch, EventLoopFixture){};
+
+namespace {
+
+constexpr uint64_t kStallNs = 20 * kNsPerMs;
+
+uint64_t processor_ns() noexcept {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// Uses up processor time: time that the machine gives to others is no stall.
+void be_busy(uint64_t time_ns) noexcept {
+  const uint64_t end = processor_ns() + time_ns;
+  while (processor_ns() < end) {
+  }
+}
+
+// Keeps the loop for longer than it may, twice; ends it some rounds later.
+void stall_twice(Scripted& self) noexcept {
+  if (++self.rounds <= 2) be_busy(3 * kStallNs);
+  if (self.rounds == 5) self.loop->stop();
+}
+
+void block_twice(Scripted& self) noexcept {
+  const timespec time = {0, 3 * kStallNs};
+  if (++self.rounds <= 2) nanosleep(&time, nullptr);
+  if (self.rounds == 5) self.loop->stop();
+}
+
+}  // namespace
+
+TEST(StallWatch, WhatKeepsItIsNamedAndCounted) {
+  for (auto keep : {&stall_twice, &block_twice}) {
+    EventLoopCounters own;
+    const auto fresh = std::make_unique<EventLoop>();
+    PlainSleeper its_sleeper{*fresh};
+    CHECK(fresh->create({.spin_ns = kNsPerSecond, .stall_ns = kStallNs, .counters = &own}).ok());
+    fresh->set_sleeper(its_sleeper);
+    a.loop = fresh.get();
+    a.on_poll = keep;
+    a.rounds = 0;
+    a.work = 1;
+    SourceCounters of_quick;
+    SourceCounters of_slow;
+    fresh->add_source(b, 1, "the quick one", &of_quick);
+    fresh->add_source(a, 1, "the slow one", &of_slow);
+    fresh->add_source(c, 1, "another quick one");
+    test::StderrCapture capture;
+    fresh->run();
+    a.work = 0;
+    const std::string log = capture.finish();
+    CHECK(own.stalled.stalls.read() >= 1);
+    CHECK(own.stalled.longest_ns.read() >= 3 * kStallNs);
+    CHECK_EQUAL(own.stalled.stalls.read(), of_slow.stalls.read());
+    CHECK_EQUAL(0, of_quick.stalls.read());
+    CHECK_EQUAL(0, own.timer_stalls.read() + own.call_stalls.read());
+    STRCMP_CONTAINS("work had: the slow one;", log.c_str());
+    CHECK_TEXT(log.find("quick") == std::string::npos, log.c_str());
+  }
+}
+
+// After the first it is timed, and needs no guess: without work, too.
+TEST(StallWatch, TheSecondStallIsOneSourcesOwn) {
+  make(kNsPerSecond, sleeper, kStallNs);
+  a.on_poll = &stall_twice;
+  b.work = c.work = 0;
+  SourceCounters of_quick;
+  SourceCounters of_slow;
+  loop.add_source(b, 1, "the quick one", &of_quick);
+  loop.add_source(a, 1, "the slow one", &of_slow);
+  loop.add_source(c, 1, "another quick one");
+  test::StderrCapture capture;
+  loop.run();
+  const std::string log = capture.finish();
+  STRCMP_CONTAINS("the slow one kept its event loop for", log.c_str());
+  CHECK(of_slow.stalls.read() >= 1);
+  CHECK_EQUAL(0, of_quick.stalls.read());
+  CHECK_TEXT(log.find("quick") == std::string::npos, log.c_str());
+}
+
+TEST(StallWatch, ATimerThatKeepsItIsNamed) {
+  make(kNsPerSecond, sleeper, kStallNs);
+  loop.timers().reserve_more(1);
+  static uint32_t rounds;
+  rounds = 0;
+  static EventLoop* its_loop;
+  its_loop = &loop;
+  static Timer timer;
+  timer = {};
+  timer.expired = [](void*) noexcept {
+    if (++rounds == 3) return its_loop->stop();
+    be_busy(3 * kStallNs);
+    its_loop->timers().arm(timer, monotonic_ns());
+  };
+  loop.timers().arm(timer, 0);
+  loop.add_source(a, 1, "the quick one");
+  test::StderrCapture capture;
+  loop.run();
+  const std::string log = capture.finish();
+  STRCMP_CONTAINS("work had: a timer;", log.c_str());
+  STRCMP_CONTAINS("a timer kept its event loop for", log.c_str());
+  CHECK_EQUAL(counters.stalled.stalls.read(), counters.timer_stalls.read());
+}
+
+TEST(StallWatch, ItsLogOfStallsIsLimited) {
+  make(kNsPerSecond, sleeper, 1);  // everything is one
+  a.on_poll = [](Scripted& self) noexcept {
+    if (++self.rounds == 1000) self.loop->stop();
+  };
+  loop.add_source(a, 1);
+  test::StderrCapture capture;
+  loop.run();
+  const std::string log = capture.finish();
+  CHECK(counters.stalled.stalls.read() > 100);
+  CHECK(std::count(log.begin(), log.end(), '\n') < 20);
+}
+
+TEST(StallWatch, WithoutALimitNothingIsAStall) {
+  make(kNsPerSecond, sleeper, 0);
+  a.on_poll = &stall_twice;
+  loop.add_source(a, 1);
+  test::StderrCapture capture;
+  loop.run();
+  STRCMP_EQUAL("", capture.finish().c_str());
+  CHECK_EQUAL(0, counters.stalled.stalls.read());
+}
+
+TEST(StallWatch, ASleepIsNoStall) {
+  struct Slow final : Sleeper {
+    explicit Slow(EventLoop& the_loop) noexcept : its_loop(the_loop) {}
+    void sleep_until(uint64_t) noexcept override {
+      be_busy(3 * kStallNs);
+      its_loop.stop();
+    }
+    EventLoop& its_loop;
+  } slow{loop};
+  make(0, slow, kStallNs);
+  loop.run();
+  CHECK_EQUAL(0, counters.stalled.stalls.read());
+}
+
+// A thread of a higher class takes the core away in the middle of a callback.
+TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) BP_SKIP("the kernel counts no waiting");
+  make(kNsPerSecond, sleeper, kStallNs);
+  cpu_set_t before, one;
+  CHECK_EQUAL(0, sched_getaffinity(0, sizeof before, &before));
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+  CHECK_EQUAL(0, sched_setaffinity(0, sizeof one, &one));  // those that it starts, too
+  static std::atomic<bool> is_ready, go, has_class, is_over;
+  is_ready = go = has_class = is_over = false;
+  std::thread thief([] {
+    const sched_param first = {.sched_priority = 1};
+    has_class = pthread_setschedparam(pthread_self(), SCHED_FIFO, &first) == 0;
+    is_ready = true;
+    while (!go) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (has_class) be_busy(5 * kStallNs);
+    is_over = true;
+  });
+  a.on_poll = [](Scripted& self) noexcept {
+    go = true;
+    const uint64_t end = monotonic_ns() + test::kPatienceNs;
+    if (self.rounds == 0) {
+      while (!is_over && monotonic_ns() < end) {
+      }
+    }
+    if (++self.rounds == 5) self.loop->stop();
+  };
+  loop.add_source(a, 1, "the innocent");
+  CHECK(test::eventually([] { return is_ready.load(); }));  // until then it would not be first
+  test::StderrCapture capture;
+  loop.run();
+  const std::string log = capture.finish();
+  thief.join();
+  CHECK_EQUAL(0, sched_setaffinity(0, sizeof before, &before));
+  if (!has_class) BP_SKIP("this user may not raise a thread's class");
+  CHECK(counters.stalled.preemptions.read() >= 1);
+  CHECK_EQUAL(0, counters.stalled.stalls.read());
+  STRCMP_CONTAINS("give the shard a core of its own", log.c_str());
+  CHECK_TEXT(log.find("innocent") == std::string::npos, log.c_str());
+}
+
+// A stopped process is not to be had here without stopping the tests: a thread that beats no more
+// looks the same.
+TEST(StallWatch, WhereTheWholeProcessStoodStillNothingStalled) {
+  ProcessPulse pulse;
+  pulse.set_period(kNsPerMs);
+  make(kNsPerSecond, sleeper, kStallNs, &pulse);
+  pulse.beat(monotonic_ns());
+  a.on_poll = &block_twice;
+  loop.add_source(a, 1, "the innocent");
+  test::StderrCapture capture;
+  loop.run();
+  const std::string log = capture.finish();
+  CHECK_EQUAL(0, counters.stalled.stalls.read());
+  CHECK(counters.stalled.standstills.read() >= 1);
+  STRCMP_CONTAINS("the whole process stood still for ", log.c_str());
+  CHECK_TEXT(log.find("innocent") == std::string::npos, log.c_str());
+}
+
+TEST(StallWatch, WhereTheWitnessRestsAStallIsOne) {
+  ProcessPulse pulse;
+  pulse.set_period(kNsPerMs);
+  make(kNsPerSecond, sleeper, kStallNs, &pulse);
+  pulse.beat(monotonic_ns());
+  pulse.rest(monotonic_ns());
+  a.on_poll = &block_twice;
+  loop.add_source(a, 1, "the slow one");
+  test::StderrCapture capture;
+  loop.run();
+  capture.finish();
+  CHECK(counters.stalled.stalls.read() >= 1);
+  CHECK_EQUAL(0, counters.stalled.standstills.read());
+}

@@ -1,0 +1,264 @@
+// Sessions without a socket, with a protocol of lines: pieces, pipelines, bodies received in place,
+// loans, peers that do not read, times.
+#include "transport/sockets/stream_session_datapath.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+// Answers each line: "fill N" receives N bytes in place, "skip N" drops as many, "lend" lends what
+// was filled, "wait N" wants N bytes, "end" ends; any other line comes back.
+class Lines final : public StreamSession {
+ public:
+  Lines() noexcept : StreamSession(input_, output_) {}
+
+  std::string filled;
+  std::string lent = std::string(3000, 'l');
+  std::vector<void*> back;
+  uint32_t step_count = 0;
+  bool has_left = false;
+  Histogram times;
+
+ private:
+  bool work(uint64_t) noexcept override {
+    ++step_count;
+    if (is_filling_) {
+      is_filling_ = false;
+      say("filled\n");
+      return true;
+    }
+    const std::string line(arrived_line());
+    if (line.empty()) {
+      if (is_input_full()) end();
+      return false;
+    }
+    const size_t bytes = line.size() > 5 ? std::strtoull(line.c_str() + 5, nullptr, 10) : 0;
+    if (line.starts_with("wait ") && arrived().size() < bytes) {
+      want(bytes);
+      return false;
+    }
+    take(line.size());
+    if (line.starts_with("fill ")) {
+      filled.assign(bytes, '?');
+      is_filling_ = true;
+      fill(filled.data(), bytes);
+    } else if (line.starts_with("skip ")) {
+      skip(bytes);
+    } else if (line == "lend\n") {
+      lend(lent, &lent);
+    } else if (line == "end\n") {
+      end();
+    } else if (line == "number\n") {
+      say_number(~uint64_t{0});
+    } else {
+      say(line);
+    }
+    answered(times, 1);
+    return true;
+  }
+  void released(void* loan) noexcept override { back.push_back(loan); }
+  void left() noexcept override {
+    has_left = true;
+    is_filling_ = false;
+  }
+
+  bool is_filling_ = false;
+  char input_[256];
+  char output_[3 * StreamSession::kStepTextBytes];
+};
+
+}  // namespace
+
+TEST_GROUP(StreamSession) {
+  Lines session;
+
+  // Moves up to `piece_max` bytes of *text into it; returns how many.
+  size_t give(std::string_view * text, size_t piece_max = ~size_t{0}, uint64_t now_ns = 1000) {
+    const StreamSession::Input input = session.input();
+    size_t moved = 0;
+    for (uint32_t i = 0; i < input.piece_count; ++i) {
+      const size_t bytes = std::min({input.pieces[i].iov_len, text->size(), piece_max - moved});
+      std::memcpy(input.pieces[i].iov_base, text->data(), bytes);
+      text->remove_prefix(bytes);
+      moved += bytes;
+    }
+    if (moved > 0) session.received(moved, now_ns);
+    return moved;
+  }
+  std::string take() {
+    std::string all;
+    for (auto pieces = session.replies(); !pieces.empty(); pieces = session.replies()) {
+      for (const iovec& piece : pieces) {
+        all.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+      }
+      session.sent(1000);
+    }
+    return all;
+  }
+  std::string say(std::string_view text, size_t piece_max = ~size_t{0}) {
+    std::string all;
+    for (bool goes_on = true; goes_on && !text.empty();) {
+      goes_on = give(&text, piece_max) > 0;
+      const std::string answer = take();
+      goes_on |= !answer.empty();
+      all += answer;
+    }
+    return all;
+  }
+};
+
+TEST(StreamSession, AnyPiecesSayTheSame) {
+  const std::string text = "one\nfill 500\n" + std::string(500, 'f') + "two\nskip 300\n" +
+                           std::string(300, 's') + "lend\nnumber\nthree\n";
+  const std::string answer = "one\nfilled\ntwo\n" + session.lent + "18446744073709551615three\n";
+  for (size_t piece : {1, 2, 3, 7, 100, 10'000}) {
+    CHECK_EQUAL(answer, say(text, piece));
+    CHECK(session.filled == std::string(500, 'f'));
+  }
+  LONGS_EQUAL(6, session.back.size());
+}
+
+TEST(StreamSession, ABatchIsAnsweredByOneSend) {
+  std::string_view text = "one\ntwo\nthree\n";
+  give(&text);
+  const auto pieces = session.replies();
+  LONGS_EQUAL(1, pieces.size());
+  LONGS_EQUAL(14, pieces[0].iov_len);
+  session.sent(0);
+  CHECK(session.replies().empty());
+}
+
+TEST(StreamSession, WhatIsFilledIsReceivedInPlace) {
+  std::string_view text = "fill 5000\nbegin";
+  give(&text);
+  const StreamSession::Input input = session.input();
+  POINTERS_EQUAL(session.filled.data() + 5, input.pieces[0].iov_base);
+  LONGS_EQUAL(4995, input.pieces[0].iov_len);
+  LONGS_EQUAL(4995, input.min_bytes);
+  CHECK(session.filled.starts_with("begin?"));
+}
+
+TEST(StreamSession, NoStepComesBeforeWhatItWants) {
+  CHECK_EQUAL(std::string(""), say("wait 100\n"));
+  const uint32_t before = session.step_count;
+  for (int i = 0; i < 90; ++i) CHECK_EQUAL(std::string(""), say("x"));
+  LONGS_EQUAL(before, session.step_count);
+  CHECK_EQUAL(std::string("wait 100\nxxxxxxxxxx"), say("x\n").substr(0, 19));
+}
+
+TEST(StreamSession, NothingMoreIsTakenFromAPeerThatReadsNothing) {
+  std::string endless;
+  for (int i = 0; i < 10'000; ++i) endless += "line\n";
+  std::string_view text(endless);
+  while (give(&text) > 0) (void)session.replies();
+  CHECK(endless.size() - text.size() <= 512);
+  const uint32_t before = session.step_count;
+  session.sent(0);
+  CHECK(session.step_count > before);  // it goes on where it was
+}
+
+TEST(StreamSession, AReplyOnItsWayStaysAsItIs) {
+  std::string_view text = "lend\none\n", more = "two\n";
+  give(&text);
+  const auto pieces = session.replies();
+  give(&more);
+  CHECK(session.replies().empty());
+  LONGS_EQUAL(2, pieces.size());
+  LONGS_EQUAL(4, pieces[1].iov_len);
+  CHECK(session.back.empty());
+  session.sent(0);
+  LONGS_EQUAL(1, session.back.size());
+  CHECK_EQUAL(std::string("two\n"), take());
+}
+
+TEST(StreamSession, ManyLoansAreSentInSeveralBatches) {
+  std::string text, answer;
+  for (int i = 0; i < 100; ++i) text += "lend\n", answer += session.lent;
+  CHECK(say(text) == answer);
+  LONGS_EQUAL(100, session.back.size());
+}
+
+TEST(StreamSession, AnEndTakesNothingMore) {
+  CHECK_EQUAL(std::string("one\n"), say("one\nend\ntwo\n"));
+  CHECK(session.is_over());
+  LONGS_EQUAL(0, session.input().piece_count);
+  session.reset();
+  CHECK_EQUAL(std::string("three\n"), say("three\n"));
+}
+
+TEST(StreamSession, APeerThatGoesGivesBackWhatItHad) {
+  std::string_view text = "lend\nfill 1000\nhalf";
+  give(&text);
+  (void)session.replies();
+  session.reset();
+  CHECK(session.has_left);
+  LONGS_EQUAL(1, session.back.size());
+  CHECK_EQUAL(std::string("one\n"), say("one\n"));  // and not the rest of the filling
+}
+
+TEST(StreamSession, AnInputThatIsFullIsSaidSo) {
+  CHECK_EQUAL(std::string(""), say(std::string(1000, 'x')));
+  CHECK(session.is_over());
+}
+
+// From the receipt of its last byte, also where it has waited for a send.
+TEST(StreamSession, TimesRequestsUntilTheirReplyIsHandedOver) {
+  std::string_view begin = "on", end = "e\n", more = "two\nthree\n";
+  give(&begin, 100, 1000);
+  give(&end, 100, 5000);
+  (void)session.replies();
+  session.handed_over(5016);
+  CHECK_EQUAL(16, session.times.percentile(1));
+  give(&more, 4, 6000);
+  give(&more, 100, 7000);
+  session.sent(8000);
+  (void)session.replies();
+  session.handed_over(8000);
+  LONGS_EQUAL(3, session.times.count());
+  CHECK(session.times.percentile(1) >= 2000);
+}
+
+// Requests that one send answers pass their stations together: one record says how many they were.
+TEST(StreamSession, WhatASendAnswersIsTraced) {
+  TraceRecord records[2];
+  TraceRing ring;
+  ring.create(records);
+  session.trace_to(TraceWriter(&ring, 3));
+  std::string_view text = "a\nb\n";
+  give(&text, ~size_t{0}, 1000);
+  CHECK(!session.replies().empty());
+  session.handed_over(1640);
+  CHECK_EQUAL(0, records[0].number);
+  session.sent(7400);
+  CHECK_EQUAL(1, records[0].number);
+  LONGS_EQUAL(3, records[0].source);
+  LONGS_EQUAL(1, records[0].kind);
+  CHECK_EQUAL(2, records[0].handle);
+  CHECK_EQUAL(4, records[0].bytes);
+  CHECK_EQUAL(1000, records[0].begin_ns);
+  CHECK_EQUAL(10, records[0].passed[0]);
+  CHECK_EQUAL(100, records[0].passed[1]);
+  CHECK_EQUAL(kTraceNotPassed, records[0].passed[2]);
+  CHECK_EQUAL(2, session.times.count());
+  // A reply not handed over before the peer went is not recorded.
+  text = "c\n";
+  give(&text);
+  CHECK(!session.replies().empty());
+  session.reset();
+  CHECK_EQUAL(0, records[1].number);
+  // A reply handed over but never sent is not recorded either: nobody knows if the peer got it.
+  text = "d\n";
+  give(&text);
+  CHECK(!session.replies().empty());
+  session.handed_over(2000);
+  session.reset();
+  CHECK_EQUAL(0, records[1].number);
+}

@@ -1,0 +1,133 @@
+// The life of an operation: begun, perhaps waiting for its turn, issued as often as it takes,
+// ended.
+#include <cerrno>
+
+#include "platform/assert.h"
+#include "transport/files/files.h"
+
+namespace bedplate {
+namespace {
+
+bool moves_bytes(const FileOperation& operation) noexcept {
+  return operation.action == FileAction::kRead || operation.action == FileAction::kWrite;
+}
+
+// Whether `moved` bytes leave something to ask the kernel for. With O_DIRECT, a read that stopped
+// in the middle of a block has reached the end of the file: the rest may not be asked for.
+bool goes_on(const FileOperation& operation, uint64_t moved) noexcept {
+  if (operation.moved_bytes == operation.bytes) return false;
+  return operation.action == FileAction::kWrite || moved % operation.file->alignment_bytes() == 0;
+}
+
+}  // namespace
+
+void File::begin(FileOperation& operation) noexcept {
+  BP_ASSERT(!operation.is_in_flight && operation.completed != nullptr);
+  constexpr auto kEndMax = static_cast<uint64_t>(INT64_MAX);
+  BP_ASSERT(operation.offset <= kEndMax && operation.bytes <= kEndMax - operation.offset);
+  BP_ASSERT(operation.action != FileAction::kExtents || options_.tells_extents);
+  operation.file = this;
+  files_.begin(operation);
+}
+
+bool Files::is_valid() const noexcept {
+  uint32_t issued = 0;
+  for (const File& file : files_) {
+    const uint32_t most = file.options_.operation_count_max;
+    if (file.in_flight_count_ > most) return false;
+    if (!file.waiting_.is_empty() && file.in_flight_count_ < most && !is_closed_) return false;
+    const auto waits = [&file](const FileOperation& one) {
+      return one.is_in_flight && one.moved_bytes == 0 && one.file == &file;
+    };
+    if (!file.waiting_.count(SIZE_MAX, waits)) return false;
+    issued += file.in_flight_count_;
+  }
+  return issued == issued_count_ && searched_count_ + polled_count_ <= issued_count_;
+}
+
+void Files::begin(FileOperation& operation) noexcept {
+  if (is_closed_) return;
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(backend_ != nullptr);
+  File& file = *operation.file;
+  operation.is_in_flight = true;
+  operation.is_polled = false;
+  operation.asker = current_heap_owner();
+  operation.moved_bytes = 0;
+  if (file.in_flight_count_ < file.options_.operation_count_max) return issue(operation);
+  file.waiting_.push(operation);
+}
+
+// A durable write may not: on a drive that cannot do it at once, the kernel adds a flush, whose
+// outcome nobody would ask for.
+bool Files::may_be_polled(const FileOperation& operation) const noexcept {
+  if (polled_ == nullptr || !moves_bytes(operation) || operation.is_durable) return false;
+  const uint64_t moved = operation.moved_bytes;
+  return operation.file->options_.polled.takes(static_cast<std::byte*>(operation.memory) + moved,
+                                               operation.bytes - moved, operation.offset + moved);
+}
+
+void Files::hand_over(FileOperation& operation, bool is_polled) noexcept {
+  operation.is_polled = is_polled;
+  if (is_polled) ++polled_count_;
+  backend_of(operation).issue(operation);
+}
+
+void Files::issue(FileOperation& operation) noexcept {
+  ++operation.file->in_flight_count_;
+  ++issued_count_;
+  const bool is_polled = may_be_polled(operation);
+  if (!is_polled && &backend_of(operation) == searcher_) ++searched_count_;
+  hand_over(operation, is_polled);
+}
+
+void Files::handle(FileOperation& operation, int64_t result) noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  BP_ASSERT(operation.is_in_flight && operation.file->in_flight_count_ > 0);
+  const bool is_moving = moves_bytes(operation);
+  if (operation.is_polled) --polled_count_;
+  if (result > 0 && is_moving) {
+    operation.moved_bytes += static_cast<uint64_t>(result);
+    BP_ASSERT(operation.moved_bytes <= operation.bytes);
+    if (goes_on(operation, static_cast<uint64_t>(result))) {
+      return hand_over(operation, may_be_polled(operation));
+    }
+  }
+  // An operation that the polled ring refuses, now or for good, goes the ordinary way.
+  const bool is_not_polled = operation.is_polled && result == -EOPNOTSUPP;
+  if (is_not_polled) {
+    operation.file->options_.polled = {};
+    operation.file->options_.counters->polling_ended.set(1);
+  }
+  if (is_not_polled || result == -EINTR || result == -EAGAIN) return hand_over(operation, false);
+  if (result >= 0) {
+    // No kernel is known to write nothing without saying why; one that did would be asked for ever.
+    const bool is_stuck = operation.action == FileAction::kWrite && result == 0 &&
+                          operation.moved_bytes < operation.bytes;
+    if (is_moving) result = is_stuck ? -EIO : static_cast<int64_t>(operation.moved_bytes);
+    if (!is_moving && operation.action != FileAction::kExtents) result = 0;
+  }
+  File& file = *operation.file;
+  --file.in_flight_count_;
+  --issued_count_;
+  if (!operation.is_polled && &backend_of(operation) == searcher_) --searched_count_;
+  // The next first: the callee may begin another one, which comes after those that wait.
+  if (!file.waiting_.is_empty() && !is_closed_) issue(file.waiting_.pop());
+  BP_DCHECK_SLOW(is_valid());
+  finish(operation, result);
+}
+
+void Files::finish(FileOperation& operation, int64_t result) noexcept {
+  BP_DCHECK(operation.is_in_flight && operation.moved_bytes <= operation.bytes);
+  operation.is_in_flight = false;
+  FileCounters& counters = *operation.file->options_.counters;
+  counters.operations.add(1);
+  if (result < 0) counters.errors.add(1);
+  if (operation.is_polled) counters.polled.add(1);
+  if (operation.action == FileAction::kRead) counters.read_bytes.add(operation.moved_bytes);
+  if (operation.action == FileAction::kWrite) counters.written_bytes.add(operation.moved_bytes);
+  follow_heap_owner(operation.asker);
+  operation.completed(operation.context, result);
+}
+
+}  // namespace bedplate

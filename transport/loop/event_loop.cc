@@ -1,0 +1,271 @@
+#include "transport/loop/event_loop.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "alloc/thread_heaps.h"
+#include "platform/assert.h"
+#include "platform/clock.h"
+
+namespace bedplate {
+
+bool EventLoop::is_valid() const noexcept {
+  if (source_count_ > options_.source_count_max || options_.counters == nullptr) return false;
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    const SourceSlot& slot = sources_[i];
+    if (slot.source == nullptr || slot.budget == 0 || slot.name == nullptr) return false;
+  }
+  return failed_spins_ <= kFailedSpinsMax && spins_to_skip_ < 1U << kFailedSpinsMax &&
+         rounds_to_measure_ < kRoundsPerMeasure && timers_.is_valid();
+}
+
+Result<void> EventLoop::create(const EventLoopOptions& options) {
+  BP_ASSERT(sources_ == nullptr);
+  options_ = options;
+  if (options_.counters == nullptr) options_.counters = &own_counters_;
+  sources_ = std::make_unique<SourceSlot[]>(options.source_count_max);
+  now_ns_ = monotonic_ns();
+  return doorbell_.create();
+}
+
+void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name,
+                           SourceCounters* counters) noexcept {
+  BP_ASSERT(!owner_.is_held());
+  BP_ASSERT(source_count_ < options_.source_count_max);
+  BP_ASSERT(budget > 0 && name != nullptr);
+  sources_[source_count_++] = {&source, budget, name, counters, current_heap_owner()};
+}
+
+void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
+  BP_ASSERT(!owner_.is_held());
+  BP_ASSERT(sleeper_ == nullptr && "a loop has one sleeper; a shard's is its sockets");
+  sleeper_ = &sleeper;
+}
+
+void EventLoop::stop() noexcept {
+  must_stop_.store(true, std::memory_order_release);
+  doorbell_.ring();
+}
+
+uint32_t EventLoop::poll_once() noexcept {
+  BP_DCHECK(owner_.is_held_by_caller());
+  const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
+  if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]]
+    return poll_timed(is_sample);
+  uint32_t work = run_calls();
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    follow_heap_owner(sources_[i].asker);
+    const uint32_t count = sources_[i].source->poll(sources_[i].budget);
+    note_work(std::min(kSourcesBit + i, kLastBit), count);
+    work += count;
+  }
+  options_.counters->iterations.add(1);
+  if (work > 0 && rounds_to_measure_ > 0) --rounds_to_measure_;
+  return work;
+}
+
+// The same, with a look at the clock after each source that had work, to take its time. For a while
+// after a stall it looks after every source, since one that blocks may return no work. Only a round
+// with work counts as a sample, so that an idle loop looks at no clock for it.
+uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
+  BP_DCHECK(!is_sample || (has_fresh_time_ && rounds_to_measure_ == 0));
+  const bool is_each_timed = stall_watch_.is_timing(now_ns_);
+  const uint64_t begin_ns = is_sample ? now_ns_ : monotonic_ns();
+  uint64_t before_ns = begin_ns;
+  const auto take_time = [&](uint32_t bit, const char* name) {
+    const uint64_t after_ns = monotonic_ns();
+    if (is_each_timed && stall_watch_.mark(after_ns, name)) count_stall(bit);
+    return after_ns - std::exchange(before_ns, after_ns);
+  };
+  uint32_t work = run_calls();
+  if (work > 0 || is_each_timed) take_time(kCallsBit, "a call from another thread");
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    const SourceSlot& slot = sources_[i];
+    follow_heap_owner(slot.asker);
+    const uint32_t done = slot.source->poll(slot.budget);
+    note_work(std::min(kSourcesBit + i, kLastBit), done);
+    work += done;
+    if (done == 0 && !is_each_timed) continue;
+    const uint64_t took_ns = take_time(kSourcesBit + i, slot.name);
+    if (is_sample && done > 0 && slot.counters != nullptr) slot.counters->round.add(took_ns);
+  }
+  options_.counters->iterations.add(1);
+  if (work == 0 || !is_sample) return work;
+  options_.counters->round.add(before_ns - begin_ns);
+  rounds_to_measure_ = kRoundsPerMeasure - 1;
+  return work;
+}
+
+const char* EventLoop::those_with_work(char* text, size_t text_bytes) const noexcept {
+  std::snprintf(text, text_bytes, "nothing");
+  size_t used = 0;
+  const auto add = [&](uint32_t bit, const char* name) {
+    if ((had_work_ >> bit & 1) == 0 || used >= text_bytes) return;
+    used += static_cast<size_t>(
+        std::snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "" : ", ", name));
+  };
+  add(kTimersBit, "a timer");
+  add(kCallsBit, "a call from another thread");
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    add(std::min(kSourcesBit + i, kLastBit), sources_[i].name);
+  }
+  return text;
+}
+
+uint32_t EventLoop::run_calls() noexcept {
+  const uint32_t count = calls_.run();
+  if (count > 0) options_.counters->calls.add(count);
+  note_work(kCallsBit, count);
+  return count;
+}
+
+// Counts a stall of the calls, the timers or the source that `bit` of had_work_ stands for.
+void EventLoop::count_stall(uint32_t bit) noexcept {
+  if (bit == kCallsBit) return options_.counters->call_stalls.add(1);
+  if (bit == kTimersBit) return options_.counters->timer_stalls.add(1);
+  SourceCounters* counters = sources_[bit - kSourcesBit].counters;
+  if (counters != nullptr) counters->stalls.add(1);
+}
+
+void EventLoop::count_time() noexcept {
+  const uint64_t passed_ns = now_ns_ - std::exchange(counted_ns_, now_ns_);
+  (had_work_ != 0 ? options_.counters->busy_ns : options_.counters->spin_ns).add(passed_ns);
+}
+
+uint64_t EventLoop::counted_awake_ns() const noexcept {
+  return options_.counters->busy_ns.read() + options_.counters->spin_ns.read();
+}
+
+void EventLoop::begin_counting() noexcept {
+  counted_ns_ = cpu_looked_ns_ = now_ns_ = monotonic_ns();
+  cpu_ns_ = thread_cpu_ns();
+  cpu_counted_ns_ = counted_awake_ns();
+}
+
+// It may count too little: counted time in which the thread waited for its core hides some of it.
+void EventLoop::count_work_of_sleeps() noexcept {
+  const uint64_t cpu_ns = thread_cpu_ns();
+  const uint64_t had_ns = cpu_ns - std::exchange(cpu_ns_, cpu_ns);
+  const uint64_t counted_ns = counted_awake_ns() - cpu_counted_ns_;
+  if (had_ns > counted_ns) options_.counters->busy_ns.add(had_ns - counted_ns);
+  cpu_counted_ns_ = counted_awake_ns();
+  cpu_looked_ns_ = now_ns_;
+}
+
+void EventLoop::check_time() noexcept {
+  now_ns_ = monotonic_ns();
+  count_time();
+  if (stall_watch_.is_too_long(now_ns_)) [[unlikely]] {
+    char text[256];
+    if (stall_watch_.mark(now_ns_, nullptr, those_with_work(text, sizeof text))) {
+      for (uint32_t bit = 0; bit < kSourcesBit + source_count_; ++bit) {
+        if (had_work_ >> std::min(bit, kLastBit) & 1) count_stall(bit);
+      }
+    }
+  }
+  stall_watch_.skip(now_ns_);
+  stall_watch_.look_at_lost(now_ns_);
+  had_work_ = 0;
+}
+
+uint32_t EventLoop::expire_timers() noexcept {
+  const uint32_t count = timers_.expire(now_ns_);
+  has_fresh_time_ = count == 0;
+  if (count == 0) return 0;
+  may_have_pages_ = true;
+  note_work(kTimersBit, count);
+  if (stall_watch_.is_timing(now_ns_) && stall_watch_.mark(monotonic_ns(), "a timer")) {
+    count_stall(kTimersBit);
+  }
+  return count;
+}
+
+uint64_t EventLoop::sleep_deadline_ns() const noexcept {
+  uint64_t limit_ns = PollSource::kUnlimitedNs;
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    limit_ns = std::min(limit_ns, sources_[i].source->sleep_max_ns());
+  }
+  if (limit_ns == PollSource::kUnlimitedNs) return timers_.next_deadline_ns();
+  return std::min(timers_.next_deadline_ns(), monotonic_ns() + limit_ns);
+}
+
+void EventLoop::return_pages_before(uint64_t deadline_ns) noexcept {
+  if (deadline_ns != TimerQueue::kNever && deadline_ns < monotonic_ns() + kLongSleepNs) return;
+  may_have_pages_ = false;
+  return_empty_pages();
+}
+
+void EventLoop::sleep() noexcept {
+  BP_KEEPS_VALID(*this);
+  has_fresh_time_ = false;  // announcing takes its time
+  // The doorbell first: a source may have another thread that rings it.
+  doorbell_.announce_sleep();
+  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_sleep();
+  // A thread that published before it saw the announcement did not ring: look once more.
+  if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
+    options_.counters->sleeps.add(1);
+    const uint64_t deadline_ns = sleep_deadline_ns();
+    if (may_have_pages_) return_pages_before(deadline_ns);
+    if (now_ns_ - cpu_looked_ns_ >= kCpuLookNs) count_work_of_sleeps();
+    options_.counters->is_asleep.set(1);
+    sleeper_->sleep_until(deadline_ns);
+    options_.counters->is_asleep.set(0);
+    counted_ns_ = now_ns_ = monotonic_ns();
+    stall_watch_.skip(now_ns_);
+  } else {
+    may_have_pages_ = true;
+    check_time();
+  }
+  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
+  doorbell_.announce_awake();
+}
+
+// Whether this idle period is worth spinning for. Spinning pays when work comes soon. If none
+// comes, because nobody asks or because the one that would ask waits for this very core, it only
+// takes the core from others. So each spin that ends in a sleep lets twice as many idle periods
+// pass without one, up to a limit, and the first that is ended by work makes the next one spin at
+// once.
+bool EventLoop::spin_pays() noexcept {
+  if (spins_to_skip_ == 0) return true;
+  --spins_to_skip_;
+  return false;
+}
+
+void EventLoop::run() noexcept {
+  BP_ASSERT(sleeper_ != nullptr && !owner_.is_held());
+  const ThreadOwner::Hold hold(owner_);
+  BP_KEEPS_VALID(*this);
+  begin_counting();  // create() may be long ago
+  stall_watch_.begin(options_.stall_ns, options_.counters->stalled, options_.pulse, now_ns_);
+  uint64_t spin_until_ns = 0;  // 0: not idle
+  uint32_t iterations_to_clock = 0;
+  while (!must_stop_.load(std::memory_order_acquire)) {
+    const uint32_t work = poll_once();
+    has_fresh_time_ = false;
+    if (work > 0) {
+      may_have_pages_ = true;
+      if (spin_until_ns != 0) failed_spins_ = 0;
+      spin_until_ns = 0;
+      if (iterations_to_clock-- > 0) continue;
+    }
+    iterations_to_clock = kIterationsPerClock;
+    check_time();
+    if (expire_timers() > 0 || work > 0) continue;
+    if (spin_until_ns == 0 && spin_pays()) spin_until_ns = now_ns_ + options_.spin_ns;
+    if (now_ns_ < spin_until_ns) {
+      cpu_relax();
+      continue;
+    }
+    if (spin_until_ns != 0) {  // it spun in vain
+      spins_to_skip_ = (1U << failed_spins_) - 1;
+      failed_spins_ = std::min(failed_spins_ + 1, kFailedSpinsMax);
+    }
+    sleep();
+    has_fresh_time_ = true;
+    spin_until_ns = 0;
+  }
+  count_work_of_sleeps();
+}
+
+}  // namespace bedplate

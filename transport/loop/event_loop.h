@@ -1,0 +1,228 @@
+// The event loop of a shard: poll sources in order, each with a budget; timers; spin, then sleep.
+//
+// One thread runs it. While there is work it makes no system call of its own. When nothing has
+// happened for the spin time (or at once, where spinning has not paid lately) it announces on the
+// doorbell that it sleeps, looks at every source once more, and blocks in its socket backend until
+// a socket, the doorbell or a timer wakes it. Before a sleep that will be long, the first one after
+// some work, it gives the empty pages of its thread's heaps back to the pool's heap.
+//
+// Invariants, which is_valid() looks at, before and after each sleep: 1. each source is there and
+// has a budget, and there are no more than was said. 2. Idle periods without a spin are fewer than
+// 2^kFailedSpinsMax. 3. The next sample is at most kRoundsPerMeasure rounds away. 4. The timers are
+// valid (timer_queue.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "alloc/heap_owner.h"
+#include "platform/cache_line.h"
+#include "platform/clock.h"
+#include "platform/counter.h"
+#include "platform/histogram.h"
+#include "platform/thread_owner.h"
+#include "transport/loop/doorbell.h"
+#include "transport/loop/loop_call_datapath.h"
+#include "transport/loop/stall_watch.h"
+#include "transport/loop/timer_queue.h"
+
+namespace bedplate {
+
+// Something that an event loop polls: a FIFO, a completion queue, sockets.
+// All functions are called by the loop, on its thread. They neither block nor call run().
+class PollSource {
+ public:
+  virtual ~PollSource() = default;
+  // Handles at most about `budget` items; returns how many. 0 means that there was nothing.
+  virtual uint32_t poll(uint32_t budget) noexcept = 0;
+  // For sources that the loop's doorbell alone does not wake. announce_sleep(): the loop is about
+  // to sleep, and polls once more before it does. announce_awake(): it is awake again.
+  virtual void announce_sleep() noexcept {}
+  virtual void announce_awake() noexcept {}
+  // How long the loop may sleep at most, from now on: for sources that wait for something that
+  // rings nothing. Asked before each sleep, after announce_sleep().
+  virtual uint64_t sleep_max_ns() const noexcept { return kUnlimitedNs; }
+
+  static constexpr uint64_t kUnlimitedNs = ~uint64_t{0};
+};
+
+// A sleeper: a loop blocks in it.
+class Sleeper {
+ public:
+  virtual ~Sleeper() = default;
+  // Blocks until `deadline_ns` (monotonic; TimerQueue::kNever: for ever), the doorbell rings, or
+  // there is something to poll. May return early. Handles nothing: callbacks come from poll(), when
+  // the loop's time is right again.
+  virtual void sleep_until(uint64_t deadline_ns) noexcept = 0;
+};
+
+// Written by the shard, read by `bedplate stats`.
+//
+// Time is counted at each look at the clock that the loop takes anyway: since the last one it was
+// busy if anything had work, else it spun. The kernel works for the thread while it waits (io_uring
+// copies there): the thread's processor time beyond the counted time is busy too, asked for at
+// looks that are kCpuLookNs apart or more. The rest of the time it slept. So busy and spin together
+// are no less than the processor time of the thread, up to the last look.
+struct EventLoopCounters {
+  Counter iterations;
+  Counter sleeps;
+  Counter busy_ns;
+  Counter spin_ns;
+  Counter is_asleep;
+  Counter calls;  // of other threads
+  StallCounters stalled;
+  Counter call_stalls;   // of these, those that a call had a part in
+  Counter timer_stalls;  // and a timer
+  Histogram round;       // ns of a round with work, of one in kRoundsPerMeasure
+};
+
+// Counters of a source, or of several that are counted together.
+struct alignas(kCacheLineBytes) SourceCounters {
+  Histogram round;  // ns that it takes of a round in which it has work, of one in kRoundsPerMeasure
+  // Stalls that it had a part in: it was timed and took so long, or had work while nothing was
+  // timed by itself.
+  Counter stalls;
+};
+
+struct EventLoopOptions {
+  uint64_t spin_ns = 50'000;  // how long it spins without work before it sleeps
+  uint32_t source_count_max = 16;
+  // Anything that keeps the loop for longer is logged by name and counted
+  // (transport/loop/stall_watch.h); 0: nothing is.
+  uint64_t stall_ns = 0;
+  // Tells a stall from time in which the whole process stood still; may be nullptr. Outlives it.
+  const ProcessPulse* pulse = nullptr;
+  EventLoopCounters* counters = nullptr;  // outlive the loop; may be nullptr
+};
+
+// Threads: before run() any one; from then on its own, that of run(), but for stop(), submit() and
+// doorbell().ring(), which are for any. Nothing is allocated after create() and the timers' room.
+class EventLoop {
+ public:
+  // Requires: called once, before all else. Before the seal: it allocates.
+  // Errors (kSystem): there is no descriptor for the doorbell.
+  Result<void> create(const EventLoopOptions& options);
+
+  // Sources are polled in the order in which they were added, each with its `budget` (over 0).
+  // Before run. Requires: the options have room for it. Ownership: `source` and `name`, with which
+  // a stall is logged, outlive the loop's run.
+  // `counters`, which may be nullptr: outlive the loop, and may be other sources', too.
+  void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
+                  SourceCounters* counters = nullptr) noexcept;
+  // Sets the sleeper of the loop, for all its life: on a shard of an appliance the sockets, for
+  // which nothing else would wake it. An application that waits for more adds a source and rings
+  // the doorbell. Requires: it has none yet. Before run.
+  void set_sleeper(Sleeper& sleeper) noexcept;
+
+  // Runs until stop(), on the calling thread, which is the loop's from then on. Requires: a
+  // sleeper; called once.
+  void run() noexcept;
+  // Makes run() return after its present iteration; before run(), at once. Threads: any.
+  void stop() noexcept;
+
+  // Has `call` made on this loop's thread, soon; calls of one thread in its order. Returns false if
+  // it is pending already: then it is made once for both, and sees what either submitter has
+  // written before. After stop() pending calls are not made any more.
+  // Ownership: the call stays where it is until it was made; then it may be submitted again, also
+  // from within. Threads: any. Cost: two atomic operations and a ring of the doorbell.
+  bool submit(LoopCall& call) noexcept {
+    const bool is_new = calls_.push(call);
+    doorbell_.ring();
+    return is_new;
+  }
+
+  // Whether the caller may use the loop's things: while it runs, only its own thread may. Threads:
+  // any.
+  bool is_own_thread() const noexcept { return owner_.is_caller(); }
+
+  TimerQueue& timers() noexcept {
+    BP_DCHECK(is_own_thread());
+    return timers_;
+  }
+  Doorbell& doorbell() noexcept { return doorbell_; }
+
+  // The time as of this iteration, of monotonic_ns(); while the loop is busy, up to 16 iterations
+  // old. Timers need no better, and it saves a clock call for each.
+  uint64_t now_ns() const noexcept {
+    BP_DCHECK(is_own_thread());
+    return now_ns_;
+  }
+  // The time now, which is then that of this iteration as well. For those who measure: once for a
+  // whole batch. Threads: the loop's own. Cost: a clock call.
+  uint64_t look_at_clock() noexcept {
+    BP_DCHECK(is_own_thread());
+    return now_ns_ = monotonic_ns();
+  }
+
+  // The loop measures one in so many rounds with work: it looks at the clock after each source that
+  // had any. Busy rounds cost 2 ns each by this, idle ones nothing.
+  static constexpr uint32_t kRoundsPerMeasure = 16;
+
+  // Whether the invariants hold. Threads: its own.
+  bool is_valid() const noexcept;
+
+ private:
+  struct SourceSlot {
+    PollSource* source = nullptr;
+    uint32_t budget = 0;
+    const char* name = nullptr;
+    SourceCounters* counters = nullptr;
+    HeapOwner asker = {};  // who allocated when it was added
+  };
+  // Bits of had_work_: those of sources follow. Those beyond the last bit share it.
+  static constexpr uint32_t kCallsBit = 0;
+  static constexpr uint32_t kTimersBit = 1;
+  static constexpr uint32_t kSourcesBit = 2;
+  static constexpr uint32_t kLastBit = 63;
+  // Before a sleep it asks for the thread's processor time, but no more often than this.
+  static constexpr uint64_t kCpuLookNs = 10 * kNsPerMs;
+  // How often a busy loop looks at the clock for its timers.
+  static constexpr uint32_t kIterationsPerClock = 16;
+  // A sleep that may last so long is worth giving empty pages back first.
+  static constexpr uint64_t kLongSleepNs = 10 * kNsPerMs;
+  // After this many spins in vain, one idle period in 2^8 is still tried.
+  static constexpr uint32_t kFailedSpinsMax = 8;
+
+  uint32_t poll_once() noexcept;
+  uint32_t poll_timed(bool is_sample) noexcept;
+  uint32_t run_calls() noexcept;
+  void check_time() noexcept;
+  void count_time() noexcept;
+  void begin_counting() noexcept;
+  void count_work_of_sleeps() noexcept;
+  uint64_t counted_awake_ns() const noexcept;
+  void count_stall(uint32_t bit) noexcept;
+  uint32_t expire_timers() noexcept;
+  void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
+  const char* those_with_work(char* text, size_t text_bytes) const noexcept;
+  void sleep() noexcept;
+  void return_pages_before(uint64_t deadline_ns) noexcept;
+  uint64_t sleep_deadline_ns() const noexcept;
+  bool spin_pays() noexcept;
+
+  EventLoopOptions options_;
+  ThreadOwner owner_;
+  EventLoopCounters own_counters_;
+  Doorbell doorbell_;
+  LoopCallQueue calls_;
+  TimerQueue timers_{owner_};
+  Sleeper* sleeper_ = nullptr;
+  std::unique_ptr<SourceSlot[]> sources_;
+  uint32_t source_count_ = 0;
+  uint64_t now_ns_ = 0;
+  uint64_t counted_ns_ = 0;         // up to when time is counted
+  uint64_t cpu_looked_ns_ = 0;      // when the thread's processor time was asked for
+  uint64_t cpu_ns_ = 0;             // what it was then
+  uint64_t cpu_counted_ns_ = 0;     // and the busy and spin time that was counted by then
+  bool has_fresh_time_ = false;     // nothing was done since the last look at the clock
+  uint32_t rounds_to_measure_ = 0;  // so many with work, and the next is measured
+  StallWatch stall_watch_;
+  bool may_have_pages_ = false;  // empty ones: it has worked since it returned them
+  uint64_t had_work_ = 0;        // since the last look at the clock
+  uint32_t failed_spins_ = 0;    // in a row
+  uint32_t spins_to_skip_ = 0;
+  std::atomic<bool> must_stop_{false};
+};
+
+}  // namespace bedplate

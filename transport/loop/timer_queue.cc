@@ -1,0 +1,90 @@
+#include "transport/loop/timer_queue.h"
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+bool TimerQueue::is_valid() const noexcept {
+  if (heap_.size() > heap_.capacity()) return false;
+  for (uint32_t i = 0; i < heap_.size(); ++i) {
+    const Timer& timer = *heap_[i];
+    if (timer.heap_index != i || timer.expired == nullptr) return false;
+    if (i > 0 && heap_[(i - 1) / 2]->deadline_ns > timer.deadline_ns) return false;
+  }
+  return true;
+}
+
+void TimerQueue::place(Timer* timer, uint32_t index) noexcept {
+  BP_DCHECK(timer != nullptr && index < heap_.size());
+  heap_[index] = timer;
+  timer->heap_index = index;
+}
+
+void TimerQueue::sift_up(uint32_t index) noexcept {
+  Timer* timer = heap_[index];
+  while (index > 0) {
+    const uint32_t parent = (index - 1) / 2;
+    if (heap_[parent]->deadline_ns <= timer->deadline_ns) break;
+    place(heap_[parent], index);
+    index = parent;
+  }
+  place(timer, index);
+}
+
+void TimerQueue::sift_down(uint32_t index) noexcept {
+  Timer* timer = heap_[index];
+  const auto count = static_cast<uint32_t>(heap_.size());
+  for (;;) {
+    uint32_t child = 2 * index + 1;
+    if (child >= count) break;
+    if (child + 1 < count && heap_[child + 1]->deadline_ns < heap_[child]->deadline_ns) ++child;
+    if (timer->deadline_ns <= heap_[child]->deadline_ns) break;
+    place(heap_[child], index);
+    index = child;
+  }
+  place(timer, index);
+}
+
+void TimerQueue::arm(Timer& timer, uint64_t deadline_ns) noexcept {
+  BP_DCHECK(is_own_thread());
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(timer.expired != nullptr);
+  cancel(timer);
+  BP_ASSERT(heap_.size() < heap_.capacity());
+  timer.deadline_ns = deadline_ns;
+  timer.asker = current_heap_owner();
+  heap_.push_back(&timer);
+  timer.heap_index = static_cast<uint32_t>(heap_.size() - 1);
+  sift_up(timer.heap_index);
+}
+
+void TimerQueue::cancel(Timer& timer) noexcept {
+  BP_DCHECK(is_own_thread());
+  if (!timer.is_armed()) return;
+  const uint32_t index = timer.heap_index;
+  BP_ASSERT(index < heap_.size() && heap_[index] == &timer);  // else another queue has it
+  BP_KEEPS_VALID(*this);
+  Timer* last = heap_.back();
+  heap_.pop_back();
+  timer.heap_index = Timer::kNotArmed;
+  if (last == &timer) return;
+  place(last, index);
+  sift_up(index);
+  sift_down(last->heap_index);
+}
+
+uint32_t TimerQueue::expire(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_own_thread());
+  uint32_t count = 0;
+  while (!heap_.empty() && heap_.front()->deadline_ns <= now_ns) {
+    Timer& timer = *heap_.front();
+    cancel(timer);
+    follow_heap_owner(timer.asker);
+    timer.expired(timer.context);
+    BP_DCHECK_SLOW(is_valid());
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace bedplate

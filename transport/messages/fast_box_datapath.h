@@ -1,0 +1,264 @@
+// The fast box: a single-producer, single-consumer ring of slots for one pair that talks often.
+//
+//     ack line    how many messages the consumer is done with; it alone writes here
+//     slots       a quarter of the box, at most kFastBoxSlotCountMax
+//     area        payloads that are longer than a slot, each in one piece
+//
+// The producer publishes with one release store into the line that carries the message, and looks
+// at the ack line only when, by its last look, the box is full. It keeps all its state in its own
+// memory: a consumer that scribbles can only spoil its own messages.
+//
+// Invariants: 1. acknowledged <= consumed <= produced <= acknowledged + slots. 2. Area bytes
+// between the oldest message that is not acknowledged and the newest belong to the consumer.
+// 3. Only the consumer writes the ack line, only the producer all else. (1, 2: is_valid() of each
+// end, for its private state; the other end's words are not asserted, but checked and refused.)
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "platform/assert.h"
+#include "platform/units.h"
+#include "transport/messages/message_slot.h"
+
+namespace bedplate {
+
+inline constexpr uint32_t kFastBoxBytesMin = 1024;
+inline constexpr uint32_t kFastBoxBytesMax = 65536;
+inline constexpr uint32_t kFastBoxSlotCountMax = 64;
+
+// The layout of a box.
+class FastBox {
+ public:
+  FastBox() noexcept = default;
+  // Requires: `memory` is aligned to the cache line; `bytes` is a power of two from
+  // kFastBoxBytesMin to kFastBoxBytesMax.
+  FastBox(std::byte* memory, uint32_t bytes) noexcept : memory_(memory), bytes_(bytes) {
+    BP_DCHECK(reinterpret_cast<uintptr_t>(memory) % kCacheLineBytes == 0);
+    BP_DCHECK(std::has_single_bit(bytes));
+    BP_DCHECK(bytes >= kFastBoxBytesMin && bytes <= kFastBoxBytesMax);
+  }
+
+  static constexpr uint32_t slot_count(uint32_t bytes) noexcept {
+    return bytes / 256 < kFastBoxSlotCountMax ? bytes / 256 : kFastBoxSlotCountMax;
+  }
+  static constexpr uint32_t area_bytes(uint32_t bytes) noexcept {
+    return bytes - static_cast<uint32_t>(kCacheLineBytes) * (1 + slot_count(bytes));
+  }
+
+  std::byte* memory() const noexcept { return memory_; }
+  uint32_t bytes() const noexcept { return bytes_; }
+  unsigned slot_count_log2() const noexcept {
+    return static_cast<unsigned>(std::countr_zero(slot_count(bytes_)));
+  }
+  uint32_t area_bytes() const noexcept { return area_bytes(bytes_); }
+
+  std::atomic<uint64_t>& ack() const noexcept {
+    return *reinterpret_cast<std::atomic<uint64_t>*>(memory_);
+  }
+  MessageSlot& slot(uint64_t index) const noexcept {
+    return reinterpret_cast<MessageSlot*>(memory_ + kCacheLineBytes)[index];
+  }
+  std::byte* area() const noexcept { return memory_ + kCacheLineBytes * (1 + slot_count(bytes_)); }
+
+  // Empties it. Requires: neither end uses it.
+  void clear() const noexcept { std::memset(memory_, 0, bytes_); }
+
+ private:
+  std::byte* memory_ = nullptr;
+  uint32_t bytes_ = 0;
+};
+
+static_assert(FastBox::area_bytes(kFastBoxBytesMin) > 0);
+static_assert(std::has_single_bit(FastBox::slot_count(kFastBoxBytesMin)) &&
+              std::has_single_bit(kFastBoxSlotCountMax));
+
+// Threads: one at a time.
+class FastBoxProducer {
+ public:
+  FastBoxProducer() noexcept = default;
+  // Requires: the box is empty (clear()).
+  explicit FastBoxProducer(FastBox box) noexcept
+      : box_(box),
+        slot_count_log2_(box.slot_count_log2()),
+        slot_mask_((1u << slot_count_log2_) - 1) {}
+
+  // The slot for the next message, or nullptr when there is none free. Fill its payload, then
+  // publish().
+  MessageSlot* next_slot() noexcept {
+    if (BP_UNLIKELY(produced_ - acknowledged_ > slot_mask_)) {
+      if (!refresh() || produced_ - acknowledged_ > slot_mask_) return nullptr;
+    }
+    return &box_.slot(produced_ & slot_mask_);
+  }
+  void publish(MessageSlot& slot, const SlotHeader& header) noexcept {
+    BP_DCHECK(&slot == &box_.slot(produced_ & slot_mask_));
+    BP_DCHECK(produced_ - acknowledged_ <= slot_mask_);  // else the consumer may still read it
+    BP_DCHECK_SLOW(is_valid());
+    area_end_[produced_ & slot_mask_] = area_head_;
+    slot.header.store(pack_slot(lap_of(produced_, slot_count_log2_), header),
+                      std::memory_order_release);  // pairs with FastBoxConsumer::peek
+    ++produced_;
+    // Now, while nobody waits for it, rather than before the next message.
+    if (produced_ - acknowledged_ > slot_mask_) refresh();
+    BP_DCHECK_SLOW(is_valid());
+  }
+
+  // Room for `bytes` in the area for the next message, or nullptr. Belongs to the message that is
+  // published next; its offset is for the slot's payload.
+  std::byte* next_area(uint32_t bytes, PayloadOffset* offset) noexcept;
+
+  // After a message of `bytes` in the area: fetches the lines that the next one will be written to,
+  // while nobody waits for them. For short ones that gains nothing.
+  void prefetch_area(uint32_t bytes) noexcept;
+
+  // Whether the consumer is done with everything.
+  bool is_drained() noexcept {
+    if (produced_ == acknowledged_) return true;
+    return refresh() && produced_ == acknowledged_;
+  }
+  // Whether the consumer is done with message number `index`.
+  bool is_consumed(uint64_t index) noexcept {
+    if (index < acknowledged_) return true;
+    return refresh() && index < acknowledged_;
+  }
+  // The number that the next message will have.
+  uint64_t next_index() const noexcept { return produced_; }
+  const FastBox& box() const noexcept { return box_; }
+  bool is_valid() const noexcept;
+
+ private:
+  static constexpr uint32_t kPrefetchedBytesMin = 4 * kCacheLineBytes;
+  static constexpr uint64_t kPrefetchedBytesMax = 16 * kCacheLineBytes;
+
+  // Looks at the ack line. Returns false if the value there is impossible: nothing has changed.
+  bool refresh() noexcept;
+
+  FastBox box_;
+  unsigned slot_count_log2_ = 0;
+  uint32_t slot_mask_ = 0;
+  uint64_t produced_ = 0;
+  uint64_t acknowledged_ = 0;
+  // In bytes since the beginning, gaps at the area's end included; 64 bits never wrap.
+  uint64_t area_head_ = 0;
+  uint64_t area_tail_ = 0;
+  uint64_t area_offset_ = 0;  // of area_head_ in the area: a division would cost more than the rest
+  uint64_t area_end_[kFastBoxSlotCountMax] = {};  // area_head_ after each message
+};
+
+// Threads: one.
+class FastBoxConsumer {
+ public:
+  FastBoxConsumer() noexcept = default;
+  explicit FastBoxConsumer(FastBox box) noexcept
+      : box_(box),
+        slot_count_log2_(box.slot_count_log2()),
+        slot_mask_((1u << slot_count_log2_) - 1) {}
+
+  // The next message's slot and header, or nullptr when there is none; then everything before is
+  // acknowledged, since the producer may wait for just that. Not sooner: so this thread's answers
+  // do not wait for the ack line.
+  MessageSlot* peek(SlotHeader* header) noexcept {
+    MessageSlot& slot = box_.slot(consumed_ & slot_mask_);
+    const uint64_t word = slot.header.load(std::memory_order_acquire);
+    if (slot_lap(word) != lap_of(consumed_, slot_count_log2_)) {
+      if (consumed_ != acknowledged_) acknowledge();
+      return nullptr;
+    }
+    *header = unpack_slot(word);
+    return &slot;
+  }
+  // The payload of a kArea message, or nullptr if it is not inside the area.
+  const std::byte* area_payload(const PayloadOffset& offset, uint32_t bytes) const noexcept {
+    const uint64_t area_bytes = box_.area_bytes();
+    if (offset.bytes > area_bytes || bytes > area_bytes - offset.bytes) return nullptr;
+    return box_.area() + offset.bytes;
+  }
+  // Done with the message that peek gave.
+  void consume() noexcept {
+    BP_DCHECK_SLOW(is_valid());
+    if (++consumed_ - acknowledged_ > slot_mask_ / 4) acknowledge();
+  }
+  void acknowledge() noexcept {
+    box_.ack().store(consumed_, std::memory_order_release);  // pairs with refresh
+    acknowledged_ = consumed_;
+    BP_DCHECK_SLOW(is_valid());
+  }
+  uint64_t consumed() const noexcept { return consumed_; }
+  bool is_valid() const noexcept {
+    return acknowledged_ <= consumed_ && consumed_ - acknowledged_ <= slot_mask_ / 4;
+  }
+  const FastBox& box() const noexcept { return box_; }
+
+ private:
+  FastBox box_;
+  unsigned slot_count_log2_ = 0;
+  uint32_t slot_mask_ = 0;
+  uint64_t consumed_ = 0;
+  uint64_t acknowledged_ = 0;
+};
+
+inline bool FastBoxProducer::refresh() noexcept {
+  const uint64_t acknowledged = box_.ack().load(std::memory_order_acquire);
+  if (acknowledged - acknowledged_ > produced_ - acknowledged_) return false;
+  if (acknowledged != acknowledged_) {
+    area_tail_ = area_end_[(acknowledged - 1) & slot_mask_];
+    acknowledged_ = acknowledged;
+  }
+  BP_DCHECK_SLOW(is_valid());
+  return true;
+}
+
+inline bool FastBoxProducer::is_valid() const noexcept {
+  if (acknowledged_ > produced_ || produced_ - acknowledged_ > slot_mask_ + 1) return false;
+  const uint64_t area_bytes = box_.area_bytes();
+  uint64_t end = area_tail_;
+  for (uint64_t index = acknowledged_; index != produced_; ++index) {
+    if (area_end_[index & slot_mask_] < end) return false;
+    end = area_end_[index & slot_mask_];
+  }
+  return end <= area_head_ && area_head_ - area_tail_ <= area_bytes && area_offset_ <= area_bytes &&
+         area_head_ % area_bytes == area_offset_ % area_bytes;
+}
+
+inline void FastBoxProducer::prefetch_area(uint32_t bytes) noexcept {
+  if (bytes < kPrefetchedBytesMin) return;
+  const uint64_t area_bytes = box_.area_bytes();
+  const uint64_t wanted = align_up(bytes, kCacheLineBytes);
+  const bool begins_anew = area_offset_ + wanted > area_bytes;
+  const uint64_t head = area_head_ + wanted + (begins_anew ? area_bytes - area_offset_ : 0);
+  // Lines that the consumer may still be reading are not fetched.
+  if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) return;
+  const uint64_t offset = begins_anew ? 0 : area_offset_;
+  for (uint64_t at = 0; at < std::min(wanted, kPrefetchedBytesMax); at += kCacheLineBytes) {
+    prefetch_for_write(box_.area() + offset + at);
+  }
+}
+
+inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadOffset* offset) noexcept {
+  const uint64_t area_bytes = box_.area_bytes();
+  const uint64_t wanted = align_up(bytes, kCacheLineBytes);
+  if (wanted > area_bytes) return nullptr;
+  // In one piece: the rest at the area's end is skipped if it is too short.
+  const bool begins_anew = area_offset_ + wanted > area_bytes;
+  const uint64_t skipped = begins_anew ? area_bytes - area_offset_ : 0;
+  const uint64_t head = area_head_ + skipped + wanted;
+  if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) {
+    // An empty box starts anew: otherwise a message longer than either rest could never go.
+    if (produced_ != acknowledged_) return nullptr;
+    area_head_ = area_tail_ = area_head_ + area_bytes - area_offset_;
+    area_offset_ = 0;
+    return next_area(bytes, offset);
+  }
+  area_head_ = head;
+  offset->bytes = begins_anew ? 0 : area_offset_;
+  area_offset_ = offset->bytes + wanted;
+  BP_DCHECK(area_offset_ <= area_bytes && area_head_ - area_tail_ <= area_bytes);
+  return box_.area() + offset->bytes;
+}
+
+}  // namespace bedplate

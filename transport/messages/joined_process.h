@@ -1,0 +1,92 @@
+// A process that joined a pool, with all that it takes to exchange messages with the others.
+//
+// It joins, attaches to its group's FIFOs, makes a messenger for each of its members, gives its own
+// heap segment to the pool's heap (so to malloc, where libbedplate-malloc.a is linked), and chooses
+// single copy, of what the owner lets it (group_terms.h). Handlers are set after join() and before
+// the first poll: messages are delivered by polls alone, so none is missed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "pinned_pool/join/joined_pool.h"
+#include "pinned_pool/join/process_terms.h"
+#include "platform/result.h"
+#include "transport/messages/messenger.h"
+#include "transport/messages/peer_event.h"
+#include "transport/shm/membership/member_source.h"
+#include "transport/single_copy/single_copy.h"
+
+namespace bedplate {
+
+class JoinedProcess;
+
+struct JoinedProcessOptions {
+  JoinOptions join;  // into process_pool()
+  // The kinds that may be taken here, out of those that the owner has configured, in the owner's
+  // order; empty: none.
+  std::span<const SingleCopyKind> single_copy = kSingleCopyKinds;
+  bool is_threaded = false;       // several threads send through a member
+  PeerEventHandler on_peer = {};  // of all members; called within polls
+  // Called once everything is mapped, before the pool is sealed and the others see its members:
+  // register the pool with devices here (verbs/joined/joined_verbs.h). Its error fails the join.
+  std::function<Result<void>(JoinedProcess&)> before_ready = {};
+};
+
+class JoinedProcess {
+ public:
+  // Joins and seals the pool; from then on the others see its members as alive.
+  // Waits for the owner, and for a place, as long as options.join.timeout_ns says.
+  // Threads: before others run. Once in the life of a process.
+  // Errors (kSystem): the owner's reason, after which the process can try again; or what this
+  // process could not take or make, which the owner is told, too: then it can only end.
+  static Result<std::unique_ptr<JoinedProcess>> join(const JoinedProcessOptions& options);
+
+  JoinedProcess(const JoinedProcess&) = delete;
+  JoinedProcess& operator=(const JoinedProcess&) = delete;
+  // Does not leave: without leave() the others see a death.
+  ~JoinedProcess();
+
+  // Says goodbye. Nothing that came from here is used any more; the mappings stay. Once.
+  void leave() noexcept { pool_.leave(); }
+
+  uint32_t member_count() const noexcept { return member_count_; }
+  // The place in the group of member `index` of this process. Requires: index < member_count().
+  uint32_t member(uint32_t index = 0) const noexcept;
+  // Ownership: this object's, as all that follows. Threads: each messenger by one thread at a time;
+  // with is_threaded several may send and release, and one polls. Requires: as member().
+  Messenger& messenger(uint32_t index = 0) noexcept;
+
+  // The parts to put member `index` into an event loop (MemberSource) or behind a descriptor
+  // (MemberDescriptor); then do not call messenger(index).wait().
+  MemberParts parts(uint32_t index = 0) noexcept;
+
+  // The first living member of the group that joined as `process`; UINT32_MAX: there is none now.
+  // The owner of the pool is member 0, with the name of its appliance. Threads: any.
+  uint32_t find_member(const char* process) const noexcept;
+
+  const JoinedPool& pool() const noexcept { return pool_; }
+  // Its name in the owner's configuration.
+  MemberName name() const noexcept { return pool_.table().name(member()); }
+  // The terms that the owner grants this process alone.
+  const ProcessTerms& terms() const noexcept { return terms_; }
+  // How memory outside the pool is copied; nullptr: through the pool.
+  const SingleCopy* single_copy() const noexcept { return single_copy_.get(); }
+
+ private:
+  struct Member;  // its messenger and its provider
+
+  explicit JoinedProcess(JoinedPool&& pool) noexcept;
+  Result<void> set_up(const JoinedProcessOptions& options);
+  Result<void> take_heap() noexcept;
+
+  JoinedPool pool_;
+  ProcessTerms terms_;
+  std::unique_ptr<SingleCopy> single_copy_;
+  uint32_t member_count_ = 0;
+  std::unique_ptr<Member[]> members_;
+};
+
+}  // namespace bedplate

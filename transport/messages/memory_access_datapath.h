@@ -1,0 +1,38 @@
+// Puts, gets and atomics whose two ends are both mapped in this process: the providers' common
+// code.
+//
+// Tested by tests/transport/provider_conformance_test.cc.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "platform/units.h"
+#include "transport/messages/endpoint.h"
+
+namespace bedplate {
+
+// glibc's way of copying more than this at once is slower than this several times.
+inline constexpr uint64_t kCopyPieceBytes = 64 * kKiB;
+
+inline void copy_bytes(std::byte* to, const std::byte* from, uint64_t bytes) noexcept {
+  for (uint64_t at = 0; at < bytes; at += kCopyPieceBytes) {
+    std::memcpy(to + at, from + at, std::min(kCopyPieceBytes, bytes - at));
+  }
+}
+
+inline std::byte* pointer_to(uint64_t address) noexcept {
+  return reinterpret_cast<std::byte*>(address);
+}
+
+inline uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand,
+                             uint64_t expected) noexcept {
+  auto* word = reinterpret_cast<uint64_t*>(at);
+  if (kind == OperationKind::kFetchAdd) return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
+  __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return expected;  // what was there, whether it was the same or not
+}
+
+}  // namespace bedplate

@@ -1,0 +1,114 @@
+#include "transport/shm/endpoint/borrower.h"
+
+#include <span>
+
+namespace bedplate {
+namespace {
+
+// A loan's token: the lender's generation and number, the loan, its mark.
+constexpr unsigned kTokenGenerationShift = 35;
+
+}  // namespace
+
+void Borrower::create(const Options& options) noexcept {
+  BP_ASSERT(place_ == nullptr);
+  place_ = &options.place;
+  endpoints_ = &options.endpoints;
+  owner_ = &options.owner;
+  returns_at_once_ = options.returns_at_once;
+}
+
+const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor,
+                             Loan* loan) noexcept {
+  const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
+  const Segment* segment = place_->shared_segment(memory, descriptor.bytes);
+  // Only memory that the lender could read itself: other memory that is mapped here may be secret
+  // from it, and a handler may well send a loan's bytes back.
+  if (descriptor.loan >= place_->shape().loan_count ||
+      descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
+      !place_->members().may_read(from.peer(), segment->number)) {
+    refuse(from.peer(), descriptor);
+    return "a loan of memory that it may not lend";
+  }
+  loan->memory = {memory, descriptor.bytes};
+  loan->provider = owner_;
+  loan->token = from.generation() << kTokenGenerationShift | uint64_t{from.peer()} << 24 |
+                uint64_t{descriptor.loan} << 8 | (descriptor.mark & 0xff);
+  if (from.incoming().held_count++ == 0) set_held(from.peer(), true);
+  return nullptr;
+}
+
+// Nobody but the lender looks at its returned loans.
+void Borrower::refuse(uint32_t lender, const LoanDescriptor& descriptor) noexcept {
+  if (descriptor.loan >= place_->shape().loan_count) return;
+  place_->segment().returned_loans(lender)[descriptor.loan].store(
+      static_cast<uint8_t>(descriptor.mark), std::memory_order_release);
+}
+
+void Borrower::release(const Loan& loan) noexcept {
+  BP_ASSERT(loan.provider == owner_);
+  const Return returned = {loan.token >> kTokenGenerationShift,
+                           static_cast<uint32_t>(loan.token >> 24) & kMemberCountMax,
+                           static_cast<uint16_t>(loan.token >> 8),
+                           static_cast<uint8_t>(loan.token)};
+  if (returns_at_once_) return give_back(returned);
+  if (released_count_ == kReleasedCountMax) give_back_released();
+  BP_DCHECK(released_count_ < kReleasedCountMax);
+  BP_DCHECK_SLOW(is_valid());
+  released_[released_count_++] = returned;
+  BP_DCHECK_SLOW(is_valid());
+}
+
+void Borrower::give_back_released() noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  for (uint32_t i = 0; i < released_count_; ++i) give_back(released_[i]);
+  released_count_ = 0;
+}
+
+bool Borrower::is_of(const Return& loan, const ShmEndpoint& from) noexcept {
+  return from.generation() << kTokenGenerationShift == loan.generation << kTokenGenerationShift;
+}
+
+void Borrower::give_back(const Return& loan) noexcept {
+  if (is_stopped_) return;
+  BP_ASSERT(place_->is_peer(loan.lender));
+  ShmEndpoint& from = *endpoints_->at(loan.lender);
+  // The lender is gone, and its place was given out although this member held a loan of it:
+  // somebody has written over the bit that says so.
+  if (!is_of(loan, from)) return;
+  // Release: all reads of the loan's memory come before.
+  place_->segment().returned_loans(loan.lender)[loan.loan].store(loan.mark,
+                                                                 std::memory_order_release);
+  IncomingPeer& incoming = from.incoming();
+  BP_ASSERT(incoming.held_count > 0);
+  if (--incoming.held_count == 0) set_held(loan.lender, false);
+  from.way().ring();
+}
+
+// Tells the owner that the lender's part must not be given to another yet, or may be again.
+void Borrower::set_held(uint32_t lender, bool is_held) noexcept {
+  std::atomic<uint64_t>& word = place_->segment().held_loans(place_->self())[lender / 64];
+  const uint64_t bit = uint64_t{1} << (lender % 64);
+  const uint64_t before = word.load(std::memory_order_relaxed);
+  word.store(is_held ? before | bit : before & ~bit, std::memory_order_release);
+}
+
+void Borrower::stop() noexcept { is_stopped_ = true; }
+
+bool Borrower::is_valid() const noexcept {
+  if (released_count_ > kReleasedCountMax) return false;
+  for (const Return& loan : std::span(released_, released_count_)) {
+    if (!place_->is_peer(loan.lender) || loan.loan >= place_->shape().loan_count) return false;
+    const ShmEndpoint* from = endpoints_->at(loan.lender);
+    if (from == nullptr) return false;
+    if (!is_of(loan, *from)) continue;
+    uint32_t count = 0;
+    for (const Return& other : std::span(released_, released_count_)) {
+      if (other.lender == loan.lender && is_of(other, *from)) ++count;
+    }
+    if (count > from->incoming().held_count) return false;
+  }
+  return true;
+}
+
+}  // namespace bedplate

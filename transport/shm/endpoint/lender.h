@@ -1,0 +1,43 @@
+// The loans of a member to all its peers, with the share of each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/shm/endpoint/loan_table_datapath.h"
+#include "transport/shm/endpoint/peer_share_datapath.h"
+#include "transport/shm/endpoint/shm_place.h"
+
+namespace bedplate {
+
+// Threads: the shard's.
+//
+// Invariants: 1. The loans' book is right. 2. The loans that are out are as many as the shares that
+// peers hold. (is_valid)
+class Lender {
+ public:
+  // Allocates.
+  void create(const ShmPlace& place);
+
+  // As LoanTable::try_lend(); none also if `peer` has its share.
+  LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t peer) noexcept;
+  // The message never went: the block is the caller's again.
+  void cancel(uint32_t loan, uint32_t peer) noexcept;
+  uint32_t out_count() const noexcept { return loans_.out_count(); }
+
+  // Ends loans that have come back, to whichever peer they were lent. Returns how many.
+  uint32_t collect() noexcept;
+  // The same for all that `peer` has not returned. Requires: nothing of it can touch them any more.
+  void collect_from(uint32_t peer) noexcept;
+
+  bool is_valid() const noexcept;
+
+ private:
+  static constexpr size_t kBatch = 32;
+
+  uint32_t loan_count_ = 0;
+  LoanTable loans_;
+  PeerShare share_;
+};
+
+}  // namespace bedplate

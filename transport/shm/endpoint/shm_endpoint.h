@@ -1,0 +1,89 @@
+// The endpoint to another member of the group: a program sends by it, and the receiving side keeps
+// its state of the same peer there. Messages go by its way; the parts that all endpoints of a
+// member share do loans, puts, gets and exposures.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/thread_owner.h"
+#include "transport/messages/endpoint.h"
+#include "transport/shm/endpoint/exposures.h"
+#include "transport/shm/endpoint/lender.h"
+#include "transport/shm/endpoint/operation_table.h"
+#include "transport/shm/endpoint/peer_copy.h"
+#include "transport/shm/queue/outgoing_way_datapath.h"
+
+namespace bedplate {
+
+// The parts that all endpoints of a member share.
+struct ShmParts {
+  ThreadOwner owner;         // held by the thread that polls, in debug builds; not behind a lock
+  const char* name = "shm";  // static
+  EndpointLimits limits;
+  OutgoingParts outgoing;
+  Lender lender;
+  OperationTable operations;
+  Exposures exposures;
+  SingleCopy* single_copy = nullptr;
+};
+
+class ShmEndpoint;
+
+// The receiving side's state of a peer.
+struct IncomingPeer {
+  uint32_t heard_count = 0;            // messages through the FIFO since a box was last thought of
+  uint32_t held_count = 0;             // loans of it that are not given back yet; Borrower's
+  bool has_our_box = false;            // it has one of our boxes
+  const char* nonsense = nullptr;      // that it wrote; then it is cut off
+  ShmEndpoint* next_untold = nullptr;  // another that is cut off, which is not in the log yet
+  // Nothing of it is delivered any more: it is cut off, or its end was told.
+  bool is_ignored = false;
+
+  bool is_cut_off() const noexcept { return nonsense != nullptr; }
+};
+
+class ShmEndpoint final : public Endpoint {
+ public:
+  ShmEndpoint(ShmParts& parts, uint32_t peer) noexcept
+      : Endpoint(parts.name, parts.limits), parts_(parts), way_(parts.outgoing, peer) {}
+
+  SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
+  SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
+                          Completion* returned) noexcept override;
+  SendStatus start(const RemoteOperation& operation) noexcept override;
+  SendStatus flush(Completion* done) noexcept override;
+  Result<RemoteMemory> expose(std::span<std::byte> memory) override;
+  void withdraw(const RemoteMemory& memory) noexcept override;
+  bool has_room() noexcept override;
+
+  uint32_t peer() const noexcept { return way_.peer(); }
+  uint64_t generation() const noexcept { return way_.generation(); }
+  // Whether messages go through a fast box now.
+  bool has_box() const noexcept { return way_.has_box(); }
+
+  // ---- The provider's ----
+
+  // Forgets the former peer: from here on it is the one of `generation`, which may be sent to if
+  // `is_open`. Opens its memory, if there is single copy. Errors: it cannot be opened; the target
+  // copies instead.
+  Result<void> open(uint64_t generation, bool is_open) noexcept;
+  OutgoingWay& way() noexcept { return way_; }
+  const OutgoingWay& way() const noexcept { return way_; }
+  IncomingPeer& incoming() noexcept { return incoming_; }
+  const IncomingPeer& incoming() const noexcept { return incoming_; }
+  PeerGeneration peer_generation() const noexcept { return {peer(), generation()}; }
+
+ private:
+  bool is_own_thread() const noexcept { return parts_.owner.is_caller(); }
+  bool is_reachable(const RemoteOperation& operation) const noexcept;
+  static void do_here(const RemoteOperation& operation) noexcept;
+
+  ShmParts& parts_;
+  OutgoingWay way_;
+  IncomingPeer incoming_;
+  PeerCopy copy_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,69 @@
+// A member's place in its group: its number, and its questions to the table and the segment about
+// the others. All parts of a provider share one; none of them writes to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "pinned_pool/join/membership.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
+#include "transport/shm/membership/group_segment.h"
+#include "transport/shm/membership/group_traits.h"
+
+namespace bedplate {
+
+struct ShmPlaceOptions {
+  GroupSegment segment;
+  const MembersTable* members = nullptr;
+  const PinnedPool* pool = nullptr;
+  std::span<Doorbell* const> doorbells = {};  // members that are event loops of this process
+  uint32_t self = 0;
+};
+
+// Threads: any.
+class ShmPlace {
+ public:
+  ShmPlace() noexcept = default;
+  explicit ShmPlace(const ShmPlaceOptions& options) noexcept : all_(options) {
+    BP_ASSERT(all_.self < shape().member_count);
+    BP_ASSERT(all_.members->member_count() >= shape().member_count);
+  }
+
+  const GroupSegment& segment() const noexcept { return all_.segment; }
+  const GroupShape& shape() const noexcept { return all_.segment.shape(); }
+  GroupTraits traits() const noexcept { return group_traits(shape().kind); }
+  const MembersTable& members() const noexcept { return *all_.members; }
+  uint32_t member_count() const noexcept { return shape().member_count; }
+  uint32_t self() const noexcept { return all_.self; }
+
+  FutexBell bell_of(uint32_t member) const noexcept;
+  bool is_peer(uint32_t member) const noexcept {
+    return member < member_count() && member != all_.self;
+  }
+  bool is_alive(uint32_t member) const noexcept {
+    return all_.members->state(member) == MemberState::kAlive;
+  }
+  // Whether it has ended, left or was cut off by the owner. It may run and write all the same.
+  bool has_died(uint32_t member) const noexcept {
+    const MemberState state = all_.members->state(member);
+    return state != MemberState::kAlive && state != MemberState::kJoining;
+  }
+  // Whether no store of `member`, in that generation, into this member's part can come any more: it
+  // has ended, has said so, or ignores requests.
+  bool answers_no_more(uint32_t member, uint64_t generation) const noexcept;
+  // The memory to which the member copies messages that do not fit into a slot. Empty if there is
+  // none.
+  std::span<std::byte> eager_region_of(uint32_t member) const noexcept {
+    return all_.segment.eager_region(member);
+  }
+  // The segment that all of [memory, memory + bytes) lies in, if others may have mapped it, too;
+  // else nullptr.
+  const Segment* shared_segment(const void* memory, uint64_t bytes) const noexcept;
+
+ private:
+  ShmPlaceOptions all_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,175 @@
+#include "transport/shm/endpoint/shm_provider.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pinned_pool/boot_segment.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+
+namespace bedplate {
+
+ShmProvider::~ShmProvider() = default;
+
+Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispatcher& dispatcher) {
+  BP_ASSERT(wrapper_ == nullptr);
+  const GroupShape& shape = options.segment.shape();
+  if (options.segment.fence() == BellFence::kSleeper) BP_TRY(join_bell_fence());
+  OutgoingParts& outgoing = parts_.outgoing;
+  outgoing.place = ShmPlace({.segment = options.segment,
+                             .members = options.members,
+                             .pool = options.pool != nullptr ? options.pool : &process_pool(),
+                             .doorbells = options.doorbells,
+                             .self = options.member});
+  if (options.single_copy != nullptr) {
+    auto card = options.single_copy->card();
+    if (!card.ok()) return card.error();
+    segment().card(member()) = card.value();
+  }
+  bell_ = place().bell_of(member());
+  wrapper_ = &segment().wrapper(member());
+  is_locked_ = options.is_locked;
+  on_peer_ = options.on_peer;
+  if (options.counters != nullptr) counters_ = options.counters;
+
+  const GroupTraits traits = place().traits();
+  outgoing.am_bytes_max = traits.has_eager_region
+                              ? shape.eager_bytes
+                              : std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes));
+  outgoing.stock.create(place());
+  parts_.name = options.name;
+  parts_.limits = {outgoing.am_bytes_max, kInlineBytesMax, kLoanHeaderBytesMax};
+  parts_.single_copy = options.single_copy;
+  parts_.lender.create(place());
+  parts_.operations.create(outgoing);
+  parts_.exposures.create(place(), options.single_copy);
+  view_.create(place());
+  endpoints_.create(parts_, view_);
+  borrower_.create({place(), endpoints_, *this, options.is_locked});
+  inbox_.create({place(), view_, endpoints_, dispatch_, *counters_});
+  dispatch_.create(
+      {parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.box_keeper()});
+  // Not when they are first heard: they are not trusted.
+  for (uint32_t peer = 0; !traits.has_trust && peer < place().member_count(); ++peer) {
+    if (place().is_peer(peer)) BP_ASSERT(endpoints_.try_add(peer) != nullptr);
+  }
+  follow_members();
+  return {};
+}
+
+// Returns the peer's place, which may be none of the group's; for a name, the place of the first
+// living member with it.
+Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept {
+  if (peer.member != UINT32_MAX || peer.name == nullptr) return peer.member;
+  for (uint32_t member = 0; member < place().member_count(); ++member) {
+    if (place().is_alive(member) &&
+        std::strcmp(place().members().name(member).text, peer.name) == 0) {
+      return member;
+    }
+  }
+  Error error;
+  error.set_doing("connecting to %s", peer.name);
+  error.set_answer("no living member has this name");
+  return error.set_cure("see who is there with `bedplate stats`, or wait until it has joined "
+                        "(PeerEventKind::kJoined)");
+}
+
+bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
+  const uint32_t count = place().member_count();
+  error.set_doing("connecting to member %u", peer);
+  if (view_.is_dead()) {
+    error.set_answer("this member has left, or the owner of the pool has cut it off");
+    error.set_cure("end this process, and see the owner's log for the reason");
+  } else if (view_.is_pool_gone() || place().members().is_owner_gone()) {
+    error.set_answer("the owner of the pool has died or stopped");
+    error.set_cure("end, and join the new pool when the owner is there again");
+  } else if (peer >= count) {
+    error.set_answer("the group has %u members", count);
+    error.set_cure("members are 0..%u", count - 1);
+  } else if (peer == member()) {
+    error.set_answer("that is this member itself");
+    error.set_cure("use the provider self");
+  } else if (const MemberWord word = place().members().word(peer);
+             word.state != MemberState::kAlive) {
+    error.set_answer("its place is %s", to_text(word.state));
+    error.set_cure("wait until it has joined (PeerEventKind::kJoined)");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
+  BP_DCHECK(is_own_thread());
+  auto found = find_peer(wanted);
+  if (!found.ok()) return found.error();
+  const uint32_t peer = found.value();
+  Error error;
+  if (!can_connect(peer, error)) return error;
+  ShmEndpoint* endpoint = endpoints_.try_make(peer);
+  if (endpoint == nullptr) {
+    error.set_answer("there is no memory for an endpoint");
+    return error.set_cure("free some, or give the heap more: `bedplate stats` says who has it");
+  }
+  if (endpoint->incoming().is_cut_off()) {
+    error.set_answer("it was cut off: what it wrote made no sense");
+    return error.set_cure("end that process, and see the log for what it wrote");
+  }
+  if (segment().has_cut_off(peer, member())) {
+    error.set_answer("it has cut this member off: what this process wrote made no sense to it");
+    return error.set_cure("end this process, and see the log of that one for what it found");
+  }
+  return endpoint;
+}
+
+// Sleeps in pieces: a change of the owner's word wakes nobody that waits for another word.
+void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
+  BP_DCHECK(is_own_thread());
+  const uint64_t begin_ns = monotonic_ns();
+  uint64_t left_ns = timeout_ns;
+  while (!bell_.sleep(std::min(left_ns, kOwnerCheckNs))) {
+    if (place().members().is_owner_gone() && !view_.is_pool_gone()) return;
+    if (timeout_ns == UINT64_MAX) continue;
+    const uint64_t slept_ns = monotonic_ns() - begin_ns;
+    if (slept_ns >= timeout_ns) return;
+    left_ns = timeout_ns - slept_ns;
+  }
+}
+
+void ShmProvider::settle_returns() noexcept {
+  endpoints_.for_each([](ShmEndpoint& endpoint) noexcept {
+    if (endpoint.way().must_return_box()) endpoint.way().settle();
+  });
+}
+
+bool ShmProvider::is_valid() const noexcept {
+  uint32_t returning_count = 0;
+  bool has_open = false;
+  endpoints_.for_each([&](const ShmEndpoint& endpoint) noexcept {
+    if (endpoint.way().must_return_box()) ++returning_count;
+    if (endpoint.way().is_open()) has_open = true;
+  });
+  return returning_count == parts_.outgoing.returning_count && !(has_open && view_.is_pool_gone());
+}
+
+// Logs here and not at the finding: there messages are on their way.
+void ShmProvider::report() noexcept {
+  const MembersTable& members = place().members();
+  if (const Error* error = endpoints_.take_copy_error(); error != nullptr) {
+    log_error(*error);
+    BP_LOG_INFO("private memory of members is copied through the pool instead");
+  }
+  if (const uint32_t waiter = dispatch_.take_waiter(); waiter != UINT32_MAX) {
+    BP_LOG_WARNING("receiving from member %u (%s): there is no memory for its endpoint, so what it "
+                   "has sent waits, and what is behind that; free some, or give the heap more",
+                   waiter, members.name(waiter).text);
+  }
+  while (const ShmEndpoint* endpoint = dispatch_.take_cut_off()) {
+    if (!cut_off_lines_.try_pass("members that are cut off")) continue;
+    BP_LOG_WARNING("member %u (%s, process %u) is cut off: it wrote %s", endpoint->peer(),
+                   members.name(endpoint->peer()).text, members.pid(endpoint->peer()),
+                   endpoint->incoming().nonsense);
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,149 @@
+// The shared-memory provider: active messages, loans, puts and gets between the members of a group.
+//
+// One object for one member: one shard of one process. It follows the members table, and drives its
+// parts: ShmEndpoint sends to one peer, Inbox reads what peers write, ShmDispatch judges and
+// delivers it; Lender and Borrower have the loans, OperationTable and Exposures the two sides of
+// puts, gets and atomics.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "pinned_pool/join/membership.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
+#include "platform/log_limit.h"
+#include "platform/units.h"
+#include "transport/messages/locking_provider.h"
+#include "transport/messages/peer_event.h"
+#include "transport/messages/provider.h"
+#include "transport/shm/endpoint/borrower.h"
+#include "transport/shm/endpoint/endpoint_table.h"
+#include "transport/shm/endpoint/shm_dispatch.h"
+#include "transport/shm/endpoint/shm_endpoint.h"
+#include "transport/shm/membership/group_segment.h"
+#include "transport/shm/membership/membership_view.h"
+#include "transport/shm/queue/inbox.h"
+
+namespace bedplate {
+
+struct ShmProviderOptions {
+  GroupSegment segment;
+  const MembersTable* members = nullptr;
+  uint32_t member = 0;  // which one this is
+  // A LockingProvider stands before it: several threads use it, in turn, also from within a poll's
+  // callbacks, and while the shard that polls is asleep. So loans go back as they are released, and
+  // not with the next poll.
+  bool is_locked = false;
+  const PinnedPool* pool = nullptr;   // where loans may lie; nullptr: the process's
+  SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
+  const char* name = "shm";           // what endpoints call the way; outlives this
+  // For members that are event loops of this process: the doorbell that wakes each, instead of its
+  // bell's futex.
+  std::span<Doorbell* const> doorbells = {};
+  PeerEventHandler on_peer = {};
+  ShmCounters* counters = nullptr;
+};
+
+// Invariants: 1. As many ways have a box to give back as returning_count says. 2. Once the pool has
+// lost its owner no way is open. (is_valid, at the ends of a poll)
+class ShmProvider final : public Provider {
+ public:
+  ShmProvider() noexcept = default;
+  ShmProvider(const ShmProvider&) = delete;
+  ShmProvider& operator=(const ShmProvider&) = delete;
+  ~ShmProvider() override;
+
+  // The limits for a LockingProvider in front of it, if several threads send.
+  static LockingLimits locking_limits(const GroupShape& shape) noexcept {
+    return {.endpoint_count = shape.member_count,
+            .completion_count = shape.loan_count + kOperationCountMax};
+  }
+
+  // Requires: the member is this process's, its part of the segment as reset_member leaves it.
+  // Errors: membarrier is not allowed and the group's bell needs it.
+  Result<void> create(const ShmProviderOptions& options, const Dispatcher& dispatcher);
+
+  const char* name() const noexcept override { return parts_.name; }
+  Result<Endpoint*> connect(const PeerAddress& peer) override;
+  uint32_t poll(uint32_t budget) noexcept override;
+  void release(const Loan& loan) noexcept override {
+    BP_DCHECK(is_own_thread());
+    borrower_.release(loan);
+  }
+  void announce_sleep() noexcept override {
+    raise_bell();
+    pass_bell_fence(segment().fence());
+  }
+  // The same without the fence, for a caller that announces several, and passes one after all.
+  void raise_bell() noexcept {
+    BP_DCHECK(is_own_thread());
+    bell_.raise();
+    polls_ = 0;  // the last look is a thorough one
+  }
+  void announce_awake() noexcept override {
+    BP_DCHECK(is_own_thread());
+    bell_.announce_awake();
+  }
+  void sleep(uint64_t timeout_ns) noexcept override;
+  bool can_sleep() const noexcept override { return true; }
+
+  uint32_t member() const noexcept { return place().self(); }
+  const FutexBell& bell() const noexcept { return bell_; }
+  const GroupSegment& segment() const noexcept { return place().segment(); }
+  uint32_t loans_out() const noexcept { return parts_.lender.out_count(); }
+  uint32_t inbound_box_count() const noexcept { return inbox_.box_count(); }
+
+  bool is_valid() const noexcept;
+
+ private:
+  // Loans are looked for at every so many polls: each look takes the cache line from the borrower
+  // that returns them.
+  static constexpr uint32_t kPollsPerCollection = 256;
+  // A sleeper looks this often whether the owner lives: nobody wakes it when the owner is killed.
+  static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;
+
+  const ShmPlace& place() const noexcept { return parts_.outgoing.place; }
+  bool is_own_thread() const noexcept { return parts_.owner.is_caller(); }
+  Result<uint32_t> find_peer(const PeerAddress& peer) const noexcept;
+  // Whether it is there to be connected to; else `error` says why not.
+  bool can_connect(uint32_t peer, Error& error) const noexcept;
+  // Boxes are wanted back from senders that send nothing: poll does it for them.
+  void settle_returns() noexcept;
+  // Says in the log what the datapath has written down.
+  void report() noexcept;
+
+  // shm_members.cc
+  void follow_members() noexcept;
+  // These three return false if something waits for memory: call them again then.
+  bool look_at_members() noexcept;
+  bool member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
+  bool deal_with_death(uint32_t member, KnownMember before, uint64_t generation) noexcept;
+  void acknowledge_if_drained() noexcept;
+  void stop_sending() noexcept;
+  void die() noexcept;
+  void bury(uint32_t member) noexcept;
+  void look_for_cut_offs() noexcept;
+  void tell(PeerEventKind kind, uint32_t member, uint64_t generation) noexcept;
+
+  ShmParts parts_;
+  MembershipView view_;
+  EndpointTable endpoints_;
+  Borrower borrower_;
+  ShmDispatch dispatch_;
+  Inbox inbox_;
+
+  bool is_locked_ = false;
+  FutexBell bell_;
+  MemberWrapper* wrapper_ = nullptr;
+  uint32_t seen_notices_ = 0;
+  uint32_t polls_ = 0;
+  LogLimit cut_off_lines_{16};  // a group's: strangers have each one of their own
+
+  PeerEventHandler on_peer_;
+  bool has_told_ = false;  // since the last poll
+  ShmCounters own_counters_;
+  ShmCounters* counters_ = &own_counters_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,140 @@
+// A group's segment as it is mapped: the layout's offsets as pointers.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "pinned_pool/join/membership.h"
+#include "platform/result.h"
+#include "transport/messages/fast_box_datapath.h"
+#include "transport/shm/membership/group_layout.h"
+#include "transport/shm/queue/futex_bell.h"
+#include "transport/shm/queue/inbound_fifo_datapath.h"
+#include "transport/shm/queue/mesh_lane_datapath.h"
+#include "transport/single_copy/single_copy.h"
+
+namespace bedplate {
+
+struct GroupHeader {
+  static constexpr uint64_t kMagic = 0x0070'756f'7247'5042;  // "BPGroup"
+  static constexpr uint32_t kVersion = 2;
+
+  std::atomic<uint64_t> magic;  // stored last
+  uint32_t version;
+  BellFence fence;
+  PoolId pool_id;
+  GroupShape shape;
+};
+static_assert(sizeof(GroupHeader) <= 128);
+
+// The member alone writes it, but for `asleep`, which a sender that wakes it changes, and
+// `notices`.
+struct alignas(kCacheLineBytes) MemberWrapper {
+  // The changes of membership that it has dealt with. kWritesNoMore: it stores nothing into this
+  // segment any more. The owner sets this for a process that has ended or left.
+  std::atomic<uint64_t> acknowledged_epoch;
+  std::atomic<uint32_t> asleep;   // FutexBell
+  std::atomic<uint32_t> notices;  // moves when another has cut it off: look at the cut-offs of all
+};
+inline constexpr uint64_t kWritesNoMore = UINT64_MAX;
+static_assert(sizeof(MemberWrapper) == kCacheLineBytes);
+
+// The owner of a box: 0 is nobody, else pack_box_owner. Receivers take boxes by compare-and-swap.
+constexpr uint64_t pack_box_owner(uint32_t receiver, uint32_t sender) noexcept {
+  return uint64_t{receiver + 1} << 32 | (sender + 1);
+}
+
+// A view: it owns nothing. Threads: any.
+class GroupSegment {
+ public:
+  GroupSegment() noexcept = default;
+
+  // Makes an empty group in `memory`, which stays the caller's.
+  // Requires: check_group_shape; `memory` is zero and has GroupLayout(shape).bytes().
+  static GroupSegment create(std::span<std::byte> memory, const GroupShape& shape,
+                             const PoolId& pool_id, BellFence fence) noexcept;
+  // Finds the group that another process has made. The segment's header must have the same shape as
+  // `shape`, which came from the owner.
+  // Errors: which of magic, version, pool, shape or size differs.
+  static Result<GroupSegment> attach(std::span<std::byte> memory, const GroupShape& shape,
+                                     const PoolId& pool_id) noexcept;
+
+  const GroupShape& shape() const noexcept { return layout_.shape(); }
+  const GroupLayout& layout() const noexcept { return layout_; }
+  std::span<std::byte> memory() const noexcept { return {base_, layout_.bytes()}; }
+  BellFence fence() const noexcept { return fence_; }
+
+  MemberWrapper& wrapper(uint32_t member) const noexcept {
+    return *reinterpret_cast<MemberWrapper*>(base_ + layout_.wrapper(member));
+  }
+  // The card by which others reach the member's private memory. The member writes it before it is
+  // alive.
+  SingleCopyCard& card(uint32_t member) const noexcept {
+    return *reinterpret_cast<SingleCopyCard*>(base_ + layout_.card(member));
+  }
+  FutexBell bell(uint32_t member) const noexcept { return {wrapper(member).asleep, fence_}; }
+  // Byte i says if loan i, which the member gave out, was returned.
+  std::span<std::atomic<uint8_t>> returned_loans(uint32_t member) const noexcept {
+    return {reinterpret_cast<std::atomic<uint8_t>*>(base_ + layout_.returned_loans(member)),
+            shape().loan_count};
+  }
+  // Bit i of these words says if the member holds a loan of member i. It alone writes them.
+  std::span<std::atomic<uint64_t>> held_loans(uint32_t member) const noexcept {
+    return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.held_loans(member)),
+            (shape().member_count + 63) / 64};
+  }
+  // Bit i of these words says if the member has cut off member i, which is to hear of it.
+  std::span<std::atomic<uint64_t>> cut_offs(uint32_t member) const noexcept {
+    return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.cut_offs(member)),
+            (shape().member_count + 63) / 64};
+  }
+  bool has_cut_off(uint32_t member, uint32_t other) const noexcept {
+    // Acquire: pairs with set_cut_off.
+    return (cut_offs(member)[other / 64].load(std::memory_order_acquire) >> (other % 64) & 1) != 0;
+  }
+  // Lets `other` know that `member`, the caller, has cut it off. It is woken by its bell.
+  void set_cut_off(uint32_t member, uint32_t other) const noexcept {
+    cut_offs(member)[other / 64].fetch_or(uint64_t{1} << (other % 64), std::memory_order_release);
+    wrapper(other).notices.fetch_add(1, std::memory_order_release);
+  }
+  // Whether no store of the member into this segment can come any more.
+  bool writes_no_more(uint32_t member) const noexcept {
+    return wrapper(member).acknowledged_epoch.load(std::memory_order_acquire) == kWritesNoMore;
+  }
+  std::span<std::byte> eager_region(uint32_t member) const noexcept {
+    return {base_ + layout_.eager(member), layout_.eager_region_bytes()};
+  }
+  InboundFifo fifo(uint32_t receiver) const noexcept {
+    return {base_ + layout_.fifo(receiver), shape().entry_count, shape().line_bytes};
+  }
+  MeshLane lane(uint32_t receiver, uint32_t sender) const noexcept {
+    return {base_ + layout_.lane_queue(receiver, sender),
+            base_ + layout_.lane_head(receiver, sender),
+            base_ + layout_.lane_tail(receiver, sender), shape().entry_count};
+  }
+  std::atomic<uint64_t>& box_owner(uint32_t box) const noexcept {
+    return *reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.box_owner(box));
+  }
+  FastBox box(uint32_t index) const noexcept {
+    return {base_ + layout_.box(index), shape().box_bytes};
+  }
+  FastBox inbound_box(uint32_t receiver) const noexcept {
+    return {base_ + layout_.inbound_box(receiver), shape().box_bytes};
+  }
+
+  // Makes the part of `member` as new, and the boxes and lanes that others keep for it.
+  // Requires: no process uses it: it is nobody's, and every member knows.
+  void reset_member(uint32_t member) const noexcept;
+
+ private:
+  GroupSegment(std::byte* base, const GroupShape& shape, BellFence fence) noexcept
+      : base_(base), layout_(shape), fence_(fence) {}
+
+  std::byte* base_ = nullptr;
+  GroupLayout layout_;
+  BellFence fence_ = BellFence::kSleeper;
+};
+
+}  // namespace bedplate

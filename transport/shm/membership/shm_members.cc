@@ -1,0 +1,141 @@
+// The other members as one member sees them: they join, die, are forgotten, and are cut off.
+//
+// A death is dealt with in this order: the messages that the dead one had published are delivered,
+// its boxes go back, the handler of peers' events is told, and the change is acknowledged, after
+// which the owner may give its place to another. Loans to it come back when it is quiet.
+#include "platform/log.h"
+#include "transport/shm/endpoint/shm_provider.h"
+
+namespace bedplate {
+
+void ShmProvider::follow_members() noexcept {
+  const uint64_t epoch = place().members().epoch();
+  if (epoch != view_.seen_epoch()) {
+    view_.set_complete(look_at_members());
+    // A death is acknowledged once everything that the dead may have written was read.
+    if (view_.is_complete()) {
+      inbox_.mark_drain();
+      view_.see(epoch);
+    }
+  }
+  if (place().members().is_owner_gone()) stop_sending();
+}
+
+void ShmProvider::stop_sending() noexcept {
+  if (view_.is_pool_gone()) return;
+  view_.lose_pool();
+  endpoints_.for_each([](ShmEndpoint& endpoint) noexcept { endpoint.way().close(); });
+  tell(PeerEventKind::kPoolGone, 0, 0);
+}
+
+// The others hold this process for dead: it left, or the owner cut it off. From here on it stores
+// nothing into the segment, and says so: nobody waits for it any more.
+void ShmProvider::die() noexcept {
+  stop_sending();
+  borrower_.stop();
+  view_.die();
+  // Ends this member's operations and loans: nobody answers them any more.
+  while (parts_.operations.poll() > 0) {
+  }
+  for (uint32_t peer = 0; peer < place().member_count(); ++peer) parts_.lender.collect_from(peer);
+  wrapper_->acknowledged_epoch.store(kWritesNoMore, std::memory_order_release);
+}
+
+bool ShmProvider::look_at_members() noexcept {
+  for (uint32_t member = 0; member < place().member_count(); ++member) {
+    const MemberWord now = place().members().word(member);
+    const KnownMember before = view_.known(member);
+    if (KnownMember::of(now) == before) continue;
+    if (!member_changed(member, before, now)) return false;
+    view_.set_known(member, KnownMember::of(now));
+  }
+  return true;
+}
+
+bool ShmProvider::member_changed(uint32_t member, KnownMember before,
+                                 const MemberWord& now) noexcept {
+  if (now.state == MemberState::kFree) return true;  // nobody is there
+  const KnownMember now_known = KnownMember::of(now);
+  if (member == place().self()) {
+    if (now_known.is_dead()) die();
+    return true;
+  }
+  const bool is_new = view_.is_new(member, now_known);
+  if (is_new) {
+    view_.set_buried(member, false);
+    inbox_.welcome(member);
+  }
+  if (now_known.is_dead() && (is_new || !before.is_dead()) &&
+      !deal_with_death(member, before, now.generation)) {
+    return false;
+  }
+  if (now.state == MemberState::kAlive && (is_new || before.state() != MemberState::kAlive)) {
+    tell(PeerEventKind::kJoined, member, now.generation);
+  }
+  if (now.state == MemberState::kQuiet) {
+    inbox_.forget_writer(member);
+    parts_.lender.collect_from(member);
+  }
+  return true;
+}
+
+bool ShmProvider::deal_with_death(uint32_t member, KnownMember before,
+                                  uint64_t generation) noexcept {
+  inbox_.drain(member);
+  if (dispatch_.lacks_memory()) return false;
+  // It may have joined, been connected to or heard, and died, all since the last look.
+  ShmEndpoint* endpoint = endpoints_.at(member);
+  const bool is_known = endpoint != nullptr && endpoint->generation() == generation;
+  if (is_known || before.state() == MemberState::kAlive) view_.set_leaving(member);
+  if (endpoint == nullptr) return true;
+  endpoint->way().close();
+  return true;
+}
+
+// Everything that it had sent was delivered. If it runs all the same, its messages are ignored.
+void ShmProvider::bury(uint32_t member) noexcept {
+  view_.set_buried(member, true);
+  ShmEndpoint* endpoint = endpoints_.at(member);
+  if (endpoint == nullptr) return;
+  const MemberWord heard = {endpoint->generation(), MemberState::kDead};
+  // Its place may have been given out meanwhile, and the new one heard.
+  if (KnownMember::of(heard).is_generation_of(view_.known(member))) {
+    endpoint->incoming().is_ignored = true;
+  }
+}
+
+void ShmProvider::acknowledge_if_drained() noexcept {
+  if (view_.is_dead() || !inbox_.is_drained()) return;
+  for (uint32_t member = 0; view_.is_complete() && member < place().member_count(); ++member) {
+    if (view_.known(member).is_dead()) bury(member);
+  }
+  view_.take_leaving([&](uint32_t member) noexcept {
+    tell(PeerEventKind::kLeft, member, place().members().generation(member));
+  });
+  // Release: this member does not touch the parts of those that were dead then any more.
+  wrapper_->acknowledged_epoch.store(view_.epoch_to_acknowledge(), std::memory_order_release);
+  view_.acknowledged();
+}
+
+// The peers that this member talked to, and that ignore it now.
+void ShmProvider::look_for_cut_offs() noexcept {
+  seen_notices_ = wrapper_->notices.load(std::memory_order_acquire);
+  endpoints_.for_each([&](ShmEndpoint& endpoint) noexcept {
+    const uint32_t peer = endpoint.peer();
+    if (!segment().has_cut_off(peer, member())) return;
+    if (!endpoint.way().is_open()) return;
+    endpoint.way().close();
+    BP_LOG_WARNING("member %u (%s, process %u) has cut this member (%u) off: it found nonsense in "
+                   "what this process wrote; its log says what",
+                   peer, place().members().name(peer).text, place().members().pid(peer), member());
+    tell(PeerEventKind::kCutOff, peer, endpoint.generation());
+  });
+}
+
+void ShmProvider::tell(PeerEventKind kind, uint32_t member, uint64_t generation) noexcept {
+  has_told_ = true;
+  if (on_peer_.function == nullptr) return;
+  on_peer_.function(on_peer_.context, {kind, member, generation});
+}
+
+}  // namespace bedplate

@@ -1,0 +1,149 @@
+#include <algorithm>
+
+#include "transport/shm/queue/inbound_boxes.h"
+
+namespace bedplate {
+namespace {
+
+// A box counts as idle after so many messages from others without one through it, in multiples of
+// the threshold that a pair must reach to get a box.
+constexpr uint64_t kIdleThresholds = 64;
+
+}  // namespace
+
+void InboundBoxes::create(const ShmPlace& place, ShmDispatch& dispatch,
+                          const EndpointTable& endpoints, ShmCounters& counters) {
+  BP_ASSERT(place_ == nullptr);
+  place_ = &place;
+  dispatch_ = &dispatch;
+  endpoints_ = &endpoints;
+  counters_ = &counters;
+  boxes_.resize(place.shape().box_count_max);
+}
+
+void InboundBoxes::grant(ShmEndpoint& to) noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  IncomingPeer& incoming = to.incoming();
+  incoming.heard_count = 0;  // if it does not succeed now, it is tried again after as many messages
+  if (incoming.has_our_box) return;  // it has not come to use it yet
+  const uint32_t limit = place_->shape().box_count_max;
+  const uint32_t box = count_ < limit ? take_free_box(to.peer()) : OutgoingWay::kNoBox;
+  if (box == OutgoingWay::kNoBox) return ask_for_idle_box();
+  place_->segment().box(box).clear();
+  if (!to.way().is_open() || !to.way().post_control(ShmControl::kBoxGranted, &box, sizeof box)) {
+    return set_free(box);
+  }
+  boxes_[count_++] =
+      BoxReceiver(place_->segment().box(box), box, to.peer(), dispatch_->received_count());
+  incoming.has_our_box = true;
+  counters_->boxes_granted.add(1);
+  BP_DCHECK_SLOW(is_valid());
+}
+
+uint32_t InboundBoxes::take_free_box(uint32_t sender) noexcept {
+  const uint32_t count = place_->shape().box_count;
+  const uint32_t self = place_->self();
+  for (uint32_t i = 0; i < count; ++i) {
+    // Each receiver begins elsewhere, so that they do not all try the same.
+    const uint32_t box =
+        static_cast<uint32_t>((uint64_t{self} * count / place_->member_count() + i) % count);
+    uint64_t nobody = 0;
+    if (place_->segment().box_owner(box).compare_exchange_strong(
+            nobody, pack_box_owner(self, sender), std::memory_order_acq_rel)) {
+      return box;
+    }
+  }
+  return OutgoingWay::kNoBox;
+}
+
+void InboundBoxes::ask_for_idle_box() noexcept {
+  BoxReceiver* idle = nullptr;
+  for (uint32_t i = 0; i < count_; ++i) {
+    BoxReceiver& box = boxes_[i];
+    if (box.is_wanted_back()) return;  // one at a time
+    if (idle == nullptr || box.last_used() < idle->last_used()) idle = &box;
+  }
+  const uint64_t idle_after = kIdleThresholds * place_->shape().send_threshold;
+  if (idle == nullptr || dispatch_->received_count() - idle->last_used() < idle_after) return;
+  idle->acknowledge();  // its sender can see that it is empty
+  ShmEndpoint* sender = dispatch_->sender_of(idle->sender());
+  if (sender == nullptr) return;
+  const uint32_t box = idle->index();
+  if (sender->way().is_open() &&
+      sender->way().post_control(ShmControl::kBoxWanted, &box, sizeof box)) {
+    idle->set_wanted_back();
+  }
+}
+
+const char* InboundBoxes::hear(ShmEndpoint& from, ShmControl what, uint32_t box,
+                               bool came_by_box) noexcept {
+  BP_DCHECK(box < place_->shape().box_count);
+  switch (what) {
+    case ShmControl::kBoxGranted: return accept(from, box);
+    case ShmControl::kBoxWanted: give_back(from, box); return nullptr;
+    case ShmControl::kBoxClosed:
+      // By the FIFO: a box is not closed while it is being read.
+      return came_by_box ? "the end of a box inside a box" : close(from, box);
+    default: return "a control message of no kind";
+  }
+}
+
+// ---- The sender's side ----
+
+const char* InboundBoxes::accept(ShmEndpoint& from, uint32_t box) noexcept {
+  OutgoingWay& way = from.way();
+  if (!way.is_open()) return nullptr;  // it has died since
+  if (way.box_index() != OutgoingWay::kNoBox ||
+      place_->segment().box_owner(box).load(std::memory_order_acquire) !=
+          pack_box_owner(from.peer(), place_->self())) {
+    return "a box that it cannot give";
+  }
+  way.use_box(box);
+  return nullptr;
+}
+
+void InboundBoxes::give_back(ShmEndpoint& from, uint32_t box) noexcept {
+  OutgoingWay& way = from.way();
+  if (!way.is_open() || way.box_index() != box) return;
+  way.return_box();
+}
+
+// ---- The receiver's side, again ----
+
+const char* InboundBoxes::close(ShmEndpoint& from, uint32_t box) noexcept {
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (boxes_[i].index() != box || boxes_[i].sender() != from.peer()) continue;
+    counters_->boxes_returned.add(1);
+    drop(i);
+    set_free(box);
+    return nullptr;
+  }
+  if (!from.way().is_open()) return nullptr;  // it has died: drain() has dropped the box
+  return "a box that it never had";
+}
+
+void InboundBoxes::drain(uint32_t member) noexcept {
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (boxes_[i].sender() != member) continue;
+    boxes_[i].drain(*dispatch_);
+    // If the dead one may still write to its box, the box stays the pair's until its place is free.
+    if (place_->segment().writes_no_more(member)) set_free(boxes_[i].index());
+    drop(i--);
+  }
+}
+
+void InboundBoxes::drop(uint32_t place) noexcept {
+  BP_ASSERT(place < count_);
+  endpoints_->at(boxes_[place].sender())->incoming().has_our_box = false;
+  boxes_[place] = boxes_[--count_];
+  BP_DCHECK_SLOW(is_valid());
+}
+
+bool InboundBoxes::is_valid() const noexcept {
+  if (count_ > place_->shape().box_count_max) return false;
+  return std::all_of(boxes_.begin(), boxes_.begin() + count_, [&](const BoxReceiver& box) {
+    return box.index() < place_->shape().box_count && endpoints_->at(box.sender()) != nullptr;
+  });
+}
+
+}  // namespace bedplate

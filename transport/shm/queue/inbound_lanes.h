@@ -1,0 +1,70 @@
+// The receiving lanes of a member of a mesh, one from each other member.
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "platform/assert.h"
+#include "transport/shm/queue/inbound_queues.h"
+#include "transport/shm/queue/lane_receiver_datapath.h"
+
+namespace bedplate {
+
+// Threads: the one that polls.
+//
+// Invariants: 1. There is an end for each member, and nothing was read by this member's own. 2. A
+// lane that something was read from has a sender. (is_valid)
+class InboundLanes {
+ public:
+  void create(const InboxParts& parts) {
+    BP_ASSERT(place_ == nullptr);
+    place_ = &parts.place;
+    view_ = &parts.view;
+    dispatch_ = &parts.dispatch;
+    lanes_.resize(place_->member_count());
+    BP_DCHECK_SLOW(is_valid());
+  }
+
+  uint32_t poll(uint32_t budget) noexcept {
+    BP_DCHECK_SLOW(is_valid());
+    uint32_t count = 0;
+    // The dead were read to the end when they died (drain); their lanes may be made as new any
+    // time.
+    for (uint32_t sender = 0; sender < place_->member_count(); ++sender) {
+      if (view_->known_state(sender) == MemberState::kAlive && sender != place_->self()) {
+        count += lanes_[sender].poll(*place_, sender, *dispatch_, budget);
+      }
+    }
+    BP_DCHECK_SLOW(is_valid());
+    return count;
+  }
+  void welcome(uint32_t) noexcept {}  // its lane shows by itself that it is another's
+  void drain(uint32_t member) noexcept {
+    BP_DCHECK(place_->is_peer(member));
+    lanes_[member].poll(*place_, member, *dispatch_, place_->shape().entry_count);
+    BP_DCHECK_SLOW(is_valid());
+  }
+  void mark_drain() noexcept {}
+  bool is_drained() const noexcept { return true; }
+  void forget_writer(uint32_t) noexcept {}
+  BoxKeeper* box_keeper() noexcept { return nullptr; }
+  uint32_t box_count() const noexcept { return 0; }
+
+  bool is_valid() const noexcept {
+    if (lanes_.size() != place_->member_count() || lanes_[place_->self()].is_begun()) return false;
+    for (const LaneReceiver& lane : lanes_) {
+      if (!lane.is_valid()) return false;
+    }
+    return true;
+  }
+
+ private:
+  const ShmPlace* place_ = nullptr;
+  const MembershipView* view_ = nullptr;
+  ShmDispatch* dispatch_ = nullptr;
+  std::vector<LaneReceiver> lanes_;  // by their senders
+};
+
+}  // namespace bedplate

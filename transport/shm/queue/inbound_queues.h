@@ -1,0 +1,58 @@
+// The interface of the queues that lead to a member: each kind of group has a class for all queues
+// that its members receive by (inbox.h).
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "transport/shm/endpoint/endpoint_table.h"
+#include "transport/shm/endpoint/shm_dispatch.h"
+#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/membership/membership_view.h"
+
+namespace bedplate {
+
+// All that they stand on; all of it outlives them.
+struct InboxParts {
+  const ShmPlace& place;
+  const MembershipView& view;
+  const EndpointTable& endpoints;
+  ShmDispatch& dispatch;
+  ShmCounters& counters;
+};
+
+// Threads: the one that polls.
+//
+// A dead member can have left at most one round of each queue. One that only said that it leaves
+// may still be writing.
+template <typename Queues>
+concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxParts& parts,
+                                 uint32_t budget, uint32_t member) {
+  queues.create(parts);  // allocates; uses none of the parts yet
+  // Delivers what is there. Returns how many messages.
+  { queues.poll(budget) }
+  noexcept->std::same_as<uint32_t>;
+  // A new member has this place.
+  { queues.welcome(member) }
+  noexcept;
+  // Delivers what a dead one has left outside the FIFO, before or after the FIFO's messages.
+  { queues.drain(member) }
+  noexcept;
+  // mark_drain() notes how far to read for those that are dead by now; is_drained(): that was done.
+  { queues.mark_drain() }
+  noexcept;
+  { seen.is_drained() }
+  noexcept->std::same_as<bool>;
+  // No store of a member can come any more.
+  { queues.forget_writer(member) }
+  noexcept;
+  // The part that gives boxes; nullptr: none are given.
+  { queues.box_keeper() }
+  noexcept->std::same_as<BoxKeeper*>;
+  { seen.box_count() }
+  noexcept->std::same_as<uint32_t>;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,144 @@
+// A member's inbox: the queues that others write to it by, one kind for each kind of group. Each
+// has the same functions (InboundQueues), and Inbox::with() is the one place that asks which it is.
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/assert.h"
+#include "transport/shm/queue/fifo_receiver_datapath.h"
+#include "transport/shm/queue/inbound_boxes.h"
+#include "transport/shm/queue/inbound_lanes.h"
+#include "transport/shm/queue/inbound_queues.h"
+
+namespace bedplate {
+
+// One FIFO that all write, and boxes for those that write often.
+class LazyInbox {
+ public:
+  void create(const InboxParts& parts) {
+    dispatch_ = &parts.dispatch;
+    fifo_.create(parts.place, parts.view, parts.counters.abandoned);
+    boxes_.create(parts.place, parts.dispatch, parts.endpoints, parts.counters);
+  }
+
+  uint32_t poll(uint32_t budget) noexcept {
+    const uint32_t count = boxes_.poll(budget);
+    return count + fifo_.poll(budget, [&](const SlotHeader& header, const MessageSlot& slot) {
+      ShmEndpoint* from = dispatch_->sender_of(header.sender);
+      // The message stays there until there is memory for its sender.
+      if (from == nullptr) return !dispatch_->lacks_memory();
+      dispatch_->handle(*from, header, slot.payload, nullptr);
+      boxes_.count_message(*from);
+      return true;
+    });
+  }
+  void welcome(uint32_t) noexcept {}
+  void drain(uint32_t member) noexcept { boxes_.drain(member); }
+  void mark_drain() noexcept { fifo_.mark_drain(); }
+  bool is_drained() const noexcept { return fifo_.is_drained(); }
+  void forget_writer(uint32_t member) noexcept { fifo_.forget_writer(member); }
+  BoxKeeper* box_keeper() noexcept { return &boxes_; }
+  uint32_t box_count() const noexcept { return boxes_.count(); }
+
+ private:
+  ShmDispatch* dispatch_ = nullptr;
+  FifoReceiver fifo_;
+  InboundBoxes boxes_;
+};
+
+// The one box of the one peer.
+//
+// Invariant: a box that is read is the peer's. (is_valid)
+class ExchangeInbox {
+ public:
+  void create(const InboxParts& parts) noexcept {
+    place_ = &parts.place;
+    dispatch_ = &parts.dispatch;
+  }
+
+  uint32_t poll(uint32_t budget) noexcept { return has_peer_ ? box_.poll(*dispatch_, budget) : 0; }
+  void welcome(uint32_t member) noexcept {
+    box_ = BoxReceiver(place_->segment().inbound_box(place_->self()), 0, member, 0);
+    has_peer_ = true;
+    BP_DCHECK_SLOW(is_valid());
+  }
+  void drain(uint32_t) noexcept {
+    BP_DCHECK_SLOW(is_valid());
+    if (has_peer_) box_.drain(*dispatch_);
+    has_peer_ = false;
+  }
+  void mark_drain() noexcept {}
+  bool is_drained() const noexcept { return true; }
+  void forget_writer(uint32_t) noexcept {}
+  BoxKeeper* box_keeper() noexcept { return nullptr; }
+  uint32_t box_count() const noexcept { return has_peer_ ? 1 : 0; }
+
+  bool is_valid() const noexcept { return !has_peer_ || place_->is_peer(box_.sender()); }
+
+ private:
+  const ShmPlace* place_ = nullptr;
+  ShmDispatch* dispatch_ = nullptr;
+  BoxReceiver box_;
+  bool has_peer_ = false;
+};
+
+static_assert(InboundQueues<LazyInbox> && InboundQueues<InboundLanes> &&
+              InboundQueues<ExchangeInbox>);
+
+// Threads: the one that polls.
+class Inbox {
+ private:
+  // The one place that asks which kind it is.
+  template <typename Self, typename Body>
+  [[gnu::always_inline]] static decltype(auto) with(Self& self, Body&& body) {
+    switch (self.kind_) {
+      case GroupKind::kMesh: return body(self.lanes_);
+      case GroupKind::kExchange: return body(self.exchange_);
+      case GroupKind::kLazy: break;
+    }
+    return body(self.lazy_);
+  }
+
+ public:
+  // Allocates; uses none of the parts yet.
+  void create(const InboxParts& parts) {
+    kind_ = parts.place.shape().kind;
+    with(*this, [&](auto& queues) { queues.create(parts); });
+  }
+  // nullptr: no boxes are given in groups of this kind.
+  BoxKeeper* box_keeper() noexcept {
+    return with(*this, [](auto& queues) noexcept { return queues.box_keeper(); });
+  }
+
+  uint32_t poll(uint32_t budget) noexcept {
+    return with(*this, [&](auto& queues) noexcept { return queues.poll(budget); });
+  }
+  void welcome(uint32_t member) noexcept {
+    with(*this, [&](auto& queues) noexcept { queues.welcome(member); });
+  }
+  void drain(uint32_t member) noexcept {
+    with(*this, [&](auto& queues) noexcept { queues.drain(member); });
+  }
+  void mark_drain() noexcept {
+    with(*this, [](auto& queues) noexcept { queues.mark_drain(); });
+  }
+  bool is_drained() const noexcept {
+    return with(*this, [](const auto& queues) noexcept { return queues.is_drained(); });
+  }
+  void forget_writer(uint32_t member) noexcept {
+    with(*this, [&](auto& queues) noexcept { queues.forget_writer(member); });
+  }
+  uint32_t box_count() const noexcept {
+    return with(*this, [](const auto& queues) noexcept { return queues.box_count(); });
+  }
+
+ private:
+  GroupKind kind_ = GroupKind::kLazy;
+  LazyInbox lazy_;
+  InboundLanes lanes_;
+  ExchangeInbox exchange_;
+};
+
+}  // namespace bedplate

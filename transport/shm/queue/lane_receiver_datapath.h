@@ -1,0 +1,80 @@
+// The reading end of a mesh lane, and how far it was read.
+//
+// Invariant: nothing that the sender wrote is believed. First the count of its words, from this
+// end's own tail and not from the one in the segment, and the range of each word are checked
+// against the lane and the region; a peer whose words do not fit is cut off.
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/assert.h"
+#include "transport/shm/endpoint/shm_dispatch.h"
+#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/queue/mesh_lane_datapath.h"
+
+namespace bedplate {
+
+// Threads: the one that polls. It does not keep its lane's address: a member has one of these for
+// each other member, and in a large group most never send.
+class LaneReceiver {
+ public:
+  // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many.
+  // Cost, if there is nothing: a load of the sender's head, and one of its generation.
+  uint32_t poll(const ShmPlace& place, uint32_t sender, ShmDispatch& dispatch,
+                uint32_t budget) noexcept {
+    const MeshLane lane = place.segment().lane(place.self(), sender);
+    const uint32_t head = lane.head();
+    // A lane is made as new before another comes into its sender's place.
+    if (const uint64_t generation = place.members().generation(sender);
+        BP_UNLIKELY(generation != generation_)) {
+      generation_ = generation;
+      tail_ = 0;
+    }
+    if (head == tail_) return 0;
+    ShmEndpoint* from = dispatch.sender_of(sender);
+    return from != nullptr
+               ? take(lane, head, place.eager_region_of(sender), *from, dispatch, budget)
+               : 0;
+  }
+
+  // Whether anything was ever looked for.
+  bool is_begun() const noexcept { return generation_ != 0; }
+  bool is_valid() const noexcept { return is_begun() || tail_ == 0; }
+
+ private:
+  // `region`: the sender's eager region, in which its words' bytes lie.
+  uint32_t take(const MeshLane& lane, uint32_t head, std::span<const std::byte> region,
+                ShmEndpoint& from, ShmDispatch& dispatch, uint32_t budget) noexcept {
+    if (head - tail_ > lane.capacity()) {
+      dispatch.cut_off(from, "more words in its lane than there is room for");
+      return 0;
+    }
+    uint32_t count = 0;
+    for (; tail_ != head && count < budget; ++tail_, ++count) {
+      const LaneWord word = lane.at(tail_);
+      const uint64_t bytes = word.kind == SlotKind::kEager ? word.bytes : kInlineBytesMax;
+      if (bytes > region.size() || word.offset > region.size() - bytes) {
+        dispatch.cut_off(from, "a payload outside its eager region");
+        break;
+      }
+      const std::byte* body = region.data() + word.offset;
+      if (word.kind == SlotKind::kEager && !from.incoming().is_ignored) {
+        dispatch.deliver(from, word.am, {body, word.bytes}, {});
+      } else {
+        dispatch.handle(from, {word.kind, word.am, word.bytes, from.peer()}, body, nullptr);
+      }
+    }
+    BP_DCHECK(head - tail_ <= lane.capacity() && "nothing is read before it was written");
+    lane.set_tail(tail_);
+    return count;
+  }
+
+  uint64_t generation_ = 0;  // of the sender that tail_ is about
+  uint32_t tail_ = 0;        // words of it that were read
+};
+
+}  // namespace bedplate

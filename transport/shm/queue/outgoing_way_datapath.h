@@ -1,0 +1,141 @@
+// The way to one peer, as far as messages go: the queue that leads there, and the bell.
+//
+// Everything that goes to one peer goes through one queue at a time, so that order is kept without
+// numbers: the peer's FIFO (lazy), a box that the peer gave this pair, its lane (mesh) or its one
+// inbound box (exchange). The queue is changed only when the old one is known to be empty of this
+// way's messages. Loans and copies travel as slots of that same queue.
+//
+// Invariants: 1. A box that the way has is its queue, or is to be (must_settle_). 2. A way that
+// must return its box must settle. 3. A way that is not open has nothing to give back. (is_valid)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/assert.h"
+#include "transport/messages/endpoint.h"
+#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/queue/box_sender_datapath.h"
+#include "transport/shm/queue/eager_stock.h"
+#include "transport/shm/queue/fifo_sender_datapath.h"
+#include "transport/shm/queue/futex_bell.h"
+#include "transport/shm/queue/lane_sender_datapath.h"
+
+namespace bedplate {
+
+// The requests of control slots; their body is a box's number, or an operation's place.
+enum class ShmControl : uint32_t {
+  kBoxGranted,  // a box for what you send me
+  kBoxWanted,   // please give it back
+  kBoxClosed,   // here it is: empty, and nothing more goes through it
+  kOperation,   // shm_operations.h
+};
+
+// The parts that all ways of a member share.
+struct OutgoingParts {
+  ShmPlace place;
+  EagerStock stock;
+  uint32_t am_bytes_max = 0;
+  uint32_t returning_count = 0;  // boxes that peers want back from us
+};
+
+static_assert(OutgoingQueue<FifoSender> && OutgoingQueue<BoxSender> && OutgoingQueue<LaneSender>);
+
+// Threads: the shard's.
+class OutgoingWay {
+ private:
+  // The one place that asks which queue it is.
+  template <typename Body>
+  [[gnu::always_inline]] decltype(auto) with_queue(QueueKind kind, Body&& body) noexcept {
+    if (BP_LIKELY(kind == QueueKind::kBox)) return body(box_);
+    if (kind == QueueKind::kFifo) return body(fifo_);
+    return body(lane_);
+  }
+
+ public:
+  static constexpr uint32_t kNoBox = UINT32_MAX;
+
+  OutgoingWay(OutgoingParts& parts, uint32_t peer) noexcept;
+  OutgoingWay(const OutgoingWay&) = delete;
+  OutgoingWay& operator=(const OutgoingWay&) = delete;
+
+  uint32_t peer() const noexcept { return peer_; }
+  void ring() noexcept { bell_.ring(); }
+
+  // Forgets the former peer: from here on it is the one of `generation`, which may be sent to if
+  // `is_open`.
+  void open(uint64_t generation, bool is_open) noexcept;
+  // From here on nothing is written for the peer.
+  void close() noexcept;
+  bool is_open() const noexcept { return is_open_; }
+  uint64_t generation() const noexcept { return generation_; }
+
+  // All that follows, but is_consumed(). Requires: is_open().
+
+  // A copy of `payload`. Returns kDone, kAgain or kTooLong.
+  SendStatus send(AmId id, std::span<const std::byte> payload) noexcept {
+    if (payload.size() > kInlineBytesMax) return send_long(id, payload);
+    const auto bytes = static_cast<uint32_t>(payload.size());
+    return post({SlotKind::kInline, id, bytes, parts_.place.self()}, payload.data(), bytes)
+               ? SendStatus::kDone
+               : SendStatus::kAgain;
+  }
+  // Puts one slot into the queue: `header` has the message's bytes, `data` the slot's part of them.
+  // Returns false when there is no room.
+  bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    BP_DCHECK(is_open_);
+    if (BP_UNLIKELY(must_settle_)) settle();
+    const bool is_posted = with_queue(
+        queue_, [&](auto& queue) noexcept { return queue.post(header, data, data_bytes); });
+    if (is_posted) bell_.ring();
+    return is_posted;
+  }
+  bool post_control(ShmControl what, const void* body, uint32_t bytes) noexcept {
+    return post({SlotKind::kControl, static_cast<uint32_t>(what), bytes, parts_.place.self()},
+                static_cast<const std::byte*>(body), bytes);
+  }
+  bool has_room() noexcept;
+  EagerRegion::Piece take_eager(uint64_t bytes) noexcept { return parts_.stock.take(bytes, *this); }
+
+  // ---- The box that the peer gives ----
+
+  uint32_t box_index() const noexcept { return box_index_; }
+  // Whether messages go through a fast box now.
+  bool has_box() const noexcept { return queue_ == QueueKind::kBox; }
+  // Sends through `box`, as soon as order allows. Requires: there is none.
+  void use_box(uint32_t box) noexcept;
+  // Gives the box back, as soon as order allows. Nothing happens if that is asked already.
+  void return_box() noexcept;
+  bool must_return_box() const noexcept { return must_return_box_; }
+  // Moves to the box that the peer gave, or back to the FIFO, as soon as order allows.
+  void settle() noexcept;
+
+  // ---- The eager region ----
+
+  // Whether the peer is done with the message of this way that `use` names.
+  bool is_consumed(const EagerRegion::Use& use) noexcept;
+
+  bool is_valid() const noexcept;
+
+ private:
+  SendStatus send_long(AmId id, std::span<const std::byte> payload) noexcept;
+  SendStatus send_eager(const SlotHeader& header, std::span<const std::byte> payload) noexcept;
+  // The message that was posted last, as the user of a piece of the eager region.
+  EagerRegion::Use last_use() noexcept;
+
+  OutgoingParts& parts_;
+  const uint32_t peer_;
+  QueueKind queue_ = QueueKind::kFifo;
+  bool is_open_ = false;
+  bool must_settle_ = false;
+  bool must_return_box_ = false;  // the peer wants its box back
+  FutexBell bell_;
+  uint32_t box_index_ = kNoBox;  // the box that it has, or is to have
+  BoxSender box_;
+  FifoSender fifo_;
+  LaneSender lane_;
+  uint64_t generation_ = 0;
+};
+
+}  // namespace bedplate

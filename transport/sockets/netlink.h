@@ -1,0 +1,72 @@
+// Netlink: as much of it as it takes to bring an interface up (rtnetlink(7)), and an RDMA device,
+// and to find the interface toward an address.
+//
+// A message is built in place, in a fixed array, and sent; the kernel answers with one error
+// number; the wanted data, if any, come before it.
+//
+// Tested by tests/apps/init/netlink_test.cc, tests/transport/network_watch_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <linux/rtnetlink.h>
+
+#include "platform/file.h"
+#include "platform/result.h"
+#include "transport/sockets/ip_address.h"
+
+namespace bedplate {
+
+// One request, with its acknowledgement asked for.
+class NetlinkMessage {
+ public:
+  // `body` is the fixed part that the type has: ifinfomsg, ifaddrmsg, rtmsg.
+  template <typename Body>
+  NetlinkMessage(uint16_t type, uint16_t flags, const Body& body) noexcept {
+    begin(type, flags, &body, sizeof body);
+  }
+
+  // Without a fixed part.
+  NetlinkMessage(uint16_t type, uint16_t flags) noexcept { begin(type, flags, "", 0); }
+
+  // Appends an attribute. Requires: it fits.
+  void add(uint16_t type, const void* data, size_t data_bytes) noexcept;
+  void add(uint16_t type, uint32_t number) noexcept { add(type, &number, sizeof number); }
+
+  const nlmsghdr& header() const noexcept { return *reinterpret_cast<const nlmsghdr*>(bytes_); }
+  nlmsghdr& header() noexcept { return *reinterpret_cast<nlmsghdr*>(bytes_); }
+
+ private:
+  void begin(uint16_t type, uint16_t flags, const void* body, size_t body_bytes) noexcept;
+
+  alignas(nlmsghdr) std::byte bytes_[256] = {};
+};
+
+// `mtu` 0: as it is.
+NetlinkMessage link_up_message(uint32_t interface_index, uint32_t mtu) noexcept;
+NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address) noexcept;
+NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& gateway) noexcept;
+// Asks for the route to `address`.
+NetlinkMessage route_question(const IpAddress& address) noexcept;
+
+// A socket to a part of the kernel: NETLINK_ROUTE, NETLINK_RDMA.
+class NetlinkSocket {
+ public:
+  Result<void> create(int part = NETLINK_ROUTE) noexcept;
+  // Sends `message` and waits for the kernel's word. Returns 0 or an errno value.
+  int request(NetlinkMessage& message) noexcept;
+  // Sends route_question(address). Returns the interface's number; 0: no route leads there.
+  uint32_t interface_toward(const IpAddress& address) noexcept;
+
+ private:
+  // Sends `message`. `answer` gets the message that comes before the acknowledgement, if one does.
+  // Returns 0 or an errno value; EBADMSG: that message is too long for `answer`, or malformed.
+  int exchange(NetlinkMessage& message, std::span<std::byte> answer) noexcept;
+
+  Fd socket_;
+  uint32_t sequence_ = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,60 @@
+// Finds peers of a shard's sockets that do not take the data sent to them: looks once a second,
+// while anything is sent, and counts them, with the slowest one's address.
+//
+// A peer that takes an answer slowly but steadily is none of them: the kernel says how far it is
+// with each send that did not end between two looks.
+//
+// It decides nothing: a client that takes none of its answers delays only itself, and its service
+// says for how long it may. A shard that sends nothing is not woken.
+// Threads: the loop's.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/units.h"
+#include "transport/loop/event_loop.h"
+#include "transport/loop/timer_queue.h"
+
+namespace bedplate {
+
+struct StreamSocket;
+struct SocketCounters;
+
+class SlowSends {
+ public:
+  static constexpr uint64_t kPauseNs = kNsPerSecond;
+
+  SlowSends() noexcept = default;
+  SlowSends(const SlowSends&) = delete;
+  SlowSends& operator=(const SlowSends&) = delete;
+  ~SlowSends();
+
+  // Before the seal: the timer's room is allocated. Lifetime: both outlive this.
+  void create(EventLoop& loop, SocketCounters& counters);
+
+  void attached(StreamSocket& socket) noexcept;
+  void detached(StreamSocket& socket) noexcept;
+  // A send of `socket` has begun. Cost: a branch; once a second a timer.
+  void began(StreamSocket& socket) noexcept;
+
+ private:
+  static constexpr uint64_t kNothingSeen = ~uint64_t{0};
+
+  // Whether anything was taken since the last look. Cost: one or two system calls, if no send has
+  // ended since.
+  static bool has_moved(StreamSocket& socket) noexcept;
+  void look() noexcept;
+
+  EventLoop* loop_ = nullptr;
+  SocketCounters* counters_ = nullptr;
+  StreamSocket* first_ = nullptr;       // of those that are attached
+  const StreamSocket* told_ = nullptr;  // whose address the counters have
+  uint64_t told_since_ns_ = 0;
+  Timer timer_;
+};
+
+// "127.0.0.1:4711 at 127.0.0.1:10809", "process 4711 at /run/sock": the peer of a connected
+// socket, and the local address that it came to. Returns `text`. Cost: three system calls at most.
+const char* describe_connection(int fd, char* text, uint32_t text_bytes) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,241 @@
+#include "transport/sockets/stream_server.h"
+
+#include <algorithm>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "platform/log.h"
+#include "transport/sockets/slow_sends.h"
+
+namespace bedplate {
+
+bool StreamServer::is_valid() const noexcept {
+  uint64_t open = 0, lingering = 0;
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    const StreamSocket& socket = connection(i).socket;
+    const bool is_open = socket.fd >= 0;
+    if (!is_open && (socket.send.is_in_flight || socket.receive.is_in_flight)) return false;
+    open += is_open ? 1 : 0;
+    lingering += connection(i).is_lingering ? 1 : 0;
+    if (connection(i).is_lingering && !is_open) return false;
+  }
+  uint64_t listed = 0;
+  for (const Connection* each = first_lingering_; each != nullptr; each = each->next_lingering) {
+    const Connection* next = each->next_lingering;
+    if (next != nullptr && next->linger_end_ns < each->linger_end_ns) return false;
+    if (!each->is_lingering || ++listed > lingering) return false;
+  }
+  if (listed != lingering || (listed > 0) != linger_timer_.is_armed()) return false;
+  if (is_drained() && (!is_draining_ || open_count_ > 0)) return false;
+  return open == open_count_ && free_.has_just(connection_count() - open, [&](const auto& one) {
+    return one.socket.fd < 0 && one.server == this;
+  });
+}
+
+void StreamServer::add_listener(int fd) noexcept {
+  BP_ASSERT(stride_bytes_ != 0 && fd >= 0);
+  BP_ASSERT(listener_count_ < kListenersMax);
+  StreamListener& listener = listeners_[listener_count_++];
+  listener.fd = fd;
+  listener.silence_ns_max = options_.silence_ns_max;
+  listener.context = this;
+  listener.accepted = [](void* self, int accepted_fd) noexcept {
+    static_cast<StreamServer*>(self)->accept(accepted_fd);
+  };
+}
+
+void StreamServer::start() noexcept {
+  BP_ASSERT(is_own_thread());
+  for (uint32_t i = 0; i < listener_count_; ++i) options_.sockets->start_listening(listeners_[i]);
+}
+
+void StreamServer::accept(int fd) noexcept {
+  BP_ASSERT(is_own_thread() && fd >= 0);
+  BP_KEEPS_VALID(*this);
+  Connection* connection = free_.first();
+  if (connection != nullptr) connection->socket.fd = fd;
+  if (connection == nullptr || is_draining_ || options_.sockets->attach(connection->socket) != 0) {
+    if (connection != nullptr) connection->socket.fd = -1;
+    options_.counters->connections_refused.add(1);
+    ::close(fd);
+    return;
+  }
+  free_.pop();
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
+  options_.counters->connections_total.add(1);
+  options_.counters->connections_open.set(++open_count_);
+  options_.counters->connections_peak.raise(open_count_);
+  connection->is_ending = connection->is_broken = false;
+  connection->has_peer_ended = connection->is_lingering = false;
+  connection->socket.receive.context = connection->socket.send.context = connection;
+  connection->socket.receive.completed = [](void* context, int64_t result) noexcept {
+    auto& its = *static_cast<Connection*>(context);
+    its.server->received(its, result);
+  };
+  connection->socket.send.completed = [](void* context, int64_t result) noexcept {
+    auto& its = *static_cast<Connection*>(context);
+    its.server->sent(its, result);
+  };
+  advance(*connection);
+}
+
+void StreamServer::received(Connection& connection, int64_t result) noexcept {
+  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
+  connection.is_broken |= result < 0;
+  connection.has_peer_ended |= result <= 0;
+  if (result > 0) options_.counters->received_bytes.add(static_cast<uint64_t>(result));
+  connection.is_ending |= result <= 0 || is_draining_;
+  if (connection.session->is_over()) {
+    const uint64_t dropped = result > 0 ? static_cast<uint64_t>(result) : 0;
+    connection.linger_bytes_left -= std::min(connection.linger_bytes_left, dropped);
+  } else if (result > 0) {
+    connection.session->received(static_cast<uint64_t>(result), options_.loop->now_ns());
+  }
+  advance(connection);
+}
+
+void StreamServer::sent(Connection& connection, int64_t result) noexcept {
+  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
+  connection.is_broken |= result < 0;
+  if (result > 0) options_.counters->sent_bytes.add(static_cast<uint64_t>(result));
+  connection.session->sent(options_.loop->now_ns());
+  advance(connection);
+}
+
+// Sends replies that are ready, receives if that makes sense, closes when nothing is left to do.
+void StreamServer::advance(Connection& connection) noexcept {
+  StreamSocket& socket = connection.socket;
+  StreamSession& session = *connection.session;
+  if (session.foreign() != nullptr && !connection.is_broken) tell_foreign(connection);
+  connection.is_broken |= session.foreign() != nullptr;
+  if (const auto pieces =
+          connection.is_broken || socket.send.is_in_flight ? std::span<iovec>() : session.replies();
+      !pieces.empty()) {
+    socket.send.pieces = pieces.data();
+    socket.send.piece_count = static_cast<uint32_t>(pieces.size());
+    session.handed_over(options_.loop->look_at_clock());  // once for all that this send answers
+    options_.sockets->send(socket);
+  }
+  connection.is_ending |= connection.is_broken || session.is_over();
+  if (!connection.is_ending && !socket.receive.is_in_flight) {
+    const StreamSession::Input input = session.input();
+    if (input.piece_count > 0) {
+      socket.receive.pieces = input.pieces;
+      socket.receive.piece_count = input.piece_count;
+      socket.receive.min_bytes = input.min_bytes;
+      options_.sockets->receive(socket);
+    }
+  }
+  if (!connection.is_ending) return;
+  if (may_linger(connection)) {
+    if (!socket.send.is_in_flight) linger(connection);
+    return;
+  }
+  if (socket.receive.is_in_flight) ::shutdown(socket.fd, SHUT_RD);
+  if (connection.is_broken) options_.sockets->abort(socket);
+  if (!socket.send.is_in_flight && !socket.receive.is_in_flight) close(connection);
+}
+
+// A page in somebody's browser may have asked it to.
+void StreamServer::tell_foreign(const Connection& connection) noexcept {
+  options_.counters->connections_foreign.add(1);
+  if (!log_limit_.try_pass(options_.name)) return;
+  char peer[256];
+  BP_LOG_WARNING("%s: the client %s was closed: it speaks %s, of which nothing was obeyed",
+                 options_.name, describe_connection(connection.socket.fd, peer, sizeof peer),
+                 connection.session->foreign());
+}
+
+// Whether it may linger, so that its peer does not lose replies.
+bool StreamServer::may_linger(const Connection& connection) const noexcept {
+  return connection.session->is_over() && !connection.is_broken && !connection.has_peer_ended &&
+         (!connection.is_lingering || connection.linger_bytes_left > 0);
+}
+
+void StreamServer::linger(Connection& connection) noexcept {
+  StreamSocket& socket = connection.socket;
+  if (!connection.is_lingering) {
+    BP_KEEPS_VALID(*this);
+    ::shutdown(socket.fd, SHUT_WR);
+    connection.is_lingering = true;
+    connection.linger_bytes_left = kLingerBytes;
+    connection.linger_end_ns = options_.loop->now_ns() + kLingerNs;
+    connection.next_lingering = nullptr;
+    connection.previous_lingering = last_lingering_;
+    (last_lingering_ == nullptr ? first_lingering_ : last_lingering_->next_lingering) = &connection;
+    last_lingering_ = &connection;
+    arm_linger_timer();
+  }
+  if (socket.receive.is_in_flight) return;
+  connection.dropped = {dropped_, sizeof dropped_};
+  socket.receive.pieces = &connection.dropped;
+  socket.receive.piece_count = 1;
+  socket.receive.min_bytes = 1;
+  options_.sockets->receive(socket);
+}
+
+void StreamServer::end_lingering(Connection& connection) noexcept {
+  BP_DCHECK(connection.is_lingering);
+  connection.is_lingering = false;
+  Connection* const next = connection.next_lingering;
+  Connection* const previous = connection.previous_lingering;
+  (previous == nullptr ? first_lingering_ : previous->next_lingering) = next;
+  (next == nullptr ? last_lingering_ : next->previous_lingering) = previous;
+  arm_linger_timer();
+}
+
+void StreamServer::arm_linger_timer() noexcept {
+  TimerQueue& timers = options_.loop->timers();
+  if (first_lingering_ == nullptr) return timers.cancel(linger_timer_);
+  timers.arm(linger_timer_, first_lingering_->linger_end_ns);
+}
+
+void StreamServer::end_late() noexcept {
+  BP_DCHECK(is_own_thread());
+  const uint64_t now_ns = options_.loop->now_ns();
+  while (first_lingering_ != nullptr && first_lingering_->linger_end_ns <= now_ns) {
+    Connection& late = *first_lingering_;
+    end_lingering(late);
+    late.is_broken = true;
+    advance(late);
+  }
+  arm_linger_timer();
+}
+
+void StreamServer::close(Connection& connection) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(!connection.socket.send.is_in_flight && !connection.socket.receive.is_in_flight);
+  BP_ASSERT(open_count_ > 0);
+  if (connection.is_lingering) end_lingering(connection);
+  options_.sockets->detach(connection.socket);
+  ::close(connection.socket.fd);
+  connection.socket.fd = -1;
+  connection.session->reset();
+  free_.push(connection);
+  options_.counters->connections_open.set(--open_count_);
+  if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
+}
+
+void StreamServer::drain() noexcept {
+  BP_ASSERT(is_own_thread());
+  if (is_draining_) return;
+  BP_KEEPS_VALID(*this);
+  is_draining_ = true;
+  for (uint32_t i = 0; i < listener_count_; ++i) options_.sockets->stop_listening(listeners_[i]);
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    Connection& each = connection(i);
+    if (each.socket.fd < 0 || each.is_lingering) continue;
+    if (each.socket.receive.is_in_flight) {
+      ::shutdown(each.socket.fd, SHUT_RD);
+    } else {
+      each.is_ending = true;
+    }
+  }
+  if (open_count_ == 0) is_drained_.store(true, std::memory_order_release);
+}
+
+}  // namespace bedplate

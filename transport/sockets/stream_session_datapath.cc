@@ -1,0 +1,176 @@
+#include "transport/sockets/stream_session_datapath.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+bool StreamSession::is_valid() const noexcept {
+  if (begin_ > end_ || end_ > input_.size() || text_bytes_ > output_.size()) return false;
+  if (piece_count_ > kPieces || loan_count_ > piece_count_) return false;
+  if (fill_left_ > 0 && (fill_end_ == nullptr || begin_ != end_ || skip_bytes_ > 0)) return false;
+  if (is_sending_) return piece_count_ > 0;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < piece_count_; ++i) bytes += pieces_[i].iov_len;
+  return bytes == reply_bytes_ && text_bytes_ <= bytes;
+}
+
+void StreamSession::reset() noexcept {
+  left();
+  is_over_ = true;  // nothing is left to be worked on
+  handed_bytes_ = 0;
+  sent(0);
+  is_over_ = false;
+  foreign_ = nullptr;
+  for (Times& times : times_) times.count = 0;
+  fill_left_ = skip_bytes_ = wanted_bytes_ = 0;
+  begin_ = end_ = 0;
+  is_starved_ = true;
+  BP_DCHECK_SLOW(is_valid());
+}
+
+// ---- requests -----------------------------------------------------------------------------------
+
+StreamSession::Input StreamSession::input() noexcept {
+  BP_KEEPS_VALID(*this);
+  if (is_over_) return {input_pieces_, 0, 0};
+  uint32_t count = 0;
+  if (fill_left_ > 0) input_pieces_[count++] = {fill_end_ - fill_left_, fill_left_};
+  if (begin_ > 0 && (begin_ == end_ || end_ > input_.size() / 2)) {
+    std::memmove(input_.data(), input_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  if (end_ < input_.size()) input_pieces_[count++] = {input_.data() + end_, input_.size() - end_};
+  return {input_pieces_, count, std::max<uint64_t>(fill_left_, 1)};
+}
+
+void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(bytes > 0 && bytes <= fill_left_ + (input_.size() - end_));
+  const uint64_t filled = std::min(bytes, fill_left_);
+  fill_left_ -= filled;
+  end_ += static_cast<uint32_t>(bytes - filled);
+  // Requests that wait behind a send keep the time at which they came.
+  if (is_starved_) received_ns_ = now_ns;
+  run(now_ns);
+}
+
+bool StreamSession::has_room() const noexcept {
+  return text_bytes_ + kStepTextBytes <= output_.size() &&
+         piece_count_ + 2 * kStepLoans < kPieces && reply_bytes_ < kBatchBytes;
+}
+
+void StreamSession::run(uint64_t now_ns) noexcept {
+  is_starved_ = false;
+  while (!is_over_ && !is_sending_ && !is_starved_ && has_room()) {
+    if (skip_bytes_ > 0) {
+      const uint64_t skipped = std::min<uint64_t>(skip_bytes_, end_ - begin_);
+      skip_bytes_ -= skipped;
+      take(skipped);
+      is_starved_ = skip_bytes_ > 0;
+    } else {
+      is_starved_ = fill_left_ > 0 || end_ - begin_ < wanted_bytes_;
+      if (is_starved_) return;
+      wanted_bytes_ = 0;
+      is_starved_ = !work(now_ns);
+      BP_DCHECK_SLOW(is_valid());
+    }
+  }
+}
+
+void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
+  BP_DCHECK(memory != nullptr && fill_left_ == 0 && skip_bytes_ == 0);
+  const uint64_t there = std::min<uint64_t>(bytes, end_ - begin_);
+  std::memcpy(memory, input_.data() + begin_, there);
+  take(there);
+  fill_end_ = memory + bytes;
+  fill_left_ = bytes - there;
+}
+
+// ---- replies ------------------------------------------------------------------------------------
+
+void StreamSession::say(std::string_view text) noexcept {
+  char* const to = output_.data() + text_bytes_;
+  BP_DCHECK(!is_sending_ && text.size() <= output_.size() - text_bytes_);
+  std::memcpy(to, text.data(), text.size());
+  text_bytes_ += static_cast<uint32_t>(text.size());
+  reply_bytes_ += text.size();
+  iovec* last = piece_count_ == 0 ? nullptr : &pieces_[piece_count_ - 1];
+  if (last != nullptr && static_cast<char*>(last->iov_base) + last->iov_len == to) {
+    last->iov_len += text.size();
+  } else {
+    BP_DCHECK(piece_count_ < kPieces);
+    pieces_[piece_count_++] = {to, text.size()};
+  }
+}
+
+void StreamSession::say_number(uint64_t number) noexcept {
+  char digits[20];
+  say({digits, static_cast<size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits)});
+}
+
+void StreamSession::lend(std::string_view text, void* loan) noexcept {
+  BP_DCHECK(!is_sending_ && piece_count_ < kPieces && loan_count_ < kPieces);
+  loans_[loan_count_++] = loan;
+  pieces_[piece_count_++] = {const_cast<char*>(text.data()), text.size()};
+  reply_bytes_ += text.size();
+}
+
+std::span<iovec> StreamSession::replies() noexcept {
+  BP_KEEPS_VALID(*this);
+  if (is_sending_ || piece_count_ == 0) return {};
+  is_sending_ = true;
+  return {pieces_, piece_count_};
+}
+
+void StreamSession::answered(Histogram& time_ns, uint8_t kind) noexcept {
+  for (Times& times : times_) {
+    if (times.time_ns == nullptr) {
+      times.time_ns = &time_ns;
+      times.kind = kind;
+    }
+    if (times.time_ns != &time_ns) continue;
+    BP_DCHECK(times.kind == kind);
+    ++times.count;
+    return;
+  }
+  BP_ASSERT(!"more than kTimesMax histograms");
+}
+
+void StreamSession::handed_over(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_sending_);
+  for (Times& times : times_) {
+    if (times.count > 0) times.time_ns->add(now_ns - received_ns_, times.count);
+  }
+  handed_bytes_ = reply_bytes_;
+  trace_.begin(received_ns_);
+  trace_.pass(1, now_ns);
+}
+
+void StreamSession::tell_trace(uint64_t now_ns) noexcept {
+  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(handed_bytes_, UINT32_MAX));
+  if (std::exchange(handed_bytes_, 0) == 0) return;
+  trace_.pass(2, now_ns);
+  for (Times& times : times_) {
+    const uint32_t count = std::exchange(times.count, 0);
+    if (count > 0) writer_.write(trace_, {count, bytes, 0, times.kind});
+  }
+}
+
+void StreamSession::sent(uint64_t now_ns) noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  tell_trace(now_ns);
+  while (loan_count_ > 0) released(loans_[--loan_count_]);
+  text_bytes_ = piece_count_ = 0;
+  reply_bytes_ = 0;
+  is_sending_ = false;
+  BP_DCHECK_SLOW(is_valid());
+  run(now_ns);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,75 @@
+#include "transport/sockets/stream_sockets.h"
+
+#include "platform/assert.h"
+#include "platform/clock.h"
+#include "transport/sockets/socket_address.h"
+
+namespace bedplate {
+
+void hand_over(StreamListener& listener, int fd, SocketCounters& counters) noexcept {
+  counters.accepts.add(1);
+  // On the connection, not on the listening socket: connections that the kernel accepted before the
+  // shard began would be without it.
+  if (listener.silence_ns_max > 0) notice_silence(fd, listener.silence_ns_max);
+  follow_heap_owner(listener.asker);
+  listener.accepted(listener.context, fd);
+}
+
+void StreamSockets::retry_listening(StreamListener& listener) noexcept {
+  constexpr uint64_t kPauseNs = 100 * kNsPerMs;
+  listener.backend = this;
+  listener.retry.context = &listener;
+  listener.retry.expired = [](void* context) noexcept {
+    auto& waiting = *static_cast<StreamListener*>(context);
+    follow_heap_owner(waiting.asker);
+    waiting.backend->start_listening(waiting);
+  };
+  options_.loop->timers().arm(listener.retry, monotonic_ns() + kPauseNs);
+}
+
+bool advance(SocketOperation& operation, uint64_t bytes) noexcept {
+  operation.moved_bytes += bytes;
+  msghdr& message = operation.message;
+  while (bytes > 0) {
+    BP_ASSERT(message.msg_iovlen > 0);
+    iovec& piece = *message.msg_iov;
+    if (bytes < piece.iov_len) {
+      piece.iov_base = static_cast<char*>(piece.iov_base) + bytes;
+      piece.iov_len -= bytes;
+      break;
+    }
+    bytes -= piece.iov_len;
+    ++message.msg_iov;
+    --message.msg_iovlen;
+  }
+  return operation.moved_bytes >= operation.min_bytes;
+}
+
+void begin_operation(SocketOperation& operation, StreamSocket& socket, bool is_send) noexcept {
+  BP_ASSERT(!operation.is_in_flight);
+  BP_ASSERT(operation.piece_count > 0);
+  operation.is_in_flight = true;
+  operation.is_send = is_send;
+  operation.asker = current_heap_owner();
+  operation.moved_bytes = 0;
+  operation.socket = &socket;
+  operation.message = {};
+  operation.message.msg_iov = operation.pieces;
+  operation.message.msg_iovlen = operation.piece_count;
+  if (!is_send) return;
+  operation.min_bytes = 0;
+  for (uint32_t i = 0; i < operation.piece_count; ++i) {
+    operation.min_bytes += operation.pieces[i].iov_len;
+  }
+}
+
+void finish_operation(SocketOperation& operation, int64_t result,
+                      SocketCounters& counters) noexcept {
+  BP_ASSERT(operation.is_in_flight);
+  operation.is_in_flight = false;
+  (operation.is_send ? counters.sent_bytes : counters.received_bytes).add(operation.moved_bytes);
+  follow_heap_owner(operation.asker);
+  operation.completed(operation.context, result);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,192 @@
+// Stream sockets of one shard: accept, receive, send, each completing by a callback.
+//
+// Two backends implement it: io_uring (one io_uring_enter for a batch of everything) and epoll.
+// The data goes straight between the socket and the caller's memory; nothing is copied, buffered
+// or allocated here. A socket has at most one receive and one send in flight at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "platform/counter.h"
+#include "platform/shared_text.h"
+#include "transport/files/files.h"
+#include "transport/loop/event_loop.h"
+#include "transport/loop/watch.h"
+#include "transport/registration.h"
+#include "transport/sockets/slow_sends.h"
+
+namespace bedplate {
+
+struct StreamSocket;
+class StreamSockets;
+
+// One receive or one send. The caller fills the first part and keeps it, and the memory that it
+// points at, untouched until `completed` is called. Any memory will do; the pool's is registered.
+struct SocketOperation {
+  // The memory that the bytes go to or come from. Used up from the front as bytes move.
+  iovec* pieces = nullptr;
+  uint32_t piece_count = 0;  // at least 1
+  // Complete once this many bytes have moved; at least 1. A send completes with all of them.
+  uint64_t min_bytes = 1;
+  // Called on the shard, never from within receive() or send(). `result`: how many bytes moved;
+  // 0: the peer has closed (receive only); negative: -errno.
+  void (*completed)(void* context, int64_t result) noexcept = nullptr;
+  void* context = nullptr;
+
+  bool is_in_flight = false;  // the backend's, as is what follows; to be read by anybody
+  bool is_send = false;
+  uint16_t empty_attempts = 0;  // how often in a row there was nothing
+  HeapOwner asker = {};         // who allocated when it began
+  uint64_t moved_bytes = 0;
+  msghdr message = {};
+  StreamSocket* socket = nullptr;
+  SocketOperation* next = nullptr;
+};
+
+// A connected stream socket. Lies wherever its owner wants, at the same address while it is
+// attached.
+struct StreamSocket {
+  int fd = -1;
+  SocketOperation receive;
+  SocketOperation send;
+  bool can_receive = false;  // epoll's view of readiness
+  bool can_send = false;
+  // For SlowSends: how many sends have begun; as of the last look how far they were, and how far
+  // the kernel had come with the last one; and since when all that is so.
+  uint32_t sends = 0;
+  uint64_t seen_progress = 0;
+  uint64_t seen_taken = 0;
+  uint64_t seen_since_ns = 0;
+  StreamSocket* next_attached = nullptr;
+  StreamSocket* previous_attached = nullptr;
+};
+
+// A listening socket, and what happens with the connections that come. The caller's, and its `fd`:
+// both stay until the sockets are destroyed, since after stop_listening() a connection may still
+// be on its way, and is handed over.
+struct StreamListener {
+  int fd = -1;
+  // How long the peer of a connection that comes may be silent (notice_silence); 0: for ever.
+  uint64_t silence_ns_max = 0;
+  // Called on the shard, from poll(). `fd` of the new connection is the callee's to close.
+  void (*accepted)(void* context, int fd) noexcept = nullptr;
+  void* context = nullptr;
+
+  bool is_armed = false;  // the backend's, as is what follows
+  bool is_stopping = false;
+  HeapOwner asker = {};  // who allocated when it began to listen
+  Timer retry;
+  StreamSockets* backend = nullptr;
+};
+
+// Written by the shard, read by `bedplate stats`.
+struct SocketCounters {
+  Counter system_calls;  // io_uring_enter; or epoll_wait, recvmsg, sendmsg; recvmmsg, sendmmsg
+  Counter accepts;
+  Counter received_bytes;  // with those of datagrams
+  Counter sent_bytes;
+  Counter received_datagrams;  // each of those that were joined
+  Counter sent_datagrams;
+  Counter dropped_datagrams;  // by the system, which held as many as it may
+  Counter truncated_datagrams;
+  // Peers that have taken nothing of the data sent to them for a second, as of the last look.
+  Counter slow_clients;
+  Counter slow_client_ns;    // the slowest: since when
+  SharedText slow_client;    // its address, and that which it is connected to
+  Counter cutting_refusals;  // sockets whose datagrams the kernel would not cut (udp/udp_socket.h)
+};
+
+// Loop and counters outlive the sockets.
+struct StreamSocketsOptions {
+  uint32_t socket_count_max = 1;          // attached at a time
+  uint32_t watch_count_max = 64;          // at a time
+  uint32_t file_operation_count_max = 0;  // of all files of the shard, at a time
+  EventLoop* loop = nullptr;
+  SocketCounters* counters = nullptr;
+};
+
+// Created, used and destroyed on the shard's own thread: a ring belongs to the thread that made it.
+// Services use the shard's (ServiceContext::sockets). Nothing is allocated after create().
+class StreamSockets : public PollSource, public Sleeper {
+ public:
+  // Requires: called once, on the shard's own thread, before the seal.
+  // Errors (kSystem): the system's; the caller decides whether another backend will do.
+  virtual Result<void> create(const StreamSocketsOptions& options) = 0;
+  virtual const char* name() const noexcept = 0;  // static: "io_uring", "epoll"
+  // The device whose registration makes the pool usable here, or nullptr when there is none. The
+  // caller deregisters all that it has registered with it before this is destroyed.
+  virtual Device* device() noexcept = 0;
+  // Carries out operations on files as part of this (transport/files/files.h); nullptr: that takes
+  // a thread. It is closed before this is destroyed.
+  virtual FileBackend* file_backend() noexcept { return nullptr; }
+
+  // Brings connections from now on. Requires: at most 16 listeners at a time. From here on the
+  // backend decides whether `fd` blocks. A listener that cannot accept, because descriptors or
+  // memory ran out, tries again by itself.
+  virtual void start_listening(StreamListener& listener) noexcept = 0;
+  virtual void stop_listening(StreamListener& listener) noexcept = 0;
+
+  // Makes a socket known. Requires: socket.fd is connected; nothing of it is in flight.
+  // Returns 0 or an errno value. The fd stays the caller's.
+  virtual int attach(StreamSocket& socket) noexcept = 0;
+  // Requires: nothing of this socket is in flight. The caller closes the fd afterwards.
+  virtual void detach(StreamSocket& socket) noexcept = 0;
+
+  // Starts socket.receive, or socket.send. Requires: it is not in flight. With io_uring all sends
+  // of an iteration leave before anything is received: answers first.
+  virtual void receive(StreamSocket& socket) noexcept = 0;
+  virtual void send(StreamSocket& socket) noexcept = 0;
+
+  // Has watch.ready called from poll() whenever watch.fd is ready (transport/loop/watch.h).
+  // Requires: `watch` is not watched; its descriptor is not attached, and no listener's.
+  // Returns 0 or an errno value (WatchTable::insert; or the kernel's).
+  // Cost: a look at each watch, and insert()'s; with epoll one system call more.
+  virtual int start_watching(Watch& watch) noexcept = 0;
+  // No call comes once this was called, though an event may be on its way; the kernel has let go of
+  // the descriptor. Nothing happens if it is not watched. Requires, where it is: the sockets that
+  // watch it, before they are destroyed. Cost: one system call; with io_uring none from within its
+  // own callback.
+  virtual void stop_watching(Watch& watch) noexcept = 0;
+
+  // The loop and the counters that create() was given; they outlive this.
+  EventLoop& loop() noexcept { return *options_.loop; }
+  SocketCounters& counters() noexcept { return *options_.counters; }
+
+  // Makes the operations in flight on this socket complete soon, with an error or the end of file;
+  // the callbacks come from poll(), as ever.
+  void abort(StreamSocket& socket) noexcept { ::shutdown(socket.fd, SHUT_RDWR); }
+
+ protected:
+  static constexpr uint32_t kListenerCountMax = 16;
+
+  // Calls start_listening again after a while.
+  void retry_listening(StreamListener& listener) noexcept;
+
+  StreamSocketsOptions options_;
+  WatchTable watches_;
+  SlowSends slow_sends_;
+};
+
+// The two backends, not created yet. The rest of this file is for them.
+std::unique_ptr<StreamSockets> make_uring_sockets();
+std::unique_ptr<StreamSockets> make_epoll_sockets();
+
+// For both backends: `bytes` have moved, so it advances the pieces. Returns true if the operation
+// is complete.
+bool advance(SocketOperation& operation, uint64_t bytes) noexcept;
+
+// For both backends: hands the new connection `fd` to `listener`.
+void hand_over(StreamListener& listener, int fd, SocketCounters& counters) noexcept;
+
+// Fills in the message and marks the operation as in flight.
+void begin_operation(SocketOperation& operation, StreamSocket& socket, bool is_send) noexcept;
+
+// Marks it as done and calls back.
+void finish_operation(SocketOperation& operation, int64_t result,
+                      SocketCounters& counters) noexcept;
+
+}  // namespace bedplate
