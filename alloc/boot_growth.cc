@@ -1,4 +1,3 @@
-// Tested by tests/system/boot_budget_test.py.
 #include "alloc/boot_growth.h"
 
 #include <algorithm>

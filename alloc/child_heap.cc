@@ -1,4 +1,3 @@
-// Tested by tests/alloc/fork_test.cc.
 #include "alloc/child_heap.h"
 
 #include <algorithm>

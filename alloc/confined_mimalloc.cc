@@ -10,8 +10,6 @@
 // free in the arenas.
 //
 // No code of mimalloc's is in this repository; scripts/mimalloc.sh fetches and adjusts it.
-//
-// Tested by tests/alloc/confined_heap_test.cc, tests/alloc/interception_test.cc.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,3 @@
-// Tested by tests/link/run.py.
 #include "alloc/copied_heap.h"
 
 #include <pthread.h>

@@ -4,8 +4,6 @@
 // An atfork handler cannot refuse. vfork, posix_spawn, system and popen are none of this: their
 // children call exec at once. libc's own calls (daemon, forkpty) and raw system calls do not come
 // here.
-//
-// Tested by tests/link/run.py.
 #include <atomic>
 #include <cerrno>
 

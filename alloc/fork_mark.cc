@@ -1,4 +1,3 @@
-// Tested by tests/alloc/fork_test.cc.
 #include "alloc/fork_mark.h"
 
 #include <atomic>

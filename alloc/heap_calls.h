@@ -3,8 +3,6 @@
 // are checked as far as the build does that (bad_pointer.h).
 //
 // errno is touched here only for a bad pointer; mimalloc sets ENOMEM if it finds no memory.
-//
-// Tested by tests/alloc/bad_pointer_test.cc.
 #pragma once
 
 #include <cerrno>

@@ -4,8 +4,6 @@
 // where the names are aliases; across an object's border each call would be two. libbedplate.a has
 // the heap alone (confined_mimalloc.cc): a program that links both archives, this one first, takes
 // nothing of that object. new and delete are not here: a program may have its own.
-//
-// Tested by tests/alloc/interception_test.cc.
 #include "alloc/confined_mimalloc.cc"
 
 // Seen by the libraries of a dynamic program; the heap behind it stays hidden (flags.mk).

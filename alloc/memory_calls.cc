@@ -5,8 +5,6 @@
 // with EPERM, as a kernel with mseal refuses it. So the program and every library in it meet the
 // same answer on any kernel. A raw system call does not come here (pinned_pool/no_way_back.h says
 // what stops those), nor do libc's own internal calls, which never concern the pool.
-//
-// Tested by tests/alloc/interception_test.cc.
 #include <cerrno>
 #include <cstdarg>
 #include <cstddef>

@@ -1,4 +1,3 @@
-// Tested by tests/alloc/interception_decision_test.cc.
 #include "alloc/ordinary_memory.h"
 
 #include <cerrno>

@@ -2,8 +2,6 @@
 //
 // It has no state: all are equal, so containers swap and move their memory freely. Threads: any;
 // a block may be given back by another thread than the one that took it.
-//
-// Tested by tests/alloc/pool_resource_test.cc.
 #pragma once
 
 #include <cstddef>

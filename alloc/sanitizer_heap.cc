@@ -1,7 +1,5 @@
 // The heap of sanitizer builds: there is none. The sanitizer keeps malloc, so that it sees every
 // block; the pool holds what services carve, and the heap segment stays empty.
-//
-// Tested by tests/alloc/confined_heap_test.cc.
 #include <algorithm>
 #include <cstdlib>
 

@@ -1,4 +1,3 @@
-// Tested by tests/link/run.py.
 #include "pinned_pool/fork_rule.h"
 
 #include <cstddef>

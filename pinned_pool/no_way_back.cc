@@ -1,4 +1,3 @@
-// Tested by tests/transport/no_way_back_test.cc.
 #include "pinned_pool/no_way_back.h"
 
 #include <cerrno>

@@ -1,4 +1,3 @@
-// Tested by tests/link/run.py.
 #include "pinned_pool/shared_segments.h"
 
 #include "pinned_pool/pinned_pool.h"

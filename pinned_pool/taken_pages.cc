@@ -1,4 +1,3 @@
-// Tested by tests/pinned_pool/pinned_pool_test.cc.
 #include "pinned_pool/taken_pages.h"
 
 #include <algorithm>

@@ -1,6 +1,4 @@
 // The cache line, as far as layouts care.
-//
-// Tested by tests/pinned_pool/plan_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -36,8 +36,6 @@
 //
 // A counter of losses, drops or refusals is a sign, and says the cause and the cure; or it says why
 // it is none (no_sign). tells_of_trouble() knows such a counter by its words.
-//
-// Tested by tests/apps/boot/counters_file_test.cc, tests/apps/boot/counter_signs_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,3 @@
-// Tested by tests/transport/event_loop_wake_ups_test.cc.
 #include "platform/sanitizer.h"
 
 #include "platform/sanitized_build.h"

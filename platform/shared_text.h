@@ -1,7 +1,5 @@
 // A short text that one thread writes and any thread or process reads, as the name of a client that
 // others wait for. It lies among counters, and costs as little.
-//
-// Tested by tests/apps/boot/counter_signs_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,6 @@
 // Text that is put together in a span of a known length, and says when it did not fit.
 //
 // Threads: one. Nothing is allocated.
-//
-// Tested by tests/apps/http/metrics_text_test.cc.
 #pragma once
 
 #include <charconv>

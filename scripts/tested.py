@@ -1,6 +1,5 @@
 #!/usr/bin/python3
-"""Each source, and each header with code, has a test of its name, or says near its head where it is
-tested: `// Tested by tests/pinned_pool/join/join_test.cc.`, several with commas between them.
+"""Each source, and each header with code, has a test of its name, or a line in tested_by.txt.
 
 A header, its source and its data path are one (x.h, x.cc, x_datapath.cc); a source in C is one of
 its own. A test of its name is NAME_test.cc in the folder of tests/ that mirrors its own. A test
@@ -17,8 +16,7 @@ import re
 from includes import COMMENT_OR_TEXT, ROOT, headers_of_ours, text_of
 
 FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps")
-HEAD_LINES = 40
-TESTED_BY = re.compile(r"^(?://| \*) Tested by ((?:[^.]|\.(?=\w))+)\.(?: \*/)?$", re.MULTILINE)
+TESTED_BY = ROOT / "scripts" / "tested_by.txt"
 # The body of a function: no class, no table.
 CODE = re.compile(r"\)(?:\s*(?:const|noexcept|override|\w+_\([^()]*\)|[:,]))*\s*\{(?!\s*\})")
 
@@ -46,11 +44,12 @@ def has_code(files):
                for path in files)
 
 
-def tests_said(files):
-    """The tests that the lines near the heads name."""
-    heads = "\n".join("\n".join(text_of(str(path)).splitlines()[:HEAD_LINES]) for path in files)
-    heads = re.sub(r",\n(?://| \*) +", ", ", heads)
-    return [test for tests in TESTED_BY.findall(heads) for test in tests.split(", ")]
+@functools.cache
+def tests_said():
+    """The tests of units that have none of their name: {"FOLDER/NAME": [test, ...]}."""
+    lines = TESTED_BY.read_text(encoding="utf-8").splitlines()
+    pairs = (line.split(": ") for line in lines if not line.startswith("#"))
+    return {unit: tests.split(", ") for unit, tests in pairs}
 
 
 @functools.cache
@@ -77,13 +76,13 @@ def exercises(test, folder, name, files):
 
 
 def complaint(folder, name, files):
+    said = tests_said().get(f"{folder}/{name}")
     name = name.removesuffix(".c")
-    said = tests_said(files)
     own = [test for test in (f"tests/{folder}/{name}_test.cc",) if (ROOT / test).is_file()]
     if own and said:
         return f"is said to be tested by {said[0]}, and there is {own[0]}"
     if not own and not said:
-        return f"has no tests/{folder}/{name}_test.cc, and no line `// Tested by tests/...`"
+        return f"has no tests/{folder}/{name}_test.cc, and no line in scripts/tested_by.txt"
     if own and all(path.suffix == ".cc" for path in files):
         return None  # what C has declared elsewhere
     for test in own or said:
@@ -99,6 +98,9 @@ def main():
         told = complaint(folder, name, files) if has_code(files) else None
         if told:
             print(f"{files[0]}: {told}")
+    there = {f"{folder}/{name}" for folder, name in units()}
+    for unit in tests_said().keys() - there:
+        print(f"scripts/tested_by.txt: {unit} is not there")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
 // bedplate: the program with all services of this tree.
-//
-// Tested by tests/system/command_line_test.py.
 #include "apps/blockd/block_service.h"
 #include "apps/kvd/kv_service.h"
 #include "apps/ports/port_service.h"

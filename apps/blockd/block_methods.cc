@@ -1,6 +1,4 @@
 // blockd's methods on the control socket: list, hold and write-protect volumes, take no clients.
-//
-// Tested by tests/system/control_test.py.
 #include <algorithm>
 #include <string_view>
 

@@ -10,8 +10,6 @@
 // once more after its data have been sent, to give its buffer back. A write whose payload was
 // copied travels twice, too: first its payload is copied out of the connection's buffer, then the
 // store writes it.
-//
-// Tested by tests/apps/blockd/volume_test.cc.
 #pragma once
 
 #include <atomic>

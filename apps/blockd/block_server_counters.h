@@ -2,8 +2,6 @@
 // at the end give each one's unit and meaning. They lie in the counters file, or in a test's own
 // memory; zeroed memory is a valid set. Threads: the shard named at each struct writes, any thread
 // or process reads.
-//
-// Tested by tests/apps/blockd/block_server_test.cc.
 #pragma once
 
 #include "apps/blockd/nbd_request_datapath.h"

@@ -1,4 +1,3 @@
-// Tested by tests/apps/boot/appliance_plan_test.cc, tests/system/transmission_test.py.
 #include "apps/blockd/block_service.h"
 
 #include <algorithm>

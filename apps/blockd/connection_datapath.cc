@@ -1,4 +1,3 @@
-// Tested by tests/apps/blockd/block_server_test.cc.
 #include "apps/blockd/connection_datapath.h"
 
 #include <algorithm>

@@ -1,6 +1,4 @@
 // The appliance's memory: taken as it was planned, and its heap's part handed to the heap.
-//
-// Tested by tests/apps/boot/appliance_test.cc.
 #include <cinttypes>
 #include <iterator>
 #include <span>

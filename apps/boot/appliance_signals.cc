@@ -1,7 +1,5 @@
 // The signals of an appliance: those that stop it, those that are counted, and the wait for them,
 // in which the main thread shows that the process runs.
-//
-// Tested by tests/system/shutdown_test.py, tests/system/files_test.py.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>

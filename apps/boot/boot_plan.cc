@@ -1,4 +1,3 @@
-// Tested by tests/system/boot_budget_test.py.
 #include "apps/boot/boot_plan.h"
 
 #include <algorithm>

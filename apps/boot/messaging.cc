@@ -1,4 +1,3 @@
-// Tested by tests/system/messages_test.py.
 #include "apps/boot/messaging.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Tested by tests/system/forbidden_calls_test.py.
 #include "apps/boot/needed_calls.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Tested by tests/system/command_line_test.py.
 #include "apps/boot/pool_counters.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Tested by tests/system/command_line_test.py.
 #include "apps/boot/ports_part.h"
 
 // apps/ports/port_service.cc defines it; a program that is to have it asks for it

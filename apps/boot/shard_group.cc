@@ -1,4 +1,3 @@
-// Tested by tests/system/places_test.py.
 #include "apps/boot/shard_group.h"
 
 #include <unistd.h>

@@ -1,4 +1,3 @@
-// Tested by tests/system/https_test.py.
 #include "apps/boot/tls_part.h"
 
 // tls_connection.cc defines it.

@@ -1,6 +1,4 @@
 // Control-socket methods in C: their part of bedplate_service.h.
-//
-// Tested by tests/system/service_c_test.py.
 #include <algorithm>
 #include <cstring>
 

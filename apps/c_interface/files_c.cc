@@ -1,6 +1,4 @@
 // Files in C: their part of bedplate_service.h.
-//
-// Tested by tests/system/files_test.py.
 #include <new>
 
 #include "apps/c_interface/messages_c.h"

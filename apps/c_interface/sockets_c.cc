@@ -1,6 +1,4 @@
 // Sockets and watches in C: their part of bedplate_service.h.
-//
-// Tested by tests/system/relay_c_test.py.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>

@@ -2,8 +2,6 @@
 // A ConnectionThread calls it, and knows no protocol.
 //
 // Threads: that of the connections. It neither blocks nor allocates.
-//
-// Tested by tests/apps/http/http_session_test.cc.
 #pragma once
 
 #include <cstddef>

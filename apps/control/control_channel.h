@@ -1,7 +1,5 @@
 // A channel to an appliance's [control] methods: its socket or line (control_client.h), or a test's
 // substitute.
-//
-// Tested by tests/apps/control/control_client_test.cc.
 #pragma once
 
 #include <string>

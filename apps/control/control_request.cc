@@ -1,4 +1,3 @@
-// Tested by tests/apps/control/control_session_test.cc.
 //
 // Compiled with exceptions (scripts/mk/flags.mk): the parser takes memory, and there may be none.
 #include "apps/control/control_request.h"

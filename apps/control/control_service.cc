@@ -1,4 +1,3 @@
-// Tested by tests/system/control_test.py.
 #include "apps/control/control_service.h"
 
 #include <algorithm>

@@ -5,8 +5,6 @@
 // called, its kind, unit and help, and where its value lies, and no more. So a program reads what
 // another build has written. Records may grow at their ends: the header says how many bytes each
 // has. The number of the format changes only if the meaning of a field here does.
-//
-// Tested by tests/apps/boot/counter_signs_test.cc.
 #pragma once
 
 #include <atomic>

@@ -5,8 +5,6 @@
 // at any time. So it is copied by read(2) first, and only the copy is looked at: nothing is read
 // beyond its end, and what was checked stays as it was. A kind, a unit or a label that this build
 // does not know is handed on as it is.
-//
-// Tested by tests/apps/boot/counters_reader_test.cc.
 #pragma once
 
 #include <cstdint>

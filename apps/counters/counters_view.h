@@ -2,8 +2,6 @@
 // not allocate, or of a copy that was found consistent (counters_snapshot.h).
 //
 // Threads: any; a view is a pointer. Nothing is allocated. It lives as long as the file's mapping.
-//
-// Tested by tests/apps/http/metrics_text_test.cc.
 #pragma once
 
 #include <cstddef>

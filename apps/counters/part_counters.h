@@ -1,8 +1,6 @@
 // Descriptions of the counters of parts that services are made of: the describe() of a service's
 // own struct calls these for the parts in it, describe(table, counters.clients). Threads: any; the
 // parts' shards go on counting meanwhile.
-//
-// Tested by tests/system/command_line_test.py.
 #pragma once
 
 #include "alloc/keyed_cache_datapath.h"

@@ -3,8 +3,6 @@
 // QEMU's documents, specs/edu). A block of malloc goes into it, and from there into a carve: the
 // device takes any pointer of the pool as it is. Then it serves; your own driver can begin like
 // this.
-//
-// Tested by tests/guest/vfio_test.py.
 #include <cstdlib>
 #include <cstring>
 #include <span>

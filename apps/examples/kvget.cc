@@ -1,8 +1,6 @@
 // Asks a key-value service by message (docs/kvd.md), and prints the values of the keys:
 // `kvget SOCKET NAME KEY...` joins the pool as the [[process]] NAME. A long value is printed as it
 // lies in the service's cache: no byte of it is copied on its way here.
-//
-// Tested by tests/system/kvd_test.py.
 #include <cstdio>
 #include <cstring>
 #include <string>

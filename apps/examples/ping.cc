@@ -1,7 +1,5 @@
 // Two processes that exchange messages: `ping SOCKET ann bob` joins the pool of two.toml as ann and
 // greets bob, who is started as `ping SOCKET bob ann`. Either may be ping.c.
-//
-// Tested by tests/system/messages_test.py.
 #include <cstdio>
 #include <span>
 

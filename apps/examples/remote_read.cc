@@ -3,8 +3,6 @@
 // export, and a block of the answerer's malloc that is lent to it, straight into its own heap, and
 // ends. As the first process of an image (docs/image.md) it reads them once a second instead. If
 // [verbs] has datagrams, the answerer sends one, too, which may be lost.
-//
-// Tested by tests/guest/verbs_test.py.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

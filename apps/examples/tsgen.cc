@@ -3,8 +3,6 @@
 //
 //     tsgen --to 127.0.0.1:5004 [--rtp] [--rate 4000000] [--seconds 60]
 //     tsgen --file clip.ts --seconds 60 [--rate 4000000]
-//
-// Tested by tests/system/tsrelay_clients_test.py.
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>

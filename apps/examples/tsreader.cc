@@ -6,8 +6,6 @@
 // joins the pool as the [[process]] NAME. Each packet is lent as it lies in the buffer in which the
 // relay received it: no byte of it is copied on its way here. With --keep it gives none back, which
 // no reader should do: the relay then sends it no more.
-//
-// Tested by tests/system/tsrelay_test.py.
 #include <cstdio>
 #include <cstring>
 #include <string>

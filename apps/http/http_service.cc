@@ -1,4 +1,3 @@
-// Tested by tests/system/http_test.py.
 #include "apps/http/http_service.h"
 
 #include <algorithm>

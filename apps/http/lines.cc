@@ -1,4 +1,3 @@
-// Tested by tests/apps/http/http_session_test.cc.
 #include "apps/http/lines.h"
 
 #include <algorithm>

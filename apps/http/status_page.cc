@@ -1,4 +1,3 @@
-// Tested by tests/system/http_test.py.
 #include "apps/http/status_page.h"
 
 #include <algorithm>

@@ -1,7 +1,5 @@
 // kvd's counters: its shard writes them, any thread or process reads them, as describe() says.
 // Zeroed memory is a valid set. Invariant: gets = hits + misses, except between the two additions.
-//
-// Tested by tests/apps/kvd/session_test.cc.
 #pragma once
 
 #include "apps/counters/part_counters.h"

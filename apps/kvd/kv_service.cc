@@ -1,4 +1,3 @@
-// Tested by tests/system/kvd_test.py.
 #include "apps/kvd/kv_service.h"
 
 #include <sys/random.h>

@@ -3,8 +3,6 @@
 //
 // `stats reset` changes only this answer: the appliance's counters only grow, so this subtracts
 // their values at the reset. Threads: the shard's. Nothing is allocated.
-//
-// Tested by tests/apps/kvd/session_test.cc.
 #pragma once
 
 #include <cstddef>

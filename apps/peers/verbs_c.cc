@@ -1,6 +1,4 @@
 // The C interface to the appliance's RDMA device: what bedplate.h promises, on JoinedVerbs.
-//
-// Tested by tests/apps/boot/bedplate_c_test.cc.
 #include <new>
 
 #include "apps/c_interface/bedplate.h"

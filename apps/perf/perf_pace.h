@@ -1,6 +1,4 @@
 // The idle step of a side of `bedplate perf`: it polls on, yields, or sleeps.
-//
-// Tested by tests/apps/perf/perf_client_test.cc.
 #pragma once
 
 #include <sched.h>

@@ -11,8 +11,6 @@
 //
 // Messages have numbers, from 1; a message's number determines its bytes, so either side knows
 // which bytes it must receive.
-//
-// Tested by tests/apps/perf/perf_server_test.cc.
 #pragma once
 
 #include <cstddef>

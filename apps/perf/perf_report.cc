@@ -1,4 +1,3 @@
-// Tested by tests/system/perf_test.py.
 #include "apps/perf/perf_report.h"
 
 #include <cinttypes>

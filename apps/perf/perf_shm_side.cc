@@ -1,6 +1,4 @@
 // The two sides over shared memory: the server makes a group of a pool, the client joins it.
-//
-// Tested by tests/system/perf_test.py.
 #include <unistd.h>
 
 #include "apps/perf/perf_side.h"

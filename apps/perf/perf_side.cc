@@ -1,4 +1,3 @@
-// Tested by tests/apps/perf/perf_client_test.cc.
 #include "apps/perf/perf_side.h"
 
 #include "alloc/confined_heap.h"

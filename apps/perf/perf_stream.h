@@ -4,8 +4,6 @@
 // It starts operations and counts how they end; the caller polls, waits for room and takes the
 // time. Threads: the one that polls the endpoint's provider. Ownership: the caller keeps `local`,
 // the peer's memory and this object until is_idle(): the operations' completions point to it.
-//
-// Tested by tests/apps/perf/perf_client_test.cc.
 #pragma once
 
 #include "apps/perf/perf_protocol.h"

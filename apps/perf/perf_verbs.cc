@@ -1,4 +1,3 @@
-// Tested by tests/system/perf_test.py.
 #include "apps/perf/perf_verbs.h"
 
 // perf_verbs_side.cc defines it; a program that has verbs asks for it (-Wl,-u; bedplate-verbs.pc).

@@ -1,6 +1,4 @@
 // The two sides over RDMA.
-//
-// Tested by tests/guest/guest_test.py.
 #include <optional>
 
 #include "apps/perf/perf_verbs.h"

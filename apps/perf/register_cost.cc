@@ -1,4 +1,3 @@
-// Tested by tests/guest/guest_test.py.
 #include "apps/perf/register_cost.h"
 
 #include <algorithm>

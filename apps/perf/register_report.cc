@@ -1,6 +1,4 @@
 // The results of `bedplate perf register`, as text and as JSON.
-//
-// Tested by tests/guest/guest_test.py.
 #include <cinttypes>
 #include <cstdio>
 

@@ -1,4 +1,3 @@
-// Tested by tests/apps/ports/port_service_test.cc.
 #include "apps/ports/port_settings.h"
 
 #include <algorithm>

@@ -1,7 +1,5 @@
 // The options of commands that ask an appliance over a line: --serial DEVICE with its --baud, or
 // --socket PATH, a control socket or what a serial line is behind.
-//
-// Tested by tests/system/control_serial_test.py.
 #pragma once
 
 #include "apps/control/control_client.h"

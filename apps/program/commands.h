@@ -1,7 +1,5 @@
 // The commands of a program. Each prints, and returns the exit code: 0 good, 1 boot or
 // run failure, 2 usage or configuration.
-//
-// Tested by tests/system/command_line_test.py.
 #pragma once
 
 #include <span>

@@ -1,7 +1,5 @@
 // `ctl`: asks a running appliance over its control socket or a serial line (docs/control.md), or
 // prints the table of methods.
-//
-// Tested by tests/system/control_test.py.
 #include <cstdio>
 #include <string>
 

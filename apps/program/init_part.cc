@@ -1,4 +1,3 @@
-// Tested by tests/guest/image_test.py.
 #include "apps/program/init_part.h"
 
 // init.cc defines it; a program that is to have it asks for it (-Wl,-u; bedplate-init.pc).

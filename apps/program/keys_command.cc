@@ -1,4 +1,3 @@
-// Tested by tests/system/command_line_test.py.
 #include <cstdio>
 
 #include "apps/boot/loaded_configuration.h"

@@ -1,6 +1,4 @@
 // perf: measures messages, puts and gets between two hosts, or two processes.
-//
-// Tested by tests/system/perf_test.py.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>

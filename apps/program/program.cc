@@ -1,6 +1,4 @@
 // Takes the command line apart; each command has a file of its own.
-//
-// Tested by tests/system/command_line_test.py.
 #include "apps/program/program.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Tested by tests/apps/tsrelay/fec_test.cc.
 #include "apps/tsrelay/fec_sender_datapath.h"
 
 #include "platform/assert.h"

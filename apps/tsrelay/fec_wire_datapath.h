@@ -11,8 +11,6 @@
 //     26  NA, 1          the number of packets: D for a column, L for a row
 //     27  SNBase ext, 1  0
 //     28  the sum of the bytes behind the RTP headers
-//
-// Tested by tests/apps/tsrelay/fec_test.cc.
 #pragma once
 
 #include <algorithm>

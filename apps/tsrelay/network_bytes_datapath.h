@@ -1,6 +1,4 @@
 // Reads and writes numbers in network order: the highest byte first, at any address.
-//
-// Tested by tests/apps/tsrelay/rtp_test.cc.
 #pragma once
 
 #include <cstddef>

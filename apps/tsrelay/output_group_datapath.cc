@@ -1,4 +1,3 @@
-// Tested by tests/apps/tsrelay/relay_stream_test.cc.
 #include "apps/tsrelay/output_group_datapath.h"
 
 #include <algorithm>

@@ -6,8 +6,6 @@
 //
 // Invariants, which is_valid() checks: 1. used_count() packets have references. 2. All others are
 // free, and no free packet has a reference.
-//
-// Tested by tests/apps/tsrelay/packet_ring_test.cc.
 #pragma once
 
 #include <cstdint>

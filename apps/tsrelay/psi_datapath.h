@@ -1,7 +1,5 @@
 // Program specific information of a transport stream (ISO/IEC 13818-1, 2.4.4): puts sections
 // together from packets, and parses those of PAT and PMT.
-//
-// Tested by tests/apps/tsrelay/ts_inspector_test.cc.
 #pragma once
 
 #include <cstddef>

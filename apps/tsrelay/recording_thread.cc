@@ -1,4 +1,3 @@
-// Tested by tests/system/tsrelay_recording_test.py.
 #include "apps/tsrelay/recording_thread.h"
 
 #include <utility>

@@ -1,7 +1,5 @@
 // The relay's counters, by stream, leg, and output: the stream's shard writes them, and
 // `bedplate stats` reads them.
-//
-// Tested by tests/apps/tsrelay/relay_stream_test.cc, tests/system/tsrelay_test.py.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,4 @@
 // The relay's methods on the control socket: list streams and outputs, and mute outputs.
-//
-// Tested by tests/system/tsrelay_test.py.
 #include <algorithm>
 #include <string_view>
 

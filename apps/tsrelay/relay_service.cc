@@ -1,4 +1,3 @@
-// Tested by tests/system/tsrelay_test.py.
 #include "apps/tsrelay/relay_service.h"
 
 #include <algorithm>

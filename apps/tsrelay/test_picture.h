@@ -3,8 +3,6 @@
 //
 // The encoder is minimal: it makes intra pictures only, and codes just the mean of each block of
 // 8 x 8, so a picture is a mosaic of 44 x 36.
-//
-// Tested by tests/apps/tsrelay/ts_generator_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,5 @@
 // A packet of an MPEG-2 transport stream (ISO/IEC 13818-1, 2.4.3), 188 bytes: its header, and the
 // clock in its adaptation field.
-//
-// Tested by tests/apps/tsrelay/ts_inspector_test.cc, tests/apps/tsrelay/ts_generator_test.cc.
 #pragma once
 
 #include <span>

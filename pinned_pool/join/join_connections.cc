@@ -1,6 +1,4 @@
 // Connections whose process has a part, until they are forgotten.
-//
-// Tested by tests/pinned_pool/join/join_test.cc.
 #include "pinned_pool/join/join_server.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Tested by tests/pinned_pool/join/join_test.cc, tests/pinned_pool/join/join_death_test.cc.
 #include "pinned_pool/join/join_roster.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Tested by tests/pinned_pool/join/join_protocol_test.cc.
 #include "pinned_pool/join/join_socket.h"
 
 #include <algorithm>

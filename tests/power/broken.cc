@@ -5,8 +5,6 @@
 //   flush  a flush is not passed on
 //   fua    a write that is to last is passed on as any other
 //   early  a write is acknowledged while it is kept back until the next one
-//
-// Tested by tests/power/power_test.py.
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>

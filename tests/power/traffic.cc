@@ -11,8 +11,6 @@
 // A volume is places of 8 KiB. Each belongs to one connection, which has one request at a time to
 // it: so the place's contents are a row of versions. A write has no FUA if an earlier write of its
 // place was not flushed: dm-log-writes would log the earlier one after it.
-//
-// Tested by tests/power/power_test.py.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,7 +1,5 @@
 // Constants of both backends of files: how they ask the kernel for ranges that are zeroed or given
 // back, and how much they move by one call.
-//
-// Tested by tests/transport/files_test.cc.
 #pragma once
 
 #include <algorithm>

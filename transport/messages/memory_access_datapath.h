@@ -1,7 +1,5 @@
 // Puts, gets and atomics whose two ends are both mapped in this process: the providers' common
 // code.
-//
-// Tested by tests/transport/provider_conformance_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -3,8 +3,6 @@
 //
 // A kind of way is added by implementing this and Endpoint; nothing else changes. The rules for all
 // of them: docs/transport.md, "Rules for providers". Services use Messenger and Endpoint.
-//
-// Tested by tests/transport/provider_conformance_test.cc.
 #pragma once
 
 #include <cstdint>

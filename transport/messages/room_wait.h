@@ -3,8 +3,6 @@
 // A peer that empties its full queue rings nobody, so the shard looks. It looks again after as long
 // as it has waited already: room is noticed at most twice as late as it comes, and a peer that
 // never reads, as an untrusted one may choose to, costs next to nothing.
-//
-// Tested by tests/transport/messenger_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Tested by tests/guest/nvme_test.py.
 #include "transport/nvme/nvme_drive_queue.h"
 
 #include <poll.h>

@@ -1,4 +1,3 @@
-// Tested by tests/transport/nvme/nvme_controller_test.cc.
 #include "transport/nvme/nvme_problem.h"
 
 #include <iterator>

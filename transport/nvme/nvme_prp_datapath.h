@@ -4,8 +4,6 @@
 // The controller takes every pointer of the pool as it is (transport/vfio/), so the list of pages
 // is made of addresses alone. One page of list is enough for the largest transfer at any alignment:
 // there are no lists of lists.
-//
-// Tested by tests/transport/nvme/nvme_queue_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,6 @@
 //
 // Only what this driver uses, by the sections of the NVM Express Base Specification 1.4 (those of
 // later ones that are in 1.4 have not changed). All numbers are little-endian, as the machine's.
-//
-// Tested by tests/transport/nvme/nvme_controller_test.cc, tests/transport/nvme/nvme_io_test.cc.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,3 @@
-// Tested by tests/transport/single_copy/single_copy_test.cc.
 #include "transport/single_copy/knem.h"
 
 #include <cerrno>

@@ -1,7 +1,5 @@
 // Asks a peer's pidfd whether the peer has ended: so `gone` is told from `refused`. A process id
 // would not do: it is given again. Threads: any.
-//
-// Tested by tests/transport/single_copy/single_copy_test.cc.
 #pragma once
 
 #include <poll.h>

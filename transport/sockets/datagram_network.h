@@ -1,8 +1,6 @@
 // A source of datagram sockets that are not the kernel's: a service has one, under a name that the
 // configuration gives it, and other services open their sockets on it
 // (ServicePlan::datagram_socket).
-//
-// Tested by tests/apps/boot/service_test.cc.
 #pragma once
 
 #include <cstdint>

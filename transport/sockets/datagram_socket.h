@@ -6,8 +6,6 @@
 // Received datagrams lie in the socket's own buffers and are lent to the owner for the time of the
 // callback; with `is_kept` for longer, until release(). While all buffers are kept nothing is
 // received: datagrams wait in the layer below, which drops and counts them when it is full.
-//
-// Tested by tests/transport/udp/udp_socket_test.cc, tests/transport/udp/udp_joining_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -3,8 +3,6 @@
 //
 // A message is built in place, in a fixed array, and sent; the kernel answers with one error
 // number; the wanted data, if any, come before it.
-//
-// Tested by tests/apps/init/netlink_test.cc, tests/transport/network_watch_test.cc.
 #pragma once
 
 #include <cstddef>

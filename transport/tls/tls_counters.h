@@ -1,6 +1,4 @@
 // The counters of a server's TLS, written by the thread of its connections.
-//
-// Tested by tests/transport/tls/tls_stream_test.cc.
 #pragma once
 
 #include "platform/cache_line.h"

@@ -1,6 +1,4 @@
 // Reports a failure of TLS with a client: counts it by its cause, and logs a line.
-//
-// Tested by tests/transport/tls/tls_stream_test.cc.
 #pragma once
 
 #include "platform/log_limit.h"

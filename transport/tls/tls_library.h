@@ -5,8 +5,6 @@
 // malloc is remembered for the thread, since not all of the library passes it on. The callers
 // choose the owner that memory is charged to (HeapOwnerScope): the library's memory of a thread
 // goes when that ends, its memory of the process stays.
-//
-// Tested by tests/transport/tls/tls_session_test.cc.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,6 @@
 // The descriptor of a UdpSocket: made, set up and bound as its options say, without memory of the
 // pool and without a shard. So it can be had before anything is taken, and handed to the socket
 // later (UdpSocket::adopt).
-//
-// Tested by tests/transport/udp/udp_socket_test.cc.
 #pragma once
 
 #include "platform/file.h"

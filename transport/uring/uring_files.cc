@@ -1,4 +1,3 @@
-// Tested by tests/transport/files_test.cc.
 #include "transport/uring/uring_files.h"
 
 #include <cerrno>

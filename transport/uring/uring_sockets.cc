@@ -8,8 +8,6 @@
 // postponed once. 2. A socket is tried in vain no more often than kHotAttempts. And: 3. The kernel
 // has one request of each watch and listener that is armed, and no other (arm, handle_watch,
 // handle_accept). 4. An operation that it has is in flight (submit, handle_operation).
-//
-// Tested by tests/transport/stream_sockets_test.cc.
 #include <cerrno>
 #include <cstring>
 

@@ -1,4 +1,3 @@
-// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #include "transport/verbs/peer_state.h"
 
 namespace bedplate {

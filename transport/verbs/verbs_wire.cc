@@ -1,4 +1,3 @@
-// Tested by tests/transport/verbs/verbs_hostile_test.cc.
 #include "transport/verbs/verbs_wire.h"
 
 #include "platform/assert.h"

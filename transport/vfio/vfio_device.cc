@@ -1,4 +1,3 @@
-// Tested by tests/transport/vfio/vfio_container_test.cc.
 #include "transport/vfio/vfio_device.h"
 
 namespace bedplate {

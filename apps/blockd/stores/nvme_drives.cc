@@ -1,4 +1,3 @@
-// Tested by tests/apps/boot/appliance_plan_test.cc, tests/guest/nvme_test.py.
 #include "apps/blockd/stores/nvme_drives.h"
 
 #include <algorithm>

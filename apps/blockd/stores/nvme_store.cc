@@ -1,4 +1,3 @@
-// Tested by tests/guest/nvme_test.py.
 #include "apps/blockd/stores/nvme_store.h"
 
 namespace bedplate {

@@ -1,4 +1,3 @@
-// Tested by tests/apps/boot/appliance_plan_test.cc.
 #include "apps/blockd/stores/rbd_images.h"
 
 #include <algorithm>

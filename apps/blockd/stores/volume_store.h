@@ -4,8 +4,6 @@
 // A store is asked for whole blocks only; StoreQueue turns other requests into whole blocks and
 // limits the number of operations under way. Memory is the exception: it gives the address of its
 // bytes, and no operation is ever begun on it.
-//
-// Tested by tests/apps/blockd/stores/store_queue_test.cc.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,4 @@
 // `counters`: the reference of counters, from the descriptions themselves.
-//
-// Tested by tests/system/command_line_test.py.
 #include <cstdio>
 #include <string>
 #include <vector>

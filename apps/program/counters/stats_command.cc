@@ -1,4 +1,3 @@
-// Tested by tests/system/command_line_test.py.
 #include <cstdint>
 #include <cstdio>
 #include <string>

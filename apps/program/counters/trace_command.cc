@@ -1,6 +1,4 @@
 // `trace`: the last requests, with the stations that they passed, from the counters file alone.
-//
-// Tested by tests/system/trace_test.py.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,8 +1,6 @@
 // doctor: one line for each feature of this machine that Bedplate uses, with the loss without it;
 // and the signs (what needs a look) of the appliances that run on it. machine_findings.h reads
 // /proc and /sys; the probes that need more are here.
-//
-// Tested by tests/system/command_line_test.py.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,6 +1,4 @@
 // One finding of `doctor` about the machine.
-//
-// Tested by tests/apps/program/machine_findings_test.cc, tests/apps/program/mend_test.cc.
 #pragma once
 
 #include <cstdint>

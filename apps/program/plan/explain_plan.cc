@@ -1,7 +1,5 @@
 // `bedplate plan --explain`: prints the key findings (key_findings.h) of a run's counters and
 // configuration.
-//
-// Tested by tests/system/explain_test.py.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,7 +1,5 @@
 // `bedplate plan --fifo`: prints the memory that a group of FIFOs would take, without a
 // configuration.
-//
-// Tested by tests/system/plan_test.py.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,6 +1,4 @@
 // A check of a configuration against this machine, for `check` and `doctor --for`.
-//
-// Tested by tests/system/command_line_test.py.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,3 @@
-// Tested by tests/system/plan_test.py.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,6 +1,4 @@
 // `top`: what appliances are doing, from their counters alone. They do nothing for it.
-//
-// Tested by tests/system/top_test.py.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,4 @@
 // The last two minutes of everything that `top` shows, and a graph of one of them.
-//
-// Tested by tests/apps/program/top_screen_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,4 @@
 // The output of `top` as JSON.
-//
-// Tested by tests/system/top_test.py.
 #pragma once
 
 #include "apps/program/json_output.h"

@@ -3,8 +3,6 @@
 // It uses VT100 sequences, so a serial console will do: the cursor to a line, clear to its end,
 // reverse video, no colour. It sends only lines that have changed. It uses no terminal library:
 // those read a description of the terminal from a file, and an image has none.
-//
-// Tested by tests/system/top_screen_test.py.
 #pragma once
 
 #include <csignal>

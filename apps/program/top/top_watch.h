@@ -1,7 +1,5 @@
 // The appliances that `top` watches: each look opens all files again, so it sees appliances that
 // start, end or restart meanwhile.
-//
-// Tested by tests/system/top_test.py.
 #pragma once
 
 #include <memory>

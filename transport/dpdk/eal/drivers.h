@@ -1,6 +1,4 @@
 // The DPDK drivers linked into this program.
-//
-// Tested by tests/transport/dpdk/eal/eal_test.cc.
 #pragma once
 
 #include <string_view>

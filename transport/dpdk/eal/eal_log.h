@@ -1,6 +1,4 @@
 // Sends DPDK's messages to our log, line by line.
-//
-// Tested by tests/transport/dpdk/eal/eal_test.cc.
 #pragma once
 
 #include "platform/result.h"

@@ -5,8 +5,6 @@
 // We start EAL with the carve's address as its base, and answer its mappings there with the carve
 // itself, which stays mapped as it is. All other calls go to the system unchanged, except that we
 // drop a mere hint (no MAP_FIXED) of an address in the pool's range.
-//
-// Tested by tests/transport/dpdk/eal/eal_test.cc.
 #pragma once
 
 #include <cstddef>

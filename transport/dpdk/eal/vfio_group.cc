@@ -1,4 +1,3 @@
-// Tested by tests/guest/ports_vfio_test.py.
 #include "transport/dpdk/eal/vfio_group.h"
 
 #include <cstdlib>

@@ -3,8 +3,6 @@
 //
 // The sum over bytes sent by reference is remembered for the round: they may not change before the
 // device has sent them. So bytes that go to many are read once.
-//
-// Tested by tests/transport/dpdk/net/port_datagram_socket_test.cc.
 #pragma once
 
 #include <cstdint>

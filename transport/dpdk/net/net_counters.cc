@@ -1,4 +1,3 @@
-// Tested by tests/transport/dpdk/net/broken_packets_test.cc.
 #include "transport/dpdk/net/net_counters.h"
 
 #include "platform/assert.h"

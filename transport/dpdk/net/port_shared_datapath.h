@@ -14,8 +14,6 @@
 //
 // So one UDP port is bound on one shard, or on all of them with shares_port. A switch that ends a
 // group at the first host's leave (immediate leave) wants a group joined on one shard only.
-//
-// Tested by tests/transport/dpdk/net/net_stack_test.cc.
 #pragma once
 
 #include <atomic>

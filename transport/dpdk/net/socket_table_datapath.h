@@ -1,8 +1,6 @@
 // The open sockets of a packet layer, found by their port.
 //
 // Invariant, which is_valid() looks at: each socket lies in its slot, and in the chain of its port.
-//
-// Tested by tests/transport/dpdk/net/port_datagram_socket_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Tested by tests/system/ports_devices_test.py.
 #include "transport/dpdk/port/memif_link.h"
 
 #include <algorithm>

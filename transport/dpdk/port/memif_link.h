@@ -1,7 +1,5 @@
 // Reconnects a memif client whose server is not there yet, or has gone: the driver leaves that to
 // its user.
-//
-// Tested by tests/system/ports_devices_test.py.
 #pragma once
 
 #include <cstdint>

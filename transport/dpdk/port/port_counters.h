@@ -1,8 +1,6 @@
 // A port's counters: one set for the port, written by the control thread, and one for each queue,
 // written by its shard. Any thread or process reads. apps/ports/port_counters_table.h has the unit
 // and meaning of each. The device's own counters (missed, errors) are read from it now and then.
-//
-// Tested by tests/transport/dpdk/port/port_test.cc.
 #pragma once
 
 #include "platform/cache_line.h"

@@ -1,4 +1,3 @@
-// Tested by tests/transport/dpdk/port/port_test.cc.
 #include "transport/dpdk/port/port_queue_datapath.h"
 
 #include <algorithm>

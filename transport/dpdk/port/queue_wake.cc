@@ -1,4 +1,3 @@
-// Tested by tests/transport/dpdk/port/port_wake_test.cc.
 #include "transport/dpdk/port/queue_wake.h"
 
 #include <linux/if_packet.h>

@@ -33,7 +33,6 @@ struct WakeDescriptor {
 // the port is started. Threads: before the seal.
 WakeDescriptor find_wake_descriptor(const Port& port, uint16_t queue) noexcept;
 
-// Tested by tests/transport/dpdk/port/port_wake_test.cc.
 // Threads: its shard's, but for create().
 class QueueWake {
  public:

@@ -2,8 +2,6 @@
 //
 // The driver tells them to nobody. A program that links DPDK is linked so that the call that makes
 // one comes here first (DPDK_WRAPS in scripts/mk/flags.mk), and we record the socket.
-//
-// Tested by tests/system/ports_devices_test.py.
 #pragma once
 
 #include <cstdint>

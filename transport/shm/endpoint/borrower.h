@@ -1,7 +1,5 @@
 // The loans that a member holds from others, and their return: one store of a mark into the
 // lender's byte.
-//
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstdint>

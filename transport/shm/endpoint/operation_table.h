@@ -1,7 +1,5 @@
 // The initiator's side of the puts, gets and atomics that their targets do: those under way, for
 // all peers, and the next step of each (shm_operations.h has the format).
-//
-// Tested by tests/transport/shm/shm_operations_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,6 @@
 // A member takes them for all its peers from one stock, and a peer gives them back when it reads. A
 // peer that is stopped gives none back; it must not hold them all, or nobody else can be sent to.
 // So the last units, the reserve, are for peers that hold none.
-//
-// Tested by tests/transport/shm/shm_hostile_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,6 @@
 // is cut off.
 // Between members that do not trust one another (GroupTraits::has_trust) payloads are copied out of
 // the segment before a handler sees them.
-//
-// Tested by tests/transport/shm/shm_hostile_test.cc.
 #pragma once
 
 #include <cstddef>

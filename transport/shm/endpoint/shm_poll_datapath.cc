@@ -1,4 +1,3 @@
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #include <utility>
 
 #include "platform/assert.h"

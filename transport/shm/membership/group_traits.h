@@ -3,8 +3,6 @@
 // A further kind is a row here, its queues' classes in the two places that have them (OutgoingWay
 // for queues to peers, Inbox for queues from them), and the places of its bytes (GroupLayout,
 // GroupSegment::reset_member). All other code asks for a trait, not for the kind.
-//
-// Tested by tests/transport/shm/group_shapes_test.cc.
 #pragma once
 
 #include <cstdint>

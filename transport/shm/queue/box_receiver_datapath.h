@@ -1,6 +1,4 @@
 // The reading end of a fast box that a member has given to one sender.
-//
-// Tested by tests/transport/shm/shm_boxes_test.cc.
 #pragma once
 
 #include <cstdint>

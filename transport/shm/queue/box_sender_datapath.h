@@ -1,8 +1,6 @@
 // A sender's end of the fast boxes that a peer gives it, one after the other. Messages are numbered
 // through all of them, so that the number of one that went through an earlier box still says that
 // it was read.
-//
-// Tested by tests/transport/shm/shm_boxes_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,4 @@
 // The member's own eager region as all its ways share it.
-//
-// Tested by tests/transport/shm/shm_operations_test.cc.
 #pragma once
 
 #include <cstdint>

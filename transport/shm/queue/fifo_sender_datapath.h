@@ -1,6 +1,4 @@
 // A sender's end of a peer's inbound FIFO, which it shares with all others that write there.
-//
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstddef>

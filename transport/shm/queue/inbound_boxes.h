@@ -4,8 +4,6 @@
 // A receiver takes a free box by compare-and-swap, and tells the sender through the sender's own
 // inbound queue. A box goes back when its sender says so, in a message that comes after everything
 // in the box; a receiver that needs the room asks the sender of one that has been idle.
-//
-// Tested by tests/transport/shm/shm_boxes_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,4 @@
 // The receiving lanes of a member of a mesh, one from each other member.
-//
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstdint>

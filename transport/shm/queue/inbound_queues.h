@@ -1,7 +1,5 @@
 // The interface of the queues that lead to a member: each kind of group has a class for all queues
 // that its members receive by (inbox.h).
-//
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <concepts>

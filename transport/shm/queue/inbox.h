@@ -1,7 +1,5 @@
 // A member's inbox: the queues that others write to it by, one kind for each kind of group. Each
 // has the same functions (InboundQueues), and Inbox::with() is the one place that asks which it is.
-//
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,6 @@
 // Invariant: nothing that the sender wrote is believed. First the count of its words, from this
 // end's own tail and not from the one in the segment, and the range of each word are checked
 // against the lane and the region; a peer whose words do not fit is cut off.
-//
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstddef>

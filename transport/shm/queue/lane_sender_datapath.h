@@ -1,7 +1,5 @@
 // A sender's end of a mesh lane. It carries words only: all payload lies in the member's eager
 // region, also that which other queues carry in a slot.
-//
-// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <algorithm>

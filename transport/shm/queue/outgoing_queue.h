@@ -3,8 +3,6 @@
 //
 // They have no base class: the kind of group decides which one leads to a peer (GroupTraits), until
 // a box is given or taken away, and OutgoingWay::with_queue() is the one place that asks.
-//
-// Tested by tests/transport/provider_conformance_test.cc.
 #pragma once
 
 #include <concepts>

@@ -14,8 +14,6 @@
 //
 // Requests are numbered on over all lives of the queue pair: a completion of a former life is known
 // by its number. A part of VerbsProvider. Threads: the shard's.
-//
-// Tested by tests/transport/verbs/channel/verbs_provider_test.cc.
 #pragma once
 
 #include <cstdint>

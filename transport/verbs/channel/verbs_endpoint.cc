@@ -1,8 +1,6 @@
 // VerbsEndpoint: how it is made, exposures, and its connections, which come, break and come back.
 // When one breaks, each operation and loan that is pending ends here, once; when it is back, each
 // message that the peer has not got is sent again, once.
-//
-// Tested by tests/transport/verbs/channel/verbs_ends_test.cc.
 #include "transport/verbs/channel/verbs_endpoint.h"
 
 #include <algorithm>

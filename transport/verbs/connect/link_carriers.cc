@@ -1,7 +1,5 @@
 // Carries the records of a handshake by a stream socket, or by a call of the RDMA connection
 // manager (connection_manager.h). The conversation itself is in link_handshake.cc.
-//
-// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>

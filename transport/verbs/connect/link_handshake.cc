@@ -1,6 +1,4 @@
 // The records of a handshake: which side sends which, and how each is checked (docs/verbs.md).
-//
-// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>

@@ -9,8 +9,6 @@
 // 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The connector
 // writes only to a link that is down. (is_connectors, where it writes) 5. It goes to and fro
 // between the two, until it is lost. (hand_over)
-//
-// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #pragma once
 
 #include <atomic>

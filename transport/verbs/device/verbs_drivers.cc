@@ -3,8 +3,6 @@
 //
 // A unit of its own, since a dynamic program can neither link it nor needs it. A static program
 // asks for it by -Wl,-u,bedplate_static_drivers.
-//
-// Tested by tests/transport/verbs/device/verbs_device_test.cc.
 #include <infiniband/verbs.h>
 
 #define BP_TEXT(...) #__VA_ARGS__

@@ -1,4 +1,3 @@
-// Tested by tests/transport/verbs/device/verbs_device_test.cc.
 #include "transport/verbs/device/window_probe.h"
 
 #include <optional>
