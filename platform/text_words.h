@@ -1,5 +1,7 @@
-// Words and numbers of a line of text, for protocols that are read as they come. Nothing is copied:
-// words lie where the text does. Spaces alone separate them. Threads: any.
+// Words and numbers of a text, for protocols that are read as they come, and for files of the
+// kernel. Nothing is copied: words lie where the text does. Spaces alone separate them.
+//
+// Threads: any.
 #pragma once
 
 #include <charconv>
@@ -18,8 +20,8 @@ inline std::string_view take_word(std::string_view* text) noexcept {
   return {begin, static_cast<size_t>(word_end - begin)};
 }
 
-// True if all of `word` is a decimal number that fits *to, which then has it; else *to may have
-// changed.
+// True if all of `word` is a number to `base` that fits *to, which then has it; else *to may have
+// changed. A minus is for signed numbers; there is no plus, and no 0x.
 template <typename Number>
 bool parse_number(std::string_view word, Number* to, int base = 10) noexcept {
   const auto [end, outcome] = std::from_chars(word.data(), word.data() + word.size(), *to, base);

@@ -1,18 +1,17 @@
 #!/usr/bin/python3
-"""Says so if too many sentences of comments and documents hide their subject.
+"""Lists the sentences of comments and documents that hide their subject: there may be none.
 
-    scripts/sentences.py [list [PREFIX...]]
+    scripts/sentences.py [PREFIX...]
 
 Such a sentence begins with What, Of, Where or the like: a clause is its subject, or its order is
-turned round. "Whether" is fine before a bool. LIMIT only falls: lower it when the tree has fewer.
-`list` lists them, those in files whose path begins with a PREFIX.
+turned round. A comment of a bool may begin with Whether. With a PREFIX: of files whose path begins
+with it.
 """
 
 import pathlib
 import re
 import sys
 
-LIMIT = 151
 TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "tests", "scripts", "docs")
 C_FAMILY = (".h", ".cc", ".c")
 ENDINGS = {*C_FAMILY, ".py", ".sh", ".mk", ".md"}
@@ -76,18 +75,14 @@ def bad_sentences(path):
 
 
 def main():
-    lists = sys.argv[1:2] == ["list"]
-    prefixes = tuple(sys.argv[2:]) if lists and sys.argv[2:] else ("",)
+    prefixes = tuple(sys.argv[1:]) or ("",)
     root = pathlib.Path(".")
     paths = sorted(path for path in [*root.glob("*"), *(path for top in TOP
                                                         for path in root.glob(f"{top}/**/*"))]
                    if path.suffix in ENDINGS and str(path).startswith(prefixes))
-    found = [sentence for path in paths for sentence in bad_sentences(path)]
-    if lists:
-        print(*found, f"{len(found)} sentences", sep="\n")
-    elif len(found) > LIMIT:
-        print(f"{len(found)} sentences hide their subject; at most {LIMIT} may: "
-              "scripts/sentences.py list")
+    for path in paths:
+        for sentence in bad_sentences(path):
+            print(f"{sentence}: this hides its subject; begin with it")
 
 
 if __name__ == "__main__":

@@ -28,20 +28,20 @@ void BlockService::methods(ControlMethods& methods) {
                .help = "Lists the volumes, as they are now."},
               &call<&BlockService::list_volumes>, this);
   methods.add({.name = "read_only",
-               .parameters = {volume, on("Whether writes are refused with EPERM from now on.")},
+               .parameters = {volume, on("True: writes are refused with EPERM from now on.")},
                .result = "{\"volume\", \"read_only\"}",
                .help = "Has a volume refuse writes, or take them again; what was begun goes on.",
                .needs = "to take writes: a volume that was not read_only when it was opened"},
               &call<&BlockService::set_read_only>, this);
   methods.add({.name = "hold",
-               .parameters = {volume, on("Whether requests wait from now on.")},
+               .parameters = {volume, on("True: requests wait from now on.")},
                .result = "{\"volume\", \"held\", \"released\": N}",
                .help = "Has requests that come wait before they reach the volume, or go on; what "
                        "was begun goes on. A drain lets all go on.",
                .needs = "that blockd does not drain"},
               &call<&BlockService::hold_volume>, this);
   methods.add({.name = "listen",
-               .parameters = {on("Whether new clients are served; others are closed at once.")},
+               .parameters = {on("True: new clients are served. False: they are closed at once.")},
                .result = "{\"listening\": BOOLEAN}",
                .help = "Takes new clients, or none; those that are connected stay."},
               &call<&BlockService::set_listening>, this);

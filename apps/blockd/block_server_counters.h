@@ -221,10 +221,10 @@ inline void describe(CounterTable& table, StoreCounters& c) {
               "The store is given no more than that at once; further requests wait.");
   table.gauge("requests_waiting", c.requests_waiting, "requests",
               "Wait for an operation of the store to end, or for a buffer.");
-  table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Of its buffers are taken.");
+  table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Memory of its buffers that is taken.");
   table
       .gauge("buffer_peak_bytes", c.buffer_peak_bytes, "bytes",
-             "Of its buffers that were taken at once at most.")
+             "The most memory of its buffers that was taken at once.")
       .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
   table.gauge("buffer_max_bytes", c.buffer_max_bytes, "bytes",
               "All of its buffers; requests that find none free wait.");

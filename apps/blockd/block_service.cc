@@ -138,8 +138,8 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
   table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
       .otherwise("all that there is of another store")
       .rule(Rule::kMultipleOf4KiB)
-      .help("The export's size. Required in memory: all of it lies in the pool. Of another store: "
-            "its first bytes.");
+      .help("The export's size. Required in memory: all of it lies in the pool. Another store "
+            "exports its first bytes.");
   table.path("file", &settings.file, 1, 255)
       .otherwise("none: it lies in memory")
       .help("The file that the volume lies on ([Stores](nbd.md#stores)).");
@@ -147,8 +147,8 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .otherwise("what `file` says")
       .help("The block device that it lies on instead.");
   table.boolean("polled", &settings.polled)
-      .help("Whether the drive of `file` or `device` is asked for what it has completed, instead "
-            "of waiting for its interrupt ([Polled drives](nbd.md#polled-drives)).");
+      .help("Polls the drive of `file` or `device` for completions, instead of waiting for its "
+            "interrupt ([Polled drives](nbd.md#polled-drives)).");
   table.text("nvme", &settings.nvme.address, 1, 32)
       .otherwise("what `file` or `device` says")
       .help("The PCI address of the NVMe drive that it lies on instead, without the kernel's "
@@ -162,7 +162,7 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .help("After how long a command is aborted; after twice as long the drive is reset.");
   table.choice("nvme_write_cache", &settings.nvme.has_write_cache, kCacheChoices)
       .otherwise("as the drive has it")
-      .help("Whether the drive may acknowledge a write that a power cut would lose.");
+      .help("Lets the drive acknowledge writes that a power cut would lose.");
   table.text("rbd", &settings.rbd, 3, 255)
       .otherwise("what `file`, `device` or `nvme` says")
       .help("The image of the Ceph cluster in [blockd.ceph] that it lies on instead: "
@@ -172,11 +172,11 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .help("How long the cluster may take to let this image be had.");
   table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
       .rule(Rule::kMultipleOf4KiB)
-      .help("Of all but memory: memory for what is on its way between the store and clients. The "
-            "largest request takes 32 MiB.");
+      .help("Memory for data on its way between the store and clients; a volume in memory needs "
+            "none. The largest request takes 32 MiB.");
   table.integer("operations", &settings.queue.task_count, 1, 1024)
       .help("How many operations a store is given at once; more requests wait.");
-  table.boolean("read_only", &settings.read_only).help("Whether writes are refused with EPERM.");
+  table.boolean("read_only", &settings.read_only).help("Refuses writes with EPERM.");
   table.choice("pages", &settings.pages, kPageChoices)
       .otherwise("those of the pool")
       .help("The pages of this volume alone.");
@@ -196,7 +196,7 @@ static void describe(ConfigurationTable& table, CephSettings& settings) {
       .help("Its monitors, where they speak the protocol v1: `\"tcp:10.0.0.1:6789\"`.");
   table.text("user", &settings.user, 1, 64)
       .required()
-      .help("Whom it knows the appliance as, without `client.`.");
+      .help("The user by which it knows the appliance, without `client.`.");
   table.path("keyring", &settings.keyring, 1, 255)
       .required()
       .help("The file with the user's key, for its owner alone. An image gets it with it.");
@@ -210,11 +210,11 @@ void BlockService::describe(ConfigurationTable& table) {
   table.addresses("listen", &settings_.listen, 1, 8)
       .required()
       .unique()
-      .help("Where the NBD server listens; see Addresses below.");
+      .help("The addresses at which the NBD server listens; see Addresses below.");
   table.addresses("image_listen", &settings_.image_listen, 1, 8)
       .otherwise("those of listen")
       .unique()
-      .help("Where it listens instead as first process of an image.");
+      .help("The addresses instead, as first process of an image.");
   table.shard("connections_shard", &settings_.connections_shard)
       .help("The shard that connections live on.");
   table.shards("volumes_shards", &settings_.volumes_shards, kShardCountMax)

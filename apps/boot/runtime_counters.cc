@@ -31,7 +31,8 @@ CounterSet spare_of(const char* name) {
 void describe_messages(CounterTable& table, ShmCounters& c) {
   table.counter("received", c.received, "messages", "Messages that came.");
   table
-      .counter("unhandled", c.unhandled, "messages", "Of these, those that no handler was set for.")
+      .counter("unhandled", c.unhandled, "messages",
+               "Received messages that no handler was set for.")
       .sign_as_it_grows(
           "messages come that nothing here handles, {unhandled} by now: have their senders be of "
           "a build that agrees with this one");
@@ -90,15 +91,15 @@ void describe_datagrams(CounterTable& table, DatagramCounters& c) {
 // ---- the pool and the heap ----------------------------------------------------------------------
 
 void describe(CounterTable& table, PoolCounters& c) {
-  table.gauge("total_bytes", c.total_bytes, "bytes", "What the pool has taken.");
-  table.boolean("sealed", c.is_sealed, "Whether nothing of the pool moves any more.");
+  table.gauge("total_bytes", c.total_bytes, "bytes", "Memory that the pool has taken.");
+  table.boolean("sealed", c.is_sealed, "Nothing of the pool moves any more.");
   table.boolean("enforced_by_kernel", c.is_enforced_by_kernel,
-                "Whether the kernel keeps the mappings as they are, by mseal.");
+                "The kernel keeps the mappings as they are, by mseal.");
   table.counter("registrations", c.registrations, "registrations",
                 "Memory made known to devices and rings.");
   table
       .counter("registrations_after_seal", c.registrations_after_seal, "registrations",
-               "Of these, those after the seal: 0, or it is a defect.")
+               "Registrations after the seal: 0, or it is a defect.")
       .sign_as_it_grows(
           "memory was registered after the seal, {registrations_after_seal} times: this is a "
           "defect; report it with the log and the configuration");
@@ -117,57 +118,57 @@ void describe(CounterTable& table, PoolCounters& c) {
           "free() gets pointers that are none of a block, {bad_pointers_refused} by now: the log "
           "says who calls; mend that service or library");
   table.flags("support_level", c.support_level, "FREE|CHUNK|MUNMAP",
-              "What was proved at boot of the malloc of this process.");
+              "The properties of this process' malloc that boot has proved.");
 }
 
 void describe(CounterTable& table, WayCounters& c) {
   table.state("state", c.state, "stopped|refused in libc only|open",
-              "Whether memory can be taken from the pool in this way.");
+              "The state of this way to take memory from the pool.");
 }
 
 void describe(CounterTable& table, SegmentCounters& c) {
   table.gauge("bytes", c.bytes, "bytes", "How long the segment is.");
-  table.gauge("page_bytes", c.page_bytes, "bytes", "Of its pages.");
+  table.gauge("page_bytes", c.page_bytes, "bytes", "The size of its pages.");
   table.gauge("node", c.node, "node", "The NUMA node that it was asked for; none: any.");
-  table.gauge("address", c.address, "address", "Where it lies.");
-  table.gauge("device", c.device, "device", "Of its memfd: st_dev.");
-  table.gauge("inode", c.inode, "inode", "Of its memfd: st_ino.");
-  table.boolean("locked", c.is_locked, "Whether it is locked by mlock; hugepages need no lock.");
-  table.boolean("writable", c.is_writable, "Whether the appliance may write to it.");
+  table.gauge("address", c.address, "address", "The address of its first byte.");
+  table.gauge("device", c.device, "device", "The memfd's st_dev.");
+  table.gauge("inode", c.inode, "inode", "The memfd's st_ino.");
+  table.boolean("locked", c.is_locked, "It is locked by mlock; hugepages need no lock.");
+  table.boolean("writable", c.is_writable, "The appliance may write to it.");
   table.boolean("write_seal", c.has_write_seal,
-                "Whether nobody can map it writable any more; if not, its writers can punch "
-                "holes.");
+                "Nobody can map it writable any more; if not, its writers can punch holes.");
 }
 
 void describe(CounterTable& table, OwnerCounters& c) {
-  table.gauge("bytes", c.bytes, "bytes", "What the owner has planned.");
+  table.gauge("bytes", c.bytes, "bytes", "Memory that the owner has planned.");
   table.gauge("used_bytes", c.used_bytes, "bytes",
-              "What of it is used; none: its owner has it as a whole, or its process alone knows.");
+              "The part of it that is used; none: its owner has it as a whole, or its process "
+              "alone knows.");
 }
 
 void describe(CounterTable& table, HeapCounters& c) {
-  table.gauge("bytes", c.bytes, "bytes", "What there is for all owners, beside the reserve.");
+  table.gauge("bytes", c.bytes, "bytes", "Memory for all owners, beside the reserve.");
   table
       .gauge("used_peak_bytes", c.used_peak_bytes, "bytes",
              "The most that all owners were charged at once; none: malloc is another's.")
       .peak_of("pool.bytes", "Requests for heap memory get none, the large ones first.", "bytes");
-  table.gauge("free_bytes", c.free_bytes, "bytes", "What nobody has taken.")
+  table.gauge("free_bytes", c.free_bytes, "bytes", "Memory that nobody has taken.")
       .sign_below(10, "bytes",
                   "it is nearly exhausted: {free_bytes} of {bytes} are free, and {largest_owner} "
                   "has the most");
   table.gauge("largest_free_bytes", c.largest_free_bytes, "bytes",
-              "What one request can have of it.");
+              "The most that one request can have of it.");
   table.text("largest_owner", c.largest_owner, "The owner that has the most of it, and how much.");
 }
 
 void describe(CounterTable& table, HeapOwnerCounters& c) {
-  table.gauge("used_bytes", c.used_bytes, "bytes", "What the owner of heap memory is charged.");
+  table.gauge("used_bytes", c.used_bytes, "bytes", "Heap memory that the owner is charged.");
   table
       .gauge("used_peak_bytes", c.used_peak_bytes, "bytes",
              "The most that it was charged at once; none: malloc is another's.")
       .peak_of("limit.bytes", "Its requests for heap memory get none.");
   table.gauge("limit_bytes", c.limit_bytes, "bytes",
-              "What it may have; none: as much as there is.");
+              "The most that it may have; none: as much as there is.");
   table.counter("refused", c.refused, "requests", "Requests refused because of the limit.")
       .refusals_of("limit.bytes")
       .sign_as_it_grows("its limit of {limit_bytes} has refused {refused} requests for memory");
@@ -189,7 +190,7 @@ void describe(CounterTable& table, ShardCounters& c) {
       "Time in which anything had work, and in which the kernel worked for it as it slept.");
   table.counter("spin_ns", c.loop.spin_ns, "ns",
                 "Time in which it looked for work and found none. The rest it slept.");
-  table.boolean("asleep", c.loop.is_asleep, "Whether it sleeps now.");
+  table.boolean("asleep", c.loop.is_asleep, "It sleeps now.");
   table.counter("calls", c.loop.calls, "calls", "Calls that other threads had it make.");
   table
       .counter("stalls", c.loop.stalled.stalls, "stalls",
@@ -199,11 +200,9 @@ void describe(CounterTable& table, ShardCounters& c) {
       .no_sign("stalls has it in its words");
   table
       .counter("call_stalls", c.loop.call_stalls, "stalls",
-               "Of these, those that a call from another thread had a part in.")
+               "Stalls that a call from another thread had a part in.")
       .no_sign("stalls has them");
-  table
-      .counter("timer_stalls", c.loop.timer_stalls, "stalls",
-               "Of these, those that a timer had a part in.")
+  table.counter("timer_stalls", c.loop.timer_stalls, "stalls", "Stalls that a timer had a part in.")
       .no_sign("stalls has them");
   table.counter("preemptions", c.loop.stalled.preemptions, "times",
                 "How often it waited for its core, which ran something else, for so long.");
@@ -216,12 +215,12 @@ void describe(CounterTable& table, ShardCounters& c) {
                "again where that is possible.")
       .sign_as_it_grows("something moves its thread off its core, {core_moves} times by now: see "
                         "who changes its cpuset, or runs taskset on it");
-  table.boolean("off_core", c.is_off_core, "Whether its thread may not run on its core.")
+  table.boolean("off_core", c.is_off_core, "Its thread may not run on its core.")
       .sign_from(1, "its thread may not run on its core: give that back to the cpuset of its "
                     "control group, or choose another `cpu`");
   table.histogram("round_ns", c.loop.round, "ns", "A round with work, of every 16th such round.");
   table.counter("system_calls", c.sockets.system_calls, "calls",
-                "Of the sockets: io_uring_enter, recvmmsg and the like.");
+                "System calls of the sockets: io_uring_enter, recvmmsg and the like.");
   table.counter("accepts", c.sockets.accepts, "connections", "Connections taken.");
   table.gauge("slow_clients", c.sockets.slow_clients, "connections",
               "Those that have taken nothing of an answer for a second or more.");
@@ -251,7 +250,8 @@ void describe(CounterTable& table, ShardCounters& c) {
           "buffer_bytes, or have shorter ones sent");
   table
       .counter("cutting_refusals", c.sockets.cutting_refusals, "sockets",
-               "Whose datagrams the system would not cut, so that each is sent by itself.")
+               "Destinations whose datagrams the system would not cut, so that each is sent by "
+               "itself.")
       .sign_as_it_grows(
           "the kernel does not cut the datagrams of {cutting_refusals} sockets, which costs time: "
           "`ethtool -K DEVICE tx on`, or another device");
@@ -259,7 +259,7 @@ void describe(CounterTable& table, ShardCounters& c) {
 
 void describe(CounterTable& table, SourceCounters& c) {
   table.histogram("round_ns", c.round, "ns",
-                  "What it takes of a round in which it has work, of every 16th round with work.");
+                  "Its share of a round in which it has work, of every 16th such round.");
   table
       .counter("stalls", c.stalls, "stalls",
                "Stalls of the shard that it had a part in: it took so long or, where that is not "
@@ -281,7 +281,7 @@ void describe(CounterTable& table, GroupCounters& c) {
 void describe(CounterTable& table, ShardGroupCounters& c) { describe_messages(table, c.shm); }
 
 void describe(CounterTable& table, PeersCounters& c) {
-  table.counter("async_events", c.async_events, "events", "Of the device.");
+  table.counter("async_events", c.async_events, "events", "Events of the device.");
   table
       .counter("handshakes_refused", c.handshakes_refused, "handshakes",
                "Attempts to connect that were refused here.")
@@ -292,7 +292,7 @@ void describe(CounterTable& table, PeersCounters& c) {
   table.counter("received", c.verbs.received, "messages", "Messages that came.");
   table
       .counter("unhandled", c.verbs.unhandled, "messages",
-               "Of these, and of datagrams, those that no handler was set for.")
+               "Messages and datagrams that no handler was set for.")
       .sign_as_it_grows(
           "messages come that nothing here handles, {unhandled} by now: have their senders be of "
           "a build that agrees with this one");
@@ -330,12 +330,12 @@ void describe(CounterTable& table, PeerCounters& c) {
 }
 
 void describe(CounterTable& table, ProcessCounters& c) {
-  table.state("state", c.state, kProcessStates, "Of the one of which something was heard last.");
+  table.state("state", c.state, kProcessStates, "The state of the process heard last.");
   table.gauge("pid", c.pid, "process", "Its number; none: none has joined.");
   table.counter("joined", c.joined, "times", "How often one has joined.");
   table.counter("died", c.died, "times", "How often one has ended without a word, or was cut off.")
       .no_sign("is_down says so until one has joined in its place");
-  table.boolean("is_down", c.is_down, "Whether more have died than have joined since.")
+  table.boolean("is_down", c.is_down, "More have died than have joined since.")
       .sign_from(1, "its process {dead_pid} has died, and none has joined in its place");
   table.gauge("dead_pid", c.dead_pid, "process", "That of the last that died; none: none has.");
 }

@@ -223,7 +223,7 @@ void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading
   planned = std::move(all);
 }
 
-// ---- What it gets ----
+// ---- Its context ----
 
 void* bp_carve(bp_context* context, const char* owner, size_t* bytes) {
   auto memory = of(context).context->carve(owner);

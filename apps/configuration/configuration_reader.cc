@@ -108,8 +108,8 @@ void ConfigurationReader::read_table(ConfigurationTable& table, const std::strin
 
 void ConfigurationReader::check_missing(const ConfigurationTable& table, const std::string& label,
                                         const TomlNode& node) {
-  // An unknown key that resembles the missing one, or was its name, is reported instead: it is the
-  // cause, also of errors that checks across keys would find.
+  // An unknown key that resembles the missing one is reported instead: it is the cause, also of
+  // errors that checks across keys would find.
   const auto is_misspelt = [&](std::string_view wanted) {
     const bool is_so =
         std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {

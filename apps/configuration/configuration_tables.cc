@@ -65,8 +65,8 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
       .help("Names the appliance, its lock and its counters file, `NAME.lock` and "
             "`NAME.stats`.");
   table.path("runtime_directory", &settings.runtime_directory, 1, 255)
-      .help("Where [these files](#one-name-one-appliance) lie. Created when absent, removed "
-            "when empty.");
+      .help("The directory of [these files](#one-name-one-appliance). Created when absent, "
+            "removed when empty.");
   table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
       .help("How long SIGTERM, SIGINT or SIGHUP waits for requests in flight before it closes "
             "connections; then as long again, but a second at least, for operations on files.");
@@ -89,8 +89,8 @@ static void describe(ConfigurationTable& table, PoolSettings& settings) {
             "are never taken instead, but for what "
             "[outsiders](join.md#what-a-joiner-can-and-cannot-do) may write.");
   table.choice("enforce", &settings.enforce, kEnforcements)
-      .help("What refuses to take memory of the sealed pool away: the kernel where it can, "
-            "or a seccomp filter besides ([pool.md](pool.md)).");
+      .help("The guard that refuses to take memory of the sealed pool away: the kernel where it "
+            "can, or a seccomp filter besides ([pool.md](pool.md)).");
   table.size("heap_min_bytes", &settings.heap_min_bytes, 0, kSizeMaxBytes)
       .help("The heap gets what the services leave over, and at least this much.");
   table.choice("heap_pages", &settings.heap_pages, kPageChoices)
@@ -103,8 +103,8 @@ static void describe(ConfigurationTable& table, PoolSettings& settings) {
 
 static void describe(ConfigurationTable& table, AllocSettings& settings) {
   table.choice("expect", &settings.expect, kHeaps)
-      .help("States whose memory malloc hands out. Where it hands out other memory, the "
-            "boot is refused.");
+      .help("States whose memory malloc hands out. The boot is refused if it hands out other "
+            "memory.");
 }
 
 static void describe(ConfigurationTable& table, LimitSettings& settings) {
@@ -125,15 +125,15 @@ static void describe(ConfigurationTable& table, EventLoopSettings& settings) {
   table.integer("spin_us", &settings.spin_us, 0, 1'000'000)
       .help("How long an idle shard polls, in microseconds, before it sleeps.");
   table.integer("stall_ms", &settings.stall_ms, 0, 600'000)
-      .help("What keeps a shard for longer, in milliseconds, is logged by name and counted; 0: "
-            "nothing is.");
+      .help("A step that keeps a shard for longer, in milliseconds, is logged by name and "
+            "counted; 0: none is.");
 }
 
 static void describe(ConfigurationTable& table, ShardSettings& settings) {
   table.name("name", &settings.name, 1, 32)
       .required()
       .unique()
-      .help("What other keys and the counters call this shard.");
+      .help("The name by which other keys and the counters call this shard.");
   table.integer("cpu", &settings.cpu, 0, 1023)
       .required()
       .unique()
@@ -154,7 +154,7 @@ static void describe(ConfigurationTable& table, GroupSettings& settings) {
       .help("How many members there can be at once, the owner of the pool included.");
   table.integer("entries", &settings.shape.entry_count, 2, 32768)
       .rule(Rule::kPowerOfTwo)
-      .help("Of each member's FIFO, or of each lane.");
+      .help("The entries of each member's FIFO, or of each lane.");
   table.size("eager_bytes", &settings.shape.eager_bytes, 64, kMessageBytesMax)
       .help("The longest message that is copied; longer ones travel by loan or single copy.");
   table.integer("eager_count", &settings.shape.eager_count, 1, kEagerCountMax)
@@ -180,7 +180,7 @@ static void describe(ConfigurationTable& table, GroupSettings& settings) {
             "their own.");
   table.integer("line_bytes", &settings.shape.line_bytes, 64, 128)
       .rule(Rule::kPowerOfTwo)
-      .help("What is laid out apart so that no two writers share it.");
+      .help("The distance between data of two writers, so that they share no line.");
   table.check([&settings](ReadTable& read) { check_group(read, settings); });
 }
 
@@ -193,8 +193,7 @@ static void describe(ConfigurationTable& table, ProcessSettings& settings) {
       .required()
       .help("The user that may join as this: a name in /etc/passwd, or a number as text.");
   table.boolean("trusted", &settings.trusted)
-      .help("Whether it shares a group with others; else it has an exchange segment with "
-            "the owner alone.");
+      .help("Shares a group with others; else it has an exchange segment with the owner alone.");
   table.group("group", &settings.group)
       .otherwise("required of a trusted one")
       .help("The group that it is a member of.");
@@ -209,32 +208,32 @@ static void describe(ConfigurationTable& table, ProcessSettings& settings) {
   table.size("heap_bytes", &settings.heap_bytes, 0, kSizeMaxBytes)
       .otherwise("\"0\"")
       .rule(Rule::kOwnHeap)
-      .help("Of each place, a heap in a segment of its own, `heap:NAME.K`.");
+      .help("The heap of each place, in a segment of its own, `heap:NAME.K`.");
   table.texts("read", Type::kGrants, &settings.read, kSegmentCountMax)
-      .help("What else it may read. `\"heap:NAME\"` is the heaps of all processes of that "
-            "name.");
+      .help("Further owners whose segments it may read. `\"heap:NAME\"` is the heaps of all "
+            "processes of that name.");
   table.texts("write", Type::kGrants, &settings.write, kSegmentCountMax)
-      .help("What else it may read and write: segments of services only.");
+      .help("Further owners whose segments it may read and write: services only.");
   table.size("box_bytes", &settings.box_bytes, kFastBoxBytesMin, kFastBoxBytesMax)
       .rule(Rule::kPowerOfTwo)
       .help("Not trusted: of each of the two boxes of its exchange segment.");
   table.boolean("verbs", &settings.verbs)
-      .help("Whether it may use the device of `[verbs]`, too: the plan has what it then "
-            "registers, and locks, before it is ready ([verbs.md](verbs.md)).");
+      .help("May use the device of `[verbs]`, too: the plan then includes all that it registers, "
+            "and locks, before it is ready ([verbs.md](verbs.md)).");
   table.check([&settings](ReadTable& read) { check_process(read, settings); });
 }
 
 static void describe(ConfigurationTable& table, MessagesSettings& settings) {
   table.path("socket", &settings.socket, 1, kSocketPathMax)
       .otherwise("NAME.join in the runtime directory")
-      .help("Where processes join.");
+      .help("The socket at which processes join.");
   table.choices("single_copy", &settings.single_copy, kSingleCopies, 0)
       .help("How memory outside the pool is copied, by the owner and by those who join: the "
             "first of these that works. Empty: through the pool.");
   table.choice("on_join_failure", &settings.on_join_failure, kJoinFailures)
-      .help("What the others do when a process was given its part and could not use it: "
-            "carry on, or the appliance drains and ends with 1. A process that was refused, "
-            "or is not trusted, never stops it.");
+      .help("The answer to a process that was given its part and could not use it: the others "
+            "carry on, or the appliance drains and ends with 1. A process that was refused, or "
+            "is not trusted, never stops it.");
 }
 
 static void describe(ConfigurationTable& table, VerbsPeerSettings& settings) {
@@ -245,7 +244,7 @@ static void describe(ConfigurationTable& table, VerbsPeerSettings& settings) {
   table.address("address", &settings.address)
       .otherwise("none: it dials")
       .unique()
-      .help("Where it listens.");
+      .help("The address at which it listens.");
 }
 
 static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
@@ -264,7 +263,7 @@ static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
               {"atomic", &settings.may_atomic}},
              1)
       .required()
-      .help("What peers may do with it.");
+      .help("The operations that peers may do with it.");
   table.choice("pages", &settings.pages, kPageChoices)
       .otherwise("those of the pool")
       .help("The pages of this segment alone.");
@@ -272,8 +271,8 @@ static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
 
 static void describe(ConfigurationTable& table, VerbsSettings& settings) {
   table.boolean("required", &settings.required)
-      .help("Whether a machine without a device that can be used is refused; else that is a "
-            "line in the log, and there are no peers.");
+      .help("Refuses a machine without a device that can be used; else that is a line in the "
+            "log, and there are no peers.");
   table.text("device", &settings.device, 1, kDeviceNameMax)
       .otherwise("the first that can be used")
       .help("The RDMA device, as `bedplate doctor` lists it: `\"mlx5_0\"`.");
@@ -281,7 +280,9 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
       .otherwise("the first that can be used")
       .help("Its port.");
   table.shard("shard", &settings.shard).help("The shard that messages with peers live on.");
-  table.address("listen", &settings.listen).otherwise("it only dials").help("Where peers dial.");
+  table.address("listen", &settings.listen)
+      .otherwise("it only dials")
+      .help("The address that peers dial.");
   table.choice("connect", &settings.connect, kVerbsConnects)
       .help("How queue pairs find one another: over a socket of our own, or by rdma_cm. The "
             "same at all peers.");
@@ -297,8 +298,8 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
       .help("How many puts, gets and atomics to one peer may be under way.");
   table.size("bounce_bytes", &settings.bounce_bytes, 4 * kKiB, kGiB / 2)
       .rule(Rule::kMultipleOf4KiB)
-      .help("Where what is lent is copied to when a peer cannot be let at it where it lies; "
-            "as much again for puts and gets of memory that is not the pool's.");
+      .help("Room for copies of lent memory that a peer cannot be let at where it lies; as much "
+            "again for puts and gets of memory that is not the pool's.");
   table.integer("datagrams", &settings.datagrams, 4, 4096)
       .otherwise("no datagrams")
       .rule(Rule::kPowerOfTwo)
@@ -308,8 +309,7 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
       .otherwise("as many as are listed")
       .help("For how many peers queue pairs and memory are planned.");
   table.boolean("trust_windows", &settings.trust_windows)
-      .help("Whether memory windows are used on a device that does not hold peers to their "
-            "bounds.");
+      .help("Uses memory windows even on a device that does not hold peers to their bounds.");
   table.integer("back_off_min_ms", &settings.back_off_min_ms, 1, kBackOffMaxMs)
       .help("The pause before a peer is dialed again; it doubles each time.");
   table.integer("back_off_max_ms", &settings.back_off_max_ms, 1, kBackOffMaxMs)
@@ -318,7 +318,7 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
       .help("After so long without a connection, sends say that the peer is gone; it is "
             "dialed on.");
   table.choice("remote", &settings.remote, kRemoteHeaps)
-      .help("Whether peers may read all of the heap, and boot's memory, without being asked "
+      .help("Lets peers read all of the heap, and boot's memory, without being asked "
             "([verbs.md](verbs.md)).");
   table.text("driver", &settings.driver, 1, kModuleNameMax)
       .otherwise("part of the kernel")
@@ -363,7 +363,7 @@ static void describe(ConfigurationTable& table, WatchdogSettings& settings) {
   table.integer("timeout_s", &settings.timeout_s, 2, 3600)
       .help("It resets the machine after so long without being fed.");
   table.boolean("required", &settings.required)
-      .help("Whether a machine without it is refused; else that is a line in the log.");
+      .help("Refuses a machine without it; else that is a line in the log.");
   table.text("driver", &settings.driver, 1, kModuleNameMax)
       .otherwise("part of the kernel")
       .help("The kernel module of the device.");
@@ -375,8 +375,8 @@ static void describe(ConfigurationTable& table, CrashSettings& settings) {
   table.integer("delay_s", &settings.delay_s, 0, 3600)
       .help("How long the console shows it before.");
   table.choice("dump", &settings.dump, kCrashDumps)
-      .help("What of the pool a dump keeps: there is none, segment `boot` alone, or the "
-            "segments in `owners`.");
+      .help("The part of the pool that a dump keeps: there is no dump, segment `boot` alone, or "
+            "the segments in `owners`.");
   table.texts("owners", Type::kOwners, &settings.owners, kSegmentCountMax)
       .help("The segments that a dump keeps.");
   table.path("device", &settings.device, 1, kDumpDeviceMax)

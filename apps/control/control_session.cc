@@ -30,15 +30,14 @@ void describe(CounterTable& table, ControlCounters& counters) {
       .no_sign("refused has those of them that were too long");
   table
       .counter("refused", counters.refused, "requests",
-               "Of these, those that were refused or broken off, whether they asked to be answered "
-               "or not; the others were done.")
+               "Requests that were refused or broken off, asked to be answered or not; the "
+               "others were done.")
       .sign_as_it_grows(
           "requests are refused, {refused} by now: each was answered with its cause and cure; look "
           "at who asks");
   table
-      .counter(
-          "stuck", counters.stuck, "requests",
-          "Of the refused, those for a shard that did not come to them, or to others, in time.")
+      .counter("stuck", counters.stuck, "requests",
+               "Refused requests for a shard that did not come to them, or to others, in time.")
       .sign_as_it_grows(
           "a shard does not come to requests, {stuck} by now: `bedplate top` shows which one is "
           "kept, and by what");

@@ -51,13 +51,12 @@ void HttpService::describe(ConfigurationTable& table) {
   table.addresses("listen", &listen_, 1, kListenersMax)
       .otherwise("[\"tcp:127.0.0.1:9464\"]")
       .unique()
-      .help(
-          "Where HTTP is served ([http.md](http.md)). What others than this machine reach takes a "
-          "token or client certificates.");
+      .help("The addresses at which HTTP is served ([http.md](http.md)). One that others than this "
+            "machine reach takes a token or client certificates.");
   table.addresses("image_listen", &image_listen_, 1, kListenersMax)
       .otherwise("those of listen")
       .unique()
-      .help("Where it listens instead as first process of an image.");
+      .help("The addresses instead, as first process of an image.");
   table.path("token_file", &token_file_, 1, 255)
       .otherwise("no token is asked for")
       .help(

@@ -60,15 +60,15 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("flushes", c.flushes, "requests", "flush_all.").at_a_glance("requests");
   table.counter("delete_hits", c.delete_hits, "requests", "Deletions of what was there.")
       .at_a_glance("requests");
-  table.counter("delete_misses", c.delete_misses, "requests", "Of what was not.")
+  table.counter("delete_misses", c.delete_misses, "requests", "Deletions of what was not there.")
       .at_a_glance("requests");
   table.counter("incr_hits", c.incr_hits, "requests", "incr of a number that was there.")
       .at_a_glance("requests");
-  table.counter("incr_misses", c.incr_misses, "requests", "Of what was not.")
+  table.counter("incr_misses", c.incr_misses, "requests", "incr of what was not there.")
       .at_a_glance("requests");
   table.counter("decr_hits", c.decr_hits, "requests", "decr of a number that was there.")
       .at_a_glance("requests");
-  table.counter("decr_misses", c.decr_misses, "requests", "Of what was not.")
+  table.counter("decr_misses", c.decr_misses, "requests", "decr of what was not there.")
       .at_a_glance("requests");
   table.counter("cas_hits", c.cas_hits, "requests", "cas that stored.");
   table.counter("cas_misses", c.cas_misses, "requests", "cas of what was not there.");
@@ -76,7 +76,7 @@ inline void describe(CounterTable& table, Counters& c) {
       .no_sign("this is what cas is for: its client reads the value and tries again");
   table.counter("touch_hits", c.touch_hits, "requests", "touch of what was there.")
       .at_a_glance("requests");
-  table.counter("touch_misses", c.touch_misses, "requests", "Of what was not.")
+  table.counter("touch_misses", c.touch_misses, "requests", "touch of what was not there.")
       .at_a_glance("requests");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");

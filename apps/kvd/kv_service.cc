@@ -12,15 +12,15 @@ void KvService::describe(ConfigurationTable& table) {
   table.addresses("listen", &listen_, 1, StreamServer::kListenersMax)
       .required()
       .unique()
-      .help("Where kvd listens; see Addresses below.");
+      .help("The addresses at which kvd listens; see Addresses below.");
   table.addresses("image_listen", &image_listen_, 1, StreamServer::kListenersMax)
       .otherwise("those of listen")
       .unique()
-      .help("Where it listens instead as first process of an image.");
+      .help("The addresses instead, as first process of an image.");
   table.shard("shard", &shard_).help("The shard that all of it lives on.");
   table.size("cache_bytes", &cache_bytes_, kMiB, KeyedCache::kMemoryMaxBytes)
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
-      .help("What keys and values may take. The index takes up to a sixteenth beside it.");
+      .help("Memory for keys and values. The index takes up to a sixteenth beside it.");
   table.size("value_max_bytes", &value_bytes_max_, kKiB, kGiB)
       .help("A longer value is refused. At most a quarter of the cache.");
   table.integer("max_connections", &max_connections_, 1, 65536)

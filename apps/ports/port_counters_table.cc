@@ -7,17 +7,17 @@ namespace bedplate {
 
 void describe(CounterTable& table, EalCounters& c) {
   table.gauge("heap_bytes", c.heap_bytes, "bytes", "The heap of DPDK, in the pool.");
-  table.gauge("heap_used_bytes", c.heap_used_bytes, "bytes", "What of it is taken.");
+  table.gauge("heap_used_bytes", c.heap_used_bytes, "bytes", "The part of it that is taken.");
 }
 
 void describe(CounterTable& table, PortCounters& c) {
-  table.state("state", c.state, kPortStateWords, "Whether there is a link; or the device is gone.");
+  table.state("state", c.state, kPortStateWords, "The state of the link; or the device is gone.");
   table.gauge("speed_mbps", c.speed_mbps, "Mbit/s",
               "The speed of the link, as the device says it.");
   table.counter("link_downs", c.link_downs, "times", "The link went down, or the device away.");
   table.counter("link_ups", c.link_ups, "times", "The link came up.");
   table.flags("offloads", c.offloads, kPortOffloadWords,
-              "What the device does; the rest is done in software.");
+              "The work that the device does; the rest is done in software.");
   table
       .counter("missed_frames", c.missed_frames, "frames",
                "Came, and the device had no room: the shard was too slow.")
@@ -68,7 +68,7 @@ void describe(CounterTable& table, PortQueueCounters& c) {
       .sign_as_it_grows(
           "the port that frames go on by is full, and {unforwarded_frames} are dropped by now: "
           "give it longer queues, or less to send");
-  table.counter("wakes", c.wakes, "times", "What came woke the shard, which slept.");
+  table.counter("wakes", c.wakes, "times", "The shard slept, and a frame that came woke it.");
 }
 
 void describe(CounterTable& table, NetCounters& c) {
@@ -79,9 +79,9 @@ void describe(CounterTable& table, NetCounters& c) {
   table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Datagrams of sockets that went.");
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
   table.counter("copied_bytes", c.copied_bytes, "bytes",
-                "What of them was copied; the rest went by reference.");
+                "Sent bytes that were copied; the rest went by reference.");
   table.counter("summed_bytes", c.summed_bytes, "bytes",
-                "What of them was read for a checksum, which the device does not make.");
+                "Sent bytes that were read for a checksum, which the device does not make.");
   table
       .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
                "Longer than the buffer of their socket.")

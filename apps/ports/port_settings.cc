@@ -94,7 +94,7 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
   table.name("name", &settings.name, 1, PortSettings::kNameMax)
       .required()
       .unique()
-      .help("What services call it (`network = ...`), and its counters.");
+      .help("The name by which services (`network = ...`) and its counters call it.");
   table.text("device", &settings.device_text, 1, 128)
       .required()
       .help("`0000:03:00.0` (PCI, in the hands of vfio-pci), `af_packet:INTERFACE`, "
@@ -117,8 +117,7 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
       .otherwise("the device's, or one made from the names of appliance and port")
       .help("Its Ethernet address, where the device has none of its own.");
   table.boolean("router_advertisements", &settings.takes_routers)
-      .help(
-          "Whether routers of IPv6 that announce themselves are taken, where no gateway is named.");
+      .help("Takes routers of IPv6 that announce themselves, where no gateway is named.");
   table.integer("vlan", &settings.vlan, 0, 4094).help("The tag of all its frames. 0: none.");
   table.integer("mtu", &settings.mtu_bytes, 1280, 9600)
       .help("The longest packet; a buffer holds a frame of it.");
@@ -153,7 +152,7 @@ void describe(ConfigurationTable& table, DpdkSettings& settings) {
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
       .help("Memory for DPDK beside what the ports are known to need: for drivers that take more.");
   table.boolean("telemetry", &settings.has_telemetry)
-      .help("Whether DPDK's own telemetry is on: a socket in its folder in /run/dpdk, and a thread "
+      .help("Switches on DPDK's own telemetry: a socket in its folder in /run/dpdk, and a thread "
             "for it and for each that asks.");
 }
 

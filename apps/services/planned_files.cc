@@ -362,7 +362,7 @@ void describe(CounterTable& table, FileCounters& counters) {
                 "Operations on the file that were ended by polling.");
   table
       .boolean("file_polling_ended", counters.polling_ended,
-               "Whether the kernel has refused to poll its drive, though that is planned.")
+               "The kernel has refused to poll its drive, though that is planned.")
       .sign_from(1,
                  "the kernel no longer polls its drive, and all goes by the ordinary ring: look at "
                  "queue/io_poll in /sys/block, and start anew, or leave \"polled\" out");

@@ -51,7 +51,8 @@ struct alignas(kCacheLineBytes) StreamCounters {
 inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("packets", c.packets, "packets", "Datagrams that went on to the outputs.")
       .at_a_glance("packets");
-  table.counter("bytes", c.bytes, "bytes", "Of transport stream in them.").at_a_glance("bytes");
+  table.counter("bytes", c.bytes, "bytes", "Bytes of transport stream in them.")
+      .at_a_glance("bytes");
   table.counter("lost", c.lost, "packets", "Missing on all legs, and not brought back in time.")
       .at_a_glance("lost")
       .sign_as_it_grows(
@@ -76,7 +77,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("fec_recovered", c.fec_recovered, "packets", "Brought back by FEC.");
   table
       .counter("fec_unrecoverable", c.fec_unrecoverable, "sets",
-               "Of FEC packets of which more than one packet stayed missing.")
+               "Sets of FEC packets of which more than one packet stayed missing.")
       .sign_as_it_grows("more is lost than FEC brings back, {fec_unrecoverable} sets by now: have "
                         "FEC of columns and rows sent, or a second leg");
   table.counter("fec_malformed", c.fec_malformed, "packets", "FEC packets that make no sense.")
@@ -89,7 +90,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
                         "missing as they come, or outputs keep its buffers");
   table.counter("fec_sent", c.fec_sent, "packets", "FEC packets that were made.");
   table.counter("ts_packets", c.ts_packets, "packets", "Packets of transport stream.");
-  table.counter("ts_null_packets", c.ts_null_packets, "packets", "Of them, stuffing.");
+  table.counter("ts_null_packets", c.ts_null_packets, "packets", "Packets of stuffing.");
   table.gauge("ts_programs", c.ts_programs, "programs", "As PATs have them.");
   table.gauge("ts_bit_rate", c.ts_bit_rate, "bits/s", "By the last two PCRs.");
   table.counter("ts_sync_losses", c.ts_sync_losses, "losses", "TR 101 290, 1.1.")
@@ -131,7 +132,8 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.gauge("readers", c.readers, "processes", "That get the stream by messages.");
   table
       .counter("questions_dropped", c.questions_dropped, "messages",
-               "Of processes that would read it: they made no sense, or all places were taken.")
+               "Messages of would-be readers that made no sense, or came when all places were "
+               "taken.")
       .sign_as_it_grows("processes that would read it are sent away, {questions_dropped} by now: "
                         "raise readers, or end those that are not needed");
 }
@@ -209,16 +211,16 @@ inline void describe(CounterTable& table, LegCounters& c) {
       .no_sign("they are put in order: those that come too late are the stream's late");
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
   table.counter("senders", c.senders, "senders", "That had this leg, one after the other.");
-  table
-      .boolean("is_silent", c.is_silent,
-               "Whether nothing has come of a sender for sender_timeout_ms.")
+  table.boolean("is_silent", c.is_silent, "No packet of a sender has come for sender_timeout_ms.")
       .no_sign("comes says so, with the cause");
   table.counter("silences", c.silences, "silences", "How often that began.");
   std::string words;
   for (const LegArrivalText& each : kLegArrivals) {
     words += (words.empty() ? "" : "|") + std::string(each.word);
   }
-  table.state("comes", c.comes, words.c_str(), "What it gets, or why it takes nothing that comes.")
+  table
+      .state("comes", c.comes, words.c_str(),
+             "The kind of packets that come, or the reason why none is taken.")
       .sign_unless(static_cast<uint64_t>(LegArrival::kPackets),
                    "it has nothing to hand on; what comes: {comes}. Look at its sender, at the "
                    "network, and at what it drops");
@@ -288,8 +290,8 @@ inline void describe(CounterTable& table, OutputCounters& c) {
       .sign_as_it_grows("the network says that nobody gets it, {unreachable} times by now: look "
                         "whether its receiver runs, and listens at that port");
   table.boolean("is_aside", c.is_aside,
-                "Whether it is sent to by a socket of its own kind: nobody answered for it.");
-  table.boolean("is_muted", c.is_muted, "Whether nothing is sent to it, as tsrelay.mute has said.");
+                "It is sent to by a socket of its own kind: nobody answered for it.");
+  table.boolean("is_muted", c.is_muted, "Nothing is sent to it, as tsrelay.mute has said.");
 }
 
 struct alignas(kCacheLineBytes) RecordingCounters {
@@ -325,12 +327,11 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
       .sign_as_it_grows("{foreign} of its packets by now are no transport stream, and are not in "
                         "it: look at what the sender sends");
   table.counter("files", c.files, "files", "Begun, or continued at a start.");
-  table.gauge("file", c.file, "number", "Of the file that is written now, in its name.");
-  table.boolean("is_next_ready", c.is_next_ready,
-                "Whether the next file is empty, where there is one.");
+  table.gauge("file", c.file, "number", "The number in the name of the file that is written now.");
+  table.boolean("is_next_ready", c.is_next_ready, "The next file is empty, where there is one.");
   table
       .boolean("is_stuck", c.is_stuck,
-               "Whether no file can be had behind the present one: what does not fit is dropped.")
+               "No file can be had behind the present one: packets that do not fit are dropped.")
       .sign_from(1, "the next file of it cannot be emptied, and packets will be missing in it: the "
                     "log says which file, and why");
 }

@@ -40,7 +40,7 @@ void RelayService::methods(ControlMethods& methods) {
                .parameters = {stream,
                               {.name = "on",
                                .type = ControlType::kBoolean,
-                               .help = "Whether nothing is sent from now on."},
+                               .help = "True: nothing is sent from now on."},
                               {.name = "output",
                                .is_required = false,
                                .help = "As outputs has it; without it, all of the stream."}},

@@ -40,10 +40,11 @@ Error refused(const RelayStreamSettings& stream, const std::string& what, const 
 static void describe(ConfigurationTable& table, RelayLegSettings& settings) {
   table.text("address", &settings.address, 1, kAddressMax)
       .required()
-      .help("Where it is received, such as 239.1.1.1:5004, [ff3e::1]:5004, or 0.0.0.0:5004.");
+      .help("The address at which it is received, such as 239.1.1.1:5004, [ff3e::1]:5004, or "
+            "0.0.0.0:5004.");
   table.ip_address("source", &settings.source)
       .otherwise("any sender")
-      .help("Of a multicast group: only what this address sends (SSM).");
+      .help("The only sender that is received of a multicast group (SSM).");
   table.text("interface", &settings.interface, 1, kInterfaceMax)
       .otherwise("as the routes say")
       .help("Over which a multicast group is joined.");
@@ -51,16 +52,16 @@ static void describe(ConfigurationTable& table, RelayLegSettings& settings) {
       .otherwise("the kernel's")
       .help("The port whose network it comes by.");
   table.boolean("fec", &settings.fec)
-      .help("Whether FEC (ST 2022-1) is received as well, at this port + 2 and + 4.");
+      .help("Receives FEC (ST 2022-1) as well, at this port + 2 and + 4.");
 }
 
 static void describe(ConfigurationTable& table, RelayOutputSettings& settings) {
   table.text("to", &settings.to, 1, kAddressMax)
       .required()
-      .help("Where it is sent: an address or a multicast group, and a port.");
+      .help("The destination: an address or a multicast group, and a port.");
   table.text("name", &settings.name, 1, kNameMax)
       .otherwise("what to says")
-      .help("What its counters are called.");
+      .help("The name of its counters.");
   table.text("interface", &settings.interface, 1, kInterfaceMax)
       .otherwise("as the routes say")
       .help("Over which a multicast group is sent.");
@@ -69,12 +70,11 @@ static void describe(ConfigurationTable& table, RelayOutputSettings& settings) {
       .otherwise("the kernel's")
       .help("The port by whose network it leaves.");
   table.boolean("broadcast", &settings.broadcast)
-      .help("Whether it may be a broadcast address: all stations of a network get it.");
-  table.boolean("plain", &settings.plain).help("Whether RTP headers are left off.");
-  table.boolean("adds_rtp", &settings.adds_rtp)
-      .help("Whether it gets RTP also where the stream comes without.");
+      .help("Allows a broadcast address: all stations of a network get it.");
+  table.boolean("plain", &settings.plain).help("Leaves RTP headers off.");
+  table.boolean("adds_rtp", &settings.adds_rtp).help("Gets RTP even if the stream comes without.");
   table.boolean("fec", &settings.fec)
-      .help("Whether it gets the FEC that [tsrelay.stream.fec] makes, at its port + 2 and + 4.");
+      .help("Gets the FEC that [tsrelay.stream.fec] makes, at its port + 2 and + 4.");
 }
 
 static void describe(ConfigurationTable& table, RelayRecordingSettings& settings) {
@@ -95,17 +95,18 @@ static void describe(ConfigurationTable& table, RelayFecSettings& settings) {
       .help("L: so many columns the matrix has, and a burst of losses may be long.");
   table.integer("rows", &settings.rows, 4, relay::kFecRowsMax).help("D: so many rows.");
   table.boolean("row_packets", &settings.row_packets)
-      .help("Whether rows have FEC packets, too, as columns have.");
+      .help("Makes FEC packets of rows, too, as of columns.");
 }
 
 static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
   table.name("name", &settings.name, 1, kNameMax)
       .required()
       .unique()
-      .help("What its counters are called, and what local readers ask for.");
+      .help("The name of its counters, by which local readers ask for it.");
   table.shard("shard", &settings.shard).help("The shard that it lives on.");
   table.choice("format", &settings.format, kFormats)
-      .help("What comes: transport stream in RTP, or in UDP alone; `auto` looks at each datagram.");
+      .help("The form of the input: transport stream in RTP, or in UDP alone; `auto` looks at "
+            "each datagram.");
   table.integer("window_ms", &settings.window_ms, 0, 10'000)
       .help("How long a missing RTP packet is waited for: by the other leg, by FEC, out of order. "
             "Without a gap nothing waits.");
@@ -123,9 +124,9 @@ static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
   table.size("buffer_bytes", &settings.buffer_bytes, 256, kBufferBytesMax)
       .help("A longer datagram is dropped. A multiple of 64.");
   table.size("receive_queue_bytes", &settings.receive_queue_bytes, 0, kGiB)
-      .help("What the kernel holds for each leg before it drops. 0: its default.");
+      .help("Bytes that the kernel holds for each leg before it drops. 0: its default.");
   table.size("send_queue_bytes", &settings.send_queue_bytes, 0, kGiB)
-      .help("What the kernel holds for the outputs of one interface. 0: its default.");
+      .help("Bytes that the kernel holds for the outputs of one interface. 0: its default.");
   table.integer("readers", &settings.readers, 0, 32)
       .help("How many local processes may get it by messages; see Readers in "
             "[tsrelay.md](tsrelay.md#readers).");

@@ -384,7 +384,7 @@ TEST(BadPointer, DeleteWithTheWrongSize) {
   check_reported("DeletesAlignedWithTheWrongSize", "as an object of 4096 bytes: its block");
 }
 
-// ---- What is legal stays legal ----
+// ---- Legal calls stay legal ----
 
 BP_PROBE(LegalFrees) {
   std::free(nullptr);

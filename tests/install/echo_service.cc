@@ -39,7 +39,7 @@ class EchoService final : public Service {
   const char* name() const noexcept override { return "echo"; }
 
   void describe(ConfigurationTable& table) override {
-    table.addresses("listen", &listen_, 1, 4).required().help("Where it listens.");
+    table.addresses("listen", &listen_, 1, 4).required().help("Its addresses.");
     table.integer("max_connections", &max_connections_, 1, 64).help("How many may be connected.");
   }
 

@@ -51,7 +51,7 @@ void Participant::create(const Options& options) {
   messenger_.add_provider(shm_);
 }
 
-// ---- What arrives ----
+// ---- Arrivals ----
 
 void Participant::receive(const Message& message) noexcept {
   VerifiedHeader header;
@@ -152,7 +152,7 @@ void Participant::check_last_words(const PeerEvent& event) noexcept {
   }
 }
 
-// ---- What is sent ----
+// ---- Sending ----
 
 void Participant::connect_to_new() {
   for (uint32_t i = 0; i < member_count_; ++i) {

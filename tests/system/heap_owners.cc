@@ -37,7 +37,7 @@ class Eater final : public Service {
   const char* name() const noexcept override { return "eater"; }
 
   void describe(ConfigurationTable& table) override {
-    table.addresses("listen", &listen_, 1, 1).required().unique().help("Where it listens.");
+    table.addresses("listen", &listen_, 1, 1).required().unique().help("Its addresses.");
     table.path("file", &file_path_, 1, 255).required().help("What it writes to.");
   }
 

@@ -20,7 +20,7 @@ class Echo final : public Service {
   const char* name() const noexcept override { return "echo"; }
   void describe(ConfigurationTable& table) override {
     table.text("network", &network_, 0, 16).help("A port; or none: the kernel.");
-    table.text("local", &local_, 1, 64).required().help("Where it listens.");
+    table.text("local", &local_, 1, 64).required().help("Its address.");
     table.text("group", &group_, 0, 64).help("What it joins.");
     table.text("answer_to", &answer_to_, 0, 64)
         .help("Where answers go; or none: where it came from.");

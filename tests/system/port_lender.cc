@@ -102,7 +102,7 @@ class Lender final : public Service {
   const char* name() const noexcept override { return "lend"; }
   void describe(ConfigurationTable& table) override {
     table.text("network", &network_, 0, 16).help("A port; or none: it only reads what is lent.");
-    table.text("local", &local_, 0, 64).help("Where it listens.");
+    table.text("local", &local_, 0, 64).help("Its address.");
     table.texts("to", ConfigurationKey::Type::kOwners, &to_, kPeersMax).help("Peers.");
     table.path("file", &file_path_, 0, 200).help("Where all of it is written, by its numbers.");
   }

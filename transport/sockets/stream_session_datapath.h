@@ -84,7 +84,7 @@ class StreamSession {
  protected:
   ~StreamSession() = default;
 
-  // ---- What the protocol implements ----
+  // ---- Implemented by the protocol ----
 
   // One step: takes a request of arrived(), or goes on with one, and answers. Returns false if more
   // must arrive first; then it is called again when there is more. Not called while replies are on
@@ -95,7 +95,7 @@ class StreamSession {
   // The peer has gone, perhaps in the middle: fill() will not end.
   virtual void left() noexcept {}
 
-  // ---- What the protocol calls, from work() alone ----
+  // ---- Called by the protocol, from work() alone ----
 
   // The bytes that have come and were not taken. They move, so no pointer into it is good in the
   // next step.

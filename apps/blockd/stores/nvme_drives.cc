@@ -71,8 +71,8 @@ Error disagreement(const std::string& name, const std::string& address, const st
 }  // namespace
 
 void describe(CounterTable& table, NvmeCounters& c) {
-  table.state("state", c.state, NvmeController::kStateWords, "What the drive is doing.");
-  table.gauge("queue_pairs", c.queue_pairs, "pairs", "Of I/O queues, each on a shard.");
+  table.state("state", c.state, NvmeController::kStateWords, "The drive's state.");
+  table.gauge("queue_pairs", c.queue_pairs, "pairs", "Pairs of I/O queues, each on a shard.");
   table.counter("aborts", c.aborts, "commands", "Late ones that the drive has aborted.")
       .sign_as_it_grows(
           "it is late, and has aborted {aborts} commands by now: look at its temperature and its "
@@ -86,14 +86,15 @@ void describe(CounterTable& table, NvmeCounters& c) {
           "look for new firmware, else replace it");
   table
       .gauge("critical_warnings", c.warnings, "bits",
-             "Of the drive's health log, as are all that follow: spare low (1), temperature (2), "
-             "unreliable (4), read only (8), backup failed (16).")
+             "From the drive's health log, as are all that follow: spare low (1), temperature "
+             "(2), unreliable (4), read only (8), backup failed (16).")
       .sign_from(1,
                  "it warns of itself ({critical_warnings}: spare 1, temperature 2, unreliable 4, "
                  "read only 8, backup 16): cool it for a 2, else replace it");
   table.gauge("temperature_kelvin", c.temperature_kelvin, "kelvin", "The drive's temperature.");
   table.gauge("spare_percent", c.spare_percent, "percent", "Spare capacity that is left.");
-  table.gauge("used_percent", c.used_percent, "percent", "Of its life, as its maker estimates.");
+  table.gauge("used_percent", c.used_percent, "percent",
+              "The part of its life that is used up, as its maker estimates.");
   table.counter("read_units", c.read_units, "units", "Read from it ever, in 512,000 bytes.");
   table.counter("written_units", c.written_units, "units", "Written to it ever, likewise.");
   table.counter("power_cycles", c.power_cycles, "cycles", "How often it was switched on.");
@@ -110,7 +111,7 @@ void describe(CounterTable& table, NvmeCounters& c) {
   // look at its log.
   table
       .counter("new_media_errors", c.new_media_errors, "errors",
-               "Of them, those since the appliance has looked first.")
+               "Those since the appliance looked for the first time.")
       .sign_as_it_grows(
           "it loses data, {new_media_errors} times by now and {media_errors} ever: copy its "
           "volumes elsewhere, and replace the drive");
@@ -118,7 +119,7 @@ void describe(CounterTable& table, NvmeCounters& c) {
 
 void describe(CounterTable& table, NvmeQueueCounters& c) {
   table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
-  table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Of them, under way.");
+  table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Commands under way.");
   table.gauge("commands_peak", c.commands_peak, "commands", "The most that were under way at once.")
       .peak_of("volume.nvme_queue_depth", "Further commands wait for one of them to end.");
   table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.")

@@ -31,7 +31,7 @@ inline uint64_t test_seed() {
                          : static_cast<uint64_t>(std::time(nullptr));
 }
 
-// ---- What a client says -----------------------------------------------------------------------
+// ---- Words of a client ------------------------------------------------------------------------
 
 // The lowest `count` bytes of `value`, the highest first.
 inline std::string be(uint64_t value, int count) {

@@ -39,7 +39,7 @@ std::vector<Error> problems_of(const std::string& text) {
 
 }  // namespace
 
-// ---- Where there is no device ----
+// ---- Without a device ----
 
 TEST_GROUP(Peers) { bool has_device = choose_verbs_port("", 0).ok(); };
 

@@ -130,7 +130,7 @@ TEST(ConfigurationMessages, BoxesAreEnoughForAllPairsOfASmallGroup) {
   LONGS_EQUAL(5 * 100, boxes(100));
 }
 
-// ---- What is wrong ----
+// ---- Wrong values ----
 
 // The parser and the layout accept the same values.
 TEST(ConfigurationMessages, RangesAreThoseOfTheLayout) {

@@ -119,7 +119,7 @@ TEST(Configuration, AllowsAsManyAsTheLimitsSay) {
   ACCEPTED(head + "[blockd]\nlisten = [\"activation:\"]\n" + volumes(64));
 }
 
-// ---- What is no text, or no TOML ----
+// ---- No text, or no TOML ----
 
 TEST(Configuration, RefusesWhatIsNoText) {
   REFUSED("f:1:1: the file is empty; docs/configuration.md shows the smallest file that works",

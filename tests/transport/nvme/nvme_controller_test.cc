@@ -200,7 +200,7 @@ TEST(NvmeController, NoCacheToTurnOn) {
   expect_problem(NvmeProblem::kNoWriteCache);
 }
 
-// ---- What goes wrong later ----
+// ---- Later failures ----
 
 TEST(NvmeController, WhatIsLateIsAborted) {
   CHECK(rig.start());

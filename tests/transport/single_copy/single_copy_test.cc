@@ -163,7 +163,7 @@ TEST(SingleCopy, SeesPagesCopiedOnWriteXpmem) {
 }
 TEST(SingleCopy, SeesPagesCopiedOnWriteCma) { each(SingleCopyKind::kCma, &check_copied_on_write); }
 
-// ---- What is refused ----
+// ---- Refusals ----
 
 TEST_EACH_KIND(SingleCopy, RefusesWhatIsOutsideTheRange) {
   t.attach(kind);

@@ -118,7 +118,7 @@ TEST(VfioPreflight, WhatSeveralDevicesLackIsSaidOnce) {
   STRCMP_EQUAL("looking for the PCI device ffff:ff:1f.7", problems[0].doing);
 }
 
-// ---- What a real IOMMU answers ----
+// ---- Answers of a real IOMMU ----
 
 // The preflight's answer for the first device that vfio-pci has, with `bytes` at the pool's place.
 static std::string look(uint64_t bytes) {

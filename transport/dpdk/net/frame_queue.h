@@ -28,7 +28,8 @@ struct FrameOffloads {
   bool multi_segment = false;
 };
 
-// Threads: its shard's, but for want_multicast(), which a join() before the start may call earlier.
+// Threads: its shard's. The port receives frames to all groups: a filter of a device has few
+// places, and joins come at any time.
 class FrameQueue {
  public:
   virtual ~FrameQueue() = default;
