@@ -17,9 +17,15 @@ for source; do
   fi
 done
 if [ ${#tests[@]} -gt 0 ]; then
-  # CppUTest's last: it makes a macro of new.
-  cat "${tests[@]}" | awk '/^#include </ {print 1, $0; next} /^#include "CppUTest/ {print 4, $0; next}
-    /^#include "tests/ {print 3, $0; next} /^#include / {print 2, $0}' | sort -u | cut -c3-
+  # CppUTest's last, behind those of the tests' own headers: it makes a macro of new.
+  tests_headers() { sed -n 's/^#include "\(tests\/.*\.h\)"$/\1/p' "$@" | sort -u; }
+  headers=()
+  for _ in 1 2 3; do  # headers include headers
+    mapfile -t headers < <(tests_headers "$@" "${headers[@]}")
+  done
+  { cat "$@"; grep -h '^#include "' "${headers[@]}" /dev/null; } | awk '
+    /^#include </ {print 1, $0; next} /^#include "CppUTest/ {print 4, $0; next}
+    /^#include "tests.*h"/ {print 3, $0; next} /^#include .*h"/ {print 2, $0}' | sort -u | cut -c3-
 fi
 [ ${#others[@]} -eq 0 ] || printf '#include "%s"\n' "${others[@]}"
 for i in "${!tests[@]}"; do

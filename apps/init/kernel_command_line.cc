@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\n";
 
-// Takes the first word off `rest`; empty at the end. Quotes stay.
-std::string_view take_word(std::string_view* rest) {
+// Takes the first parameter off `rest`; empty at the end. Quotes stay.
+std::string_view take_parameter(std::string_view* rest) {
   rest->remove_prefix(std::min(rest->find_first_not_of(kBlanks), rest->size()));
   bool is_quoted = false;
   size_t bytes = 0;
@@ -38,7 +38,7 @@ std::string module_name(std::string_view text) {
 
 std::optional<std::string> command_line_value(std::string_view line, std::string_view name) {
   std::optional<std::string> value;
-  for (std::string_view word; !(word = take_word(&line)).empty();) {
+  for (std::string_view word; !(word = take_parameter(&line)).empty();) {
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos || word.substr(0, equals) != name) continue;
     value = without_quotes(word.substr(equals + 1));
@@ -48,7 +48,7 @@ std::optional<std::string> command_line_value(std::string_view line, std::string
 
 std::string module_parameters(std::string_view line, std::string_view name) {
   std::string parameters;
-  for (std::string_view word; !(word = take_word(&line)).empty();) {
+  for (std::string_view word; !(word = take_parameter(&line)).empty();) {
     const size_t dot = word.substr(0, word.find('=')).find('.');
     if (dot == std::string_view::npos || module_name(word.substr(0, dot)) != module_name(name)) {
       continue;

@@ -21,8 +21,8 @@ namespace {
 
 // The purpose of an event: the low bits of its data beside a pointer.
 // A watch's stands beside a key of the table of watches.
-enum class Purpose : uint64_t { kSocket = 0, kListener = 1, kDoorbell = 2, kWatch = 3 };
-constexpr uint64_t kPurposeMask = 3;
+enum class EpollPurpose : uint64_t { kSocket = 0, kListener = 1, kDoorbell = 2, kWatch = 3 };
+constexpr uint64_t kEpollPurposeMask = 3;
 constexpr int kEventCountMax = 64;
 static_assert(EPOLLIN == POLLIN && EPOLLPRI == POLLPRI && EPOLLOUT == POLLOUT &&
               EPOLLERR == POLLERR && EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP);
@@ -46,7 +46,7 @@ class EpollSockets final : public StreamSockets {
   void sleep_until(uint64_t deadline_ns) noexcept override;
 
  private:
-  int watch(int fd, uint32_t events, uint64_t name, Purpose purpose) noexcept;
+  int watch(int fd, uint32_t events, uint64_t name, EpollPurpose purpose) noexcept;
   void wait(int timeout_ms) noexcept;
   uint32_t handle_events() noexcept;
   bool handle(const epoll_event& event) noexcept;
@@ -65,7 +65,7 @@ Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
   options_ = options;
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.is_open() ||
-      watch(options.loop->doorbell().event_fd(), EPOLLIN, 0, Purpose::kDoorbell) != 0 ||
+      watch(options.loop->doorbell().event_fd(), EPOLLIN, 0, EpollPurpose::kDoorbell) != 0 ||
       epoll_wait(epoll_.number(), events_, 1, 0) < 0) {
     Error error = error_from_errno("setting up epoll");
     if (!says_forbidden(errno)) return error;
@@ -77,7 +77,7 @@ Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
   return {};
 }
 
-int EpollSockets::watch(int fd, uint32_t events, uint64_t name, Purpose purpose) noexcept {
+int EpollSockets::watch(int fd, uint32_t events, uint64_t name, EpollPurpose purpose) noexcept {
   epoll_event event = {};
   event.events = events;
   event.data.u64 = name | static_cast<uint64_t>(purpose);
@@ -89,7 +89,7 @@ void EpollSockets::start_listening(StreamListener& listener) noexcept {
   set_blocking(listener.fd, false);
   // Level-triggered: a connection that one poll did not accept is told to the next again.
   const int outcome =
-      watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener), Purpose::kListener);
+      watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener), EpollPurpose::kListener);
   BP_ASSERT(outcome == 0);
   listener.is_armed = true;
   listener.asker = current_heap_owner();
@@ -107,7 +107,7 @@ int EpollSockets::attach(StreamSocket& socket) noexcept {
   socket.can_receive = true;  // until an attempt says otherwise
   socket.can_send = true;
   const int outcome = watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                            reinterpret_cast<uint64_t>(&socket), Purpose::kSocket);
+                            reinterpret_cast<uint64_t>(&socket), EpollPurpose::kSocket);
   if (outcome == 0) slow_sends_.attached(socket);
   return outcome;
 }
@@ -129,7 +129,7 @@ int EpollSockets::start_watching(Watch& watched) noexcept {
   BP_DCHECK(loop().is_own_thread());
   int outcome = watches_.insert(watched);
   if (outcome != 0) return outcome;
-  outcome = watch(watched.fd, watched.events, watches_.key_of(watched), Purpose::kWatch);
+  outcome = watch(watched.fd, watched.events, watches_.key_of(watched), EpollPurpose::kWatch);
   if (outcome != 0) watches_.remove(watched);
   return outcome;
 }
@@ -202,9 +202,9 @@ uint32_t EpollSockets::accept_some(StreamListener& listener, uint32_t budget) no
 
 // Returns whether it was the doorbell or a watch.
 bool EpollSockets::handle(const epoll_event& event) noexcept {
-  void* pointer = reinterpret_cast<void*>(event.data.u64 & ~kPurposeMask);
-  switch (static_cast<Purpose>(event.data.u64 & kPurposeMask)) {
-    case Purpose::kSocket: {
+  void* pointer = reinterpret_cast<void*>(event.data.u64 & ~kEpollPurposeMask);
+  switch (static_cast<EpollPurpose>(event.data.u64 & kEpollPurposeMask)) {
+    case EpollPurpose::kSocket: {
       auto& socket = *static_cast<StreamSocket*>(pointer);
       constexpr uint32_t kBroken = EPOLLERR | EPOLLHUP;
       if ((event.events & (EPOLLIN | EPOLLRDHUP | kBroken)) != 0 && !socket.can_receive) {
@@ -217,12 +217,12 @@ bool EpollSockets::handle(const epoll_event& event) noexcept {
       }
       break;
     }
-    case Purpose::kListener:
+    case EpollPurpose::kListener:
       accept_some(*static_cast<StreamListener*>(pointer), kEventCountMax);
       break;
-    case Purpose::kDoorbell: options_.loop->doorbell().acknowledge(); return true;
-    case Purpose::kWatch: {
-      Watch* watched = watches_.find(event.data.u64 & ~kPurposeMask);
+    case EpollPurpose::kDoorbell: options_.loop->doorbell().acknowledge(); return true;
+    case EpollPurpose::kWatch: {
+      Watch* watched = watches_.find(event.data.u64 & ~kEpollPurposeMask);
       if (watched == nullptr) return false;  // it was stopped, and may be gone
       follow_heap_owner(watched->asker);
       watched->ready(watched->context, event.events);

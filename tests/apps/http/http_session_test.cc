@@ -134,7 +134,8 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
     const bool is_said = std::string_view(class_name) == "bad" && site.token.empty();
     const std::string title = (is_said ? "! " + std::string(words) + " - " : "") + name;
     STRCMP_CONTAINS(("<title>" + title + "</title>").c_str(), page.c_str());
-    STRCMP_CONTAINS(("</style>\n<h1><span id=\"name\">" + name + "</span>").c_str(), page.c_str());
+    STRCMP_CONTAINS(("</style>\n<body>\n<h1><span id=\"name\">" + name + "</span>").c_str(),
+                    page.c_str());
     CHECK_EQUAL(site.token.empty(), page.find("pump-7") != std::string::npos);
   };
   const auto fail = [&](size_t index) {

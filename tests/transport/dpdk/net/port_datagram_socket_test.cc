@@ -399,9 +399,10 @@ TEST(PortDatagramSocket, GroupsAreHeardByThoseThatJoined) {
   CHECK(any.socket.leave(ip("239.1.1.1"), {}, nullptr).ok());
   rig.receive(frame_of("192.0.2.9", "239.1.1.1"));
   LONGS_EQUAL(2, any.all.size());
+  LONGS_EQUAL(2, rig.dropped(Drop::kIpDestination));
   one_source.socket.close();
   rig.receive(frame_of("192.0.2.8", "239.1.1.1"));  // nobody is in the group
-  LONGS_EQUAL(2, rig.dropped(Drop::kIpDestination));
+  LONGS_EQUAL(3, rig.dropped(Drop::kIpDestination));
 }
 
 TEST(PortDatagramSocket, JoinsThatMakeNoSenseAreRefused) {
