@@ -41,6 +41,11 @@ bool heap_arena_is_open(uint32_t) noexcept {
   return false;
 }
 
+bool heap_unit_is_used(uint32_t, uint64_t) noexcept {
+  BP_ASSERT(!"there are no arenas in a sanitizer build");
+  return false;
+}
+
 uint64_t heap_block_bytes_max() noexcept { return 0; }
 
 HeapWalk walk_heap() noexcept { return {}; }

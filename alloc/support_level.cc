@@ -22,13 +22,13 @@ constexpr size_t kBlockBytes = 4'000'000;
 constexpr size_t kAlignment = 4 * kKiB;
 constexpr auto kNewAlignment = std::align_val_t(kAlignment);
 
-struct Way {
+struct Allocator {
   const char* name;
   void* (*allocate)();
   void (*release)(void* block);
 };
 
-constexpr Way kWays[] = {
+constexpr Allocator kAllocators[] = {
     {"malloc", [] { return std::malloc(kBlockBytes); }, &std::free},
     {"realloc", [] { return std::realloc(std::malloc(64), kBlockBytes); }, &std::free},
     {"memalign", [] { return memalign(kAlignment, kBlockBytes); }, &std::free},
@@ -48,10 +48,16 @@ constexpr Way kWays[] = {
      [](void* block) { ::operator delete(block, kNewAlignment); }},
 };
 
-uint64_t arena_used_bytes() noexcept {
-  uint64_t bytes = 0;
-  for (uint32_t i = 0; i < heap_arena_count(); ++i) bytes += heap_arena_use(i).used_bytes;
-  return bytes;
+// Whether the unit of the heap that `block` begins in is in use; false where no arena has it.
+bool is_used_by_heap(const void* block) noexcept {
+  const auto address = reinterpret_cast<uintptr_t>(block);
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) {
+    const HeapArenaUse arena = heap_arena_use(i);
+    const auto begin = reinterpret_cast<uintptr_t>(arena.address);
+    if (address < begin || address - begin >= arena.bytes) continue;
+    return heap_unit_is_used(i, (address - begin) / kHeapGranularityBytes);
+  }
+  return false;
 }
 
 // Whether every page of [block, block + kBlockBytes) is mapped and there.
@@ -64,15 +70,16 @@ bool is_resident(const void* block) noexcept {
                      [](unsigned char page) { return (page & 1) != 0; });
 }
 
+constexpr const char* kFreeDidNotArrive = "its free did not arrive";
+
 struct Observed {
   const char* free_failure = nullptr;
   const char* chunk_failure = nullptr;
 };
 
-Observed observe(const Way& way) {
+Observed observe(const Allocator& allocator) {
   Observed observed;
-  const uint64_t before = arena_used_bytes();
-  void* block = way.allocate();
+  void* block = allocator.allocate();
   // The compiler knows these functions, and drops a block that nobody looks at.
   asm volatile("" : "+r"(block) : : "memory");
   if (block == nullptr) {
@@ -80,16 +87,26 @@ Observed observe(const Way& way) {
     return observed;
   }
   const bool is_inside = process_pool().contains(block, kBlockBytes);
-  const bool is_seen = arena_used_bytes() > before;
-  way.release(block);
+  const bool was_used = is_used_by_heap(block);
+  allocator.release(block);
   if (!is_inside) {
     observed.free_failure = observed.chunk_failure = "its block does not lie in the pool";
-  } else if (!is_seen) {
+  } else if (!was_used) {
     observed.free_failure = "its block is not of the pool's heap";
-  } else if (arena_used_bytes() != before) {
-    observed.free_failure = "its free did not arrive";
+  } else if (is_used_by_heap(block)) {
+    observed.free_failure = kFreeDidNotArrive;
   }
   if (is_inside && !is_resident(block)) observed.chunk_failure = "a freed chunk lost its pages";
+  return observed;
+}
+
+// Another thread may take the very place that was freed, before it is looked at: a free that does
+// not arrive, does not arrive the next time either.
+Observed observe_again(const Allocator& allocator) {
+  Observed observed = observe(allocator);
+  for (int i = 0; i < 9 && observed.free_failure == kFreeDidNotArrive; ++i) {
+    observed = observe(allocator);
+  }
   return observed;
 }
 
@@ -99,12 +116,12 @@ SupportProof prove_support_level(MunmapProbe munmap_is_refused) noexcept {
   heap_create();
   SupportProof proof;
   bool has_free = true, has_chunk = true;
-  for (const Way& way : kWays) {
-    const Observed observed = observe(way);
+  for (const Allocator& allocator : kAllocators) {
+    const Observed observed = observe_again(allocator);
     has_free &= observed.free_failure == nullptr;
     has_chunk &= observed.chunk_failure == nullptr;
     if (proof.way == nullptr && !(has_free && has_chunk)) {
-      proof.way = way.name;
+      proof.way = allocator.name;
       proof.failure = has_free ? observed.chunk_failure : observed.free_failure;
     }
     if (!has_free && !has_chunk) break;  // nothing is left to prove

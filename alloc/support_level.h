@@ -16,7 +16,7 @@ enum class SupportLevel : uint32_t {
   // malloc is not the pool's: only memory taken from the pool explicitly has keys.
   kNone = 0,
   // Every way to allocate hands out blocks of the pool, and each free arrives at the pool's heap:
-  // its count of used bytes returns to the old value.
+  // it says that the block's place is free.
   kFree = 1,
   // Memory that is freed whole stays the pool's: the pages of a freed chunk are still mapped and
   // there, so a registration over it stays good.
@@ -45,7 +45,7 @@ using MunmapProbe = bool (*)() noexcept;
 // 4 MB through malloc, realloc, memalign, calloc, posix_memalign, aligned_alloc, new and aligned
 // new, one after the other, each freed again. Without a probe, kMunmap is not proved.
 // Takes memory from the heap for a moment; nothing stays. Creates the heap if there is none yet.
-// Threads: others must not allocate meanwhile: their blocks would be taken for those of the proof.
+// Threads: any; others may allocate and free meanwhile.
 SupportProof prove_support_level(MunmapProbe munmap_is_refused = nullptr) noexcept;
 
 // "FREE CHUNK MUNMAP", those that are there; "none". Static text.

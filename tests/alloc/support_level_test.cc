@@ -1,8 +1,11 @@
 // The proof of what malloc does: that it is right where all is well, and that it sees each fault.
 #include "alloc/support_level.h"
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "alloc/confined_heap.h"
 #include "alloc/interception.h"
@@ -55,6 +58,28 @@ TEST(SupportLevel, OfThePoolsMallocIsFreeAndChunk) {
   POINTERS_EQUAL(nullptr, proof.way);
   STRCMP_EQUAL("FREE CHUNK", support_level_text(proof.level));
   CHECK(used_bytes() == before);
+}
+
+TEST(SupportLevel, OtherThreadsMayTakeAndFreeMeanwhile) {
+  BP_SKIP_UNDER_SANITIZER();
+  std::atomic<bool> is_done = false;
+  std::atomic<int> rounds = 0;
+  std::thread other([&] {
+    while (!is_done.load(std::memory_order_relaxed)) {
+      void* block = std::malloc(6 * kMiB);
+      asm volatile("" : "+r"(block) : : "memory");
+      std::free(block);
+      rounds.fetch_add(1, std::memory_order_relaxed);
+    }
+  });
+  const char* failure = nullptr;
+  for (int i = 0; i < 200 || rounds.load(std::memory_order_relaxed) < 1000; ++i) {
+    const SupportProof proof = prove_support_level();
+    if (failure == nullptr) failure = proof.failure;
+  }
+  is_done.store(true, std::memory_order_relaxed);
+  other.join();
+  POINTERS_EQUAL(nullptr, failure);
 }
 
 TEST(SupportLevel, MunmapIsWhatTheProbeSays) {
