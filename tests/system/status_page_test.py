@@ -47,7 +47,7 @@ def the_page_says_whose_it_is(box):
     _, port = start(box, token_file=token)
     page = get(port, "/", Authorization=f"Bearer {TOKEN}")[1]
     expect_in("<title>pump-station-7</title>", page, "its title")
-    first = re.search(r"</style>\s*(<[^\n]*)", page)[1]
+    first = re.search(r"<body>\s*(<[^\n]*)", page)[1]
     expect_true(first.startswith('<h1><span id="name">pump-station-7</span>'), f"first: {first}")
     expect_true("pump-station" not in get(port, "/")[1], "it is not told to strangers")
     browser = Browser(box, f"http://127.0.0.1:{port}/")
