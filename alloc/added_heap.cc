@@ -68,8 +68,7 @@ Result<void> add_heap(uint64_t bytes, PageSize page) {
   PinnedPool& pool = process_pool();
   const uint64_t unit = std::max(kHeapGranularityBytes, page_bytes(page));
   const uint64_t whole_bytes = bytes > kPoolSpanBytes ? bytes : align_up(bytes, unit);
-  Error error;
-  error.set_doing("adding %s to the heap", format_bytes(bytes).text);
+  Error error = error_while("adding %s to the heap", format_bytes(bytes).text);
   const std::lock_guard lock(adding);
   [[maybe_unused]] static const bool keeps_lock = (keep_lock_of_copies(), true);
   boot_segment();  // the first one, also where nobody has allocated yet
@@ -87,11 +86,10 @@ Result<void> add_heap(uint64_t bytes, PageSize page) {
 
 Result<void> refuse_added_heap(const char* doing, const char* instead) noexcept {
   if (process_pool().find_segment(kAddedHeapOwner) == nullptr) return {};
-  Error error;
-  error.set_doing("%s", doing);
-  error.set_answer("this program has added to its heap (add_heap, bp_add_heap), where the pool's "
-                   "other segments would lie");
-  return error.set_cure("%s", instead);
+  return error_while("%s", doing)
+      .set_answer("this program has added to its heap (add_heap, bp_add_heap), where the pool's "
+                  "other segments would lie")
+      .set_cure("%s", instead);
 }
 
 }  // namespace bedplate

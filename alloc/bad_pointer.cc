@@ -92,8 +92,7 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
 
 [[gnu::noinline]] void report_bad_pointer(const void* pointer, PointerUse use) noexcept {
   if (!count_one()) return;
-  Error error;
-  error.set_doing("%s %p", name_of(use), pointer);
+  Error error = error_while("%s %p", name_of(use), pointer);
   if (const std::byte* arena = arena_of(pointer); arena != nullptr) {
     explain(pointer, arena, &error);
   } else if (const char* owner = owner_of(pointer); owner != nullptr) {
@@ -107,23 +106,19 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
 [[gnu::noinline]] void report_bad_size(const void* block, size_t deleted_bytes) noexcept {
   if (!count_one()) return;
   const char* owner = owner_of(block);
-  Error error;
-  error.set_doing("deleting %p as an object of %zu bytes", block, deleted_bytes);
-  error.set_answer("its block, of %s, has %zu bytes", owner != nullptr ? owner : "ordinary memory",
-                   mi_usable_size(block));
-  tell(error);
+  tell(error_while("deleting %p as an object of %zu bytes", block, deleted_bytes)
+           .set_answer("its block, of %s, has %zu bytes",
+                       owner != nullptr ? owner : "ordinary memory", mi_usable_size(block)));
 }
 
 [[gnu::noinline]] void report_heap_damage(int error_number) noexcept {
   if (!count_one()) return;
-  Error error;
-  error.set_doing("looking at the heap's own lists");
-  error.set_answer("%s (%s)",
-                   error_number == EFAULT
-                       ? "a block was written beyond its end, or after it was freed"
-                       : "mimalloc was handed what is no block",
-                   strerrorname_np(error_number));
-  tell(error);
+  tell(error_while("looking at the heap's own lists")
+           .set_answer("%s (%s)",
+                       error_number == EFAULT
+                           ? "a block was written beyond its end, or after it was freed"
+                           : "mimalloc was handed what is no block",
+                       strerrorname_np(error_number)));
 }
 
 uint64_t bad_pointer_count() noexcept { return bad_count.load(std::memory_order_relaxed); }

@@ -61,8 +61,7 @@ bool grow_boot_heap(uint64_t bytes) noexcept {
 Result<void> fix_boot_heap(uint64_t bytes) {
   may_grow = false;
   Segment& boot = boot_segment();
-  Error error;
-  error.set_doing("making segment 0 as large as planned, %s", format_bytes(bytes).text);
+  Error error = error_while("making segment 0 as large as planned, %s", format_bytes(bytes).text);
   if (boot.bytes > bytes) {
     return error.set_answer("reading and planning took %s", format_bytes(boot.bytes).text)
         .set_cure("set BEDPLATE_BOOT_BYTES=\"%s\"", format_bytes(2 * boot.bytes).text);

@@ -84,10 +84,9 @@ Result<HeapOwner> heap_owner(const OwnerName& name) noexcept {
   }
   release_owner_names();
   if (is_known || count < kHeapOwnerCountMax) return owner;
-  Error error;
-  error.set_doing("naming %s as an owner of heap memory", name.text);
-  error.set_answer("there are %u owners already", count);
-  return error.set_cure("let parts of the program share an owner");
+  return error_while("naming %s as an owner of heap memory", name.text)
+      .set_answer("there are %u owners already", count)
+      .set_cure("let parts of the program share an owner");
 }
 
 void limit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
@@ -99,10 +98,9 @@ HeapOwner enter_heap_owner(HeapOwner owner) noexcept {
   BP_ASSERT(owner.index < heap_owner_count() && owner.index != kBootOwner.index);
   const HeapOwner before = current_owner;
   if (!choose_heap_of_owner(owner.index)) {
-    Error error;
-    error.set_doing("allocating for %s", name_of(owner).text);
-    error.set_answer("there is no memory for a heap of its own in this thread");
-    log_error(error.set_cure("it is charged to %s; see allocations_refused", name_of(before).text));
+    log_error(error_while("allocating for %s", name_of(owner).text)
+                  .set_answer("there is no memory for a heap of its own in this thread")
+                  .set_cure("it is charged to %s; see allocations_refused", name_of(before).text));
     return before;
   }
   current_owner = owner;

@@ -94,11 +94,9 @@ Result<Wish> parse_wish(const char* text, const char* where) noexcept {
   for (const Wish wish : {Wish::kYes, Wish::kNo, Wish::kRuntime}) {
     if (std::strcmp(text, word_of(wish)) == 0) return wish;
   }
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("deciding whether malloc hands out pool memory");
-  error.set_answer("%s is \"%.64s\"", where, text);
-  return error.set_cure("write yes, no or runtime, or leave it out");
+  return configuration_error_while("deciding whether malloc hands out pool memory")
+      .set_answer("%s is \"%.64s\"", where, text)
+      .set_cure("write yes, no or runtime, or leave it out");
 }
 
 InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexcept {

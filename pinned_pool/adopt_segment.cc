@@ -60,11 +60,10 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   BP_KEEPS_VALID(*this);
   BP_ASSERT(!is_sealed());
   require_shared_segments(*this);
-  Error error;
-  error.set_doing("mapping %s of the pool, %" PRIu64 " bytes at 0x%" PRIx64 ", %s",
-                  offered.owner.text, offered.bytes, offered.address,
-                  offered.is_writable ? "writable" : "read-only");
-  error.set_cure("%s", kOwnersFault);
+  Error error = error_while("mapping %s of the pool, %" PRIu64 " bytes at 0x%" PRIx64 ", %s",
+                            offered.owner.text, offered.bytes, offered.address,
+                            offered.is_writable ? "writable" : "read-only")
+                    .set_cure("%s", kOwnersFault);
   if (!is_page_bytes(offered.page_bytes) || offered.bytes == 0 ||
       offered.bytes % offered.page_bytes != 0) {
     return error.set_answer("that is no multiple of a page of %" PRIu64 " bytes",

@@ -48,20 +48,16 @@ constinit const Setting kPageBytes = {"BEDPLATE_BOOT_PAGE_BYTES",
                                       "as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB)"};
 
 [[noreturn]] void refuse_variable(const Setting& setting, const char* text) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the environment variable %s", setting.variable);
-  error.set_answer("\"%s\" is not %s", text, setting.what);
-  stop_with(error.set_cure("write %s, or unset it", setting.for_variable));
+  stop_with(configuration_error_while("reading the environment variable %s", setting.variable)
+                .set_answer("\"%s\" is not %s", text, setting.what)
+                .set_cure("write %s, or unset it", setting.for_variable));
 }
 
 [[noreturn]] void refuse_constant(const Setting& setting, uint64_t bytes) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the program's constant %s", setting.constant);
-  error.set_answer("%" PRIu64 " is not %s", bytes, setting.what);
-  stop_with(error.set_cure("define it %s and link anew, or set %s", setting.for_constant,
-                           setting.variable));
+  stop_with(configuration_error_while("reading the program's constant %s", setting.constant)
+                .set_answer("%" PRIu64 " is not %s", bytes, setting.what)
+                .set_cure("define it %s and link anew, or set %s", setting.for_constant,
+                          setting.variable));
 }
 
 uint64_t value_of(const Setting& setting) noexcept {
@@ -78,23 +74,22 @@ uint64_t value_of(const Setting& setting) noexcept {
 void refuse_unfit_sanitizer() noexcept {
   const Sanitizer sanitizer = linked_sanitizer();
   if (sanitizer.name.empty() || sanitizer.leaves_pool_range) return;
-  Error error;
-  error.set_doing("making segment 0");
-  error.set_answer("%s has the pool's addresses for itself", sanitizer.name.data());
-  error.set_cure("link it with AddressSanitizer instead, or with the libraries of `make MODE=tsan` "
-                 "for ThreadSanitizer (docs/debugging.md)");
-  stop_with(error);
+  stop_with(
+      error_while("making segment 0")
+          .set_answer("%s has the pool's addresses for itself", sanitizer.name.data())
+          .set_cure(
+              "link it with AddressSanitizer instead, or with the libraries of `make MODE=tsan` "
+              "for ThreadSanitizer (docs/debugging.md)"));
 }
 
 // Warns once, before main, that the pages may be swapped out: nothing else would tell.
 void tell_not_locked(const Segment& segment) noexcept {
   const volatile uint64_t& linked = bedplate_has_preflight;
   if (segment.lock_errno == 0 || linked != 0) return;
-  Error error;
-  error.set_doing("locking the heap of this program (%s)", format_bytes(segment.bytes).text);
-  error.set_answer_errno(segment.lock_errno);
-  log_error(error.set_cure("it goes on, and its pages may be swapped out; %sulimit -l %" PRIu64,
-                           way_past_the_lock_limit(), segment.bytes / kKiB));
+  log_error(error_while("locking the heap of this program (%s)", format_bytes(segment.bytes).text)
+                .set_answer_errno(segment.lock_errno)
+                .set_cure("it goes on, and its pages may be swapped out; %sulimit -l %" PRIu64,
+                          way_past_the_lock_limit(), segment.bytes / kKiB));
 }
 
 }  // namespace

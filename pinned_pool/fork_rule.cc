@@ -28,19 +28,15 @@ const char* obstacle() noexcept {
 }
 
 [[noreturn]] void refuse_setting(const char* where, const char* text) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("deciding what a fork means for the heap");
-  error.set_answer("%s is \"%.64s\"", where, text);
-  stop_with(error.set_cure("write copy, share or refuse, or leave it out"));
+  stop_with(configuration_error_while("deciding what a fork means for the heap")
+                .set_answer("%s is \"%.64s\"", where, text)
+                .set_cure("write copy, share or refuse, or leave it out"));
 }
 
 [[noreturn]] void refuse_copy(const char* why) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("making a heap that a fork copies");
-  error.set_answer("%s", why);
-  stop_with(error.set_cure("%s", way_to_copied_heap()));
+  stop_with(configuration_error_while("making a heap that a fork copies")
+                .set_answer("%s", why)
+                .set_cure("%s", way_to_copied_heap()));
 }
 
 ForkRule decide() noexcept {

@@ -33,21 +33,20 @@ const char* mapped_file_at(const void* address) noexcept {
 void on_bus_error(int number, siginfo_t* info, void* context) {
   if (const Segment* segment = process_pool().segment_of(info->si_addr); segment != nullptr) {
     const bool is_hardware = info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
-    Error error;
-    error.set_doing("using memory of %s at %p", segment->owner.text, info->si_addr);
-    error.set_answer("%s", is_hardware ? "the hardware reports a memory error; what the page held "
-                                         "is lost"
-                                       : "the page is not there any more");
-    error.set_cure("%s", is_hardware ? "restart the appliance (the kernel does not use the page "
-                                       "again), and have the memory looked at"
-                                     : "something took the page away: `bedplate doctor` lists the "
-                                       "ways that are open");
-    log_error(error);
+    log_error(error_while("using memory of %s at %p", segment->owner.text, info->si_addr)
+                  .set_answer("%s", is_hardware
+                                        ? "the hardware reports a memory error; what the page held "
+                                          "is lost"
+                                        : "the page is not there any more")
+                  .set_cure("%s", is_hardware
+                                      ? "restart the appliance (the kernel does not use the page "
+                                        "again), and have the memory looked at"
+                                      : "something took the page away: `bedplate doctor` lists the "
+                                        "ways that are open"));
   } else if (const char* path = mapped_file_at(info->si_addr); path != nullptr) {
-    Error error;
-    error.set_doing("using the file %s, which is mapped at %p", path, info->si_addr);
-    error.set_answer("another process has cut it short");
-    log_error(error.set_cure("see which one writes to it, and start this one again"));
+    log_error(error_while("using the file %s, which is mapped at %p", path, info->si_addr)
+                  .set_answer("another process has cut it short")
+                  .set_cure("see which one writes to it, and start this one again"));
   }
   // Calls the handler before this one as the kernel would: it may handle the error, as the guard of
   // copies does (transport/single_copy/guarded_copy_datapath.h).

@@ -15,16 +15,13 @@ constexpr uint64_t kWastePart = 8;
 
 Error does_not_fit(const PoolBudget& budget, const OwnerName& owner, uint64_t wanted_bytes,
                    uint64_t left_bytes, uint64_t needed_total_bytes) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("planning a pool of %s", format_bytes(budget.bytes).text);
-  error.set_answer("%s needs %" PRIu64 " bytes, %" PRIu64 " are left: short by %" PRIu64
-                   " bytes (%s)",
-                   owner.text, wanted_bytes, left_bytes, wanted_bytes - left_bytes,
-                   format_bytes(wanted_bytes - left_bytes).text);
-  error.set_cure("set [pool] bytes to \"%s\" or more, or make its services smaller",
-                 format_bytes(needed_total_bytes).text);
-  return error;
+  return configuration_error_while("planning a pool of %s", format_bytes(budget.bytes).text)
+      .set_answer("%s needs %" PRIu64 " bytes, %" PRIu64 " are left: short by %" PRIu64
+                  " bytes (%s)",
+                  owner.text, wanted_bytes, left_bytes, wanted_bytes - left_bytes,
+                  format_bytes(wanted_bytes - left_bytes).text)
+      .set_cure("set [pool] bytes to \"%s\" or more, or make its services smaller",
+                format_bytes(needed_total_bytes).text);
 }
 
 // Returns true if `segment` may have `bytes` of 1 GiB pages, besides those already in `plan`.
@@ -70,13 +67,10 @@ void grow_heap(const PoolBudget& budget, uint64_t left_bytes, PoolPlan& plan) {
 }
 
 Error too_many_regions(const PoolBudget& budget) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("planning a pool of %s", format_bytes(budget.bytes).text);
-  error.set_answer("its segments take more address space than the pool's range of %s has",
-                   format_bytes(kPoolSpanBytes).text);
-  error.set_cure("make the pool or its services smaller");
-  return error;
+  return configuration_error_while("planning a pool of %s", format_bytes(budget.bytes).text)
+      .set_answer("its segments take more address space than the pool's range of %s has",
+                  format_bytes(kPoolSpanBytes).text)
+      .set_cure("make the pool or its services smaller");
 }
 
 }  // namespace

@@ -55,12 +55,11 @@ Result<void> check_thread(pid_t thread, uint64_t kept) {
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/status";
   BP_TRY(read_lines(path.c_str(), &read_set, &sets));
   if (sets.permitted == kept && sets.effective == kept && sets.bounding == kept) return {};
-  Error error;
-  error.set_doing("looking at the capabilities of thread %d", thread);
-  error.set_answer("permitted %" PRIx64 ", effective %" PRIx64 ", bounding %" PRIx64
-                   "; to keep were %" PRIx64,
-                   sets.permitted, sets.effective, sets.bounding, kept);
-  return error.set_cure("this is a defect: the thread began before capabilities were dropped");
+  return error_while("looking at the capabilities of thread %d", thread)
+      .set_answer("permitted %" PRIx64 ", effective %" PRIx64 ", bounding %" PRIx64
+                  "; to keep were %" PRIx64,
+                  sets.permitted, sets.effective, sets.bounding, kept)
+      .set_cure("this is a defect: the thread began before capabilities were dropped");
 }
 
 }  // namespace
@@ -130,9 +129,8 @@ Result<std::vector<pid_t>> list_threads() {
 }
 
 Result<void> check_capabilities(uint64_t kept) {
-  auto threads = list_threads();
-  BP_TRY(threads);
-  for (const pid_t thread : threads.value()) BP_TRY(check_thread(thread, kept));
+  BP_TRY_ASSIGN(const auto threads, list_threads());
+  for (const pid_t thread : threads) BP_TRY(check_thread(thread, kept));
   return {};
 }
 

@@ -71,10 +71,9 @@ Result<void> check_thread(pid_t thread, const User& user) {
                           found.groups == std::vector<uint32_t>(4, user.group) &&
                           found.others == groups;
   if (is_changed) return {};
-  Error error;
-  error.set_doing("looking at the user of thread %d", thread);
-  error.set_answer("it is not all of %s", user.name.c_str());
-  return error.set_cure("it was there before root was given up: let what starts it do so later");
+  return error_while("looking at the user of thread %d", thread)
+      .set_answer("it is not all of %s", user.name.c_str())
+      .set_cure("it was there before root was given up: let what starts it do so later");
 }
 
 // The saved ids and the capabilities are what would let it.
@@ -84,10 +83,9 @@ Result<void> check_no_way_back(const User& user) noexcept {
                           syscall(SYS_setresgid, root, root, root) != 0 && errno == EPERM &&
                           syscall(SYS_setgroups, 0, nullptr) != 0 && errno == EPERM;
   if (is_refused) return {};
-  Error error;
-  error.set_doing("trying whether %s can become root again", user.name.c_str());
-  error.set_answer("it can");
-  return error.set_cure("this is a defect, or a capability of a service allows it");
+  return error_while("trying whether %s can become root again", user.name.c_str())
+      .set_answer("it can")
+      .set_cure("this is a defect, or a capability of a service allows it");
 }
 
 // Reads the problems that `child` has written into the pipe, and reports how the child ended.
@@ -114,9 +112,8 @@ Result<void> become_user(const User& user, uint64_t kept) {
   BP_TRY(change_thread(user, kept));
   // The kernel takes this away; without it a process cannot read what /proc has of itself.
   if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-  auto threads = list_threads();
-  BP_TRY(threads);
-  for (const pid_t thread : threads.value()) BP_TRY(check_thread(thread, user));
+  BP_TRY_ASSIGN(const auto threads, list_threads());
+  for (const pid_t thread : threads) BP_TRY(check_thread(thread, user));
   BP_TRY(check_capabilities(kept));
   return check_no_way_back(user);
 }

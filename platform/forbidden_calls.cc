@@ -49,9 +49,7 @@ Result<void> try_calls(std::span<const CallTrial> trials) noexcept {
     }
   }
   if (refusal == 0) return {};
-  Error error;
-  error.set_doing("trying the system calls that it makes");
-  error.set_answer_errno(refusal);
+  Error error = error_while("trying the system calls that it makes").set_answer_errno(refusal);
   return set_cure_of_forbidden(&error, names);
 }
 

@@ -28,9 +28,7 @@ std::string lock_path(const std::string& directory, const std::string& name) {
 }
 
 Error starting(const std::string& name) {
-  Error error;
-  error.set_doing("starting the appliance %s", name.c_str());
-  return error;
+  return error_while("starting the appliance %s", name.c_str());
 }
 
 Error is_running(const std::string& name, const std::string& path) {

@@ -74,6 +74,25 @@ Error& Error::set_answer_errno(int error_number) noexcept {
   return *this;
 }
 
+Error error_while(const char* doing_format, ...) noexcept {
+  Error error;
+  va_list arguments;
+  va_start(arguments, doing_format);
+  print_into(error.doing, doing_format, arguments);
+  va_end(arguments);
+  return error;
+}
+
+Error configuration_error_while(const char* doing_format, ...) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  va_list arguments;
+  va_start(arguments, doing_format);
+  print_into(error.doing, doing_format, arguments);
+  va_end(arguments);
+  return error;
+}
+
 Error error_from_errno(const char* doing_format, ...) noexcept {
   const int error_number = errno;
   Error error;

@@ -40,6 +40,14 @@ struct Error {
 };
 static_assert(std::is_trivially_copyable_v<Error>);
 
+// An Error of what was being done, of kind kSystem; the answer and the cure are set behind it:
+//   return error_while("opening %s", path).set_answer("it is a FIFO").set_cure("name a file");
+[[nodiscard]] Error error_while(const char* doing_format, ...) noexcept
+    __attribute__((format(printf, 1, 2)));
+// One of kind kConfiguration.
+[[nodiscard]] Error configuration_error_while(const char* doing_format, ...) noexcept
+    __attribute__((format(printf, 1, 2)));
+
 // An Error of kind kSystem whose answer is the text of the present errno.
 [[nodiscard]] Error error_from_errno(const char* doing_format, ...) noexcept
     __attribute__((format(printf, 1, 2)));
@@ -118,3 +126,12 @@ class [[nodiscard]] Result<void> {
     auto&& bp_try_result = (expression);                   \
     if (!bp_try_result.ok()) return bp_try_result.error(); \
   } while (0)
+
+// Assigns the value of an expression (a Result) to `target`, which may be a declaration, and returns
+// the error to the caller, if it is one: BP_TRY_ASSIGN(const User user, find_user(name));
+#define BP_TRY_ASSIGN(target, ...) BP_TRY_ASSIGN_ON_LINE(__LINE__, target, __VA_ARGS__)
+#define BP_TRY_ASSIGN_ON_LINE(line, ...) BP_TRY_ASSIGN_BY(bp_try_result_##line, __VA_ARGS__)
+#define BP_TRY_ASSIGN_BY(result, target, ...) \
+  auto result = (__VA_ARGS__);                \
+  if (!result.ok()) return result.error();    \
+  target = result.take()

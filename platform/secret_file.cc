@@ -48,8 +48,7 @@ SecretText::~SecretText() { explicit_bzero(text.data(), text.size()); }
 
 Result<SecretText> read_secret_file(const std::string& path, FilePrivacy privacy, size_t bytes_max,
                                     const std::string& user) {
-  Error error;
-  error.set_doing("reading %s", path.c_str());
+  Error error = error_while("reading %s", path.c_str());
   const auto refuse = [&error](const Error& why) {
     return error.set_answer("%s", why.answer).set_cure("%s", why.cure);
   };

@@ -49,10 +49,9 @@ Error serial_failure(const char* path) noexcept {
 }
 
 Error no_terminal(const char* path) noexcept {
-  Error error;
-  error.set_doing("opening the serial line %s", path);
-  error.set_answer("it is no serial line");
-  return error.set_cure("name one that is: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*");
+  return error_while("opening the serial line %s", path)
+      .set_answer("it is no serial line")
+      .set_cure("name one that is: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*");
 }
 
 void make_raw(termios* modes, speed_t speed) noexcept {
@@ -94,8 +93,7 @@ bool is_serial_baud(uint64_t baud) noexcept { return find_baud(baud) != nullptr;
 
 Result<void> check_serial_line(const char* path) noexcept {
   termios modes = {};
-  auto opened = open_alone(path, &modes);
-  BP_TRY(opened);
+  BP_TRY(open_alone(path, &modes));
   return {};
 }
 
@@ -103,9 +101,7 @@ Result<Fd> open_serial_line(const char* path, uint32_t baud) noexcept {
   const SerialBaud* const known = find_baud(baud);
   BP_ASSERT(known != nullptr);
   termios modes = {};
-  auto opened = open_alone(path, &modes);
-  BP_TRY(opened);
-  Fd fd = opened.take();
+  BP_TRY_ASSIGN(Fd fd, open_alone(path, &modes));
   make_raw(&modes, known->speed);
   if (tcsetattr(fd.number(), TCSANOW, &modes) != 0) return serial_failure(path);
   // It is content when anything was set.

@@ -50,10 +50,9 @@ Result<void> take_signal() noexcept {
   sigaction(own_signal(), nullptr, &before);
   if (before.sa_handler == &on_asked) return {};
   if (before.sa_handler != SIG_DFL) {
-    Error error;
-    error.set_doing("asking threads where they are");
-    error.set_answer("the signal %d has a handler that is not ours", own_signal());
-    return error.set_cure("leave it to Bedplate, or attach gdb");
+    return error_while("asking threads where they are")
+        .set_answer("the signal %d has a handler that is not ours", own_signal())
+        .set_cure("leave it to Bedplate, or attach gdb");
   }
   struct sigaction action = {};
   action.sa_handler = &on_asked;

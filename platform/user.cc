@@ -66,10 +66,7 @@ void look_at_group(const char* line, void* context) {
 }
 
 Error not_found(const char* text, const char* answer, const char* what = "user") noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("looking for the %s %s", what, text);
-  return error.set_answer("%s", answer);
+  return configuration_error_while("looking for the %s %s", what, text).set_answer("%s", answer);
 }
 
 }  // namespace

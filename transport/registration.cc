@@ -81,8 +81,8 @@ uint64_t offset_of(const std::byte* address) noexcept {
 Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept {
   uint64_t bytes = 0;
   for (const SegmentSize& segment : segments) bytes += segment.bytes;
-  Error error;
-  error.set_doing("fitting the pool of %s into what %s takes", format_bytes(bytes).text, kind.name);
+  Error error =
+      error_while("fitting the pool of %s into what %s takes", format_bytes(bytes).text, kind.name);
   const char* or_instead = kind.instead[0] == '\0' ? "" : "; or ";
   if (kind.region_bytes_max < kGranuleBytesMin) {
     error.set_answer("it takes regions of %s, and the pool is cut into no less than %s",

@@ -51,10 +51,9 @@ void BlockService::methods(ControlMethods& methods) {
 bool BlockService::find_volume(ControlCall& call) noexcept {
   const std::string_view name = call.text("volume");
   if (server_.find_volume(name)) return true;
-  Error error;
-  error.set_doing("looking for the volume %s", ShownText(name).c_str());
-  error.set_answer("blockd has none of this name");
-  call.refuse(error.set_cure("see: bedplate ctl blockd.volumes"));
+  call.refuse(error_while("looking for the volume %s", ShownText(name).c_str())
+                  .set_answer("blockd has none of this name")
+                  .set_cure("see: bedplate ctl blockd.volumes"));
   return false;
 }
 
@@ -83,10 +82,9 @@ void BlockService::set_read_only(ControlCall& call) noexcept {
   if (!find_volume(call)) return;
   const auto& options = server_.volume_options(*server_.find_volume(call.text("volume")));
   if (!call.boolean("on") && options.read_only) {
-    Error error;
-    error.set_doing("letting the volume %.64s take writes", options.name.c_str());
-    error.set_answer("it was opened for reading alone");
-    call.refuse(error.set_cure("set read_only = false in its [[blockd.volume]], and start again"));
+    call.refuse(error_while("letting the volume %.64s take writes", options.name.c_str())
+                    .set_answer("it was opened for reading alone")
+                    .set_cure("set read_only = false in its [[blockd.volume]], and start again"));
     return;
   }
   const auto set = [](void* self, ControlCall& there) noexcept {
@@ -107,11 +105,10 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
     // The drain releases held requests by a call on this loop, which ran before this one or runs
     // after it.
     if (there.boolean("on") && service.is_draining_.load(std::memory_order_relaxed)) {
-      Error error;
-      error.set_doing("holding the volume %.64s",
-                      service.server_.volume_options(index).name.c_str());
-      error.set_answer("blockd drains: all that waits is answered");
-      there.refuse(error.set_cure("hold it when the appliance serves again"));
+      there.refuse(error_while("holding the volume %.64s",
+                               service.server_.volume_options(index).name.c_str())
+                       .set_answer("blockd drains: all that waits is answered")
+                       .set_cure("hold it when the appliance serves again"));
       return;
     }
     const uint32_t released = service.server_.set_held(index, there.boolean("on"));

@@ -106,16 +106,12 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
 
 Result<void> BlockServer::take_memory(const Carve& carve) {
   const ServerCarves carves = carves_of(options_);
-  auto connections = carve(carves.connections.owner);
-  BP_TRY(connections);
-  auto discard = carve(carves.discard.owner);
-  BP_TRY(discard);
-  connection_memory_ = connections.value();
-  environment_.discard_memory = discard.value();
+  BP_TRY_ASSIGN(const auto connections, carve(carves.connections.owner));
+  BP_TRY_ASSIGN(const auto discard, carve(carves.discard.owner));
+  connection_memory_ = connections;
+  environment_.discard_memory = discard;
   if (options_.has_tls) {
-    auto tls = carve(carves.tls.owner);
-    BP_TRY(tls);
-    tls_memory_ = tls.value();
+    BP_TRY_ASSIGN(tls_memory_, carve(carves.tls.owner));
   }
   return {};
 }
@@ -125,15 +121,13 @@ Result<void> BlockServer::make_shards(const Carve& carve) {
   for (EventLoop* loop : wiring_.volume_loops) {
     const auto number = static_cast<uint32_t>(shards_.size());
     const LaneCarves lanes = lanes_of(options_, number);
-    auto requests = carve(lanes.requests.owner);
-    BP_TRY(requests);
-    auto replies = carve(lanes.replies.owner);
-    BP_TRY(replies);
+    BP_TRY_ASSIGN(const auto requests, carve(lanes.requests.owner));
+    BP_TRY_ASSIGN(const auto replies, carve(lanes.replies.owner));
     const bool is_own = loop == wiring_.connections_loop;
     VolumeShard& shard = shards_.emplace_back(*this, number);
-    shard.requests.fifo = BlockRequestFifo::create(requests.value(), lane_capacity(options_));
+    shard.requests.fifo = BlockRequestFifo::create(requests, lane_capacity(options_));
     shard.requests.doorbell = is_own ? nullptr : &loop->doorbell();
-    shard.replies = BlockRequestFifo::create(replies.value(), lane_capacity(options_));
+    shard.replies = BlockRequestFifo::create(replies, lane_capacity(options_));
     shard.service.create({shard.requests.fifo, shard.replies,
                           is_own ? nullptr : &wiring_.connections_loop->doorbell(), loop});
   }
@@ -146,20 +140,18 @@ Result<void> BlockServer::add_volumes(const Carve& carve) {
     const BlockVolumeOptions& volume = options_.volumes[i];
     const BlockVolumeWiring& wiring = wiring_.volumes[i];
     VolumeShard& shard = shards_[volume.shard];
-    auto memory = carve(volume_owner(options_, i));
-    BP_TRY(memory);
+    BP_TRY_ASSIGN(const auto memory, carve(volume_owner(options_, i)));
     Volume made = {
         .hold = &holds_.emplace_back(), .requests = &shard.requests, .counters = wiring.counters};
     if (volume.queue.has_value()) {
-      auto tasks = carve(queue_owner(options_, i));
-      BP_TRY(tasks);
+      BP_TRY_ASSIGN(const auto tasks, carve(queue_owner(options_, i)));
       made.store = wiring.store;
       made.queue = &queues_.emplace_back();
-      made.queue->create(*wiring.store, *volume.queue, memory.value(), tasks.value(),
+      made.queue->create(*wiring.store, *volume.queue, memory, tasks,
                          shard.service.replies(), *wiring_.volume_loops[volume.shard],
                          *wiring.store_counters);
     } else {
-      made.store = &memory_stores_.emplace_back(memory.value().data(), volume.bytes);
+      made.store = &memory_stores_.emplace_back(memory.data(), volume.bytes);
     }
     volumes_.push_back(made);
     exports_.push_back({volume.name, made.store->bytes(), volume.read_only});

@@ -311,10 +311,9 @@ Result<FilePlan> BlockService::file_plan(size_t volume_index) {
   image.is_writable = !volume.read_only;
   CephSettings ceph = settings_.ceph;
   ceph.timeout_s = volume.rbd_timeout_s.value_or(ceph.timeout_s);
-  auto maker = rbd_images_.add(volume.name, image, ceph);
-  BP_TRY(maker);
+  BP_TRY_ASSIGN(const auto maker, rbd_images_.add(volume.name, image, ceph));
   file.path = "/dev/rbd/" + volume.rbd;
-  file.maker = maker.value();
+  file.maker = maker;
   return file;
 }
 
@@ -370,9 +369,8 @@ Result<void> BlockService::plan(ServicePlan& plan) {
       BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes, shards[i]));
       continue;
     }
-    auto file = file_plan(i);
-    BP_TRY(file);
-    plan.file(shards[i], file.take());
+    BP_TRY_ASSIGN(auto file, file_plan(i));
+    plan.file(shards[i], std::move(file));
     if (volume.is_rbd()) plan.descriptors(1, nullptr);  // to its child
   }
   drives_.plan(plan);
@@ -401,9 +399,8 @@ void BlockService::preflight(std::vector<Error>* problems) {
   for (const VolumeSettings& volume : settings_.volumes) {
     struct stat status {};
     if (volume.path().empty() || stat(volume.path().c_str(), &status) != 0) continue;
-    Error error;
-    error.set_doing("looking at %s for %s in [blockd]", volume.path().c_str(),
-                    key_of(volume).c_str());
+    Error error = error_while("looking at %s for %s in [blockd]", volume.path().c_str(),
+                              key_of(volume).c_str());
     if (volume.file.empty() ? S_ISREG(status.st_mode) : S_ISBLK(status.st_mode)) {
       error.set_answer("it is a %s", volume.file.empty() ? "file" : "block device");
       problems->push_back(
@@ -425,37 +422,32 @@ void BlockService::preflight(std::vector<Error>* problems) {
 Result<std::unique_ptr<VolumeStore>> BlockService::open_file(ServiceContext& context,
                                                              size_t volume_index) {
   const VolumeSettings& volume = settings_.volumes[volume_index];
-  auto file = context.file(file_name_of(volume_index));
-  BP_TRY(file);
-  const uint32_t block_bytes = FileStore::block_bytes_of(*file.value());
+  BP_TRY_ASSIGN(const auto file, context.file(file_name_of(volume_index)));
+  const uint32_t block_bytes = FileStore::block_bytes_of(*file);
   if (block_bytes > StoreQueue::kBlockBytesMax) {
-    Error error;
-    error.set_doing("opening %s for %s in [blockd]", volume.path().c_str(), key_of(volume).c_str());
-    error.set_answer("its blocks have %u bytes", block_bytes);
-    return error.set_cure("name one whose blocks have 4096 at most");
+    return error_while("opening %s for %s in [blockd]", volume.path().c_str(),
+                       key_of(volume).c_str())
+        .set_answer("its blocks have %u bytes", block_bytes)
+        .set_cure("name one whose blocks have 4096 at most");
   }
-  std::unique_ptr<VolumeStore> store = std::make_unique<FileStore>(*file.value(), volume.bytes);
+  std::unique_ptr<VolumeStore> store = std::make_unique<FileStore>(*file, volume.bytes);
   return store;
 }
 
 Result<BlockVolumeWiring> BlockService::open_volume(ServiceContext& context, size_t volume_index) {
   const VolumeSettings& volume = settings_.volumes[volume_index];
   const std::string name = short_volume_name(options_, volume_index);
-  auto counters = context.counters<VolumeCounters>("volumes", name);
-  BP_TRY(counters);
-  if (volume.is_memory()) return BlockVolumeWiring{counters.value()};
-  auto store_counters = context.counters<StoreCounters>("stores", name);
-  BP_TRY(store_counters);
+  BP_TRY_ASSIGN(const auto counters, context.counters<VolumeCounters>("volumes", name));
+  if (volume.is_memory()) return BlockVolumeWiring{counters};
+  BP_TRY_ASSIGN(const auto store_counters, context.counters<StoreCounters>("stores", name));
   std::unique_ptr<VolumeStore> store;
   if (volume.is_nvme()) {
     store = drives_.make_store(volume.name);
   } else {
-    auto file = open_file(context, volume_index);
-    BP_TRY(file);
-    store = file.take();
+    BP_TRY_ASSIGN(store, open_file(context, volume_index));
   }
-  stores_.push_back({std::move(store), store_counters.value(), &volume});
-  return BlockVolumeWiring{counters.value(), stores_.back().store.get(), store_counters.value()};
+  stores_.push_back({std::move(store), store_counters, &volume});
+  return BlockVolumeWiring{counters, stores_.back().store.get(), store_counters};
 }
 
 // Loads the TLS files, while the process may still read them.
@@ -476,13 +468,12 @@ nbd::Tls BlockService::tls_of(int listener) const {
 }
 
 Result<void> BlockService::connect_tls(ServiceContext& context) {
-  auto counters = context.counters<TlsCounters>("tls");
-  BP_TRY(counters);
+  BP_TRY_ASSIGN(const auto counters, context.counters<TlsCounters>("tls"));
   // A [[limit]] of the configuration is set later and wins.
   limit_heap_owner(credentials_.owner(), TlsCredentials::heap_bytes(settings_.max_connections));
   tls_ = {.sockets = &context.sockets(settings_.connections_shard),
           .credentials = &credentials_,
-          .counters = counters.value(),
+          .counters = counters,
           .log_limit = &tls_log_limit_,
           .where = "[blockd]"};
   return {};
@@ -490,8 +481,8 @@ Result<void> BlockService::connect_tls(ServiceContext& context) {
 
 Result<void> BlockService::create(ServiceContext& context) {
   const uint32_t connections = settings_.connections_shard;
-  auto connection_counters = context.counters<ConnectionCounters>("connections");
-  BP_TRY(connection_counters);
+  BP_TRY_ASSIGN(const auto connection_counters,
+                context.counters<ConnectionCounters>("connections"));
   BP_TRY(drives_.create(context));
   std::vector<uint32_t> shards;
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
@@ -502,14 +493,11 @@ Result<void> BlockService::create(ServiceContext& context) {
   place_volumes(context.configuration(), shards);
   BlockServerWiring wiring = {.connections_loop = &context.loop(connections),
                               .sockets = &context.sockets(connections),
-                              .connection_counters = connection_counters.value()};
-  auto trace = context.trace(connections);
-  BP_TRY(trace);
-  wiring.trace = trace.value();
+                              .connection_counters = connection_counters};
+  BP_TRY_ASSIGN(wiring.trace, context.trace(connections));
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
-    auto volume = open_volume(context, i);
-    BP_TRY(volume);
-    wiring.volumes.push_back(volume.value());
+    BP_TRY_ASSIGN(const auto volume, open_volume(context, i));
+    wiring.volumes.push_back(volume);
   }
   for (const uint32_t shard : volume_shards_) {
     wiring.volume_loops.push_back(&context.loop(shard));
@@ -527,9 +515,8 @@ Result<void> BlockService::create(ServiceContext& context) {
   // Polled after the volumes, so that their commands leave in the same round.
   BP_TRY(drives_.add_sources(context));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
-  auto listeners = context.listeners("listen");
-  BP_TRY(listeners);
-  for (const Fd& socket : listeners.value()) {
+  BP_TRY_ASSIGN(const auto listeners, context.listeners("listen"));
+  for (const Fd& socket : listeners) {
     server_.add_listener(socket.number(), tls_of(socket.number()));
   }
   return {};

@@ -115,9 +115,8 @@ Result<void> Appliance::take_all() {
 Result<void> Appliance::check_stop() const noexcept {
   const int number = waiting_stop_signal();
   if (number == 0) return {};
-  Error error;
-  error.set_doing("booting %s", configuration_.appliance.name.c_str());
-  return error.set_answer("told to stop by signal %d", number);
+  return error_while("booting %s", configuration_.appliance.name.c_str())
+      .set_answer("told to stop by signal %d", number);
 }
 
 Result<void> Appliance::prepare_services() { return call_services("preparing", &Service::prepare); }
@@ -378,10 +377,9 @@ Result<void> Appliance::seal() {
   auto audited = audit_maps(*map, 0);
   if (!audited.ok()) return audited.error();
   if (!audited.value().ok) {
-    Error error;
-    error.set_doing("auditing the pool");
-    error.set_answer("%s", audited.value().text);
-    return error.set_cure("this is a defect, or a tool has changed the maps of this process");
+    return error_while("auditing the pool")
+        .set_answer("%s", audited.value().text)
+        .set_cure("this is a defect, or a tool has changed the maps of this process");
   }
   counters_.publish();
   BP_LOG_INFO("%s: pool of %s sealed", configuration_.appliance.name.c_str(),
@@ -411,10 +409,10 @@ Result<void> Appliance::prove_support() noexcept {
   const SupportProof proof = prove_support_level(&munmap_is_refused);
   support_level_ = proof.level;
   if (proof.way == nullptr || interception_decision().backing != HeapBacking::kPool) return {};
-  Error error;
-  error.set_doing("proving that malloc is the pool's");
-  error.set_answer("%s: %s", proof.way, proof.failure);
-  error.set_cure("give the heap 4 MB more ([pool] bytes), or see what else defines %s", proof.way);
+  Error error = error_while("proving that malloc is the pool's")
+                    .set_answer("%s: %s", proof.way, proof.failure)
+                    .set_cure("give the heap 4 MB more ([pool] bytes), or see what else defines %s",
+                              proof.way);
   if (configuration_.alloc.expect == HeapExpectation::kPool) return error;
   log_error(error);
   return {};

@@ -33,10 +33,10 @@ struct SurplusPages {
 };
 
 Error not_locked(const Segment& segment) noexcept {
-  Error error;
-  error.set_doing("locking segment %s (%s)", segment.owner.text, format_bytes(segment.bytes).text);
-  error.set_answer_errno(segment.lock_errno);
-  return error.set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
+  return error_while("locking segment %s (%s)", segment.owner.text,
+                     format_bytes(segment.bytes).text)
+      .set_answer_errno(segment.lock_errno)
+      .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
 }
 
 }  // namespace
@@ -75,17 +75,15 @@ Result<void> Appliance::hand_over_heap() {
     }
     HeapOwner owner = kRuntimeOwner;
     if (i > 1) {
-      auto named = heap_owner(OwnerName(carves[i].owner.view().substr(kKeptHeap.size() + 1)));
-      BP_TRY(named);
-      owner = named.value();
+      BP_TRY_ASSIGN(owner,
+                    heap_owner(OwnerName(carves[i].owner.view().substr(kKeptHeap.size() + 1))));
     }
     are_added = add_heap_reserve(part, owner) && are_added;
   }
   if (!are_added) {
-    Error error;
-    error.set_doing("handing %s to the heap", format_bytes(heap.bytes).text);
-    error.set_answer("its tables do not fit into segment 0");
-    return error.set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
+    return error_while("handing %s to the heap", format_bytes(heap.bytes).text)
+        .set_answer("its tables do not fit into segment 0")
+        .set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
   }
   retire_boot_heap();
   end_boot_growth();

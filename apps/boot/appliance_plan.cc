@@ -33,11 +33,9 @@ Result<void> check_limits(const Configuration& configuration) {
     if (std::find(owners.begin(), owners.end(), limit.owner) != owners.end()) continue;
     std::string names;
     for (const std::string& owner : owners) add_word(&names, owner);
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("limiting the heap memory of %s", limit.owner.c_str());
-    error.set_answer("this configuration has no such owner");
-    return error.set_cure("owner in [[limit]] may be: %s", names.c_str());
+    return configuration_error_while("limiting the heap memory of %s", limit.owner.c_str())
+        .set_answer("this configuration has no such owner")
+        .set_cure("owner in [[limit]] may be: %s", names.c_str());
   }
   return {};
 }
@@ -56,10 +54,9 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
     most_count = each * process.place_count();
     most = &process;
   }
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("planning the segments of the pool");
-  error.set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
+  Error error =
+      configuration_error_while("planning the segments of the pool")
+          .set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
   if (most == nullptr) {
     return error.set_cure("have fewer groups, or less in the tables of services");
   }
@@ -79,11 +76,9 @@ Result<void> check_dump_owners(const CrashSettings& crash,
     if (std::any_of(segments.begin(), segments.end(), is_named)) continue;
     std::string names;
     for (const SegmentRequest& segment : segments) add_word(&names, segment.owner.view());
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("keeping %s in a dump", text.c_str());
-    error.set_answer("this configuration has no such segment");
-    return error.set_cure("owners in [crash] may name: %s", names.c_str());
+    return configuration_error_while("keeping %s in a dump", text.c_str())
+        .set_answer("this configuration has no such segment")
+        .set_cure("owners in [crash] may name: %s", names.c_str());
   }
   return {};
 }
@@ -139,12 +134,10 @@ Result<void> check_owners(const std::vector<SegmentRequest>& segments) {
   for (size_t i = 0; i < segments.size(); ++i) {
     for (size_t k = 0; k < i; ++k) {
       if (!(segments[i].owner == segments[k].owner)) continue;
-      Error error;
-      error.kind = ErrorKind::kConfiguration;
-      error.set_doing("planning the segment %s", segments[i].owner.text);
-      error.set_answer("it is planned twice");
-      return error.set_cure("let no two services, nor one and the runtime, have a segment of this "
-                            "name");
+      return configuration_error_while("planning the segment %s", segments[i].owner.text)
+          .set_answer("it is planned twice")
+          .set_cure("let no two services, nor one and the runtime, have a segment of this "
+                    "name");
     }
   }
   return {};
@@ -164,11 +157,9 @@ Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
     }
   }
   if (count <= 1) return {};
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("planning who takes over activated sockets");
-  error.set_answer("%s would", keys.c_str());
-  return error.set_cure("leave \"activation:\" in one of them");
+  return configuration_error_while("planning who takes over activated sockets")
+      .set_answer("%s would", keys.c_str())
+      .set_cure("leave \"activation:\" in one of them");
 }
 
 // If sockets may go through epoll, each shard with files takes a thread for them. So does each
@@ -328,24 +319,20 @@ std::vector<std::string> AppliancePlan::vfio_devices() const {
 
 Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   BP_TRY(check_limits(configuration));
-  auto services = plan_services(configuration);
-  BP_TRY(services);
-  BP_TRY(check_activation(services.value()));
-  auto names = number_messages(services.value());
-  BP_TRY(names);
-  const bool has_shard_group = is_shard_group_needed(services.value(), configuration.shards.size());
-  auto messages = plan_messages(configuration);
-  BP_TRY(messages);
-  auto requests = all_requests(configuration, services.value(), messages.value());
-  BP_TRY(requests);
+  BP_TRY_ASSIGN(auto services, plan_services(configuration));
+  BP_TRY(check_activation(services));
+  BP_TRY_ASSIGN(auto names, number_messages(services));
+  const bool has_shard_group = is_shard_group_needed(services, configuration.shards.size());
+  BP_TRY_ASSIGN(auto messages, plan_messages(configuration));
+  BP_TRY_ASSIGN(const auto requests, all_requests(configuration, services, messages));
   const PoolSettings& settings = configuration.pool;
   PoolBudget budget;
   budget.bytes = settings.bytes;
   budget.unit = smallest_page(settings.pages);
-  budget.boot_bytes = plan_boot_bytes(configuration, services.value());
+  budget.boot_bytes = plan_boot_bytes(configuration, services);
   budget.boot_page = boot_page();
   budget.heap_min_bytes = std::max(settings.heap_min_bytes, kHeapReserveBytes + kHeapBytesMin);
-  for (const ServiceNeeds& service : services.value()) {
+  for (const ServiceNeeds& service : services) {
     budget.heap_min_bytes += service.heap_bytes + sum_of_carves(service.kept_heaps);
   }
   budget.heap = {settings.heap_pages.value_or(settings.pages),
@@ -353,30 +340,30 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.free_1gib_pages = [](int node) {
     return hugepage_counts(PageSize::k1GiB, node).available_count;
   };
-  auto pool = make_pool_plan(budget, requests.value());
+  auto pool = make_pool_plan(budget, requests);
   if (!pool.ok()) return pool.error();
   PoolPlan plan = pool.take();
   SegmentPlan& heap = plan.segments[1];
-  heap.carves = plan_heap(services.value(), heap.bytes);
-  uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
+  heap.carves = plan_heap(services, heap.bytes);
+  uint64_t thread_count = (messages.groups.empty() ? 0 : kMessagingThreadCount) +
                           (configuration.verbs.enabled ? kPeersThreadCount : 0) +
-                          file_thread_count(configuration, services.value());
-  for (const ServiceNeeds& service : services.value()) thread_count += service.threads;
+                          file_thread_count(configuration, services);
+  for (const ServiceNeeds& service : services) thread_count += service.threads;
   const PeersPart* part = peers_part();
   std::vector<VerbsContextPlan> verbs =
       part == nullptr ? std::vector<VerbsContextPlan>() : part->plan_contexts(configuration, plan);
   std::vector<std::string> groups;
-  for (const GroupPlan& group : messages.value().groups) {
+  for (const GroupPlan& group : messages.groups) {
     groups.emplace_back(group_name(group.segment));
   }
   std::vector<CounterSet> runtime_counters =
-      plan_runtime_counters({configuration, plan, services.value(), groups, has_shard_group});
+      plan_runtime_counters({configuration, plan, services, groups, has_shard_group});
   AppliancePlan all = {std::move(plan),
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
-                       std::move(messages.value().groups),
+                       std::move(messages.groups),
                        std::move(verbs),
-                       services.take(),
-                       names.take(),
+                       std::move(services),
+                       std::move(names),
                        has_shard_group,
                        std::move(runtime_counters),
                        {}};

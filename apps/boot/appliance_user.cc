@@ -18,9 +18,7 @@ constexpr unsigned kDirectoryMode = 0755;
 constexpr uint64_t kWaysBack = uint64_t{1} << CAP_SETUID | uint64_t{1} << CAP_SETGID;
 
 Error refusal(const std::string& user) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  return error.set_doing("giving up root for [appliance] user = \"%s\"", user.c_str());
+  return configuration_error_while("giving up root for [appliance] user = \"%s\"", user.c_str());
 }
 
 Result<void> check_capabilities_asked(const std::string& user, const AppliancePlan& plan) {
@@ -77,11 +75,11 @@ void check_directory(const std::string& directory, const User& user, std::vector
   // In a sticky directory only its owner may remove files that root has made.
   const bool is_stuck = (status.st_mode & S_ISVTX) != 0 && status.st_uid != user.id;
   if (!is_stuck && access(directory.c_str(), W_OK | X_OK) == 0) return;
-  Error error;
-  error.set_doing("looking at %s as the user %s", directory.c_str(), user.name.c_str());
-  error.set_answer("the user could not remove the appliance's files there when it ends");
-  error.set_cure("chown %s %s, or choose another directory", user.name.c_str(), directory.c_str());
-  problems->push_back(error);
+  problems->push_back(
+      error_while("looking at %s as the user %s", directory.c_str(), user.name.c_str())
+          .set_answer("the user could not remove the appliance's files there when it ends")
+          .set_cure("chown %s %s, or choose another directory", user.name.c_str(),
+                    directory.c_str()));
 }
 
 }  // namespace
@@ -89,23 +87,22 @@ void check_directory(const std::string& directory, const User& user, std::vector
 Result<std::optional<User>> find_appliance_user(const Configuration& configuration) {
   const std::string& name = configuration.appliance.user;
   if (name.empty()) return std::optional<User>();
-  auto user = find_user(name.c_str());
-  BP_TRY(user);
+  BP_TRY_ASSIGN(auto user, find_user(name.c_str()));
   if (configuration.is_first_process) {
     return refusal(name)
         .set_answer("the first process of an image stays root, without root's capabilities")
         .set_cure("leave it out (docs/image.md has what is kept)");
   }
-  if (user.value().id == 0) {
+  if (user.id == 0) {
     return refusal(name).set_answer("this is root").set_cure("name another user, or leave it out");
   }
-  if (geteuid() == user.value().id && getuid() == user.value().id) return std::optional<User>();
+  if (geteuid() == user.id && getuid() == user.id) return std::optional<User>();
   if (geteuid() != 0) {
     return refusal(name)
         .set_answer("this is user %u, and only root can become another", geteuid())
         .set_cure("start it as root, or as %s", name.c_str());
   }
-  return std::optional<User>(user.take());
+  return std::optional<User>(std::move(user));
 }
 
 void look_as_appliance(const Configuration& configuration, const AppliancePlan& plan,

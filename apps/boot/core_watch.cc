@@ -28,8 +28,7 @@ void CoreWatch::bring_back(Watched& each) noexcept {
   each.counters->is_off_core.set(pinned.ok() ? 0 : 1);
   if (!was_away) each.counters->core_moves.add(1);
   if ((was_away && !pinned.ok()) || !each.limit.try_pass("shards that were moved")) return;
-  Error error;
-  error.set_doing("keeping shard %s on core %d", each.name, each.cpu);
+  Error error = error_while("keeping shard %s on core %d", each.name, each.cpu);
   if (pinned.ok()) {
     error.set_answer("something had moved its thread away; it was pinned again");
     error.set_cure("see who changes the cpuset of its control group, or runs taskset on it");

@@ -42,11 +42,9 @@ static bool is_service_name(const char* name) {
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown) {
   const auto defect = [](const char* name, const char* answer, const char* cure) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("giving the service %s its table of the configuration", name);
-    error.set_answer("%s", answer);
-    return error.set_cure("this is a defect of the program: %s", cure);
+    return configuration_error_while("giving the service %s its table of the configuration", name)
+        .set_answer("%s", answer)
+        .set_cure("this is a defect of the program: %s", cure);
   };
   for (Service* service : services) {
     const char* const name = service->name();

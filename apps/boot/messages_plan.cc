@@ -20,9 +20,7 @@ Result<void> check_places(const Configuration& configuration, uint32_t group_ind
     members += uint64_t{process.max_count} * process.members;
   }
   const uint32_t planned = group.shape.member_count - group.spare_count;
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("planning the group %s", group.name.c_str());
+  Error error = configuration_error_while("planning the group %s", group.name.c_str());
   if (group.shape.member_count > kMemberCountMax) {
     return error
         .set_answer("it has %u members and %u spare places for its processes, a group has "
@@ -50,9 +48,8 @@ bool is_owners_alone(const SegmentRequest& request) noexcept {
 
 Error no_such_segment(const ProcessSettings& process, const char* key, const std::string& text,
                       bool is_there, const std::string& names) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("granting %s to the process %s", text.c_str(), process.name.c_str());
+  Error error = configuration_error_while("granting %s to the process %s", text.c_str(),
+                                          process.name.c_str());
   if (is_there) return error.set_answer("its owner alone writes it").set_cure("name it in read");
   error.set_answer("this configuration has no such segment");
   return error.set_cure("%s in [[process]] may name: %s", key,

@@ -35,9 +35,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   BP_ASSERT(groups_.empty() && server_ == nullptr && messenger != nullptr && !pool.is_sealed());
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
-  auto pool_id = make_pool_id();
-  BP_TRY(pool_id);
-  pool_id_ = pool_id.value();
+  BP_TRY_ASSIGN(pool_id_, make_pool_id());
   terms_with_verbs_ = verbs;
   make_groups(configuration, plan, pool);
   choose_copying(configuration);

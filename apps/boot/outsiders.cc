@@ -19,9 +19,8 @@ const ProcessSettings* find_outsider(const Configuration& configuration,
 }
 
 Error refusal(const ProcessSettings& process, const OwnerName& segment) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  return error.set_doing("granting %s to the process %s", segment.text, process.name.c_str());
+  return configuration_error_while("granting %s to the process %s", segment.text,
+                                   process.name.c_str());
 }
 
 // A user that does not exist is refused before anybody joins.

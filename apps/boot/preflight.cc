@@ -92,11 +92,10 @@ void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
   }
   for (const SegmentPlan& segment : plan.pool.segments) {
     if (segment.node == kAnyNode || there[static_cast<size_t>(segment.node)]) continue;
-    Error error;
-    error.set_doing("looking for NUMA node %d, for %s", segment.node, segment.owner.text);
-    error.set_answer("this machine has memory on node %s only", list.c_str());
-    error.set_cure("name one that is there, or leave the node out of the configuration");
-    problems->push_back(error);
+    problems->push_back(
+        error_while("looking for NUMA node %d, for %s", segment.node, segment.owner.text)
+            .set_answer("this machine has memory on node %s only", list.c_str())
+            .set_cure("name one that is there, or leave the node out of the configuration"));
   }
 }
 
@@ -114,8 +113,7 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
   const bool is_largest = page == PageSize::k1GiB;
   char where[24] = "";
   if (node != kAnyNode) std::snprintf(where, sizeof where, " on node %d", node);
-  Error error;
-  error.set_doing("looking for hugepages of %s%s", is_largest ? "1 GiB" : "2 MiB", where);
+  Error error = error_while("looking for hugepages of %s%s", is_largest ? "1 GiB" : "2 MiB", where);
   if (!counts.supported) {
     error.set_answer("this kernel has none of this size");
     error.set_cure("set [pool] pages to another size (`bedplate doctor` lists them)");
@@ -141,11 +139,11 @@ void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
   for (const CgroupLimit& limit : cgroup_limits(resource, root)) {
     if (limit.available_bytes >= needed) continue;
     const uint64_t used = limit.limit_bytes - limit.available_bytes;
-    Error error;
-    error.set_doing("looking at the control group's limit of %s", what);
-    error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB of them used, %" PRIu64
-                     " KiB more are needed",
-                     limit.limit_bytes / kKiB, used / kKiB, (needed + kKiB - 1) / kKiB);
+    Error error =
+        error_while("looking at the control group's limit of %s", what)
+            .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB of them used, %" PRIu64
+                        " KiB more are needed",
+                        limit.limit_bytes / kKiB, used / kKiB, (needed + kKiB - 1) / kKiB);
     // With some more: the kernel counts in batches of each core, and so never twice the same.
     error.set_cure("echo %" PRIu64 " > %s, or make [pool] bytes smaller",
                    used + needed + (is_exact ? 0 : kCountingBytes), limit.file.c_str());
@@ -257,12 +255,11 @@ void check_limit(__rlimit_resource resource, const char* what, char option, uint
                  std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(resource);
   if (limit >= needed) return;
-  Error error;
-  error.set_doing("looking at the limit of %s", what);
-  error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
-                   (needed + kKiB - 1) / kKiB);
-  error.set_cure("ulimit -%c %" PRIu64 ", or unlimited", option, (needed + kKiB - 1) / kKiB);
-  problems->push_back(error);
+  problems->push_back(
+      error_while("looking at the limit of %s", what)
+          .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
+                      (needed + kKiB - 1) / kKiB)
+          .set_cure("ulimit -%c %" PRIu64 ", or unlimited", option, (needed + kKiB - 1) / kKiB));
 }
 
 void check_address_space(const Configuration& configuration, const AppliancePlan& plan,
@@ -279,12 +276,11 @@ void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
   const uint64_t needed = bytes_to_take(plan, PageSize::k4KiB) + plan.stacks.total_bytes();
   const uint64_t available = available_memory_bytes();
   if (available != 0 && needed + kLeftBytes > available) {
-    Error error;
-    error.set_doing("looking for memory in pages of 4 KiB");
-    error.set_answer("%" PRIu64 " MiB are free, %" PRIu64 " MiB are needed, and %" PRIu64
-                     " MiB stay the kernel's",
-                     available / kMiB, needed / kMiB, kLeftBytes / kMiB);
-    problems->push_back(error.set_cure("make [pool] bytes smaller, or add memory"));
+    problems->push_back(error_while("looking for memory in pages of 4 KiB")
+                            .set_answer("%" PRIu64 " MiB are free, %" PRIu64
+                                        " MiB are needed, and %" PRIu64 " MiB stay the kernel's",
+                                        available / kMiB, needed / kMiB, kLeftBytes / kMiB)
+                            .set_cure("make [pool] bytes smaller, or add memory"));
   }
   if (!promises_strictly()) return;
   struct Promises {
@@ -299,12 +295,12 @@ void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
   if (!read_lines("/proc/meminfo", see, &kib).ok()) return;
   const uint64_t left = (kib.limit - std::min(kib.limit, kib.given)) * kKiB;
   if (left >= needed) return;
-  Error error;
-  error.set_doing("looking at what the kernel promises (vm.overcommit_memory is 2)");
-  error.set_answer("%" PRIu64 " MiB are left to promise, %" PRIu64 " MiB are needed", left / kMiB,
-                   needed / kMiB);
-  problems->push_back(error.set_cure(
-      "sysctl vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] bytes smaller"));
+  problems->push_back(
+      error_while("looking at what the kernel promises (vm.overcommit_memory is 2)")
+          .set_answer("%" PRIu64 " MiB are left to promise, %" PRIu64 " MiB are needed",
+                      left / kMiB, needed / kMiB)
+          .set_cure(
+              "sysctl vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] bytes smaller"));
 }
 
 void check_locked_memory(const Configuration& configuration, const AppliancePlan& plan,
@@ -326,14 +322,13 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   if (limit >= needed) return;
   const auto look = [&](std::vector<Error>* seen) {
     if (may_lock(needed)) return;
-    Error error;
-    error.set_doing("looking at the limit of locked memory");
-    error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
-                     needed / kKiB);
-    error.set_cure("%sulimit -l %" PRIu64,
-                   configuration.appliance.user.empty() ? way_past_the_lock_limit() : "",
-                   (needed + kKiB - 1) / kKiB);
-    seen->push_back(error);
+    seen->push_back(
+        error_while("looking at the limit of locked memory")
+            .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
+                        needed / kKiB)
+            .set_cure("%sulimit -l %" PRIu64,
+                      configuration.appliance.user.empty() ? way_past_the_lock_limit() : "",
+                      (needed + kKiB - 1) / kKiB));
   };
   look_as_appliance(configuration, plan, look, problems);
 }
@@ -344,12 +339,10 @@ void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
   uint64_t needed = 0;
   for (const SegmentPlan& segment : plan.pool.segments) needed = std::max(needed, segment.bytes);
   if (limit >= needed) return;
-  Error error;
-  error.set_doing("looking at the limit of a file's size");
-  error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
-                   needed / kKiB);
-  error.set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit");
-  problems->push_back(error);
+  problems->push_back(error_while("looking at the limit of a file's size")
+                          .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed",
+                                      limit / kKiB, needed / kKiB)
+                          .set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit"));
 }
 
 // The system's own file systems that boot reads.
@@ -387,9 +380,8 @@ void check_descriptors(const Configuration& configuration, const AppliancePlan& 
   const uint64_t limit = raised_limit(RLIMIT_NOFILE);
   const uint64_t needed = needed_descriptors(configuration, plan);
   if (limit >= needed) return;
-  Error error;
-  error.set_doing("looking at the limit of open files");
-  error.set_answer("%" PRIu64 " are allowed, %" PRIu64 " are needed", limit, needed);
+  Error error = error_while("looking at the limit of open files")
+                    .set_answer("%" PRIu64 " are allowed, %" PRIu64 " are needed", limit, needed);
   std::string keys;
   for (const ServiceNeeds& service : plan.services) {
     if (!service.descriptor_keys.empty()) add_word(&keys, service.descriptor_keys);
@@ -403,12 +395,11 @@ void check_descriptors(const Configuration& configuration, const AppliancePlan& 
 void check_cores(const Configuration& configuration, std::vector<Error>* problems) {
   for (const ShardSettings& shard : configuration.shards) {
     if (cpu_is_usable(shard.cpu)) continue;
-    Error error;
-    error.set_doing("looking for the core of shard %s", shard.name.c_str());
-    error.set_answer("core %d does not exist, or this process may not use it (it may use %d)",
-                     shard.cpu, usable_cpu_count());
-    error.set_cure("choose another `cpu`, or let one shard serve both");
-    problems->push_back(error);
+    problems->push_back(
+        error_while("looking for the core of shard %s", shard.name.c_str())
+            .set_answer("core %d does not exist, or this process may not use it (it may use %d)",
+                        shard.cpu, usable_cpu_count())
+            .set_cure("choose another `cpu`, or let one shard serve both"));
   }
 }
 
@@ -475,12 +466,11 @@ Result<uint64_t> missing_hugepages(const HugepageNeed& need) noexcept {
   if (missing == 0 || missing * page_bytes(need.page) + kLeftBytes <= available_bytes) {
     return missing;
   }
-  Error error;
-  error.set_doing("reserving %" PRIu64 " hugepages of %s", missing,
-                  format_bytes(page_bytes(need.page)).text);
-  error.set_answer("%" PRIu64 " MiB of memory are free, and %" PRIu64 " MiB stay the kernel's",
-                   available_bytes / kMiB, kLeftBytes / kMiB);
-  return error.set_cure("make [pool] bytes smaller, or add memory");
+  return error_while("reserving %" PRIu64 " hugepages of %s", missing,
+                     format_bytes(page_bytes(need.page)).text)
+      .set_answer("%" PRIu64 " MiB of memory are free, and %" PRIu64 " MiB stay the kernel's",
+                  available_bytes / kMiB, kLeftBytes / kMiB)
+      .set_cure("make [pool] bytes smaller, or add memory");
 }
 
 Result<void> probe_io_uring() noexcept {
@@ -504,11 +494,10 @@ Result<void> check_overcommit(const Configuration& configuration, const char* fi
       std::find_if(configuration.processes.begin(), configuration.processes.end(),
                    [&](const auto& process) { return is_outsider(configuration, process); });
   if (outsider == configuration.processes.end() || read_number_file(file) != kStrict) return {};
-  Error error;
-  error.set_doing("looking at vm.overcommit_memory, for the process %s", outsider->name.c_str());
-  error.set_answer("it is 2: what a process that is not trusted, or of another user, takes from "
-                   "the memory that it shares may not be had again");
-  return error.set_cure("sysctl vm.overcommit_memory=0, or have it trusted and run as this user");
+  return error_while("looking at vm.overcommit_memory, for the process %s", outsider->name.c_str())
+      .set_answer("it is 2: what a process that is not trusted, or of another user, takes from "
+                  "the memory that it shares may not be had again")
+      .set_cure("sysctl vm.overcommit_memory=0, or have it trusted and run as this user");
 }
 
 Result<void> check_heap_expectation(HeapExpectation expected,
@@ -518,11 +507,9 @@ Result<void> check_heap_expectation(HeapExpectation expected,
       expected == HeapExpectation::kAny || (expected == HeapExpectation::kPool) == is_pool;
   if (is_good) return {};
   char sentence[192];
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("comparing [alloc] expect = \"%s\" with this process",
-                  is_pool ? "ordinary" : "pool");
-  error.set_answer("malloc %s", explain_decision(decision, sentence, sizeof sentence));
+  Error error = configuration_error_while("comparing [alloc] expect = \"%s\" with this process",
+                                          is_pool ? "ordinary" : "pool")
+                    .set_answer("malloc %s", explain_decision(decision, sentence, sizeof sentence));
   if (is_pool) return error.set_cure("set BEDPLATE_ALLOC_DISABLE=1, or change [alloc] expect");
   if (decision.backing == HeapBacking::kOwn) {
     return error.set_cure("link libbedplate-malloc.a, or change [alloc] expect");

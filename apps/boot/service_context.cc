@@ -57,10 +57,9 @@ StreamSockets& ServiceContext::sockets(uint32_t shard) noexcept {
 }
 
 Error ServiceContext::defect(const std::string& doing, const char* answer) const {
-  Error error;
-  error.set_doing("%s: %s", needs_.name.c_str(), doing.c_str());
-  error.set_answer("%s", answer);
-  return error.set_cure("this is a defect of the service: plan() says all that create() takes");
+  return error_while("%s: %s", needs_.name.c_str(), doing.c_str())
+      .set_answer("%s", answer)
+      .set_cure("this is a defect of the service: plan() says all that create() takes");
 }
 
 Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {

@@ -38,9 +38,7 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
   BP_ASSERT(shape.member_count == shards.size());
   Segment& segment = *pool.find_segment(kSegment);
   BP_ASSERT(segment.carved_bytes == 0);
-  auto made = make_pool_id();
-  BP_TRY(made);
-  const PoolId id = made.value();
+  BP_TRY_ASSIGN(const PoolId id, make_pool_id());
   const auto table_memory =
       pool.carve(segment, kTable, MembersTable::bytes_for(shape.member_count));
   const auto lanes = pool.carve(segment, kLanes, GroupLayout(shape).bytes());

@@ -85,8 +85,7 @@ void bp_control_go_on(bp_control_call* call, bp_loop* loop,
 }
 void bp_control_refuse(bp_control_call* call, const char* doing, const char* answer,
                        const char* cure) {
-  Error error;
-  error.set_doing("%s", doing).set_answer("%s", answer).set_cure("%s", cure);
+  Error error = error_while("%s", doing).set_answer("%s", answer).set_cure("%s", cure);
   call_of(call).refuse(error);
 }
 uint64_t bp_control_page(const bp_control_call* call) { return call_of(call).page(); }

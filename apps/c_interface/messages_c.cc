@@ -98,9 +98,9 @@ int bp_join(const char* socket, const char* process, unsigned member_count, unsi
   the_process = joined.take().release();
   the_members = new (std::nothrow) bp_member[member_count];
   if (the_members == nullptr) {
-    Error error;
-    error.set_doing("joining the pool at %s as %s", socket, process);
-    return c_fail(error.set_answer("the heap is exhausted").set_cure("give the process more heap"));
+    return c_fail(error_while("joining the pool at %s as %s", socket, process)
+                      .set_answer("the heap is exhausted")
+                      .set_cure("give the process more heap"));
   }
   for (unsigned i = 0; i < member_count; ++i) {
     the_members[i].messenger = &the_process->messenger(i);

@@ -30,10 +30,9 @@ Result<void> call_c(const char* service, const char* function, Call&& call) {
   if (returned == 0) return {};
   const Error& kept = c_last_error();  // one of an address has an answer and a cure alone
   if (kept.doing[0] != '\0' || kept.answer[0] != '\0' || kept.cure[0] != '\0') return kept;
-  Error error;
-  error.set_doing("calling %s of the service %s", function, service);
-  error.set_answer("it returned %d without a reason", returned);
-  return error.set_cure("call bp_fail before it returns");
+  return error_while("calling %s of the service %s", function, service)
+      .set_answer("it returned %d without a reason", returned)
+      .set_cure("call bp_fail before it returns");
 }
 
 }  // namespace
@@ -78,9 +77,8 @@ Result<void> CService::create(ServiceContext& its_context) {
     };
   }
   if (!counters.counters.empty()) {
-    auto memory = context->counter_memory(counters.name, "", counters.bytes);
-    BP_TRY(memory);
-    counter_memory = static_cast<std::byte*>(memory.value());
+    BP_TRY_ASSIGN(const auto memory, context->counter_memory(counters.name, "", counters.bytes));
+    counter_memory = static_cast<std::byte*>(memory);
     for (const CounterDescription& counter : counters.counters) {
       std::byte* const place = counter_memory + counter.offset;
       counter.kind == CounterKind::kHistogram ? static_cast<void>(new (place) Histogram)
@@ -115,11 +113,10 @@ extern "C" {
 int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
                const bp_service* services, size_t service_count) {
   if (version >> 16 != BP_VERSION >> 16 || service_bytes != sizeof(bp_service)) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("starting the program");
-    error.set_answer("it was compiled with version %x of bedplate_service.h, the archive has %x",
-                     version, BP_VERSION);
+    Error error =
+        configuration_error_while("starting the program")
+            .set_answer("it was compiled with version %x of bedplate_service.h, the archive has %x",
+                        version, BP_VERSION);
     log_error(error.set_cure("compile it with the header that belongs to the archive"));
     return static_cast<int>(error.kind);
   }

@@ -156,11 +156,9 @@ Error configuration_error(const char* path, TomlPosition position, std::string_v
   static_assert(sizeof Error{}.doing >= kPathMaxBytes + sizeof "...:4294967295:4294967295");
   const size_t path_bytes = std::strlen(path);
   const bool is_long = path_bytes > kPathMaxBytes;
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("%s%s:%u:%u", is_long ? "..." : "",
-                  is_long ? path + (path_bytes - kPathMaxBytes) : path, position.line,
-                  position.column);
+  Error error = configuration_error_while("%s%s:%u:%u", is_long ? "..." : "",
+                                          is_long ? path + (path_bytes - kPathMaxBytes) : path,
+                                          position.line, position.column);
   put_line(error.answer, answer);
   put_line(error.cure, cure);
   return error;

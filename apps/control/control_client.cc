@@ -98,16 +98,14 @@ Result<ControlClient> ControlClient::connect(const std::string& path,
 
 Result<ControlClient> ControlClient::connect_to_line(const std::string& path,
                                                      const ControlPatience& patience) {
-  auto connected = connected_to(path);
-  BP_TRY(connected);
-  return ControlClient(Kind::kLineSocket, connected.take(), path, patience);
+  BP_TRY_ASSIGN(auto connected, connected_to(path));
+  return ControlClient(Kind::kLineSocket, std::move(connected), path, patience);
 }
 
 Result<ControlClient> ControlClient::open_line(const std::string& path, uint32_t baud,
                                                const ControlPatience& patience) {
-  auto opened = open_serial_line(path.c_str(), baud);
-  BP_TRY(opened);
-  return ControlClient(Kind::kSerialLine, opened.take(), path, patience);
+  BP_TRY_ASSIGN(auto opened, open_serial_line(path.c_str(), baud));
+  return ControlClient(Kind::kSerialLine, std::move(opened), path, patience);
 }
 
 Result<std::string> ControlClient::ask(const std::string& method, const std::string& params) {
@@ -123,13 +121,12 @@ Result<std::string> ControlClient::ask(const std::string& method, const std::str
            asked.id + R"(","method":)" + name + R"(,"params":)" + params + "}\n",
        asked.until_ns);
   while (true) {
-    auto line = next_line(asked);
-    BP_TRY(line);
-    if (!is_bearable(line.value())) {
-      asked.other = readable(line.value());
+    BP_TRY_ASSIGN(const auto line, next_line(asked));
+    if (!is_bearable(line)) {
+      asked.other = readable(line);
       continue;
     }
-    const auto json = nlohmann::ordered_json::parse(line.value(), nullptr, false);
+    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
     const bool is_answer = json.is_object() && (json.contains("result") || json.contains("error"));
     if (is_answer && json.contains("id") && json["id"] == asked.id) return line;
     if (is_answer && json.contains("error") && json.contains("id") && json["id"].is_null()) {
@@ -138,7 +135,7 @@ Result<std::string> ControlClient::ask(const std::string& method, const std::str
           error.is_object() && error.contains("message") && error["message"].is_string();
       asked.complaint = has_message ? printable(error["message"].get_ref<const std::string&>())
                                     : "an error without a message";
-    } else if (std::string other = readable(line.value()); !other.empty()) {
+    } else if (std::string other = readable(line); !other.empty()) {
       asked.other = std::move(other);
     }
   }
@@ -204,8 +201,7 @@ Result<std::string> ControlClient::next_line(Asked& asked) {
 
 // "asking NAME for METHOD". The peer's own words, if any, say more than a timeout.
 Error ControlClient::failure(const Asked& asked, const char* answer) const {
-  Error error;
-  error.set_doing("asking %s for %s", name_.c_str(), asked.method.c_str());
+  Error error = error_while("asking %s for %s", name_.c_str(), asked.method.c_str());
   // On a line the complaint is mostly about an earlier client's leftovers.
   if (!asked.complaint.empty() && kind_ == Kind::kControlSocket) {
     return error.set_answer("%s", asked.complaint.c_str());

@@ -11,9 +11,7 @@ Result<void> ControlLine::begin(std::string path, uint32_t baud) {
   path_ = std::move(path);
   baud_ = baud;
   is_lost_ = is_told_ = false;
-  auto opened = open_serial_line(path_.c_str(), baud_);
-  BP_TRY(opened);
-  fd_ = opened.take();
+  BP_TRY_ASSIGN(fd_, open_serial_line(path_.c_str(), baud_));
   return {};
 }
 
@@ -39,8 +37,7 @@ void ControlLine::lost(int error_number) noexcept {
   losses_->add(1);
   if (!limit_.try_pass("the control line")) return;
   is_lost_ = true;
-  Error error;
-  error.set_doing("control: reading the serial line %s", path_.c_str());
+  Error error = error_while("control: reading the serial line %s", path_.c_str());
   if (error_number != 0) error.set_answer_errno(error_number);
   if (error_number == 0) error.set_answer("it was hung up");
   log_error(error.set_cure("it is opened again, once a second, until that has success"));

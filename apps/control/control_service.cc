@@ -111,9 +111,7 @@ void ControlService::preflight(std::vector<Error>* problems) {
 Result<void> ControlService::prepare() {
   own_ = own_user();
   if (own_ == 0 && !user_.empty()) {
-    auto user = find_user_id(user_.c_str());
-    BP_TRY(user);
-    own_ = user.value();
+    BP_TRY_ASSIGN(own_, find_user_id(user_.c_str()));
   }
   if (!group_.empty()) {
     auto group = find_group_id(group_.c_str());
@@ -125,12 +123,9 @@ Result<void> ControlService::prepare() {
 }
 
 Result<void> ControlService::create(ServiceContext& context) {
-  auto counters = context.counters<ControlCounters>("control");
-  BP_TRY(counters);
-  auto listening = context.listeners("group");
-  BP_TRY(listening);
-  auto owner = heap_owner(OwnerName("heap", name()));
-  BP_TRY(owner);
+  BP_TRY_ASSIGN(const auto counters, context.counters<ControlCounters>("control"));
+  BP_TRY_ASSIGN(const auto listening, context.listeners("group"));
+  BP_TRY_ASSIGN(const auto owner, heap_owner(OwnerName("heap", name())));
   const Configuration& configuration = context.configuration();
   runtime_.appliance = configuration.appliance.name;
   runtime_.plan = plan_text_(context.appliance_plan(), configuration);
@@ -141,8 +136,8 @@ Result<void> ControlService::create(ServiceContext& context) {
   if (!runtime_.counters_file.is_open()) return error_from_errno("opening %s", path.c_str());
   runtime_.drains = &context.drains();
   site_.methods = &methods_;
-  site_.counters = counters.value();
-  site_.owner = owner.value();
+  site_.counters = counters;
+  site_.owner = owner;
   site_.wake = [](void* thread) noexcept { static_cast<ConnectionThread*>(thread)->wake(); };
   site_.wake_context = &thread_;
   line_.count_in(&site_.counters->line_losses);
@@ -161,7 +156,7 @@ Result<void> ControlService::create(ServiceContext& context) {
                          .refusal = &ControlService::refusal,
                          .context = this,
                          .line = serial_.empty() ? nullptr : &line_},
-                        listening.value(), sessions);
+                        listening, sessions);
 }
 
 Result<void> ControlService::sealed() {

@@ -184,8 +184,7 @@ void RuntimeMethods::read_counters(ControlCall& call) const noexcept {
   const CountersHeader& header = counters.header();
   const uint64_t all = CountersSnapshot::bytes_of(header, header.file_bytes);
   const uint64_t first = call.number("from");
-  Error error;
-  error.set_doing("reading counters");
+  Error error = error_while("reading counters");
   if (first % 8 != 0 || first > all || call.number("bytes") % 8 != 0) {
     error.set_answer(
         "from and bytes are no multiples of 8, or lie behind the last of %" PRIu64 " bytes", all);
@@ -228,16 +227,14 @@ void RuntimeMethods::list_services(ControlCall& call) const noexcept {
 void RuntimeMethods::drain(ControlCall& call) const noexcept {
   const auto index = drains->find(call.text("service"));
   if (!index) {
-    Error error;
-    error.set_doing("draining %s", ShownText(call.text("service")).c_str());
-    error.set_answer("no service of this name runs");
-    return call.refuse(error.set_cure("see: bedplate ctl services"));
+    return call.refuse(error_while("draining %s", ShownText(call.text("service")).c_str())
+                           .set_answer("no service of this name runs")
+                           .set_cure("see: bedplate ctl services"));
   }
   if (!drains->drains_alone(*index)) {
-    Error error;
-    error.set_doing("draining %s", drains->name_of(*index));
-    error.set_answer("it is the machine's, and drains when the appliance ends");
-    return call.refuse(error.set_cure("end the appliance (SIGTERM), or drain another service"));
+    return call.refuse(error_while("draining %s", drains->name_of(*index))
+                           .set_answer("it is the machine's, and drains when the appliance ends")
+                           .set_cure("end the appliance (SIGTERM), or drain another service"));
   }
   drains->wish(*index);
   write_service(*drains, *index, &call.result());
@@ -268,8 +265,7 @@ void RuntimeMethods::show_log_levels(ControlCall& call) const noexcept {
 }
 
 void RuntimeMethods::set_log_levels(ControlCall& call) const noexcept {
-  Error error;
-  error.set_doing("setting the level of the log");
+  Error error = error_while("setting the level of the log");
   const std::string_view text = call.text("level");
   const auto level = parse_log_level(text);
   if (!level) {

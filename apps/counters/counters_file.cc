@@ -139,12 +139,11 @@ Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& direct
     outcome = posix_fallocate(fd.number(), 0, static_cast<off_t>(bytes));
   } while (outcome == EINTR);
   if (outcome == 0) return {};
-  Error error;
-  error.set_doing("taking %" PRIu64 " KiB for the counters file %s", bytes / kKiB, path.c_str());
-  error.set_answer_errno(outcome);
-  return error.set_cure("free as much in the file system of %s (`df %s`), or choose another "
-                        "[appliance] runtime_directory",
-                        directory.c_str(), directory.c_str());
+  return error_while("taking %" PRIu64 " KiB for the counters file %s", bytes / kKiB, path.c_str())
+      .set_answer_errno(outcome)
+      .set_cure("free as much in the file system of %s (`df %s`), or choose another "
+                "[appliance] runtime_directory",
+                directory.c_str(), directory.c_str());
 }
 
 }  // namespace

@@ -29,20 +29,16 @@ Result<std::vector<std::string>> list_appliances(const std::string& directory) {
 }
 
 Error no_appliance(const std::string& directory) {
-  Error error;
-  error.set_doing("looking for appliances in %s", directory.c_str());
-  error.set_answer("none is running");
-  return error.set_cure("start one (`bedplate run CONFIG`), or name its runtime directory with "
-                        "--directory");
+  return error_while("looking for appliances in %s", directory.c_str())
+      .set_answer("none is running")
+      .set_cure("start one (`bedplate run CONFIG`), or name its runtime directory with "
+                "--directory");
 }
 
 namespace {
 
 Error usage_error(const std::string& doing) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("%s", doing.c_str());
-  return error;
+  return configuration_error_while("%s", doing.c_str());
 }
 
 Result<std::string> choose_name(const std::string& directory) {

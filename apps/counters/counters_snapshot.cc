@@ -30,8 +30,7 @@ constexpr const char* kSpoiled =
     "copy the file whole; otherwise it was spoiled, or is none of counters";
 
 Error unusable(const std::string& source) {
-  Error error;
-  return error.set_doing("reading counters from %s", source.c_str());
+  return error_while("reading counters from %s", source.c_str());
 }
 
 // Refuses a file that this build does not read.

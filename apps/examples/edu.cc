@@ -47,14 +47,10 @@ class Edu final : public Service {
   }
 
   Result<void> create(ServiceContext& context) override {
-    auto target = context.carve(OwnerName("target", "edu"));
-    BP_TRY(target);
-    target_ = target.value();
+    BP_TRY_ASSIGN(target_, context.carve(OwnerName("target", "edu")));
     source_ = static_cast<std::byte*>(std::malloc(kBytes));
     for (size_t i = 0; i < kBytes; ++i) source_[i] = static_cast<std::byte>(i * 7);
-    auto device = context.vfio().open_device(address_);
-    BP_TRY(device);
-    device_ = device.take();
+    BP_TRY_ASSIGN(device_, context.vfio().open_device(address_));
     BP_TRY(map_registers());
     loop_ = &context.loop(0);
     timer_.context = this;

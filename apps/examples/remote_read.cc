@@ -75,12 +75,9 @@ class RemoteRead final : public Service, public PollSource {
     again_.context = this;
     again_.expired = [](void* self) noexcept { static_cast<RemoteRead*>(self)->look_again(); };
     BP_TRY(context.add_source(settings().shard, *this, 1));
-    auto messenger = context.messenger(settings().shard);
-    BP_TRY(messenger);
-    messenger_ = messenger.value();
+    BP_TRY_ASSIGN(messenger_, context.messenger(settings().shard));
     if (!context.has_peers() || settings().peers.size() != 1) {
-      Error error;
-      return error.set_doing("looking for the peer")
+      return error_while("looking for the peer")
           .set_answer("there is not exactly one")
           .set_cure("write one [[verbs.peer]], and let [verbs] be required");
     }

@@ -128,9 +128,7 @@ void HttpService::preflight(std::vector<Error>* problems) {
 
 // Reads the secrets while the process still has the right to.
 Result<void> HttpService::prepare() {
-  auto token = read_token();
-  BP_TRY(token);
-  site_.token = token.take();
+  BP_TRY_ASSIGN(site_.token, read_token());
   if (tls_files_.is_empty()) return {};
   std::vector<Error> problems;
   tls_ = tls_part()->make(kWhere, kHeapOwner);
@@ -141,8 +139,7 @@ Result<void> HttpService::prepare() {
 // Returns the token; empty: clients need none.
 Result<std::string> HttpService::read_token() const {
   if (token_file_.empty()) return std::string();
-  Error error;
-  error.set_doing("reading the token of [http] from %s", token_file_.c_str());
+  Error error = error_while("reading the token of [http] from %s", token_file_.c_str());
   auto read = read_secret_file(token_file_, FilePrivacy::kSecret, kTokenBytesMax + 2, user_);
   if (!read.ok()) {
     const bool is_missing = access(token_file_.c_str(), F_OK) != 0;
@@ -162,13 +159,11 @@ Result<std::string> HttpService::read_token() const {
 }
 
 Result<void> HttpService::create(ServiceContext& context) {
-  auto counters = context.counters<HttpCounters>("http");
-  BP_TRY(counters);
-  auto listening = context.listeners("listen");
-  BP_TRY(listening);
+  BP_TRY_ASSIGN(const auto counters, context.counters<HttpCounters>("http"));
+  BP_TRY_ASSIGN(const auto listening, context.listeners("listen"));
   log_ = std::make_unique<LineSlot[]>(kLogLines);
   keep_lines_in({log_.get(), kLogLines});
-  site_.counters = counters.value();
+  site_.counters = counters;
   site_.view = context.all_counters();
   site_.listeners_max = max_connections_ / 2;
   std::vector<ConnectionSession*> sessions;
@@ -180,7 +175,7 @@ Result<void> HttpService::create(ServiceContext& context) {
                          .counters = &site_.counters->connections,
                          .too_many = &HttpService::too_many,
                          .context = this},
-                        listening.value(), sessions);
+                        listening, sessions);
 }
 
 // A client that waits for TLS gets no clear text.
@@ -192,17 +187,15 @@ std::string_view HttpService::too_many(void* self, std::span<char> /*room*/) noe
 // so that clients cannot use up the heap of others.
 Result<void> HttpService::secure(ServiceContext& context,
                                  std::vector<ConnectionSession*>* sessions) {
-  auto counters = context.counters<TlsCounters>("tls");
-  BP_TRY(counters);
+  BP_TRY_ASSIGN(const auto counters, context.counters<TlsCounters>("tls"));
   for (ConnectionSession*& session : *sessions) {
-    secure_sessions_.push_back(tls_->wrap(*session, *counters.value()));
+    secure_sessions_.push_back(tls_->wrap(*session, *counters));
     session = secure_sessions_.back().get();
   }
-  auto owner = heap_owner(OwnerName(kHeapOwner));
-  BP_TRY(owner);
+  BP_TRY_ASSIGN(const auto owner, heap_owner(OwnerName(kHeapOwner)));
   // A [[limit]] of the configuration comes later.
-  limit_heap_owner(owner.value(), heap_owner_use(owner.value()).used_bytes +
-                                      TlsCredentials::heap_bytes(max_connections_));
+  limit_heap_owner(owner,
+                   heap_owner_use(owner).used_bytes + TlsCredentials::heap_bytes(max_connections_));
   return {};
 }
 

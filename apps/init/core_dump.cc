@@ -83,11 +83,10 @@ void write_dump(const char* path) noexcept {
     BP_LOG_INFO("crash: a dump of %" PRIu64 " bytes is on %s", copied.kept_bytes, path);
     return;
   }
-  Error error;
-  error.set_doing("crash: writing the dump to %s, which has %" PRIu64 " of %" PRIu64 " bytes", path,
-                  copied.kept_bytes, copied.came_bytes);
-  error.set_answer_errno(copied.error_number);
-  log_error(error.set_cure("name a larger device in [crash], or a good one"));
+  log_error(error_while("crash: writing the dump to %s, which has %" PRIu64 " of %" PRIu64 " bytes",
+                        path, copied.kept_bytes, copied.came_bytes)
+                .set_answer_errno(copied.error_number)
+                .set_cure("name a larger device in [crash], or a good one"));
 }
 
 Fd open_for_dumps(const std::string& path) noexcept {

@@ -92,11 +92,10 @@ Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept {
   for (const NamedDrill& each : kDrills) {
     if (*text == each.name) return each.drill;
   }
-  Error error;
-  error.set_doing("reading bedplate.drill on the kernel's command line");
-  error.set_answer("there is no drill \"%.32s\"", text->c_str());
-  return error.set_cure("write assertion, boot, fault, overflow, hang, hang-deaf, "
-                        "hang-control, terminate or children, or leave it out");
+  return error_while("reading bedplate.drill on the kernel's command line")
+      .set_answer("there is no drill \"%.32s\"", text->c_str())
+      .set_cure("write assertion, boot, fault, overflow, hang, hang-deaf, "
+                "hang-control, terminate or children, or leave it out");
 }
 
 void drill_boot(Drill drill) noexcept {

@@ -92,9 +92,7 @@ Result<void> Init::read_command_line() {
     return error.set_cure("boot a kernel that says how it was started");
   }
   command_line_ = text;
-  auto drill = parse_drill(command_line_value(command_line_, "bedplate.drill"));
-  BP_TRY(drill);
-  drill_ = drill.value();
+  BP_TRY_ASSIGN(drill_, parse_drill(command_line_value(command_line_, "bedplate.drill")));
   return {};
 }
 
@@ -116,11 +114,10 @@ Result<void> Init::read_configuration() {
 
 Result<void> Init::prepare_machine() {
   const WatchdogSettings& watchdog = configuration_.watchdog;
-  auto plan = plan_appliance(configuration_);
-  BP_TRY(plan);
+  BP_TRY_ASSIGN(const auto plan, plan_appliance(configuration_));
   // Before there are drivers: no kernel driver may take a device that a service drives itself. If
   // that fails, preflight says what is wrong.
-  const std::vector<std::string> devices = plan.value().vfio_devices();
+  const std::vector<std::string> devices = plan.vfio_devices();
   for (const std::string& device : devices) (void)reserve_for_vfio(device);
   BP_TRY(load_modules(kModulesDirectory, command_line_, watchdog.required ? "" : watchdog.driver));
   for (const std::string& device : devices) (void)give_to_vfio(device);
@@ -129,8 +126,8 @@ Result<void> Init::prepare_machine() {
   BP_TRY(bring_networks_up(configuration_.networks));
   BP_TRY(bring_verbs_up(configuration_.verbs));
   BP_TRY(raise_limits());
-  reserve_hugepages(plan.value());
-  kept_ = capabilities_to_keep(configuration_) | plan.value().capabilities();
+  reserve_hugepages(plan);
+  kept_ = capabilities_to_keep(configuration_) | plan.capabilities();
   return take_ctrl_alt_del();
 }
 
@@ -151,10 +148,9 @@ Result<MachineEnd> Init::run() {
   BP_TRY(check_heap_expectation(configuration_.alloc.expect, interception_decision()));
   Appliance appliance(configuration_);
   if (appliance.boot()) {
-    Error error;
-    error.set_doing("booting the appliance %s", configuration_.appliance.name.c_str());
-    error.set_answer("refused, as said above");
-    return error.set_cure("correct the configuration, and build the image again");
+    return error_while("booting the appliance %s", configuration_.appliance.name.c_str())
+        .set_answer("refused, as said above")
+        .set_cure("correct the configuration, and build the image again");
   }
   const uint64_t ready_ns = monotonic_ns();
   std::puts("bedplate: ready");
@@ -166,10 +162,9 @@ Result<MachineEnd> Init::run() {
   watchdog_.keep_alive();  // the last time: the end has the watchdog's full timeout
   if (signal_number == SIGINT) return configuration_.init.on_ctrl_alt_del;
   if (signal_number == SIGTERM) return configuration_.init.on_terminate;
-  Error error;
-  error.set_doing("serving");
-  error.set_answer("a process that had joined failed, as said above, and on_join_failure is stop");
-  return error.set_cure("have the process looked at, or set [messages] on_join_failure");
+  return error_while("serving")
+      .set_answer("a process that had joined failed, as said above, and on_join_failure is stop")
+      .set_cure("have the process looked at, or set [messages] on_join_failure");
 }
 
 // Waits until peers took the bytes that the kernel still sends for closed connections: they would

@@ -29,16 +29,15 @@ constexpr uint64_t kDeviceWaitNs = 10 * kNsPerSecond;
 constexpr long kDevicePollNs = 5 * static_cast<long>(kNsPerMs);
 
 Result<void> reserve(const HugepageNeed& need) {
-  auto missing = missing_hugepages(need);
-  BP_TRY(missing);
+  BP_TRY_ASSIGN(const auto missing, missing_hugepages(need));
   const HugepageCounts counts = hugepage_counts(need.page, need.node);
   if (!counts.supported) return {};
   BP_LOG_INFO("hugepages of %s on %s: %" PRIu64 " needed, %" PRIu64 " free, reserving %" PRIu64,
               format_bytes(page_bytes(need.page)).text, format_node(need.node).text, need.count,
-              counts.available_count, missing.value());
-  if (missing.value() == 0) return {};
+              counts.available_count, missing);
+  if (missing == 0) return {};
   const HugepageFile file = hugepage_count_file(need.page, need.node);
-  auto written = write_hugepage_count(file.path, need.page, counts.total_count + missing.value());
+  auto written = write_hugepage_count(file.path, need.page, counts.total_count + missing);
   if (written.ok()) return written;
   return Error(written.error()).set_cure("%s", kGiveAllRights);
 }

@@ -91,11 +91,10 @@ Result<void> load_modules(const std::string& directory, std::string_view command
   PlainLines lines(text);
   while (lines.next()) files.emplace_back(lines.line());
   if (lines.fault() != nullptr) {
-    Error error;
-    error.set_doing("reading %s", order.c_str());
-    error.set_answer("line %u, column %u: there is %s", lines.number(), lines.column(),
-                     lines.fault());
-    return error.set_cure("build the image again");
+    return error_while("reading %s", order.c_str())
+        .set_answer("line %u, column %u: there is %s", lines.number(), lines.column(),
+                    lines.fault())
+        .set_cure("build the image again");
   }
   for (const std::string& file : files) {
     const std::string name = file.substr(0, file.find('.'));

@@ -28,11 +28,9 @@ Result<uint32_t> wait_for_interface(const NetworkSettings& network) {
   uint32_t index = 0;
   const auto find = [&] { return (index = if_nametoindex(network.interface.c_str())) != 0; };
   if (wait_for_device(network.interface.c_str(), find)) return index;
-  Error error;
-  error.set_doing("looking for the interface %s", network.interface.c_str());
-  error.set_answer("there is none of this name; there are: %s", interface_names().c_str());
-  return error.set_cure("correct interface or driver (now %s) in [[network]]",
-                        network.driver.c_str());
+  return error_while("looking for the interface %s", network.interface.c_str())
+      .set_answer("there is none of this name; there are: %s", interface_names().c_str())
+      .set_cure("correct interface or driver (now %s) in [[network]]", network.driver.c_str());
 }
 
 const char* network_cure(int error_number) noexcept {
@@ -51,10 +49,9 @@ const char* network_cure(int error_number) noexcept {
 Result<void> told(int outcome, const NetworkSettings& network, const char* what,
                   const std::string& value) {
   if (outcome == 0) return {};
-  Error error;
-  error.set_doing("%s %s of the interface %s", what, value.c_str(), network.interface.c_str());
-  error.set_answer_errno(outcome);
-  return error.set_cure("%s", network_cure(outcome));
+  return error_while("%s %s of the interface %s", what, value.c_str(), network.interface.c_str())
+      .set_answer_errno(outcome)
+      .set_cure("%s", network_cure(outcome));
 }
 
 // Whether the link has a carrier. A NIC may take seconds to find it after the link comes up, so
@@ -65,9 +62,7 @@ bool has_carrier(const NetworkSettings& network) {
 }
 
 Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
-  auto found = wait_for_interface(network);
-  BP_TRY(found);
-  const uint32_t index = found.value();
+  BP_TRY_ASSIGN(const uint32_t index, wait_for_interface(network));
   NetlinkMessage link = link_up_message(index, network.mtu);
   BP_TRY(told(kernel.request(link), network, "bringing up the link, MTU",
               network.mtu == 0 ? "as it is," : std::to_string(network.mtu)));

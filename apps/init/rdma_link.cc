@@ -31,10 +31,9 @@ Result<void> make_soft_roce(const std::string& device, const std::string& interf
   NetlinkMessage message = soft_roce_message(device, interface);
   const int outcome = kernel.request(message);
   if (outcome == 0 || outcome == EEXIST) return {};
-  Error error;
-  error.set_doing("putting the RDMA device %s on %s", device.c_str(), interface.c_str());
-  error.set_answer_errno(outcome);
-  return error.set_cure("%s", link_cure(outcome));
+  return error_while("putting the RDMA device %s on %s", device.c_str(), interface.c_str())
+      .set_answer_errno(outcome)
+      .set_cure("%s", link_cure(outcome));
 }
 
 NetlinkMessage soft_roce_message(const std::string& device, const std::string& interface) noexcept {

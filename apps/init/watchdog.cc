@@ -58,11 +58,10 @@ Result<void> Watchdog::set_timeout() noexcept {
         .set_cure("name its driver in [watchdog], another timeout_s, or set required = false");
   }
   if (timeout_s < kTimeoutMinS || 2 * int64_t{timeout_s} < wanted_s) {
-    Error error;
-    error.set_doing("starting the watchdog %s with %d s", path, wanted_s);
-    error.set_answer("it resets the machine after %d s, and cannot be set", timeout_s);
-    return error.set_cure("set timeout_s in [watchdog] to %d, or required = false",
-                          std::max(timeout_s, kTimeoutMinS));
+    return error_while("starting the watchdog %s with %d s", path, wanted_s)
+        .set_answer("it resets the machine after %d s, and cannot be set", timeout_s)
+        .set_cure("set timeout_s in [watchdog] to %d, or required = false",
+                  std::max(timeout_s, kTimeoutMinS));
   }
   timeout_ns_ = static_cast<uint64_t>(timeout_s) * kNsPerSecond;
   BP_LOG_INFO("watchdog %s: resets the machine after %d s%s", path, timeout_s,

@@ -32,9 +32,7 @@ void KvService::describe(ConfigurationTable& table) {
 
 Result<void> KvService::plan(ServicePlan& plan) {
   if (value_bytes_max_ > cache_bytes_ / 4) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    return error.set_doing("value_max_bytes in [kvd]")
+    return configuration_error_while("value_max_bytes in [kvd]")
         .set_answer("it is more than a quarter of the cache")
         .set_cure("raise cache_bytes, or lower value_max_bytes");
   }
@@ -54,30 +52,22 @@ Result<void> KvService::plan(ServicePlan& plan) {
 }
 
 Result<void> KvService::create(ServiceContext& context) {
-  auto counters = context.counters<kvd::Counters>("kvd");
-  BP_TRY(counters);
-  auto cache = context.carve("cache:kvd");
-  BP_TRY(cache);
-  auto index = context.carve("index:kvd");
-  BP_TRY(index);
-  auto connections = context.carve("connections:kvd");
-  BP_TRY(connections);
-  auto listening = context.listeners("listen");
-  BP_TRY(listening);
-  auto messenger = context.messenger(shard_);
-  BP_TRY(messenger);
-  auto get = context.message("get");
-  BP_TRY(get);
-  auto trace = context.trace(shard_);
-  BP_TRY(trace);
+  BP_TRY_ASSIGN(const auto counters, context.counters<kvd::Counters>("kvd"));
+  BP_TRY_ASSIGN(const auto cache, context.carve("cache:kvd"));
+  BP_TRY_ASSIGN(const auto index, context.carve("index:kvd"));
+  BP_TRY_ASSIGN(const auto connections, context.carve("connections:kvd"));
+  BP_TRY_ASSIGN(const auto listening, context.listeners("listen"));
+  BP_TRY_ASSIGN(const auto messenger, context.messenger(shard_));
+  BP_TRY_ASSIGN(const auto get, context.message("get"));
+  BP_TRY_ASSIGN(const auto trace, context.trace(shard_));
 
   uint64_t seed = monotonic_ns();
   (void)getrandom(&seed, sizeof seed, GRND_NONBLOCK);
-  cache_.create({.memory = cache.value(),
-                 .index = index.value(),
+  cache_.create({.memory = cache,
+                 .index = index,
                  .seed = seed,
                  .key_offset_bytes = kvd::kValueWord.size(),
-                 .counters = &counters.value()->cache});
+                 .counters = &counters->cache});
   BP_DCHECK(environment_.loop == nullptr);  // it is made once
   facts_ = {.pid = static_cast<uint64_t>(getpid()),
             .started_ns = monotonic_ns(),
@@ -86,21 +76,21 @@ Result<void> KvService::create(ServiceContext& context) {
             .memory_bytes = cache_.memory_bytes()};
   environment_ = {.loop = &context.loop(shard_),
                   .cache = &cache_,
-                  .counters = counters.value(),
+                  .counters = counters,
                   .facts = &facts_,
-                  .stats = &stats_.emplace(facts_, *counters.value())};
+                  .stats = &stats_.emplace(facts_, *counters)};
   server_.create<kvd::Session>({.name = "kvd",
                                 .loop = &context.loop(shard_),
                                 .sockets = &context.sockets(shard_),
-                                .counters = &counters.value()->clients,
+                                .counters = &counters->clients,
                                 .silence_ns_max = client_timeout_s_ * kNsPerSecond,
-                                .trace = trace.value()},
-                               connections.value(), environment_);
-  for (const Fd& socket : listening.value()) server_.add_listener(socket.number());
-  message_gets_.create({.messenger = messenger.value(),
-                        .question = get.value(),
+                                .trace = trace},
+                               connections, environment_);
+  for (const Fd& socket : listening) server_.add_listener(socket.number());
+  message_gets_.create({.messenger = messenger,
+                        .question = get,
                         .lent_bytes_max = cache_bytes_ / 8,
-                        .dropped = &counters.value()->messages_dropped});
+                        .dropped = &counters->messages_dropped});
   return context.add_source(shard_, message_gets_, 64);
 }
 

@@ -15,9 +15,9 @@ constinit JoinedVerbs* the_verbs = nullptr;
 Result<void> open_verbs(JoinedProcess& process) {
   the_verbs = new (std::nothrow) JoinedVerbs();
   if (the_verbs != nullptr) return the_verbs->open(process);
-  Error error;
-  error.set_doing("opening the appliance's RDMA device as %s", process.name().text);
-  return error.set_answer("the heap is exhausted").set_cure("give the process more heap");
+  return error_while("opening the appliance's RDMA device as %s", process.name().text)
+      .set_answer("the heap is exhausted")
+      .set_cure("give the process more heap");
 }
 
 }  // namespace

@@ -65,11 +65,10 @@ Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings,
 
 // A provider addresses its memory by one key.
 Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes) noexcept {
-  Error error;
-  error.set_doing("giving the memory for messages with peers to %s", device.kind().name);
-  error.set_answer("it is %s, and one region has at most %s", format_bytes(bytes).text,
-                   format_bytes(region_bytes).text);
-  return error.set_cure("lower max_peers, window, message_bytes or bounce_bytes in [verbs]");
+  return error_while("giving the memory for messages with peers to %s", device.kind().name)
+      .set_answer("it is %s, and one region has at most %s", format_bytes(bytes).text,
+                  format_bytes(region_bytes).text)
+      .set_cure("lower max_peers, window, message_bytes or bounce_bytes in [verbs]");
 }
 
 }  // namespace
@@ -157,9 +156,7 @@ Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedP
   BP_ASSERT(device_ != nullptr && !memory_.empty() && peers_.empty());
   const VerbsPort chosen = device_->port();
   device_.reset();
-  auto device = open_device(settings, chosen.device, chosen.port);
-  BP_TRY(device);
-  device_ = device.take();
+  BP_TRY_ASSIGN(device_, open_device(settings, chosen.device, chosen.port));
   BP_TRY(keys_.create(pool, *device_));
   const uint64_t in_one_bytes = keys_.key(memory_.data(), memory_.size()).bytes;
   if (in_one_bytes < memory_.size()) return in_pieces(*device_, memory_.size(), in_one_bytes);

@@ -42,10 +42,9 @@ void PerfClient::handle(const Message& message) noexcept {
 }
 
 Error PerfClient::trouble(const char* answer) const {
-  Error error;
-  error.set_doing("measuring with %s", address_.c_str());
-  error.set_answer("%s", answer);
-  return error.set_cure("look at the other side, and start this one again");
+  return error_while("measuring with %s", address_.c_str())
+      .set_answer("%s", answer)
+      .set_cure("look at the other side, and start this one again");
 }
 
 Error PerfClient::trouble(SendStatus status) const {
@@ -90,10 +89,9 @@ Result<void> PerfClient::connect(const std::string& address) {
     return status != SendStatus::kAgain;
   });
   if (!connected.ok()) {
-    Error error;
-    error.set_doing("connecting to %s", address.c_str());
-    error.set_answer("nobody answers within 5 s");
-    return error.set_cure("start there: bedplate perf serve %s", address.c_str());
+    return error_while("connecting to %s", address.c_str())
+        .set_answer("nobody answers within 5 s")
+        .set_cure("start there: bedplate perf serve %s", address.c_str());
   }
   if (status != SendStatus::kDone) return trouble(status);
   is_connected_ = true;

@@ -48,9 +48,7 @@ class ShmServer final : public PerfSide {
     set_area(area.value()->memory().first(kAreaBytes));
 
     PinnedPool& pool = process_pool();
-    auto pool_id = make_pool_id();
-    BP_TRY(pool_id);
-    pool_id_ = pool_id.value();
+    BP_TRY_ASSIGN(pool_id_, make_pool_id());
     table_ = MembersTable::create(pool.carve(*members.value(), "members:perf", table_bytes),
                                   shape().member_count, pool_id_);
     const BellFence fence = join_bell_fence().ok() ? BellFence::kSleeper : BellFence::kBoth;
@@ -120,10 +118,9 @@ class ShmClient final : public PerfSide {
     process_ = joined.take();
     const Segment* area = process_pool().find_segment(kAreaOwner);
     if (area == nullptr || area->bytes < 2 * kAreaBytes) {
-      Error error;
-      error.set_doing("joining %s", socket.c_str());
-      error.set_answer("its pool has no %s", kAreaOwner);
-      return error.set_cure("start it with: bedplate perf serve unix:%s", socket.c_str());
+      return error_while("joining %s", socket.c_str())
+          .set_answer("its pool has no %s", kAreaOwner)
+          .set_cure("start it with: bedplate perf serve unix:%s", socket.c_str());
     }
     way_ = {.provider = "shm", .pool_bytes = area->bytes, .page = area->page};
     set_area(area->memory().subspan(kAreaBytes, kAreaBytes));

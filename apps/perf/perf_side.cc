@@ -8,10 +8,9 @@
 namespace bedplate {
 
 Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the address %s", options.address.c_str());
-  error.set_cure("write tcp:ADDRESS:PORT, numeric, for verbs, or unix:PATH for shared memory");
+  Error error =
+      configuration_error_while("reading the address %s", options.address.c_str())
+          .set_cure("write tcp:ADDRESS:PORT, numeric, for verbs, or unix:PATH for shared memory");
   auto parsed = parse_socket_address(options.address);
   if (!parsed.ok()) return error.set_answer("%s", parsed.error().answer);
   const bool is_shared = parsed.value().kind == SocketAddress::Kind::kUnix;
@@ -21,9 +20,7 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
   }
   const PerfVerbsPart* verbs = nullptr;
   if (!is_shared) {
-    auto part = perf_verbs_part();
-    BP_TRY(part);
-    verbs = part.value();
+    BP_TRY_ASSIGN(verbs, perf_verbs_part());
   }
   heap_create();
   boot_segment();

@@ -7,12 +7,10 @@ namespace bedplate {
 
 Result<const PerfVerbsPart*> perf_verbs_part() noexcept {
   if (&bedplate_perf_verbs_part != nullptr) return &bedplate_perf_verbs_part;
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("measuring an RDMA device");
-  error.set_answer("this program has no verbs linked in");
-  return error.set_cure("link it with bedplate-verbs (pkg-config; CMake: Bedplate::verbs), or "
-                        "measure shared memory, unix:PATH");
+  return configuration_error_while("measuring an RDMA device")
+      .set_answer("this program has no verbs linked in")
+      .set_cure("link it with bedplate-verbs (pkg-config; CMake: Bedplate::verbs), or "
+                "measure shared memory, unix:PATH");
 }
 
 }  // namespace bedplate

@@ -208,12 +208,10 @@ class RegisterMeasurement {
 Result<RegisterCosts> measure_register_cost(const RegisterCostOptions& options) {
   for (const uint64_t bytes : options.sizes) {
     if (bytes <= kRegisterBytesMax) continue;
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("choosing what to register");
-    error.set_answer("%s are asked for, at most %s can be", format_bytes(bytes).text,
-                     format_bytes(kRegisterBytesMax).text);
-    return error.set_cure("make --size smaller");
+    return configuration_error_while("choosing what to register")
+        .set_answer("%s are asked for, at most %s can be", format_bytes(bytes).text,
+                    format_bytes(kRegisterBytesMax).text)
+        .set_cure("make --size smaller");
   }
   RegisterCosts costs;
   costs.count = options.count;

@@ -82,19 +82,15 @@ std::vector<uint32_t> OpenPort::shards(const Configuration& configuration) const
 
 Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
   if (!settings.forwards_to.empty()) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("planning a socket on the port %s", settings.name.c_str());
-    return error.set_answer("what comes to it goes on to the port %s", settings.forwards_to.c_str())
+    return configuration_error_while("planning a socket on the port %s", settings.name.c_str())
+        .set_answer("what comes to it goes on to the port %s", settings.forwards_to.c_str())
         .set_cure("name another network, or leave forward_to of the [[port]] out");
   }
   const std::vector<uint32_t>& named = settings.shards;
   if (!named.empty() && std::find(named.begin(), named.end(), shard) == named.end()) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("planning a socket on the port %s", settings.name.c_str());
-    error.set_answer("the port %s has no queue on that shard", settings.name.c_str());
-    return error.set_cure("name the shard in shards of the [[port]], or leave shards out");
+    return configuration_error_while("planning a socket on the port %s", settings.name.c_str())
+        .set_answer("the port %s has no queue on that shard", settings.name.c_str())
+        .set_cure("name the shard in shards of the [[port]], or leave shards out");
   }
   if (asked_.size() <= shard) asked_.resize(shard + 1);
   ++asked_[shard].socket_count;
@@ -144,11 +140,9 @@ bool OpenPort::is_by_vfio() const {
 // Called before EAL looks at the device.
 Result<void> OpenPort::give_pool(VfioPool& vfio) {
   if (!is_by_vfio()) return {};
-  auto device = look_up_pci_device(settings.device.argument);
-  BP_TRY(device);
-  auto group = open_eal_vfio_group(device.value().group);
-  BP_TRY(group);
-  return vfio.add_group(group.value(), device.value().group);
+  BP_TRY_ASSIGN(const auto device, look_up_pci_device(settings.device.argument));
+  BP_TRY_ASSIGN(const auto group, open_eal_vfio_group(device.group));
+  return vfio.add_group(group, device.group);
 }
 
 Result<void> OpenPort::plan(ServicePlan& plan) {
@@ -158,9 +152,7 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
   wanted_ = std::move(asked_);
   wanted_.resize(configuration.shards.size());
   asked_.clear();
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("the port %s", settings.name.c_str());
+  Error error = configuration_error_while("the port %s", settings.name.c_str());
   if (shards_.size() > Port::kQueueCountMax) {
     return error.set_answer("it would have %zu queues", shards_.size())
         .set_cure("name at most %u shards in shards of the [[port]]", Port::kQueueCountMax);
@@ -214,12 +206,8 @@ NetOptions OpenPort::net_options() const {
 
 Result<void> OpenPort::create(ServiceContext& context) {
   PortOptions options = port_options();
-  auto memory = context.carve(OwnerName("buffers", settings.name));
-  BP_TRY(memory);
-  auto counters = context.counters<PortCounters>("port", settings.name);
-  BP_TRY(counters);
-  options.memory = memory.value();
-  options.counters = counters.value();
+  BP_TRY_ASSIGN(options.memory, context.carve(OwnerName("buffers", settings.name)));
+  BP_TRY_ASSIGN(options.counters, context.counters<PortCounters>("port", settings.name));
   options.mac = port_mac(settings, context.configuration().appliance.name);
   BP_TRY(give_pool(context.vfio()));
   BP_TRY(port_.open(options));
@@ -251,22 +239,18 @@ Result<void> OpenPort::create(ServiceContext& context) {
 Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
   Lane& lane = *lanes_[index];
   const std::string name = instance(context.configuration(), lane.shard);
-  auto queue_counters = context.counters<PortQueueCounters>("queue", name);
-  BP_TRY(queue_counters);
-  lane.counters = queue_counters.value();
-  auto net_counters = context.counters<NetCounters>("net", name);
-  BP_TRY(net_counters);
+  BP_TRY_ASSIGN(lane.counters, context.counters<PortQueueCounters>("queue", name));
   lane.queue = std::make_unique<PortQueue>(
       PortQueue::Options{.port = &port_,
                          .index = static_cast<uint16_t>(index),
                          .receiver = &lane.receiver,
-                         .counters = queue_counters.value(),
+                         .counters = lane.counters,
                          .idle_poll_ns = settings.idle_poll_us * kNsPerUs});
   NetOptions options = net_options();
   const uint32_t socket_count = wanted_[lane.shard].socket_count;
   options.socket_count_max = std::clamp(socket_count, kSocketsMin, kCountMax);
   options.membership_count_max = std::clamp(4 * socket_count, kMembershipsMin, kCountMax);
-  options.counters = net_counters.value();
+  BP_TRY_ASSIGN(options.counters, context.counters<NetCounters>("net", name));
   options.shared = shared_.get();
   options.queue_index = index;
   if (const char* wrong = NetStack::check(options)) {
@@ -306,11 +290,9 @@ Result<void> OpenPort::check_forwarding_to(const OpenPort& other) const {
     if (std::find(other.shards_.begin(), other.shards_.end(), shard) != other.shards_.end()) {
       continue;
     }
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("the port %s, which forwards to %s", settings.name.c_str(),
-                    other.settings.name.c_str());
-    return error.set_answer("the second has no queue on a shard of the first")
+    return configuration_error_while("the port %s, which forwards to %s", settings.name.c_str(),
+                                     other.settings.name.c_str())
+        .set_answer("the second has no queue on a shard of the first")
         .set_cure("name the same shards in both [[port]]");
   }
   return {};

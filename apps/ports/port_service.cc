@@ -65,10 +65,7 @@ Result<void> PortService::check_device(const PortSettings& settings) const {
   const auto first = std::find_if(ports_.begin(), ports_.end(), has_it);
   const auto count = static_cast<size_t>(std::count_if(ports_.begin(), ports_.end(), has_it));
   if (count <= allowed_count) return {};
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("the device %s", settings.device_text.c_str());
-  return error
+  return configuration_error_while("the device %s", settings.device_text.c_str())
       .set_answer("%zu ports have it, %s the first of them", count, (*first)->settings.name.c_str())
       .set_cure("let %s have it", allowed_count == 2 ? "two" : "one [[port]]");
 }
@@ -77,10 +74,7 @@ Result<void> PortService::check_forwarding(const PortSettings& settings) noexcep
   if (settings.forwards_to.empty()) return {};
   const bool is_own = settings.forwards_to == settings.name;
   if (!is_own && find(settings.forwards_to) != nullptr) return {};
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("the port %s", settings.name.c_str());
-  return error
+  return configuration_error_while("the port %s", settings.name.c_str())
       .set_answer("forward_to is \"%s\", %s", settings.forwards_to.c_str(),
                   is_own ? "the port itself" : "which is no port")
       .set_cure("name another [[port]]");
@@ -116,13 +110,12 @@ void PortService::preflight(std::vector<Error>* problems) {
 }
 
 Result<void> PortService::start_dpdk(ServiceContext& context) {
-  auto memory = context.carve("dpdk");
-  BP_TRY(memory);
+  BP_TRY_ASSIGN(const auto memory, context.carve("dpdk"));
   const Configuration& configuration = context.configuration();
   std::vector<int> cpus;
   for (const ShardSettings& shard : configuration.shards) cpus.push_back(shard.cpu);
   EalOptions options;
-  options.memory = memory.value();
+  options.memory = memory;
   options.pool = &process_pool();
   options.name = configuration.appliance.name;
   options.shard_cpus = cpus;
@@ -134,9 +127,7 @@ Result<void> PortService::start_dpdk(ServiceContext& context) {
 }
 
 Result<void> PortService::create(ServiceContext& context) {
-  auto counters = context.counters<EalCounters>("dpdk");
-  BP_TRY(counters);
-  counters_ = counters.value();
+  BP_TRY_ASSIGN(counters_, context.counters<EalCounters>("dpdk"));
   BP_TRY(start_dpdk(context));
   for (const auto& port : ports_) BP_TRY(port->create(context));
   for (const auto& port : ports_) {

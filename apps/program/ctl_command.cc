@@ -53,8 +53,7 @@ void print_markdown(const ControlMethods& methods) {
 
 // "asking NAME for METHOD".
 Error failure(const std::string& path, const std::string& method) {
-  Error error;
-  return error.set_doing("asking %s for %s", path.c_str(), method.c_str());
+  return error_while("asking %s for %s", path.c_str(), method.c_str());
 }
 
 // The path of the line, or of the socket.
@@ -66,11 +65,9 @@ Result<std::string> place_to_ask(const Arguments& arguments) {
   if (!names.ok()) return names.error();
   if (names.value().empty()) return no_appliance(directory);
   if (names.value().size() == 1) return control_path(directory, names.value()[0]);
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("looking for an appliance in %s", directory.c_str());
-  error.set_answer("there are %zu", names.value().size());
-  return error.set_cure("say which: --name %s", names.value()[0].c_str());
+  return configuration_error_while("looking for an appliance in %s", directory.c_str())
+      .set_answer("there are %zu", names.value().size())
+      .set_cure("say which: --name %s", names.value()[0].c_str());
 }
 
 int print_answer(const std::string& path, const std::string& method, const std::string& answer,

@@ -22,10 +22,10 @@ volatile sig_atomic_t must_stop = 0;
 
 Error bad_value(const char* option, const std::string& value, const char* answer,
                 const char* cure) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading %s%s%s", option, value.empty() ? "" : " ", value.c_str());
-  return error.set_answer("%s", answer).set_cure("%s", cure);
+  return configuration_error_while("reading %s%s%s", option, value.empty() ? "" : " ",
+                                   value.c_str())
+      .set_answer("%s", answer)
+      .set_cure("%s", cure);
 }
 
 // A number from 1 to `max`. Returns `otherwise` if the option is not given.
@@ -132,14 +132,12 @@ Result<std::vector<uint64_t>> choose_sizes(const Arguments& arguments, const Per
   if (!sizes.ok()) return sizes.error();
   for (const uint64_t bytes : sizes.value()) {
     if (bytes <= bytes_max) continue;
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("choosing what to %s", to_text(task.operation));
-    error.set_answer("%s are asked for, at most %s can be", format_bytes(bytes).text,
-                     format_bytes(bytes_max).text);
-    return error.set_cure(task.operation == PerfOperation::kSend
-                              ? "make --size smaller; what is longer is put, or lent"
-                              : "make --size smaller");
+    return configuration_error_while("choosing what to %s", to_text(task.operation))
+        .set_answer("%s are asked for, at most %s can be", format_bytes(bytes).text,
+                    format_bytes(bytes_max).text)
+        .set_cure(task.operation == PerfOperation::kSend
+                      ? "make --size smaller; what is longer is put, or lent"
+                      : "make --size smaller");
   }
   return sizes.take();
 }
@@ -208,12 +206,11 @@ Result<void> measure_registration(const Arguments& arguments) {
   if (!count.ok()) return count.error();
   auto sizes = read_sizes(arguments.value("--size", "4K,16K,64K,256K,1M"));
   if (!sizes.ok()) return sizes.error();
-  auto verbs = perf_verbs_part();
-  BP_TRY(verbs);
-  auto measured = verbs.value()->measure_register_cost({.device = side.value().device,
-                                                        .port = side.value().port,
-                                                        .count = count.value(),
-                                                        .sizes = sizes.take()});
+  BP_TRY_ASSIGN(const auto verbs, perf_verbs_part());
+  auto measured = verbs->measure_register_cost({.device = side.value().device,
+                                                .port = side.value().port,
+                                                .count = count.value(),
+                                                .sizes = sizes.take()});
   if (!measured.ok()) return measured.error();
   arguments.has("--json") ? print_register_json(measured.value())
                           : print_register_table(measured.value());

@@ -255,21 +255,17 @@ int dispatch(int count, char** words, std::span<Service* const> services) {
 }
 
 Error no_init() {
-  Error error;
-  error.set_doing("starting as the first process of a machine");
-  error.set_answer("this program was linked without what brings up a machine");
-  return error.set_cure("link it with bedplate-init (pkg-config; CMake: Bedplate::init)");
+  return error_while("starting as the first process of a machine")
+      .set_answer("this program was linked without what brings up a machine")
+      .set_cure("link it with bedplate-init (pkg-config; CMake: Bedplate::init)");
 }
 
 }  // namespace
 
 int usage_failure(const std::string& what, const std::string& subject, const char* command) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the command line");
-  error.set_answer("%s%s%s", what.c_str(), subject.empty() ? "" : " ", subject.c_str());
-  error.set_cure("see: bedplate %s%s--help", command, command[0] ? " " : "");
-  return fail(error);
+  return fail(configuration_error_while("reading the command line")
+                  .set_answer("%s%s%s", what.c_str(), subject.empty() ? "" : " ", subject.c_str())
+                  .set_cure("see: bedplate %s%s--help", command, command[0] ? " " : ""));
 }
 
 int fail(const Error& error) {

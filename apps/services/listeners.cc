@@ -52,12 +52,11 @@ const char* wrong_kind(int fd) {
 }  // namespace
 
 Error Listeners::activation_error(const char* answer) const {
-  Error error;
-  error.set_doing("taking over activated sockets");
-  error.set_answer("%s", answer);
-  return error.set_cure("start it by socket activation (a systemd socket unit), or remove "
-                        "\"activation:\" from %s",
-                        key_.c_str());
+  return error_while("taking over activated sockets")
+      .set_answer("%s", answer)
+      .set_cure("start it by socket activation (a systemd socket unit), or remove "
+                "\"activation:\" from %s",
+                key_.c_str());
 }
 
 bool Listeners::is_valid() const noexcept {
@@ -94,10 +93,9 @@ void Listeners::take_activated(std::vector<Error>* problems) {
       return;
     }
     if (local_only_.is_asked() && !is_local_socket(fd)) {
-      Error error;
-      error.set_doing("taking over activated sockets for %s", key_.c_str());
-      error.set_answer("descriptor %d: %s", fd, local_only_.answer.c_str());
-      problems->push_back(error.set_cure("%s", local_only_.cure.c_str()));
+      problems->push_back(error_while("taking over activated sockets for %s", key_.c_str())
+                              .set_answer("descriptor %d: %s", fd, local_only_.answer.c_str())
+                              .set_cure("%s", local_only_.cure.c_str()));
       return;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -109,15 +107,11 @@ Result<void> Listeners::give_file(const std::string& path) const {
   if (!access_.is_restricted) return {};
   uid_t user = own_user();
   if (user == 0 && !access_.user.empty()) {
-    auto found = find_user_id(access_.user.c_str());
-    BP_TRY(found);
-    user = found.value();
+    BP_TRY_ASSIGN(user, find_user_id(access_.user.c_str()));
   }
   auto group = static_cast<gid_t>(-1);
   if (!access_.group.empty()) {
-    auto found = find_group_id(access_.group.c_str());
-    BP_TRY(found);
-    group = found.value();
+    BP_TRY_ASSIGN(group, find_group_id(access_.group.c_str()));
   }
   const mode_t mode = access_.group.empty() ? 0600 : 0660;
   if (chown(path.c_str(), user, group) == 0 && chmod(path.c_str(), mode) == 0) return {};

@@ -43,20 +43,18 @@ const DatagramNeed* find_rival(const std::vector<ServiceNeeds>& services,
 }
 
 Error twice(const ServiceNeeds& service, const DatagramNeed& need, const DatagramNeed& rival) {
-  Error error;
-  error.set_doing("%s: opening %s at %s", service.name.c_str(), need.opening->what.c_str(),
-                  need.opening->options.local.text().c_str());
-  error.set_answer("this configuration has it already, for %s", rival.opening->what.c_str());
-  return error.set_cure("choose another port");
+  return error_while("%s: opening %s at %s", service.name.c_str(), need.opening->what.c_str(),
+                     need.opening->options.local.text().c_str())
+      .set_answer("this configuration has it already, for %s", rival.opening->what.c_str())
+      .set_cure("choose another port");
 }
 
 Result<Fd> open_one(const DatagramNeed& need) {
   const DatagramOpening& opening = *need.opening;
-  auto fd = open_udp(options_of(opening, {}), need.shape);
-  BP_TRY(fd);
+  BP_TRY_ASSIGN(const auto fd, open_udp(options_of(opening, {}), need.shape));
   for (const DatagramMembership& each : opening.memberships) {
     for (const bool is_join : {true, false}) {
-      BP_TRY(change_membership(fd.value().number(), is_join, each.group, each.source,
+      BP_TRY(change_membership(fd.number(), is_join, each.group, each.source,
                                or_null(each.interface)));
     }
   }

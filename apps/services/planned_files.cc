@@ -47,9 +47,8 @@ std::string where_it_is_said(const ServiceNeeds& service, const FilePlan& plan) 
 }
 
 Error refused(const ServiceNeeds& service, const FilePlan& plan) {
-  Error error;
-  error.set_doing("opening %s for %s", plan.path.c_str(), where_it_is_said(service, plan).c_str());
-  return error;
+  return error_while("opening %s for %s", plan.path.c_str(),
+                     where_it_is_said(service, plan).c_str());
 }
 
 Error kind_error(const ServiceNeeds& service, const FilePlan& plan) {
@@ -329,16 +328,13 @@ Result<OpenedFile> find_and_open_file(const ServiceNeeds& service, const FileNee
                                       bool may_create, FileClaims* claims) {
   FilePlan found = need.plan;
   if (need.plan.keeper != nullptr) {
-    auto path = need.plan.keeper->path();
-    BP_TRY(path);
-    found.path = path.take();
+    BP_TRY_ASSIGN(found.path, need.plan.keeper->path());
   }
   if (need.plan.maker == nullptr) return open_file(service, need, found, may_create, claims);
-  auto device = need.plan.maker->make();
-  BP_TRY(device);
-  found.path = device.value()->path();
+  BP_TRY_ASSIGN(auto device, need.plan.maker->make());
+  found.path = device->path();
   auto opened = open_file(service, need, found, may_create, claims);
-  if (opened.ok()) opened.value().device = device.take();
+  if (opened.ok()) opened.value().device = std::move(device);
   return opened;
 }
 

@@ -8,10 +8,9 @@ namespace bedplate {
 namespace {
 
 Error thrown(const Service& service, const char* doing, const char* what) {
-  Error error;
-  error.set_doing("%s: %s", service.name(), doing);
-  error.set_answer("it threw an exception%s%s", what[0] != '\0' ? ": " : "", what);
-  return error.set_cure("this is a defect of the service: what can fail returns an error");
+  return error_while("%s: %s", service.name(), doing)
+      .set_answer("it threw an exception%s%s", what[0] != '\0' ? ": " : "", what)
+      .set_cure("this is a defect of the service: what can fail returns an error");
 }
 
 }  // namespace

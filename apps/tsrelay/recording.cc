@@ -64,11 +64,11 @@ bool Recording::try_prepare(Target& next) noexcept {
   const auto index = static_cast<uint32_t>(&next - targets_.data());
   const int fd = next.file->fd();
   if (!options_.names->is_still_there(index, fd)) {
-    Error error;
-    error.set_doing("emptying %s, which a recording comes to", options_.names->name(index).c_str());
-    error.set_answer("it was moved away or removed, and is left alone");
-    log_error(error.set_cure("copy files of a recording; this one's place is free again when the "
-                             "appliance starts anew"));
+    log_error(
+        error_while("emptying %s, which a recording comes to", options_.names->name(index).c_str())
+            .set_answer("it was moved away or removed, and is left alone")
+            .set_cure("copy files of a recording; this one's place is free again when the "
+                      "appliance starts anew"));
     next.state.store(kGivenUp, std::memory_order_release);
     return false;
   }
@@ -88,10 +88,9 @@ void Recording::prepare() noexcept {
   while (Target* next = next_target(current)) {
     if (try_prepare(*next)) return;
   }
-  Error error;
-  error.set_doing("looking for a file that a recording may go on with");
-  error.set_answer("all others were moved away or removed");
-  error.set_cure("copy files of a recording; start the appliance anew");
+  Error error = error_while("looking for a file that a recording may go on with")
+                    .set_answer("all others were moved away or removed")
+                    .set_cure("copy files of a recording; start the appliance anew");
   say_stuck(&error);
 }
 

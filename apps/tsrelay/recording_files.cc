@@ -62,8 +62,7 @@ int rename_to_new(const char* from, const char* to) noexcept {
 }  // namespace
 
 Result<void> check_is_recording(int fd) noexcept {
-  Error error;
-  error.set_doing("looking for a recording");
+  Error error = error_while("looking for a recording");
   struct stat status {};
   if (fstat(fd, &status) != 0) return error.set_answer_errno(errno);
   if (!S_ISREG(status.st_mode)) return error.set_answer("it is a device, and no file");
@@ -172,10 +171,9 @@ Result<void> RecordingFiles::begin_anew(uint32_t index, int fd) noexcept {
     outcome = rename_to_new(name, wanted);
   }
   if (outcome != 0) {
-    Error error;
-    error.set_doing("renaming %s of a recording to %s", name, wanted);
-    return error.set_answer_errno(outcome).set_cure(
-        "have its directory writable by the user of this process");
+    return error_while("renaming %s of a recording to %s", name, wanted)
+        .set_answer_errno(outcome)
+        .set_cure("have its directory writable by the user of this process");
   }
   last_number_ = numbers_[index] = number;
   names_[index].assign(wanted);

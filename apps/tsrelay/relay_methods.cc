@@ -15,10 +15,9 @@ void call(void* self, ControlCall& call) noexcept {
 }
 
 void refuse(ControlCall& call, const char* what, std::string_view name, const char* cure) noexcept {
-  Error error;
-  error.set_doing("looking for the %s %s", what, ShownText(name).c_str());
-  error.set_answer("tsrelay has none of this name");
-  call.refuse(error.set_cure("%s", cure));
+  call.refuse(error_while("looking for the %s %s", what, ShownText(name).c_str())
+                  .set_answer("tsrelay has none of this name")
+                  .set_cure("%s", cure));
 }
 
 }  // namespace

@@ -121,9 +121,7 @@ Result<void> RelayService::plan(ServicePlan& plan) {
   const uint32_t loan_count = reader_count * LocalReader::kLoansMax;
   for (const GroupSettings& group : plan.configuration().groups) {
     if (loan_count <= group.shape.loan_count) continue;
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    return error.set_doing("readers in [tsrelay]")
+    return configuration_error_while("readers in [tsrelay]")
         .set_answer("%u readers have up to %u loans, and the group %s has fewer", reader_count,
                     loan_count, group.name.c_str())
         .set_cure("have loans = %u or more in its [[group]], or fewer readers", loan_count);
@@ -254,9 +252,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   instances_.push_back(std::make_unique<Instance>(settings));
   Instance& instance = *instances_.back();
   instance.loop = &context.loop(settings.shard);
-  auto counters = context.counters<StreamCounters>("streams", settings.name);
-  BP_TRY(counters);
-  instance.counters = counters.value();
+  BP_TRY_ASSIGN(instance.counters, context.counters<StreamCounters>("streams", settings.name));
 
   StreamOptions options;
   options.format = settings.format;
@@ -270,43 +266,31 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
     options.has_fec_rows = settings.fec.row_packets;
   }
   options.adds_rtp = settings.adds_rtp();
-  auto beginning = by_lot();
-  BP_TRY(beginning);
-  options.rtp_beginning = beginning.value();
+  BP_TRY_ASSIGN(options.rtp_beginning, by_lot());
   options.packet_count = settings.packet_count();
   options.ring_places = settings.ring_places();
   options.tap_count = static_cast<uint32_t>(2 * settings.outputs.size() +
                                             settings.recordings.size() + settings.readers);
-  auto trace = context.trace(settings.shard);
-  BP_TRY(trace);
-  options.trace = {trace.value(), static_cast<uint16_t>(index)};
+  BP_TRY_ASSIGN(const auto trace, context.trace(settings.shard));
+  options.trace = {trace, static_cast<uint16_t>(index)};
   options.buffer_bytes = settings.buffer_bytes;
   options.counters = instance.counters;
   options.loop = instance.loop;
   if (settings.own_buffers() > 0) {
-    auto memory = context.carve(own_buffers_of(index));
-    BP_TRY(memory);
-    options.pool = BufferPool::create(memory.value(), pool_options(settings));
+    BP_TRY_ASSIGN(const auto memory, context.carve(own_buffers_of(index)));
+    options.pool = BufferPool::create(memory, pool_options(settings));
   }
   const auto socket = [&](const char* what, uint32_t leg) {
     return context.datagram_socket(name_of(index, what, leg));
   };
   for (uint32_t i = 0; i < settings.legs.size(); ++i) {
-    auto leg_counters =
-        context.counters<LegCounters>("legs", settings.name + "/" + std::to_string(i));
-    BP_TRY(leg_counters);
-    auto media = socket("leg", i);
-    BP_TRY(media);
     LegOptions leg;
-    leg.media = media.value();
-    leg.counters = leg_counters.value();
+    BP_TRY_ASSIGN(leg.counters,
+                  context.counters<LegCounters>("legs", settings.name + "/" + std::to_string(i)));
+    BP_TRY_ASSIGN(leg.media, socket("leg", i));
     if (settings.legs[i].fec) {
-      auto column = socket("column", i);
-      BP_TRY(column);
-      auto row = socket("row", i);
-      BP_TRY(row);
-      leg.column = column.value();
-      leg.row = row.value();
+      BP_TRY_ASSIGN(leg.column, socket("column", i));
+      BP_TRY_ASSIGN(leg.row, socket("row", i));
     }
     options.legs.push_back(leg);
   }
@@ -365,11 +349,10 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
   const RelayGroup its = groups_of(settings)[group];
   const auto count = static_cast<uint32_t>(its.outputs.size());
   const auto make = [&](const char* what, OutputGroup* aside) -> Result<OutputGroup*> {
-    auto socket = context.datagram_socket(name_of(index, what, group));
-    BP_TRY(socket);
+    BP_TRY_ASSIGN(const auto socket, context.datagram_socket(name_of(index, what, group)));
     instance.groups.push_back(std::make_unique<OutputGroup>());
     OutputGroup& made = *instance.groups.back();
-    made.create(instance.stream.ring(), *socket.value(), aside, count);
+    made.create(instance.stream.ring(), *socket, aside, count);
     BP_TRY(context.open_datagram_socket(name_of(index, what, group), made.owner()));
     instance.sockets.push_back(&made.socket());
     if (!its.interface.empty() && its.network.empty()) {
@@ -379,23 +362,19 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
   };
   OutputGroup* aside = nullptr;
   if (count > 1) {
-    auto made = make("aside", nullptr);
-    BP_TRY(made);
-    aside = made.value();
+    BP_TRY_ASSIGN(aside, make("aside", nullptr));
   }
-  auto main = make("out", aside);
-  BP_TRY(main);
+  BP_TRY_ASSIGN(const auto main, make("out", aside));
   for (const uint32_t i : its.outputs) {
-    auto counters = context.counters<OutputCounters>("outputs", instance_of(settings, i));
-    BP_TRY(counters);
     Output& output = instance.outputs[i];
+    BP_TRY_ASSIGN(output.counters,
+                  context.counters<OutputCounters>("outputs", instance_of(settings, i)));
     instance.output_names[i] = instance_of(settings, i).substr(settings.name.size() + 1);
     output.to = parse_datagram_address(settings.outputs[i].to).value();
     output.is_plain = settings.outputs[i].plain;
     output.adds_rtp = settings.outputs[i].adds_rtp;
     output.has_fec = settings.outputs[i].fec;
-    output.counters = counters.value();
-    main.value()->add(output);
+    main->add(output);
   }
   return {};
 }
@@ -407,18 +386,17 @@ Result<void> RelayService::create_recordings(ServiceContext& context, Instance& 
     const RelayRecordingSettings& its = settings.recordings[i];
     std::vector<File*> files;
     for (uint32_t number = 0; number < its.files; ++number) {
-      auto file = context.file(name_of(index, "r", i) + "_" + std::to_string(number));
-      BP_TRY(file);
-      files.push_back(file.value());
+      BP_TRY_ASSIGN(const auto file,
+                    context.file(name_of(index, "r", i) + "_" + std::to_string(number)));
+      files.push_back(file);
     }
-    auto counters =
-        context.counters<RecordingCounters>("recordings", settings.name + "/" + std::to_string(i));
-    BP_TRY(counters);
+    BP_TRY_ASSIGN(const auto counters, context.counters<RecordingCounters>(
+                                           "recordings", settings.name + "/" + std::to_string(i)));
     instance.recordings.push_back(std::make_unique<Recording>());
     BP_TRY(instance.recordings.back()->create(
         instance.stream.ring(), files,
-        {its.rotate_bytes, its.rotate_s * kNsPerSecond, recording_files_[index][i].get(),
-         counters.value(), &recording_thread_.bell(), &instance.loop->doorbell()}));
+        {its.rotate_bytes, its.rotate_s * kNsPerSecond, recording_files_[index][i].get(), counters,
+         &recording_thread_.bell(), &instance.loop->doorbell()}));
   }
   return {};
 }
@@ -426,18 +404,14 @@ Result<void> RelayService::create_recordings(ServiceContext& context, Instance& 
 Result<void> RelayService::create_readers(ServiceContext& context, Instance& instance) {
   const RelayStreamSettings& settings = instance.settings;
   if (settings.readers == 0) return {};
-  auto messenger = context.messenger(settings.shard);
-  BP_TRY(messenger);
-  auto number = context.message("read");
-  BP_TRY(number);
-  auto counters = context.counters<ReaderCounters>("readers", settings.name);
-  BP_TRY(counters);
+  BP_TRY_ASSIGN(const auto messenger, context.messenger(settings.shard));
+  BP_TRY_ASSIGN(const auto number, context.message("read"));
+  BP_TRY_ASSIGN(const auto counters, context.counters<ReaderCounters>("readers", settings.name));
   for (uint32_t i = 0; i < settings.readers; ++i) {
     instance.readers.push_back(std::make_unique<LocalReader>());
-    instance.readers.back()->create(instance.stream.ring(), messenger.value(), *counters.value());
+    instance.readers.back()->create(instance.stream.ring(), messenger, *counters);
   }
-  messenger.value()->set_handler(number.value(),
-                                 {[](void* self, const Message& question) noexcept {
+  messenger->set_handler(number, {[](void* self, const Message& question) noexcept {
                                     static_cast<RelayService*>(self)->read(question);
                                   },
                                   this});

@@ -28,9 +28,8 @@ constexpr Choice<StreamFormat> kFormats[] = {
 
 Error refused(const RelayStreamSettings& stream, const std::string& what, const char* answer,
               const char* cure) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  return error.set_doing("%s of the stream %s in [tsrelay]", what.c_str(), stream.name.c_str())
+  return configuration_error_while("%s of the stream %s in [tsrelay]", what.c_str(),
+                                   stream.name.c_str())
       .set_answer("%s", answer)
       .set_cure("%s", cure);
 }
@@ -255,11 +254,10 @@ Impossible impossible(const IpAddress& ip) noexcept {
 
 static Result<void> check(const RelayStreamSettings& stream, const RelayLegSettings& leg) {
   const std::string what = "address = \"" + leg.address + "\"";
-  auto address = parse_datagram_address(leg.address);
-  BP_TRY(address);
-  const IpAddress& ip = address.value().ip;
-  const uint32_t farthest = address.value().port + (leg.fec ? relay::kFecRowPort : 0U);
-  if (address.value().port == 0 || farthest > 65535) {
+  BP_TRY_ASSIGN(const auto address, parse_datagram_address(leg.address));
+  const IpAddress& ip = address.ip;
+  const uint32_t farthest = address.port + (leg.fec ? relay::kFecRowPort : 0U);
+  if (address.port == 0 || farthest > 65535) {
     return refused(stream, what, "it has no such port",
                    "choose one of 1..65535, and with fec of "
                    "1..65531");
@@ -286,15 +284,14 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayLegSetti
 
 static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSettings& output) {
   const std::string what = "to = \"" + output.to + "\"";
-  auto address = parse_datagram_address(output.to);
-  BP_TRY(address);
-  const uint32_t farthest = address.value().port + (output.fec ? relay::kFecRowPort : 0U);
-  if (address.value().port == 0 || farthest > 65535) {
+  BP_TRY_ASSIGN(const auto address, parse_datagram_address(output.to));
+  const uint32_t farthest = address.port + (output.fec ? relay::kFecRowPort : 0U);
+  if (address.port == 0 || farthest > 65535) {
     return refused(stream, what, "it has no such port",
                    "choose one of 1..65535, and with fec of "
                    "1..65531");
   }
-  const IpAddress& ip = address.value().ip;
+  const IpAddress& ip = address.ip;
   if (is_unspecified(ip)) {
     return refused(stream, what, "it is nobody's address", "have that of the receiver, or a group");
   }

@@ -49,10 +49,9 @@ void JoinServer::read_socket(Connection& connection) noexcept {
     if (got == -EAGAIN) return;
     if (got <= 0) {
       if (connection.phase == Phase::kConnected) return forget(connection);
-      Error error;
-      error.set_doing("being joined to the pool as %s", connection.process.text);
       return lose(connection, JoinEvent::Kind::kDied,
-                  error.set_answer("the connection was closed without leaving")
+                  error_while("being joined to the pool as %s", connection.process.text)
+                      .set_answer("the connection was closed without leaving")
                       .set_cure("look why the process ended; on its own it calls leave() first"));
     }
     if (connection.phase == Phase::kConnected) {
@@ -129,10 +128,10 @@ void JoinServer::process_ended(Connection& connection) noexcept {
   // Its last packets are read first: it may have left in good order.
   if (connection.phase != Phase::kGone) read_socket(connection);
   if (connection.phase != Phase::kGone) {
-    Error error;
-    error.set_doing("being joined to the pool as %s", connection.process.text);
     lose(connection, JoinEvent::Kind::kDied,
-         error.set_answer("the process ended").set_cure("look why; on its own it leaves first"));
+         error_while("being joined to the pool as %s", connection.process.text)
+             .set_answer("the process ended")
+             .set_cure("look why; on its own it leaves first"));
   }
   check_quiet(connection);
 }

@@ -38,9 +38,7 @@ bool has_process(const JoinRoster::Instance& instance) noexcept {
 }
 
 Error configuration_error(const ProcessGrant& grant) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  return error.set_doing("planning who may join as %s", grant.name.text);
+  return configuration_error_while("planning who may join as %s", grant.name.text);
 }
 
 }  // namespace
@@ -187,8 +185,7 @@ uint32_t JoinRoster::find_grant(const MemberName& name, uid_t uid) const noexcep
 Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
                                         bool* may_come) const noexcept {
   *may_come = false;
-  Error error;
-  error.set_doing("joining the pool as %s", request.process.text);
+  Error error = error_while("joining the pool as %s", request.process.text);
   const auto grant =
       std::find_if(options_.grants.begin(), options_.grants.end(), [&](const ProcessGrant& known) {
         return std::strcmp(known.name.text, request.process.text) == 0;

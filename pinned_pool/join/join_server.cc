@@ -77,9 +77,7 @@ Result<void> JoinServer::take_listener() noexcept {
     if (listen(listener_.number(), SOMAXCONN) == 0) return {};
     return error_from_errno("listening for those who join");
   }
-  auto listener = listen_for_joiners(options_.socket_path.c_str());
-  BP_TRY(listener);
-  listener_ = listener.take();
+  BP_TRY_ASSIGN(listener_, listen_for_joiners(options_.socket_path.c_str()));
   return {};
 }
 
@@ -289,10 +287,10 @@ void JoinServer::check_deadlines() noexcept {
   for (Connection& connection : connections_) {
     if (joining_count_ == 0) break;
     if (connection.phase != Phase::kHandedOver || now < connection.deadline_ns) continue;
-    Error error;
-    error.set_doing("joining the pool as %s", connection.process.text);
-    error.set_answer("it was given its part and did not say in time that it is ready");
-    lose(connection, JoinEvent::Kind::kFailed, error.set_cure("end it and start it again"));
+    lose(connection, JoinEvent::Kind::kFailed,
+         error_while("joining the pool as %s", connection.process.text)
+             .set_answer("it was given its part and did not say in time that it is ready")
+             .set_cure("end it and start it again"));
   }
   if (accept_again_ns_ == 0 || now < accept_again_ns_) return;
   accept_again_ns_ = 0;

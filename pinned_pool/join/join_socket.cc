@@ -26,11 +26,9 @@ Result<sockaddr_un> address_of(const char* path) noexcept {
   address.sun_family = AF_UNIX;
   const size_t bytes = std::strlen(path);
   if (bytes == 0 || bytes >= sizeof address.sun_path) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("using \"%s\" as the socket of the pool", path);
-    error.set_answer("its path has %zu bytes", bytes);
-    return error.set_cure("choose one of 1 to %zu bytes", sizeof address.sun_path - 1);
+    return configuration_error_while("using \"%s\" as the socket of the pool", path)
+        .set_answer("its path has %zu bytes", bytes)
+        .set_cure("choose one of 1 to %zu bytes", sizeof address.sun_path - 1);
   }
   std::memcpy(address.sun_path, path, bytes);
   return address;
@@ -82,10 +80,9 @@ JoinListener::~JoinListener() {
 
 Result<void> JoinListener::open(const std::string& path) noexcept {
   BP_ASSERT(!is_open());
-  auto listening = listen_for_joiners(path.c_str());
-  BP_TRY(listening);
+  BP_TRY_ASSIGN(auto listening, listen_for_joiners(path.c_str()));
   path_ = path;
-  fd_ = listening.take();
+  fd_ = std::move(listening);
   return {};
 }
 
@@ -109,9 +106,8 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
     const bool may_come =
         outcome == ENOENT || outcome == ECONNREFUSED || outcome == EAGAIN || is_young;
     if (!may_come || now >= deadline_ns) {
-      Error error;
-      error.set_doing("connecting to the owner of the pool at %s", path);
-      error.set_answer_errno(outcome);
+      Error error =
+          error_while("connecting to the owner of the pool at %s", path).set_answer_errno(outcome);
       if (outcome == EPROTOTYPE) return error.set_cure("another service has this socket");
       if (outcome == EACCES) return error.set_cure("let this user reach the socket's directory");
       if (outcome == ENOENT) {
@@ -134,13 +130,12 @@ Result<void> allow_open_files(uint64_t count) noexcept {
   if (limit.rlim_cur >= count) return {};
   const rlimit raised = {count, std::max<rlim_t>(limit.rlim_max, count)};
   if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return {};
-  Error error;
-  error.set_doing("planning for those who may join");
-  error.set_answer("this process may open %llu files, %llu are needed",
-                   static_cast<unsigned long long>(limit.rlim_max),
-                   static_cast<unsigned long long>(count));
-  return error.set_cure("raise the limit of open files: ulimit -Hn %llu",
-                        static_cast<unsigned long long>(count));
+  return error_while("planning for those who may join")
+      .set_answer("this process may open %llu files, %llu are needed",
+                  static_cast<unsigned long long>(limit.rlim_max),
+                  static_cast<unsigned long long>(count))
+      .set_cure("raise the limit of open files: ulimit -Hn %llu",
+                static_cast<unsigned long long>(count));
 }
 
 }  // namespace bedplate

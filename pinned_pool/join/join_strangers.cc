@@ -125,21 +125,23 @@ void JoinServer::make_room() noexcept {
   }
   Connection& connection = connections_[leaves];
   BP_ASSERT(connection.phase == Phase::kConnected);
-  Error error;
-  error.set_doing("joining the pool");
-  error.set_answer("%zu connect and say nothing, %td of them of user %u", silent_.size(), most,
-                   connection.uid);
-  refuse(connection, error.set_cure("try again; say who joins right after connecting"), true);
+  refuse(connection,
+         error_while("joining the pool")
+             .set_answer("%zu connect and say nothing, %td of them of user %u", silent_.size(),
+                         most, connection.uid)
+             .set_cure("try again; say who joins right after connecting"),
+         true);
 }
 
 // Drops silent connections whose time is over.
 void JoinServer::drop_expired() noexcept {
   const uint64_t now = monotonic_ns();
   while (!silent_.empty() && connections_[silent_.front()].deadline_ns <= now) {
-    Error error;
-    error.set_doing("joining the pool").set_answer("nothing was said in time");
-    error.set_cure("say it within %llu ms of connecting",
-                   static_cast<unsigned long long>(options_.request_timeout_ns / kNsPerMs));
+    Error error =
+        error_while("joining the pool")
+            .set_answer("nothing was said in time")
+            .set_cure("say it within %llu ms of connecting",
+                      static_cast<unsigned long long>(options_.request_timeout_ns / kNsPerMs));
     refuse(connections_[silent_.front()], error, true);  // it may have had no core
   }
 }
@@ -177,9 +179,8 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
   auto found = roster_->find_place(request, connection.uid, may_come);
   if (!found.ok()) return found.error();
   if (has_gone(connection.socket.number())) {
-    Error error;
-    error.set_doing("joining the pool as %s", request.process.text);
-    return error.set_answer("it has gone without waiting for the answer")
+    return error_while("joining the pool as %s", request.process.text)
+        .set_answer("it has gone without waiting for the answer")
         .set_cure("let it wait longer");
   }
   connection.pidfd = open_pidfd(connection.socket.number(), connection.pid);

@@ -100,8 +100,7 @@ Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> 
 int quiet_fd() noexcept { return the_quiet_fd.load(std::memory_order_relaxed); }
 
 Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
-  Error error;
-  error.set_doing("joining the pool at %s as %s", options.socket_path, options.process);
+  Error error = error_while("joining the pool at %s as %s", options.socket_path, options.process);
   const auto complete = [&error](const Error& cause) {
     if (cause.doing[0] != '\0') return cause;
     Error completed = cause;
@@ -243,8 +242,7 @@ Result<void> JoinedPool::ready() noexcept {
     if (got != -EAGAIN) sleep_ns(kNsPerMs);  // closed: the table will soon show the cause
   }
   if (now() == alive) return {};
-  Error error;
-  error.set_doing("telling the owner of the pool that this process is ready");
+  Error error = error_while("telling the owner of the pool that this process is ready");
   if (is_owner_gone()) {
     return error.set_answer("it is gone").set_cure("start the owner, then this process anew");
   }

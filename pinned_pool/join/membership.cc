@@ -60,9 +60,9 @@ MembersTable* MembersTable::create(std::span<std::byte> memory, uint32_t member_
 
 Result<const MembersTable*> MembersTable::open(std::span<const std::byte> memory,
                                                const PoolId& pool_id) noexcept {
-  Error error;
-  error.set_doing("opening the members table of the pool");
-  error.set_cure("run the program and the pool's owner from the same release of Bedplate");
+  Error error =
+      error_while("opening the members table of the pool")
+          .set_cure("run the program and the pool's owner from the same release of Bedplate");
   if (memory.size() < kMembersHeaderBytes ||
       reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes != 0) {
     return error.set_answer("%zu bytes at %p are no table", memory.size(),

@@ -28,9 +28,8 @@ Result<ProcessTerms> read_process_terms(std::span<const std::byte> bytes,
                                         const char* name) noexcept {
   ProcessTerms terms;
   if (bytes.empty()) return terms;
-  Error error;
-  error.set_doing("reading what the owner of the pool grants %s", name);
-  error.set_cure("run both programs from the same release of Bedplate");
+  Error error = error_while("reading what the owner of the pool grants %s", name)
+                    .set_cure("run both programs from the same release of Bedplate");
   if (bytes.size() != sizeof terms) {
     return error.set_answer("it has %zu bytes, not %zu", bytes.size(), sizeof terms);
   }

@@ -38,11 +38,9 @@ class Echo final : public Service {
     return {};
   }
   Result<void> create(ServiceContext& context) override {
-    auto messenger = context.messenger(0);
-    BP_TRY(messenger);
-    auto ping = context.message("ping");
-    BP_TRY(ping);
-    messenger.value()->set_handler(ping.value(), {[](void* self, const Message& message) noexcept {
+    BP_TRY_ASSIGN(const auto messenger, context.messenger(0));
+    BP_TRY_ASSIGN(const auto ping, context.message("ping"));
+    messenger->set_handler(ping, {[](void* self, const Message& message) noexcept {
                                                     static_cast<Echo*>(self)->answer(message);
                                                   },
                                                   this});

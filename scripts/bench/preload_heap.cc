@@ -21,10 +21,9 @@ namespace {
 constexpr const char* kVariable = "BEDPLATE_BENCH_HEAP_BYTES";
 
 [[noreturn]] void fail(const char* answer, const char* cure) noexcept {
-  Error error;
-  error.set_doing("making the heap for the benchmark");
-  error.set_answer("%s", answer);
-  stop_with(error.set_cure("%s", cure));
+  stop_with(error_while("making the heap for the benchmark")
+                .set_answer("%s", answer)
+                .set_cure("%s", cure));
 }
 
 __attribute__((constructor)) void boot_heap() noexcept {

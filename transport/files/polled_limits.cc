@@ -41,11 +41,7 @@ struct QueueNumbers {
   }
 };
 
-Error not_polled() {
-  Error error;
-  error.set_doing("looking whether it can be polled");
-  return error;
-}
+Error not_polled() { return error_while("looking whether it can be polled"); }
 
 }  // namespace
 

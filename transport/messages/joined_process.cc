@@ -15,12 +15,11 @@ namespace bedplate {
 namespace {
 
 Error no_memory(const JoinedPool& pool) noexcept {
-  Error error;
-  error.set_doing("making the messengers for group %s", pool.group_name().text);
-  error.set_answer("the heap is exhausted");
-  return error.set_cure(pool.own_heap() != nullptr
-                            ? "raise heap_bytes in the [[process]] of the owner's configuration"
-                            : "raise BEDPLATE_BOOT_BYTES");
+  return error_while("making the messengers for group %s", pool.group_name().text)
+      .set_answer("the heap is exhausted")
+      .set_cure(pool.own_heap() != nullptr
+                    ? "raise heap_bytes in the [[process]] of the owner's configuration"
+                    : "raise BEDPLATE_BOOT_BYTES");
 }
 
 }  // namespace
@@ -45,9 +44,9 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
   if (!joined.ok()) return joined.error();
   std::unique_ptr<JoinedProcess> process(new (std::nothrow) JoinedProcess(joined.take()));
   if (!process) {
-    Error error;
-    error.set_doing("joining the pool as %s", options.join.process);
-    return error.set_answer("the heap is exhausted").set_cure("raise BEDPLATE_BOOT_BYTES");
+    return error_while("joining the pool as %s", options.join.process)
+        .set_answer("the heap is exhausted")
+        .set_cure("raise BEDPLATE_BOOT_BYTES");
   }
   auto made = process->set_up(options);
   if (made.ok() && options.before_ready) made = options.before_ready(*process);
@@ -107,8 +106,8 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
 Result<void> JoinedProcess::take_heap() noexcept {
   Segment* heap = pool_.own_heap();
   if (heap == nullptr) return {};
-  Error error;
-  error.set_doing("handing %s of %s to the heap", format_bytes(heap->bytes).text, heap->owner.text);
+  Error error =
+      error_while("handing %s of %s to the heap", format_bytes(heap->bytes).text, heap->owner.text);
   const uint64_t bytes = heap->bytes / kHeapGranularityBytes * kHeapGranularityBytes;
   if (bytes < kHeapBytesMin) {
     return error.set_answer("a heap takes at least %s", format_bytes(kHeapBytesMin).text)

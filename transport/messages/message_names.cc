@@ -5,9 +5,8 @@
 namespace bedplate {
 
 Result<AmId> MessageNames::add(std::string_view name) {
-  Error error;
-  error.set_doing("giving the message \"%.*s\" a number",
-                  static_cast<int>(std::min(name.size(), size_t{64})), name.data());
+  Error error = error_while("giving the message \"%.*s\" a number",
+                            static_cast<int>(std::min(name.size(), size_t{64})), name.data());
   if (name.empty() || name.size() > kMessageNameMax) {
     error.set_answer("its name has %zu bytes", name.size());
     return error.set_cure("expected 1..%zu", kMessageNameMax);

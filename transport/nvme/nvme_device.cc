@@ -55,9 +55,8 @@ Result<void> NvmeDevice::open(Fd device, const std::string& address,
   config_offset_ = config.offset;
   is_good = is_good && read_config(PCI_CLASS_REVISION, &class_word, sizeof class_word);
   if (is_good && class_word >> 8 != kClassNvme) {
-    Error error;
-    error.set_doing("looking at the PCI device %s", address.c_str());
-    error.set_answer("it is no NVMe drive: its class is %06x", class_word >> 8);
+    Error error = error_while("looking at the PCI device %s", address.c_str())
+                      .set_answer("it is no NVMe drive: its class is %06x", class_word >> 8);
     close();
     return error.set_cure("name one (lspci -D says which: Non-Volatile memory controller)");
   }

@@ -24,10 +24,9 @@ Result<Fd> open_module_device(const char* path, const char* module) noexcept {
 }
 
 Error error_of_other_device(const char* path, const char* module, int error_number) noexcept {
-  Error error;
-  error.set_doing("asking %s for its version", path).set_answer_errno(error_number);
-  error.set_cure("something else lies there: remove it and load the module (modprobe %s)", module);
-  return error;
+  return error_while("asking %s for its version", path)
+      .set_answer_errno(error_number)
+      .set_cure("something else lies there: remove it and load the module (modprobe %s)", module);
 }
 
 }  // namespace bedplate

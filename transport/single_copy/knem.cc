@@ -14,19 +14,15 @@ namespace bedplate {
 static_assert(sizeof(KnemWay) <= PeerMemory::kStorageBytes);
 
 Result<void> KnemCopy::create(const char* path) noexcept {
-  Result<Fd> device = open_module_device(path, "knem");
-  BP_TRY(device);
-  device_ = device.take();
+  BP_TRY_ASSIGN(device_, open_module_device(path, "knem"));
   knem::Info info = {};
   if (ioctl(device_.number(), knem::kGetInfo, &info) != 0) {
     return error_of_other_device(path, "knem", errno);
   }
   if (info.abi != knem::kAbi) {
-    Error error;
-    error.set_doing("asking %s for its version", path);
-    error.set_answer("it is 0x%x, this program speaks 0x%x", info.abi, knem::kAbi);
-    error.set_cure("load knem 1.1.2 or later");
-    return error;
+    return error_while("asking %s for its version", path)
+        .set_answer("it is 0x%x, this program speaks 0x%x", info.abi, knem::kAbi)
+        .set_cure("load knem 1.1.2 or later");
   }
   return {};
 }

@@ -71,9 +71,7 @@ CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint
 Result<SingleCopyCard> SingleCopy::card() noexcept {
   if (exposed_proof_.bytes == 0) {
     BP_TRY(draw_bytes(std::as_writable_bytes(std::span(proof_))));
-    Result<ExposedRange> exposed = expose(proof_, sizeof proof_, false);
-    BP_TRY(exposed);
-    exposed_proof_ = exposed.take();
+    BP_TRY_ASSIGN(exposed_proof_, expose(proof_, sizeof proof_, false));
   }
   return SingleCopyCard{
       .kind = kind(), .proof = exposed_proof_, .proof_value = {proof_[0], proof_[1]}};
@@ -82,15 +80,12 @@ Result<SingleCopyCard> SingleCopy::card() noexcept {
 Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
                                 PeerMemory& memory) noexcept {
   BP_ASSERT(!memory.is_open());
-  Error error;
-  error.set_doing("copying from process %d with %s", peer.pid, name());
+  Error error = error_while("copying from process %d with %s", peer.pid, name());
   if (card.kind != kind()) {
     error.set_answer("it uses %s", name_of(card.kind));
     return error.set_cure("configure the same order of single copy for both");
   }
-  Result<PeerWay*> way = make_way(peer, card.proof.key, memory.storage_);
-  BP_TRY(way);
-  memory.way_ = way.take();
+  BP_TRY_ASSIGN(memory.way_, make_way(peer, card.proof.key, memory.storage_));
   BP_ASSERT(static_cast<void*>(memory.way_) == memory.storage_);  // close() frees nothing
   uint64_t seen[2] = {};
   errno = EINVAL;  // a card whose range does not hold its proof

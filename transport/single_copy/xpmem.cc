@@ -37,9 +37,7 @@ XpmemCopy::~XpmemCopy() {
 
 Result<void> XpmemCopy::create(const char* path) noexcept {
   BP_ASSERT(opened_by != getpid());
-  Result<Fd> device = open_module_device(path, "xpmem");
-  BP_TRY(device);
-  device_ = device.take();
+  BP_TRY_ASSIGN(device_, open_module_device(path, "xpmem"));
   const int version = ioctl(device_.number(), xpmem::kVersion, nullptr);
   if (version < 0) {
     const Error error = error_of_other_device(path, "xpmem", errno);
@@ -48,12 +46,10 @@ Result<void> XpmemCopy::create(const char* path) noexcept {
   }
   opened_by = getpid();
   if (((version >> 16) & 0xfff) != xpmem::kVersionMajor) {
-    Error error;
-    error.set_doing("asking %s for its version", path);
-    error.set_answer("it is 0x%x, of which this program knows nothing",
-                     static_cast<unsigned>(version));
-    error.set_cure("load xpmem 2.6");
-    return error;
+    return error_while("asking %s for its version", path)
+        .set_answer("it is 0x%x, of which this program knows nothing",
+                    static_cast<unsigned>(version))
+        .set_cure("load xpmem 2.6");
   }
   BP_TRY(install_copy_guard());
   xpmem::Make make{
@@ -81,8 +77,7 @@ Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
                  .permit_type = xpmem::kPermitMode};
   if (ioctl(device_.number(), xpmem::kGet, &get) != 0) {
     const int number = errno;
-    Error error;
-    error.set_doing("copying from process %d with xpmem", peer.pid);
+    Error error = error_while("copying from process %d with xpmem", peer.pid);
     explain(peer, number, error);
     return error;
   }

@@ -58,8 +58,7 @@ class SecretFile {
       : what_(what), path_(path), where_(where), owner_(owner), problems_(problems) {}
 
   Error problem() const {
-    Error error;
-    return error.set_doing("reading the %s %s for %s", what_, path_.c_str(), where_);
+    return error_while("reading the %s %s for %s", what_, path_.c_str(), where_);
   }
   void refuse(Error error, const char* cure) { problems_->push_back(error.set_cure("%s", cure)); }
   void refuse(const char* answer, const char* cure) {
@@ -146,8 +145,7 @@ bool TlsCredentials::load(const TlsFiles& files, const char* where, std::vector<
   owner_ = owner.value();
   const HeapOwnerScope scope(owner_);
   if (!prepare()) {
-    Error error;
-    error.set_doing("preparing TLS for %s", where);
+    Error error = error_while("preparing TLS for %s", where);
     const unsigned long said = take_tls_error();
     error.set_answer("%s", take_tls_refusal() ? "out of memory" : tls_error_text(said));
     problems->push_back(error.set_cure("raise the limit of %s", owner_name_));

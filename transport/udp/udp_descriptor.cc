@@ -137,9 +137,7 @@ int send_multicast_over(int fd, bool is_ipv6, uint32_t index) noexcept {
 
 Result<Fd> open_udp(const DatagramOptions& options, const DatagramShape& shape) {
   const auto refuse = [](const char* answer, const char* cure) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    return error.set_doing("opening a datagram socket")
+    return configuration_error_while("opening a datagram socket")
         .set_answer("%s", answer)
         .set_cure("%s", cure);
   };

@@ -86,15 +86,12 @@ UdpSocket::UdpSocket(StreamSockets& sockets, std::span<std::byte> memory,
 Result<void> UdpSocket::open(const DatagramOptions& options) {
   BP_ASSERT(!is_open());
   if (options.owner.received == nullptr) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    return error.set_doing("opening a datagram socket")
+    return configuration_error_while("opening a datagram socket")
         .set_answer("nobody takes what it receives")
         .set_cure("this is a defect of the service");
   }
-  auto opened = open_udp(options, shape_);
-  BP_TRY(opened);
-  adopt(opened.take(), options);
+  BP_TRY_ASSIGN(auto opened, open_udp(options, shape_));
+  adopt(std::move(opened), options);
   return {};
 }
 
@@ -236,13 +233,12 @@ int UdpSocket::send_multicast_over(uint32_t index) noexcept {
 void UdpSocket::say_segmenting_refused() noexcept {
   BP_ASSERT(is_started_ && refused_with_ != 0);
   sockets_.counters().cutting_refusals.add(1);
-  Error error;
-  error.set_doing("sending segments in one call on a datagram socket");
-  error.set_answer_errno(refused_with_);
-  error.set_cure("they are sent one by one from now on, which costs more; the kernel cuts them "
-                 "where they fit the link, its device computes checksums (`ethtool -K DEVICE tx "
-                 "on`), no IPsec is on the way, and Linux is 4.18 or newer");
-  log_error(error);
+  log_error(
+      error_while("sending segments in one call on a datagram socket")
+          .set_answer_errno(refused_with_)
+          .set_cure("they are sent one by one from now on, which costs more; the kernel cuts them "
+                    "where they fit the link, its device computes checksums (`ethtool -K DEVICE tx "
+                    "on`), no IPsec is on the way, and Linux is 4.18 or newer"));
 }
 
 }  // namespace bedplate

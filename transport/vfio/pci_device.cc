@@ -59,11 +59,10 @@ Error no_such_device(const std::string& address, const std::string& root) {
   const std::vector<std::string> there = list_pci_devices(root);
   for (size_t i = 0; i < std::min(there.size(), kListedMax); ++i) add_word(&list, there[i]);
   if (there.size() > kListedMax) add_word(&list, "...");
-  Error error;
-  error.set_doing("looking for the PCI device %s", address.c_str());
-  error.set_answer("there is none at this address; there are: %s",
-                   list.empty() ? "none" : list.c_str());
-  return error.set_cure("correct the address (lspci -D names what is where)");
+  return error_while("looking for the PCI device %s", address.c_str())
+      .set_answer("there is none at this address; there are: %s",
+                  list.empty() ? "none" : list.c_str())
+      .set_cure("correct the address (lspci -D names what is where)");
 }
 
 Result<void> write_attribute(const std::string& file, const std::string& text) {
@@ -139,27 +138,24 @@ bool has_vfio_driver(const std::string& root) {
 }
 
 Result<void> reserve_for_vfio(const std::string& address, const std::string& root) {
-  auto device = look_up_pci_device(address, root);
-  BP_TRY(device);
+  BP_TRY(look_up_pci_device(address, root));
   return write_attribute(directory_of(address, root) + "/driver_override", kVfioDriver);
 }
 
 Result<void> give_to_vfio(const std::string& address, const std::string& root) {
-  auto device = look_up_pci_device(address, root);
-  BP_TRY(device);
-  if (device.value().driver == kVfioDriver) return {};
-  if (!device.value().driver.empty()) {
+  BP_TRY_ASSIGN(const auto device, look_up_pci_device(address, root));
+  if (device.driver == kVfioDriver) return {};
+  if (!device.driver.empty()) {
     BP_TRY(write_attribute(directory_of(address, root) + "/driver/unbind", address));
   }
   BP_TRY(write_attribute(root + "/sys/bus/pci/drivers_probe", address));
   const std::string driver = link_name(directory_of(address, root) + "/driver");
   if (driver == kVfioDriver) return {};
-  Error error;
-  error.set_doing("giving the PCI device %s to %s", address.c_str(), kVfioDriver);
-  error.set_answer("%s has it then", driver.empty() ? "no driver" : driver.c_str());
-  return error.set_cure("the kernel's own messages may say why: there is no IOMMU, or the module "
-                        "%s is not loaded",
-                        kVfioDriver);
+  return error_while("giving the PCI device %s to %s", address.c_str(), kVfioDriver)
+      .set_answer("%s has it then", driver.empty() ? "no driver" : driver.c_str())
+      .set_cure("the kernel's own messages may say why: there is no IOMMU, or the module "
+                "%s is not loaded",
+                kVfioDriver);
 }
 
 }  // namespace bedplate

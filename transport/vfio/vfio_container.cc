@@ -113,10 +113,9 @@ Result<void> check_reach(std::span<const IovaRange> ranges, uint64_t first, uint
   if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), has_all)) return {};
   uint64_t reach = 0;
   for (const IovaRange& range : ranges) reach = std::max(reach, range.last);
-  Error error;
-  error.set_doing("comparing the pool's addresses, 0x%" PRIx64 " to 0x%" PRIx64
-                  ", with those that the IOMMU takes",
-                  first, last);
+  Error error = error_while("comparing the pool's addresses, 0x%" PRIx64 " to 0x%" PRIx64
+                            ", with those that the IOMMU takes",
+                            first, last);
   if (last > reach) {
     error.set_answer("it takes %d bits of address, %d are needed",
                      static_cast<int>(std::bit_width(reach)),
@@ -148,10 +147,9 @@ Result<void> VfioContainer::open() {
     return {};
   }
   close();
-  Error error;
-  error.set_doing("looking for VFIO's IOMMU of type 1");
-  error.set_answer("this kernel has none");
-  return error.set_cure("load its module: modprobe vfio_iommu_type1");
+  return error_while("looking for VFIO's IOMMU of type 1")
+      .set_answer("this kernel has none")
+      .set_cure("load its module: modprobe vfio_iommu_type1");
 }
 
 const VfioContainer::Group* VfioContainer::find_group(const std::string& number) const noexcept {
@@ -176,10 +174,9 @@ Result<void> VfioContainer::add_group(int group, const std::string& number) {
     return error_from_errno("asking for the state of IOMMU group %s", number.c_str());
   }
   if ((status.flags & VFIO_GROUP_FLAGS_VIABLE) == 0) {
-    Error error;
-    error.set_doing("looking at IOMMU group %s", number.c_str());
-    error.set_answer("the kernel's drivers have devices of it");
-    return error.set_cure("bind all of the group's devices to vfio-pci, or to no driver");
+    return error_while("looking at IOMMU group %s", number.c_str())
+        .set_answer("the kernel's drivers have devices of it")
+        .set_cure("bind all of the group's devices to vfio-pci, or to no driver");
   }
   const int container = container_.number();
   if (ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) != 0) {

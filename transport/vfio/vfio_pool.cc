@@ -22,8 +22,7 @@ Result<void> VfioPool::open_container() {
 Result<void> VfioPool::map_pool() {
   if (is_mapped_) return {};
   BP_ASSERT(!pool_.is_sealed());
-  auto info = container_.info();
-  BP_TRY(info);
+  BP_TRY_ASSIGN(const auto info, container_.info());
   uint64_t first = UINT64_MAX;
   uint64_t last = 0;
   for (uint32_t i = 0; i < pool_.segment_count(); ++i) {
@@ -31,17 +30,16 @@ Result<void> VfioPool::map_pool() {
     first = std::min(first, begin);
     last = std::max(last, begin + pool_.segment(i).bytes - 1);
   }
-  BP_TRY(check_reach(info.value().ranges, first, last));
+  BP_TRY(check_reach(info.ranges, first, last));
   BP_TRY(keys_.create(pool_, device_));
   is_mapped_ = true;
   return {};
 }
 
 Result<Fd> VfioPool::open_device(const std::string& address) {
-  auto device = look_up_pci_device(address);
-  BP_TRY(device);
-  BP_TRY(open_group(device.value().group));
-  return container_.open_device(device.value().group, address);
+  BP_TRY_ASSIGN(const auto device, look_up_pci_device(address));
+  BP_TRY(open_group(device.group));
+  return container_.open_device(device.group, address);
 }
 
 Result<void> VfioPool::open_group(const std::string& number) {

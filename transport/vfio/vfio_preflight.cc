@@ -14,8 +14,7 @@ constexpr char kTurnIommuOn[] =
     "turn the IOMMU on in the firmware (VT-d, AMD-Vi), and start the kernel with intel_iommu=on";
 
 Error no_iommu(const PciDevice& device) noexcept {
-  Error error;
-  error.set_doing("looking for the IOMMU of %s", device.address.c_str());
+  Error error = error_while("looking for the IOMMU of %s", device.address.c_str());
   if (device.is_without_iommu) {
     error.set_answer("vfio-pci has it in no-IOMMU mode, where devices reach all memory, by "
                      "physical addresses");
@@ -30,8 +29,7 @@ Error no_iommu(const PciDevice& device) noexcept {
 Error other_driver(const PciDevice& device, bool has_vfio) noexcept {
   const char* at = device.address.c_str();
   const char* directory = "/sys/bus/pci/devices";
-  Error error;
-  error.set_doing("looking at who drives %s", at);
+  Error error = error_while("looking at who drives %s", at);
   const bool is_free = device.driver.empty();
   const std::string who = is_free ? "no driver does" : "the kernel's " + device.driver + " does";
   error.set_answer("%s%s", who.c_str(), has_vfio ? "" : ", and the kernel has no vfio-pci yet");
@@ -43,12 +41,11 @@ Error other_driver(const PciDevice& device, bool has_vfio) noexcept {
 }
 
 Error other_drivers_in_group(const PciDevice& device, const std::string& who) noexcept {
-  Error error;
-  error.set_doing("looking at IOMMU group %s, which %s is of", device.group.c_str(),
-                  device.address.c_str());
-  error.set_answer("it also has %s", who.c_str());
-  return error.set_cure("bind these to vfio-pci, too, or to no driver; or put the device into a "
-                        "slot with a group of its own");
+  return error_while("looking at IOMMU group %s, which %s is of", device.group.c_str(),
+                     device.address.c_str())
+      .set_answer("it also has %s", who.c_str())
+      .set_cure("bind these to vfio-pci, too, or to no driver; or put the device into a "
+                "slot with a group of its own");
 }
 
 void add_once(const Error& error, std::vector<Error>* problems) {
@@ -65,20 +62,17 @@ Result<void> check_iommu(const std::string& group, std::span<const SegmentSize> 
   VfioContainer container;
   BP_TRY(container.open());
   BP_TRY(container.open_group(group));
-  auto info = container.info();
-  BP_TRY(info);
-  BP_TRY(check_reach(info.value().ranges, first, last));
+  BP_TRY_ASSIGN(const auto info, container.info());
+  BP_TRY(check_reach(info.ranges, first, last));
   DeviceKind kind = kVfioKind;
-  if (info.value().mappings_left) kind.region_count_max = *info.value().mappings_left;
+  if (info.mappings_left) kind.region_count_max = *info.mappings_left;
   return check_fit(kind, segments);
 }
 
 }  // namespace
 
 Result<void> check_pci_device(const std::string& address, const std::string& root) {
-  auto found = look_up_pci_device(address, root);
-  BP_TRY(found);
-  const PciDevice& device = found.value();
+  BP_TRY_ASSIGN(const PciDevice device, look_up_pci_device(address, root));
   if (device.group.empty() || device.is_without_iommu) return no_iommu(device);
   if (device.driver != kVfioDriver) return other_driver(device, has_vfio_driver(root));
   std::string others;

@@ -24,9 +24,7 @@ constexpr std::string_view kBanner = "ceph v027";
 constexpr std::string_view kNewBanner = "ceph v2\n";
 
 Error reading(const std::string& path, const std::string& user) {
-  Error error;
-  error.set_doing("reading the key of client.%s in %s", user.c_str(), path.c_str());
-  return error;
+  return error_while("reading the key of client.%s in %s", user.c_str(), path.c_str());
 }
 
 std::string_view trimmed(std::string_view text) noexcept {
@@ -93,12 +91,12 @@ Answer read_banner(Monitor& monitor, int* number) {
 }
 
 Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
-  Error error;
-  error.set_doing("asking the Ceph monitors %s", ceph_monitor_list(monitors).c_str());
-  error.set_answer("none has answered within %llu s",
-                   static_cast<unsigned long long>(timeout_ns / kNsPerSecond));
-  error.set_cure("see that they run and can be reached from here (ceph -s), and that these are "
-                 "their addresses (ceph mon dump, the ones with v1)");
+  Error error =
+      error_while("asking the Ceph monitors %s", ceph_monitor_list(monitors).c_str())
+          .set_answer("none has answered within %llu s",
+                      static_cast<unsigned long long>(timeout_ns / kNsPerSecond))
+          .set_cure("see that they run and can be reached from here (ceph -s), and that these are "
+                    "their addresses (ceph mon dump, the ones with v1)");
   const uint64_t end_ns = monotonic_ns() + timeout_ns;
   Progress progress("waiting for a Ceph monitor", {.wait_max_ns = timeout_ns});
   std::vector<Monitor> left;

@@ -60,12 +60,10 @@ class PassingMemory {
 
 Error disagreement(const std::string& name, const std::string& address, const std::string& other,
                    const char* answer, const char* cure) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("putting volume %s of [blockd] on the NVMe drive %s", name.c_str(),
-                  address.c_str());
-  error.set_answer(answer, other.c_str());
-  return error.set_cure("%s", cure);
+  return configuration_error_while("putting volume %s of [blockd] on the NVMe drive %s",
+                                   name.c_str(), address.c_str())
+      .set_answer(answer, other.c_str())
+      .set_cure("%s", cure);
 }
 
 }  // namespace
@@ -209,12 +207,10 @@ Result<void> NvmeDrives::check_bytes(const Drive& drive, size_t index, const Nvm
   const Space& space = drive.spaces[index];
   const uint64_t bytes = NvmeStore::bytes_of(found);
   if (space.bytes <= bytes) return {};
-  Error error;
-  error.set_doing("looking at namespace %u of the NVMe drive %s for volume %s", space.number,
-                  drive.settings.address.c_str(), space.name.c_str());
-  error.set_answer("it has %llu bytes, fewer than \"bytes\"",
-                   static_cast<unsigned long long>(bytes));
-  return error.set_cure("lower \"bytes\", or leave it out");
+  return error_while("looking at namespace %u of the NVMe drive %s for volume %s", space.number,
+                     drive.settings.address.c_str(), space.name.c_str())
+      .set_answer("it has %llu bytes, fewer than \"bytes\"", static_cast<unsigned long long>(bytes))
+      .set_cure("lower \"bytes\", or leave it out");
 }
 
 // The runtime itself reports a drive that cannot be opened at all.
@@ -234,10 +230,9 @@ Result<void> NvmeDrives::probe(const Drive& drive) {
   if (!container.open().ok() || !container.open_group(group).ok()) return {};
   PassingMemory memory(NvmeController::bytes_for());
   if (!memory.map(container).ok()) return {};  // mapping the pool will fail, too, and report it
-  auto opened = container.open_device(group, address);
-  BP_TRY(opened);
+  BP_TRY_ASSIGN(auto opened, container.open_device(group, address));
   NvmeDevice device;
-  BP_TRY(device.open(opened.take(), address, 1));
+  BP_TRY(device.open(std::move(opened), address, 1));
   NvmeCounters counters;
   NvmeController controller;
   controller.create(device, memory.span(), {}, options, counters, monotonic_ns());
@@ -257,23 +252,17 @@ Result<void> NvmeDrives::create(ServiceContext& context) {
 
 Result<void> NvmeDrives::create(Drive& drive, ServiceContext& context) {
   const std::string& address = drive.settings.address;
-  auto memory = context.carve(owner_of(address));
-  BP_TRY(memory);
-  auto counters = context.counters<NvmeCounters>(kCounters, address);
-  BP_TRY(counters);
-  drive.counters = counters.value();
+  BP_TRY_ASSIGN(const auto memory, context.carve(owner_of(address)));
+  BP_TRY_ASSIGN(drive.counters, context.counters<NvmeCounters>(kCounters, address));
   std::vector<NvmeQueuePlace> queues;
   for (size_t i = 0; i < drive.shards.size(); ++i) {
-    auto queue_memory = context.carve(owner_of_queue(address, i));
-    BP_TRY(queue_memory);
-    auto queue_counters =
-        context.counters<NvmeQueueCounters>(kQueueCounters, name_of_queue(address, i));
-    BP_TRY(queue_counters);
-    queues.push_back({queue_memory.value(), queue_counters.value()});
+    BP_TRY_ASSIGN(const auto queue_memory, context.carve(owner_of_queue(address, i)));
+    BP_TRY_ASSIGN(const auto queue_counters,
+                  context.counters<NvmeQueueCounters>(kQueueCounters, name_of_queue(address, i)));
+    queues.push_back({queue_memory, queue_counters});
   }
-  auto device = context.vfio().open_device(address);
-  BP_TRY(device);
-  BP_TRY(drive.drive.create(device.take(), address, memory.value(), queues, drive.options(),
+  BP_TRY_ASSIGN(auto device, context.vfio().open_device(address));
+  BP_TRY(drive.drive.create(std::move(device), address, memory, queues, drive.options(),
                             *drive.counters));
   for (size_t i = 0; i < drive.spaces.size(); ++i) {
     BP_TRY(check_bytes(drive, i, drive.drive.space(i)));

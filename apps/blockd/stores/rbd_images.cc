@@ -17,9 +17,8 @@ Result<DeviceMaker*> RbdImages::add(const std::string& name, const RbdImage& ima
     images_.push_back({name, {bus_, monitors_, ceph, image}});
     return &images_.back().maker;
   }
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("putting volume %s on the Ceph image %s", name.c_str(), image.name().c_str());
+  Error error = configuration_error_while("putting volume %s on the Ceph image %s", name.c_str(),
+                                          image.name().c_str());
   const char* other = found->volume.c_str();
   if (image.is_writable || found->maker.image().is_writable) {
     error.set_answer("volume %s has it, and one of them writes to it", other);

@@ -177,12 +177,10 @@ class MappedImage final : public MadeDevice {
       reap(child_);
       return;
     }
-    Error error;
-    error.set_doing("unmapping %s, which is %s", name_.c_str(), path_.c_str());
-    error.set_answer_errno(report.error);
-    error.set_cure("the kernel may still be at it (dmesg); afterwards: rbd unmap %s",
-                   path_.c_str());
-    log_error(error);
+    log_error(error_while("unmapping %s, which is %s", name_.c_str(), path_.c_str())
+                  .set_answer_errno(report.error)
+                  .set_cure("the kernel may still be at it (dmesg); afterwards: rbd unmap %s",
+                            path_.c_str()));
   }
   const std::string& path() const noexcept override { return path_; }
 
@@ -193,10 +191,8 @@ class MappedImage final : public MadeDevice {
 };
 
 Error mapping(const RbdImage& image, const CephSettings& ceph) {
-  Error error;
-  error.set_doing("mapping the Ceph image %s as client.%s", image.name().c_str(),
-                  ceph.user.c_str());
-  return error;
+  return error_while("mapping the Ceph image %s as client.%s", image.name().c_str(),
+                     ceph.user.c_str());
 }
 
 // Explains the kernel's error number, as far as it is clear.
@@ -335,11 +331,9 @@ Result<RbdImage> parse_rbd_image(const std::string& name) {
     image.image = name.substr(slash + 1);
   }
   if (is_word(image.pool) && is_word(image.image)) return image;
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the name of a Ceph image");
-  error.set_answer("\"%s\", no name of an image", name.c_str());
-  return error.set_cure("expected \"POOL/IMAGE\"");
+  return configuration_error_while("reading the name of a Ceph image")
+      .set_answer("\"%s\", no name of an image", name.c_str())
+      .set_cure("expected \"POOL/IMAGE\"");
 }
 
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image) {

@@ -23,8 +23,7 @@ struct ReadAnswer {
 };
 
 Error not_read(const std::string& source) {
-  Error error;
-  return error.set_doing("reading counters by %s", source.c_str());
+  return error_while("reading counters by %s", source.c_str());
 }
 
 Error nonsense(const std::string& source) {
@@ -93,9 +92,7 @@ bool take_words(const nlohmann::ordered_json& items, std::span<uint64_t> to) {
 
 Result<std::string> RemoteCounters::ask(uint64_t from, uint64_t bytes) {
   if (channel_ == nullptr) {
-    auto opened = open_();
-    BP_TRY(opened);
-    channel_ = opened.take();
+    BP_TRY_ASSIGN(channel_, open_());
   }
   std::string params = "{\"from\":" + std::to_string(from);
   if (bytes > 0) params += ",\"bytes\":" + std::to_string(bytes);
@@ -105,11 +102,8 @@ Result<std::string> RemoteCounters::ask(uint64_t from, uint64_t bytes) {
 }
 
 Result<void> RemoteCounters::read_all() {
-  auto text = ask(0, 0);
-  BP_TRY(text);
-  auto answer = answer_of(text.value(), source_);
-  BP_TRY(answer);
-  const ReadAnswer& got = answer.value();
+  BP_TRY_ASSIGN(const auto text, ask(0, 0));
+  BP_TRY_ASSIGN(const ReadAnswer got, answer_of(text, source_));
   if (got.bytes % kWordBytes != 0 || got.bytes < sizeof(CountersHeader) ||
       got.bytes > CountersSnapshot::kBytesMax) {
     return nonsense(source_);
@@ -124,11 +118,8 @@ Result<void> RemoteCounters::read_all() {
 
 Result<bool> RemoteCounters::read_again(uint64_t from, uint64_t bytes) {
   if (bytes == 0) return true;
-  auto text = ask(from, bytes);
-  BP_TRY(text);
-  auto answer = answer_of(text.value(), source_);
-  BP_TRY(answer);
-  const ReadAnswer& got = answer.value();
+  BP_TRY_ASSIGN(const auto text, ask(from, bytes));
+  BP_TRY_ASSIGN(const ReadAnswer got, answer_of(text, source_));
   if (got.created_ns != created_ns_ || got.bytes != words_.size() * kWordBytes) return false;
   if (!take_words(got.words, std::span(words_).subspan(from / kWordBytes, bytes / kWordBytes))) {
     return nonsense(source_);
@@ -151,9 +142,8 @@ Result<bool> RemoteCounters::read_changes() {
 }
 
 Result<CountersSnapshot> RemoteCounters::snapshot() {
-  auto is_read = words_.empty() ? Result<bool>(false) : read_changes();
-  BP_TRY(is_read);
-  if (!is_read.value()) BP_TRY(read_all());
+  BP_TRY_ASSIGN(const auto is_read, words_.empty() ? Result<bool>(false) : read_changes());
+  if (!is_read) BP_TRY(read_all());
   auto copy = std::make_unique<uint64_t[]>(words_.size());
   std::copy(words_.begin(), words_.end(), copy.get());
   auto snapshot =

@@ -106,11 +106,9 @@ void print_requests(const TraceSnapshot& seen, const Wish& wish, ToldRequests* t
 Error no_such_service(const std::string& service, const TraceSnapshot& seen) {
   std::string all;
   for (const std::string& name : seen.services()) add_word(&all, name);
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("looking for requests of %s", service.c_str());
-  error.set_answer("the appliance traces those of: %s", all.c_str());
-  return error.set_cure("name one of these, or leave --service out");
+  return configuration_error_while("looking for requests of %s", service.c_str())
+      .set_answer("the appliance traces those of: %s", all.c_str())
+      .set_cure("name one of these, or leave --service out");
 }
 
 }  // namespace

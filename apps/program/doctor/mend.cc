@@ -77,9 +77,7 @@ Result<void> apply(const Setting& setting, const std::string& root) {
 
 Result<std::string> lasting_text(const std::vector<std::string>& lines, const std::string& root) {
   if (lines.empty()) return std::string();
-  auto read = lines_of(root + kLastingFile);
-  BP_TRY(read);
-  std::vector<std::string>& before = read.value();
+  BP_TRY_ASSIGN(const std::vector<std::string> before, lines_of(root + kLastingFile));
   std::vector<std::string> after = before;
   if (after.empty()) after.push_back("# Written by `bedplate doctor --fix`.");
   for (const std::string& line : lines) {

@@ -37,10 +37,7 @@ constexpr NumberOption kNumbers[] = {
 constexpr const char* kThreads = "--threads";
 
 Error bad_option(const char* option, const std::string& text) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading %s %s", option, text.c_str());
-  return error;
+  return configuration_error_while("reading %s %s", option, text.c_str());
 }
 
 Result<uint32_t> read_number(const NumberOption& option, const std::string& text) {
@@ -85,30 +82,22 @@ Result<GroupShape> default_shape(const std::string& layout) {
 Result<void> check_meaning(const char* option, Layouts layouts, GroupKind kind) {
   const bool is_mesh = kind == GroupKind::kMesh;
   if (layouts == Layouts::kBoth || (layouts == Layouts::kMeshOnly) == is_mesh) return {};
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading %s", option);
-  error.set_answer("it has no meaning in the layout %s", group_kind_text(kind));
-  return error.set_cure("leave it out, or write --fifo %s", is_mesh ? "lazy" : "mesh");
+  return configuration_error_while("reading %s", option)
+      .set_answer("it has no meaning in the layout %s", group_kind_text(kind))
+      .set_cure("leave it out, or write --fifo %s", is_mesh ? "lazy" : "mesh");
 }
 
 Result<GroupShape> read_shape(const Arguments& arguments) {
-  auto shape = default_shape(arguments.value("--fifo"));
-  BP_TRY(shape);
-  GroupShape& asked = shape.value();
+  BP_TRY_ASSIGN(GroupShape asked, default_shape(arguments.value("--fifo")));
   if (!arguments.has("--peers")) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("reading the command line");
-    error.set_answer("missing --peers");
-    return error.set_cure("say how many there are: --peers 1024");
+    return configuration_error_while("reading the command line")
+        .set_answer("missing --peers")
+        .set_cure("say how many there are: --peers 1024");
   }
   for (const NumberOption& option : kNumbers) {
     if (!arguments.has(option.name)) continue;
     BP_TRY(check_meaning(option.name, option.layouts, asked.kind));
-    auto number = read_number(option, arguments.value(option.name));
-    BP_TRY(number);
-    asked.*option.field = number.value();
+    BP_TRY_ASSIGN(asked.*option.field, read_number(option, arguments.value(option.name)));
   }
   if (arguments.has(kThreads)) {
     BP_TRY(check_meaning(kThreads, Layouts::kMeshOnly, asked.kind));

@@ -113,13 +113,11 @@ Result<void> Finder::check_described(const AppliancePlan& plan) const {
         return key.name == name;
       };
       if (std::any_of(known.begin(), known.end(), is_it)) continue;
-      Error error;
-      error.kind = ErrorKind::kConfiguration;
-      error.set_doing("explaining the counter %s of %s", counter.name.c_str(), set.name.c_str());
-      error.set_answer("it measures %s.%s, which is no key", place.table.c_str(),
-                       place.key.c_str());
-      return error.set_cure("this is a defect of the service: it names a key of its table, as "
-                            "describe() has it");
+      return configuration_error_while("explaining the counter %s of %s", counter.name.c_str(),
+                                       set.name.c_str())
+          .set_answer("it measures %s.%s, which is no key", place.table.c_str(), place.key.c_str())
+          .set_cure("this is a defect of the service: it names a key of its table, as "
+                    "describe() has it");
     }
   }
   return {};
@@ -256,11 +254,10 @@ KeyFindings Finder::find(const Taken& now) {
 }  // namespace
 
 Result<KeyFindings> find_keys(LoadedConfiguration& loaded, const CountersSnapshot& snapshot) {
-  auto plan = plan_appliance(loaded.configuration());
-  BP_TRY(plan);
+  BP_TRY_ASSIGN(const auto plan, plan_appliance(loaded.configuration()));
   Finder finder(loaded);
-  BP_TRY(finder.measure(plan.value(), snapshot));
-  return finder.find(Taken(plan.value()));
+  BP_TRY(finder.measure(plan, snapshot));
+  return finder.find(Taken(plan));
 }
 
 }  // namespace bedplate

@@ -110,9 +110,8 @@ std::unique_ptr<RemoteCounters> remote_counters(const Arguments& arguments) {
   const char* option = asked_line_option(arguments);
   if (option == nullptr) return nullptr;
   const auto open = [arguments]() -> Result<std::unique_ptr<ControlChannel>> {
-    auto client = open_asked_line(arguments, {.silence_ns = kLineSilenceNs});
-    BP_TRY(client);
-    return {std::make_unique<ControlClient>(client.take())};
+    BP_TRY_ASSIGN(auto client, open_asked_line(arguments, {.silence_ns = kLineSilenceNs}));
+    return {std::make_unique<ControlClient>(std::move(client))};
   };
   return std::make_unique<RemoteCounters>(arguments.value(option), open);
 }

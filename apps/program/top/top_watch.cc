@@ -40,10 +40,9 @@ Result<CountersSnapshot> TopWatch::read(const std::string& path, bool* is_runnin
     *is_running = snapshot.ok();
     return snapshot;
   }
-  auto reader = CountersReader::open_file(path);
-  BP_TRY(reader);
-  *is_running = reader.value().is_running();
-  return reader.value().snapshot();
+  BP_TRY_ASSIGN(const auto reader, CountersReader::open_file(path));
+  *is_running = reader.is_running();
+  return reader.snapshot();
 }
 
 Result<void> TopWatch::look() {

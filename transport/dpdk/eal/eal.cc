@@ -48,8 +48,7 @@ char threads_text[256];
 
 Error eal_error(const char* doing) {
   const char* said = take_eal_error();
-  Error error;
-  error.set_doing("%s", doing);
+  Error error = error_while("%s", doing);
   if (said[0] == '\0') said = rte_strerror(rte_errno);
   error.set_answer("%s", said);
   return error;

@@ -11,12 +11,11 @@ namespace bedplate {
 Result<int> open_eal_vfio_group(const std::string& number) {
   const int group = rte_vfio_get_group_fd(std::atoi(number.c_str()));
   if (group >= 0) return group;
-  Error error;
-  error.set_doing("having EAL open IOMMU group %s", number.c_str());
-  error.set_answer("%s", take_eal_error());
-  return error.set_cure("end the other program that drives a device of the group, and let this one "
-                        "read and write /dev/vfio/%s",
-                        number.c_str());
+  return error_while("having EAL open IOMMU group %s", number.c_str())
+      .set_answer("%s", take_eal_error())
+      .set_cure("end the other program that drives a device of the group, and let this one "
+                "read and write /dev/vfio/%s",
+                number.c_str());
 }
 
 }  // namespace bedplate

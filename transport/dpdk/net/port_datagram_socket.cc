@@ -52,9 +52,8 @@ const char* PortDatagramSocket::problem_of(const DatagramOptions& options) noexc
 
 Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
   BP_ASSERT(!is_open_);
-  Error error;
-  error.set_doing("opening a datagram socket at %s on the port \"%s\"",
-                  options.local.text().c_str(), stack_.name());
+  Error error = error_while("opening a datagram socket at %s on the port \"%s\"",
+                            options.local.text().c_str(), stack_.name());
   if (const char* problem = problem_of(options)) {
     error.kind = ErrorKind::kConfiguration;
     return error.set_answer("%s", problem).set_cure("change the options of the socket");
@@ -122,10 +121,9 @@ Result<void> PortDatagramSocket::change_membership(bool is_join, const IpAddress
     outcome = stack_.change_membership(is_join, memberships_, group, source);
   }
   if (outcome == 0) return {};
-  Error error;
-  error.set_doing("%s the group %s on the port \"%s\"", is_join ? "joining" : "leaving",
-                  DatagramAddress{group, 0, 0}.text().c_str(), stack_.name());
-  error.set_answer_errno(outcome);
+  Error error = error_while("%s the group %s on the port \"%s\"", is_join ? "joining" : "leaving",
+                            DatagramAddress{group, 0, 0}.text().c_str(), stack_.name())
+                    .set_answer_errno(outcome);
   switch (outcome) {
     case EADDRINUSE: return error.set_cure("it is joined already: join it once");
     case EADDRNOTAVAIL: return error.set_cure("leave what was joined, with the same source");

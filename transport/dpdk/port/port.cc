@@ -101,10 +101,9 @@ Port::~Port() { close(); }
 Error Port::failed(const char* doing, int outcome) const {
   const char* said = take_eal_error();
   if (said[0] == '\0') said = rte_strerror(outcome < 0 ? -outcome : outcome);
-  Error error;
-  error.set_doing("%s the port %s (%s)", doing, options_.name.c_str(),
-                  options_.device.text().c_str());
-  return error.set_answer("%s", said);
+  return error_while("%s the port %s (%s)", doing, options_.name.c_str(),
+                     options_.device.text().c_str())
+      .set_answer("%s", said);
 }
 
 Result<void> Port::open(const PortOptions& options) {

@@ -42,14 +42,12 @@ const KindWord* word_of(Kind kind) noexcept {
 }
 
 Error refused(std::string_view text, const char* answer) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("device \"%.*s\"", static_cast<int>(std::min(text.size(), size_t{120})),
-                  text.data());
-  error.set_answer("%s", answer);
-  return error.set_cure(
-      "expected \"0000:03:00.0\" (domain, bus, device and function of PCI), \"af_packet:eth0\", "
-      "\"af_xdp:eth0\", \"tap:NAME\", \"memif:/PATH\", \"ring:NAME\" or \"null\"");
+  return configuration_error_while(
+             "device \"%.*s\"", static_cast<int>(std::min(text.size(), size_t{120})), text.data())
+      .set_answer("%s", answer)
+      .set_cure(
+          "expected \"0000:03:00.0\" (domain, bus, device and function of PCI), \"af_packet:eth0\", "
+          "\"af_xdp:eth0\", \"tap:NAME\", \"memif:/PATH\", \"ring:NAME\" or \"null\"");
 }
 
 Error problem_of(const std::string& port, const PortDevice& device) {

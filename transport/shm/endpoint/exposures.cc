@@ -57,8 +57,7 @@ Result<RemoteMemory> Exposures::expose(const PeerGeneration& who, std::span<std:
   BP_ASSERT(place_->is_peer(who.peer));
   const Segment* segment = place_->shared_segment(memory.data(), memory.size());
   const bool is_pool = segment != nullptr;
-  Error error;
-  error.set_doing("exposing memory to member %u", who.peer);
+  Error error = error_while("exposing memory to member %u", who.peer);
   if (is_pool && !segment->is_writable) {
     error.set_answer("%s is mapped read-only here", segment->owner.text);
     return error.set_cure("let its owner expose it, or grant it writable ([[process]] write)");

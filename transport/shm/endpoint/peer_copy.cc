@@ -15,10 +15,9 @@ Result<void> PeerCopy::open(const ShmPlace& place, SingleCopy& single_copy,
   close();
   if (!memory_) memory_.reset(new (std::nothrow) PeerMemory);
   if (!memory_) {
-    Error error;
-    error.set_doing("opening the memory of member %u", peer);
-    error.set_answer("there is no memory for the books of it");
-    return error.set_cure("give the heap more");
+    return error_while("opening the memory of member %u", peer)
+        .set_answer("there is no memory for the books of it")
+        .set_cure("give the heap more");
   }
   const uint32_t pid = place.members().pid(peer);
   pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));

@@ -67,11 +67,10 @@ Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept 
       return member;
     }
   }
-  Error error;
-  error.set_doing("connecting to %s", peer.name);
-  error.set_answer("no living member has this name");
-  return error.set_cure("see who is there with `bedplate stats`, or wait until it has joined "
-                        "(PeerEventKind::kJoined)");
+  return error_while("connecting to %s", peer.name)
+      .set_answer("no living member has this name")
+      .set_cure("see who is there with `bedplate stats`, or wait until it has joined "
+                "(PeerEventKind::kJoined)");
 }
 
 bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {

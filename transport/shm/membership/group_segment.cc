@@ -10,10 +10,9 @@ namespace bedplate {
 namespace {
 
 Error foreign_segment(const char* what, uint64_t wanted, uint64_t found) noexcept {
-  Error error;
-  error.set_doing("attaching to a group's segment");
-  error.set_answer("its %s is %" PRIu64 ", not %" PRIu64, what, found, wanted);
-  return error.set_cure("join with a program of the same version as the owner's");
+  return error_while("attaching to a group's segment")
+      .set_answer("its %s is %" PRIu64 ", not %" PRIu64, what, found, wanted)
+      .set_cure("join with a program of the same version as the owner's");
 }
 
 }  // namespace

@@ -19,12 +19,10 @@ struct Range {
 };
 
 Error out_of_range(const Range& range) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("laying out a group of FIFOs");
-  error.set_answer("%s is %" PRIu64, range.name, range.value);
-  return error.set_cure("%s may be %" PRIu64 "..%" PRIu64 "%s", range.name, range.min, range.max,
-                        range.is_power_of_two ? ", a power of two" : "");
+  return configuration_error_while("laying out a group of FIFOs")
+      .set_answer("%s is %" PRIu64, range.name, range.value)
+      .set_cure("%s may be %" PRIu64 "..%" PRIu64 "%s", range.name, range.min, range.max,
+                range.is_power_of_two ? ", a power of two" : "");
 }
 
 }  // namespace
@@ -70,14 +68,10 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
   }
   const uint64_t least = eager_region_bytes_min(shape.kind);
   if (uint64_t{shape.eager_bytes} * shape.eager_count < least) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("laying out a group of FIFOs");
-    error.set_answer("eager_bytes is %u and eager_count is %u", shape.eager_bytes,
-                     shape.eager_count);
-    return error.set_cure("eager_bytes times eager_count must be %" PRIu64
-                          " at least in the layout %s",
-                          least, group_kind_text(shape.kind));
+    return configuration_error_while("laying out a group of FIFOs")
+        .set_answer("eager_bytes is %u and eager_count is %u", shape.eager_bytes, shape.eager_count)
+        .set_cure("eager_bytes times eager_count must be %" PRIu64 " at least in the layout %s",
+                  least, group_kind_text(shape.kind));
   }
   return {};
 }

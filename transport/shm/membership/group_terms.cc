@@ -39,9 +39,8 @@ void GroupTerms::restrict_single_copy(std::span<const SingleCopyKind> allowed) n
 }
 
 Result<GroupTerms> read_group_terms(std::span<const std::byte> layout, const char* name) noexcept {
-  Error error;
-  error.set_doing("attaching to group %s", name);
-  error.set_cure("run both programs from the same release of Bedplate");
+  Error error = error_while("attaching to group %s", name)
+                    .set_cure("run both programs from the same release of Bedplate");
   GroupTerms terms;
   if (layout.size() != sizeof terms) {
     return error.set_answer("its layout has %zu bytes, not %zu", layout.size(), sizeof terms);

@@ -387,9 +387,9 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   Window* const first = windows_ + kVerbsLoanCountMax;
   Window* free = std::find_if(first + next_exposure_, std::end(windows_), is_free);
   if (free == std::end(windows_)) free = std::find_if(first, std::end(windows_), is_free);
-  Error error;
-  error.set_doing("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str());
-  error.set_cure("export its segment, or take the memory from one that is exported");
+  Error error =
+      error_while("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str())
+          .set_cure("export its segment, or take the memory from one that is exported");
   if (!can_bind(kVerbsLoanCountMax, memory)) {
     return error.set_answer("no export holds it that may be read and written, and memory windows "
                             "are not used here or cannot hold it");

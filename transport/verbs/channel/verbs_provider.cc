@@ -203,11 +203,10 @@ Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
     }
     return endpoint.get();
   }
-  Error error;
-  error.set_doing("connecting to %s", peer.name == nullptr ? "a peer without a name" : peer.name);
-  error.set_answer("%s", peer.name == nullptr ? "verbs knows peers by their names"
-                                              : "it is not in the list of peers");
-  return error.set_cure("add it to the list of peers, at both sides");
+  return error_while("connecting to %s", peer.name == nullptr ? "a peer without a name" : peer.name)
+      .set_answer("%s", peer.name == nullptr ? "verbs knows peers by their names"
+                                             : "it is not in the list of peers")
+      .set_cure("add it to the list of peers, at both sides");
 }
 
 PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {

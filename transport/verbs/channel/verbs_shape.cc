@@ -81,11 +81,10 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
   };
   for (const auto& one : checks) {
     if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
-    Error error;
-    error.set_doing("planning the queues of verbs");
-    error.set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " can be", one.value, one.what,
-                     one.min, one.max);
-    return error.set_cure("%s", one.cure);
+    return error_while("planning the queues of verbs")
+        .set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " can be", one.value, one.what,
+                    one.min, one.max)
+        .set_cure("%s", one.cure);
   }
   return {};
 }

@@ -89,10 +89,9 @@ Result<void> ConnectionManager::open(const VerbsDevice& device,
   set_blocking(channel_->fd, false);
   if (listen == nullptr) return {};
   if (listen->kind == SocketAddress::Kind::kUnix) {
-    Error error;
-    error.set_doing("listening at unix:%s", listen->path.c_str());
-    error.set_answer("the RDMA connection manager knows IP addresses only");
-    return error.set_cure("write a tcp: address, or connect = \"socket\"");
+    return error_while("listening at unix:%s", listen->path.c_str())
+        .set_answer("the RDMA connection manager knows IP addresses only")
+        .set_cure("write a tcp: address, or connect = \"socket\"");
   }
   sockaddr_storage address = to_kernel(*listen);
   int is_shared = 1;

@@ -156,16 +156,14 @@ Result<const VerbsExport*> VerbsDevice::add_export(const PinnedPool& pool,
   BP_DCHECK(rights != 0 && (rights & ~kAllRights) == 0);
   BP_KEEPS_VALID(*this);
   if ((rights & kAtomic) != 0 && !has_atomics()) {
-    Error error;
-    error.set_doing("exporting %s through %s", format_bytes(memory.size()).text, kind_.name);
-    error.set_answer("the device has no atomics");
-    return error.set_cure("export it without them, or use another device");
+    return error_while("exporting %s through %s", format_bytes(memory.size()).text, kind_.name)
+        .set_answer("the device has no atomics")
+        .set_cure("export it without them, or use another device");
   }
   if (exports_.size() == exports_.capacity()) {
-    Error error;
-    error.set_doing("exporting %s through %s", format_bytes(memory.size()).text, kind_.name);
-    error.set_answer("there are %zu exports already, as many as were planned", exports_.size());
-    return error.set_cure("export larger pieces, or raise export_count_max");
+    return error_while("exporting %s through %s", format_bytes(memory.size()).text, kind_.name)
+        .set_answer("there are %zu exports already, as many as were planned", exports_.size())
+        .set_cure("export larger pieces, or raise export_count_max");
   }
   count_registrations(pool, 1);
   auto made = register_memory(domain_, memory, access_flags(rights), kind_.name);
@@ -192,11 +190,10 @@ const VerbsExport* VerbsDevice::find_export(const void* memory, uint64_t bytes,
 Result<void> VerbsDevice::check_demands(std::span<const VerbsDemand> demands) const {
   for (const VerbsDemand& demand : demands) {
     if (demand.needed <= demand.limit) continue;
-    Error error;
-    error.set_doing("fitting the plan into what %s has", kind_.name);
-    error.set_answer("%" PRIu64 " %s are needed, it has %" PRIu64, demand.needed, demand.what,
-                     demand.limit);
-    return error.set_cure("%s", demand.cure);
+    return error_while("fitting the plan into what %s has", kind_.name)
+        .set_answer("%" PRIu64 " %s are needed, it has %" PRIu64, demand.needed, demand.what,
+                    demand.limit)
+        .set_cure("%s", demand.cure);
   }
   return {};
 }

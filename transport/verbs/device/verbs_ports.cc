@@ -35,8 +35,7 @@ std::string first_entry(const char* path) {
 
 // Why rdma-core has no device to show.
 Error no_device() {
-  Error error;
-  error.set_doing("looking for RDMA devices");
+  Error error = error_while("looking for RDMA devices");
   const std::string device = first_entry("/sys/class/infiniband");
   if (device.empty()) {
     const bool has_core = access("/sys/class/infiniband", F_OK) == 0;

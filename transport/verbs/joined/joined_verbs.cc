@@ -10,8 +10,7 @@ Result<void> JoinedVerbs::open(const ProcessTerms& terms, const char* name, Pinn
                                uint32_t export_count_max) {
   BP_ASSERT(!device_ && !pool.is_sealed());
   BP_DCHECK(name != nullptr);
-  Error error;
-  error.set_doing("opening the appliance's RDMA device as %s", name);
+  Error error = error_while("opening the appliance's RDMA device as %s", name);
   if (terms.verbs == ProcessTerms::Verbs::kNotPlanned) {
     return error.set_answer("this process is not planned to use one")
         .set_cure("set verbs = true in its [[process]] of the owner's configuration");
