@@ -104,8 +104,8 @@ image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C s
 
 # Ten times and more of check's strains, all tests with every assertion of the allocator's, and the
 # coverage of what unit tests alone do not run, which takes a sixth of the time that check has.
-LONG_STEPS := setup mimalloc build-.* unit-debug unit-tsan soak-.* glibc redis stress kill sleepers \
-              steps stops door hostile fuzz-.* install relay forbidden power ceph coverage.*
+LONG_STEPS := setup mimalloc build-.* unit-debug unit-tsan soak-.* glibc redis adjustments stress kill \
+              sleepers steps stops door hostile fuzz-.* install relay forbidden power ceph coverage.*
 empty :=
 check-long: ## strain for an hour and a half what make check strains for minutes
 	$(Q)CHECK_MODES="release debug asan tsan" CHECK_THREADED= CHECK_COVERAGE=1 \

@@ -129,8 +129,9 @@ class [[nodiscard]] Result<void> {
 
 // Assigns the value of an expression (a Result) to `target`, which may be a declaration, and returns
 // the error to the caller, if it is one: BP_TRY_ASSIGN(const User user, find_user(name));
-#define BP_TRY_ASSIGN(target, ...) BP_TRY_ASSIGN_ON_LINE(__LINE__, target, __VA_ARGS__)
-#define BP_TRY_ASSIGN_ON_LINE(line, ...) BP_TRY_ASSIGN_BY(bp_try_result_##line, __VA_ARGS__)
+#define BP_TRY_ASSIGN(target, ...) BP_TRY_ASSIGN_LINE(__LINE__, target, __VA_ARGS__)
+#define BP_TRY_ASSIGN_LINE(line, ...) BP_TRY_ASSIGN_NAMED(line, __VA_ARGS__)
+#define BP_TRY_ASSIGN_NAMED(line, ...) BP_TRY_ASSIGN_BY(bp_try_result_##line, __VA_ARGS__)
 #define BP_TRY_ASSIGN_BY(result, target, ...) \
   auto result = (__VA_ARGS__);                \
   if (!result.ok()) return result.error();    \

@@ -85,6 +85,8 @@ beside link tests/link/run.py
 # Packages of 20 and 3 MB, and a minute each.
 [ -z "${FOREIGN_TESTS:-}" ] || beside glibc tests/link/glibc.py
 [ -z "${FOREIGN_TESTS:-}" ] || beside redis tests/link/redis.py
+# Each adjustment of mimalloc left out once: four builds of the heap.
+[ -z "${FOREIGN_TESTS:-}" ] || beside adjustments tests/alloc/without_adjustments.py
 beside soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
 beside soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-10}" soak-demand
 beside steps make --no-print-directory STEP_SECONDS="${STEP_SECONDS:-15}" step-senders

@@ -208,6 +208,17 @@ TEST(ConfinedHeap, EachThreadNeedsOneGranuleOnly) {
   BP_CHECK_PROBE(ManyThreadsAtOnce);
 }
 
+TEST(ConfinedHeap, AThreadGetsTheBlockThatItFreedLast) {
+  BP_SKIP_UNDER_SANITIZER();
+  void* first = allocate(200);
+  void* second = allocate(200);
+  std::free(first);
+  std::free(second);
+  void* again = allocate(200);
+  POINTERS_EQUAL(second, again);
+  std::free(again);
+}
+
 BP_PROBE(HandlerOfRefusals) {
   static int calls = 0;
   static int seen_errno = 0;

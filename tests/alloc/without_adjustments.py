@@ -1,0 +1,85 @@
+#!/usr/bin/python3
+"""Leaves each adjustment of mimalloc (scripts/mimalloc_adjustments.sh) out, and sees the test that it
+names fail; with all of them the tests pass.
+
+    /usr/bin/python3 tests/alloc/without_adjustments.py
+
+Takes the release build as it is (`make MODE=release tests`). The last line is `N passed, N failed,
+N skipped`; the exit code is 1 when anything failed.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+ENTRY = re.compile(r"^# Test: (.*)$\n(\w+)\(\) \{$", re.M)
+# What the adjusted sources are compiled into, and what these are linked into.
+MADE_ANEW = ("alloc/confined_mimalloc.o", "alloc/intercepting_heap.o", "alloc/heap_walk.o",
+             "alloc/thread_heaps.o", "libbedplate.a", "libbedplate-malloc.a", "bedplate-tests")
+
+
+def adjustments():
+    with open(os.path.join(ROOT, "scripts/mimalloc_adjustments.sh"), encoding="utf-8") as file:
+        return [(name, test) for test, name in ENTRY.findall(file.read())]
+
+
+def make_without(name):
+    """Builds the unit tests without the adjustment `name`. Returns their path and the finished make."""
+    folder = os.path.join("build", "without", name)
+    shutil.rmtree(os.path.join(ROOT, folder), ignore_errors=True)
+    subprocess.run([os.path.join(ROOT, "scripts/mimalloc.sh"), f"{folder}/mimalloc"], cwd=ROOT,
+                   check=True, env={**os.environ, "WITHOUT": name})
+    # Links to the release build's files: those that are made anew are removed, not written into.
+    subprocess.run(["cp", "-al", "build/release", f"{folder}/release"], cwd=ROOT, check=True)
+    for path in MADE_ANEW:
+        os.remove(os.path.join(ROOT, folder, "release", path))
+    made = subprocess.run(
+        ["make", "--no-print-directory", "MODE=release", "DOZENS=1", f"BUILD={folder}/release",
+         f"MIMALLOC={folder}/mimalloc", f"{folder}/release/bedplate-tests"],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return os.path.join(ROOT, folder, "release", "bedplate-tests"), made
+
+
+def run_test(program, test):
+    group, name = test.split(".")
+    return subprocess.run([program, "-sg", group, "-sn", name], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+
+
+def problem_of(name, test):
+    """Why leaving `name` out shows nothing; None: it does what it is for."""
+    program, made = make_without(name)
+    if test.startswith("a static_assert in "):
+        if made.returncode == 0 or "static assertion failed" not in made.stdout:
+            return f"it compiles without it:\n{made.stdout}"
+        return None
+    if made.returncode != 0:
+        return f"it does not compile without it:\n{made.stdout}"
+    whole = run_test(os.path.join(ROOT, "build/release/bedplate-tests"), test)
+    if whole.returncode != 0 or " 1 ran" not in whole.stdout:
+        return f"{test} fails with it, or is not there:\n{whole.stdout}"
+    if run_test(program, test).returncode == 0:
+        return f"{test} passes without it"
+    return None
+
+
+def main():
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for name, test in adjustments():
+        if test.startswith("none;"):
+            print(f"skipped {name}: {test}", flush=True)
+            counts["skipped"] += 1
+            continue
+        problem = problem_of(name, test)
+        print(f"passed  {name}" if problem is None else f"failed  {name}: {problem}", flush=True)
+        counts["passed" if problem is None else "failed"] += 1
+    shutil.rmtree(os.path.join(ROOT, "build", "without"), ignore_errors=True)
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return 1 if counts["failed"] > 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
