@@ -1,5 +1,6 @@
 #include "tests/guest/traffic.h"
 
+#include <array>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@ constexpr uint64_t kDataStream = 1;
 constexpr uint32_t kDataBurst = 4;
 constexpr uint64_t kGreetingNs = 100 * kNsPerMs;
 constexpr uint64_t kSilenceNs = kNsPerSecond;
+constexpr uint64_t kFlowNs = 500 * kNsPerMs;
 
 struct Greeting {
   uint64_t instance;
@@ -71,6 +73,7 @@ void Traffic::step(bool may_begin) noexcept {
     words_.step(*options_.peer, theirs_, may_begin);
   }
   look_at_silence(monotonic_ns());
+  look_at_flow(monotonic_ns());
 }
 
 bool Traffic::is_drained() const noexcept {
@@ -184,6 +187,20 @@ void Traffic::look_at_silence(uint64_t now_ns) noexcept {
   if (is_silent_ || now_ns < heard_ns_ + kSilenceNs) return;
   is_silent_ = true;
   std::printf("traffic: %s is silent\n", options_.peer_name.c_str());
+}
+
+// Says it once each kind has ended something since the last time.
+void Traffic::look_at_flow(uint64_t now_ns) noexcept {
+  if (now_ns < flow_told_ns_ + kFlowNs) return;
+  const std::array<uint64_t, 7> flow = {acknowledged_,          received_,    lender_.ends().done(),
+                                        borrower_.read_count(), puts_.done(), gets_.done(),
+                                        atomics_.done()};
+  for (size_t i = 0; i < flow.size(); ++i) {
+    if (flow[i] == flow_[i]) return;
+  }
+  flow_ = flow;
+  flow_told_ns_ = now_ns;
+  std::printf("traffic: flows\n");
 }
 
 std::string Traffic::account(const VerbsCounters& counters) const {

@@ -10,9 +10,11 @@
 //   puts      kDone: the bytes are there; kNotDone: not one of them; kUnknown: each is old or new
 //   atomics   what was there before is what the ends until then allow
 //
-// A failed check is a line `traffic: FAULT: ...` and counts.
+// A failed check is a line `traffic: FAULT: ...` and counts. Traffic of all kinds that comes and goes
+// is a line `traffic: flows`, twice a second at most.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,6 +46,7 @@ struct Ends {
   uint64_t counts[3] = {};  // by Outcome
 
   void add(Outcome outcome) noexcept { ++counts[static_cast<int>(outcome)]; }
+  uint64_t done() const noexcept { return counts[static_cast<int>(Outcome::kDone)]; }
   std::string text() const;  // JSON
 };
 
@@ -202,6 +205,7 @@ class Traffic {
   void take_unread(const Message& message) noexcept;
   void hear_of(uint64_t instance) noexcept;
   void look_at_silence(uint64_t now_ns) noexcept;
+  void look_at_flow(uint64_t now_ns) noexcept;
   template <void (Traffic::*function)(const Message&) noexcept>
   void listen(AmId id);
 
@@ -213,6 +217,9 @@ class Traffic {
   RemoteMemory theirs_;
   uint64_t heard_ns_ = 0;
   bool is_silent_ = true;
+  // Each kind of traffic, as the last line about them found it.
+  std::array<uint64_t, 7> flow_ = {};
+  uint64_t flow_told_ns_ = 0;
   // Messages to it.
   uint64_t sent_ = 0;
   uint64_t acknowledged_ = 0;

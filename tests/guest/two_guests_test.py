@@ -29,8 +29,7 @@ PATIENCE_SECONDS = 120  # of any one wait: it ends a hang. How long it took is p
 STALL_SECONDS = 5 + 1         # of soft RoCE, which may stop without a word (stall_ns_max)
 NOTICED_SECONDS = STALL_SECONDS + 2  # by traffic that is not answered
 NOTICED_IDLE_SECONDS = 8 + 3  # by the lifeline, without traffic (silence_ns_max and a third)
-BACK_SECONDS = STALL_SECONDS + 3 + 3  # from when the network is back
-SETTLED_SECONDS = 3
+SILENT_SECONDS = 3  # in which nothing happens, and is to happen
 
 # Linux 6.1's Soft RoCE does it by itself on a busy machine: it loses its timer. Then the other end
 # is told by its peer that begins anew.
@@ -77,6 +76,16 @@ class Appliance:
                 raise self.host.failure("its peer is silent")
             time.sleep(0.05)
 
+    def expect_flow(self):
+        """Waits until traffic of all kinds has come and gone twice since now: the first time some of
+        it may be older."""
+        mark = self.host.mark()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.host.count(r"^traffic: flows$", mark) < 2:
+            if time.monotonic() > deadline:
+                raise self.host.failure("not all traffic goes on")
+            time.sleep(0.05)
+
     def account(self, after):
         found = self.expect(r"^traffic: account (\{.*\})$", PATIENCE_SECONDS, after)
         return json.loads(found.group(1))
@@ -118,6 +127,11 @@ def expect_unbroken(accounts, a, b):
     reasons = {each.group(1) for each in found if each is not None}
     is_stall = STALLED in reasons and reasons <= {STALLED, FOLLOWED}
     fail(f"connections were lost: {accounts}", a, b, kind=Stalled if is_stall else Failure)
+
+
+def expect_flow(a, b):
+    for one in (a, b):
+        one.expect_flow()
 
 
 def settle(a, b):
@@ -175,7 +189,7 @@ def cable_that_is_pulled_under_traffic():
     """Short enough, the queue pair sends again by itself; longer, and the connection is lost and
     comes back. Longer than give_up_ms: sends say kGone meanwhile."""
     a, b = start_both()
-    time.sleep(SETTLED_SECONDS)
+    expect_flow(a, b)
     times = []
     for seconds, puller in ((1, a), (5, b), (30, a)):
         marks = {one: one.host.mark() for one in (a, b)}
@@ -194,7 +208,7 @@ def cable_that_is_pulled_under_traffic():
             if one.host.count(r"is silent$", marks[one]) > 0:
                 one.expect(r"^traffic: [ab] is heard", PATIENCE_SECONDS, again[one])
         times.append(f"{seconds} s: back after {time.monotonic() - begin:.1f} s")
-        time.sleep(SETTLED_SECONDS)
+        expect_flow(a, b)
     accounts = settle(a, b)
     check_loans(accounts)
     if accounts[0]["broken"] < 2 or accounts[1]["broken"] < 2 or accounts[0]["gone"] == 0:
@@ -209,15 +223,13 @@ def hosts_that_are_frozen_under_traffic():
     that was frozen learns that its connection is gone."""
     a, b = start_both()
     for victim in (a, b, a):
-        time.sleep(SETTLED_SECONDS)
+        expect_flow(a, b)
         victim.host.freeze()
-        time.sleep(1)
+        time.sleep(1)  # a moment, as a queue pair bridges it
         victim.host.thaw()
     times = []
     for victim, other in ((b, a), (a, b)):
-        time.sleep(SETTLED_SECONDS)  # soft RoCE that has stopped shows by silence
-        for one in (a, b):
-            one.expect_heard()
+        expect_flow(a, b)  # also after soft RoCE has stopped
         mark, mark_other = victim.host.mark(), other.host.mark()
         begin = time.monotonic()
         victim.host.freeze()
@@ -229,7 +241,7 @@ def hosts_that_are_frozen_under_traffic():
             one.expect_heard()
         times.append(f"{victim.name} for {frozen - begin:.1f} s: back after "
                      f"{time.monotonic() - frozen:.1f} s")
-    time.sleep(SETTLED_SECONDS)
+    expect_flow(a, b)
     accounts = settle(a, b)
     check_loans(accounts)
     if min(account["broken"] for account in accounts) < 2:
@@ -244,13 +256,13 @@ def processes_that_are_killed_and_started_again():
     again to the successor; messages that the dead process had not consumed are counted."""
     a, b = start_both()
     for victim, survivor in ((b, a), (a, b)):
-        time.sleep(SETTLED_SECONDS)
+        expect_flow(a, b)
         mark = survivor.host.mark()
         victim.kill()
         survivor.expect(r"verbs: lost the connection to [ab] at ", PATIENCE_SECONDS, mark)
         victim.start()
         survivor.expect(r"^traffic: [ab] was started anew$", PATIENCE_SECONDS, mark)
-    time.sleep(SETTLED_SECONDS)
+    expect_flow(a, b)
     say(settle_survivors(a, b), "killed")
 
 
@@ -258,7 +270,7 @@ def hosts_that_are_reset_under_traffic():
     """No FIN: traffic that is not answered tells, or the successor."""
     a, b = start_both()
     for victim, survivor in ((b, a), (a, b)):
-        time.sleep(SETTLED_SECONDS)
+        expect_flow(a, b)
         mark = survivor.host.mark()
         victim.host.reset()
         survivor.expect(r"verbs: lost the connection to [ab] at ", PATIENCE_SECONDS, mark)
@@ -266,7 +278,7 @@ def hosts_that_are_reset_under_traffic():
         begin = time.monotonic()
         survivor.expect(r"^traffic: [ab] was started anew$", PATIENCE_SECONDS, mark)
         print(f"     {victim.name} rebooted: back {time.monotonic() - begin:.1f} s after its start")
-    time.sleep(SETTLED_SECONDS)
+    expect_flow(a, b)
     say(settle_survivors(a, b), "reset")
 
 
@@ -274,7 +286,7 @@ def host_that_is_reset_while_nobody_sends():
     """The one that dials hears nothing of the end of the one that listens, and has nothing to send:
     the lifeline tells it, and it dials again."""
     a, b = start_both("silent=1")
-    time.sleep(SETTLED_SECONDS)  # a message without its acknowledgement would show the loss
+    time.sleep(SILENT_SECONDS)  # a message without its acknowledgement would show the loss
     mark = a.host.mark()
     b.host.reset()
     b.start("silent=1")
@@ -285,14 +297,14 @@ def host_that_is_reset_while_nobody_sends():
     print(f"     silent: back {time.monotonic() - begin:.1f} s after its start")
     for one in (a, b):
         one.go_on()
-    time.sleep(SETTLED_SECONDS)
+    expect_flow(a, b)
     settle(a, b)
 
 
 def host_that_loses_power_while_nobody_sends():
     """A host that only listens learns it, too. The last test: the host does not come back."""
     a, b = start_both("silent=1")
-    time.sleep(SETTLED_SECONDS)
+    time.sleep(SILENT_SECONDS)  # as above
     mark = b.host.mark()
     a.host.power_off()
     begin = time.monotonic()
@@ -345,7 +357,7 @@ def mtu_that_differs_between_hosts():
         told = r"verbs: sending to %s at .*: its MTU is %d, that of rxe0 is %d, so packets have "
         a.expect(told % ("b", 1024, 4096) + "1024", PATIENCE_SECONDS)
         b.expect(told % ("a", 4096, 1024) + "1024", PATIENCE_SECONDS)
-        time.sleep(SETTLED_SECONDS)
+        expect_flow(a, b)
         accounts = settle(a, b)
     finally:
         a.host.run("ip link set eth1 mtu 1500")
@@ -368,10 +380,10 @@ def mtu_that_is_smaller_on_the_way():
             if time.monotonic() > deadline:
                 fail(f"neither has {cure!r}", a, b)
             time.sleep(0.05)
-        time.sleep(2 * SETTLED_SECONDS)
+        time.sleep(2 * SILENT_SECONDS)  # it does not come back by itself
         count = a.host.count(r"verbs: lost the connection", a.begin)
         hosts.switch.mtu = None
-        time.sleep(SETTLED_SECONDS + BACK_SECONDS)
+        expect_flow(a, b)
         accounts = settle(a, b)
     finally:
         hosts.switch.mtu = None
