@@ -3,7 +3,7 @@
 # (as of 2.2.4 and 3.1.5), and the test that fails without it: tests/alloc/without_adjustments.py
 # leaves one after the other out, and sees it fail.
 
-# What: segments of 4 MiB, not 32, in mimalloc-types.h.
+# Change: segments of 4 MiB, not 32, in mimalloc-types.h.
 # Why: many threads fit into a small heap.
 # Until: for ever; 3.x has pages without segments.
 # Test: a static_assert in alloc/confined_mimalloc.cc
@@ -12,7 +12,7 @@ small_segments() {
     's/^\(#define MI_SEGMENT_SHIFT *( *\)9 \(+ MI_SEGMENT_SLICE_SHIFT\)/\16 \2/'
 }
 
-# What: a bound in mi_heap_malloc_aligned (alloc-aligned.c).
+# Change: a bound in mi_heap_malloc_aligned (alloc-aligned.c).
 # Why: posix_memalign with sizes of 256 to 1024 gave misaligned blocks.
 # Until: 2.1.4, which asks mi_malloc_is_naturally_aligned.
 # Test: Interception.PosixMemalignOfSmallPowersOfTwoIsAligned
@@ -21,7 +21,7 @@ aligned_small_blocks() {
 's/size <= MI_SMALL_SIZE_MAX/size <= MI_MAX_ALIGN_GUARANTEE/'
 }
 
-# What: 16 KiB of a fresh page's blocks are put on its list at once, not 4 KiB (page.c).
+# Change: 16 KiB of a fresh page's blocks are put on its list at once, not 4 KiB (page.c).
 # Why: mimalloc spares the system memory that nobody may need; here all of it is there already.
 # Until: for ever.
 # Test: none; only time shows it
@@ -29,7 +29,7 @@ long_lists() {
   adjust src/page.c 's/^\(#define MI_MAX_EXTEND_SIZE *\)(4\*1024)/\1(16*1024)/'
 }
 
-# What: mi_free puts a block of its own thread on the list that malloc takes from, not on one that
+# Change: mi_free puts a block of its own thread on the list that malloc takes from, not on one that
 # malloc takes over once the other is empty. Then a page's free blocks are not all zero any more,
 # unless it has one block (page.c).
 # Why: a thread gets the block that it freed last, which is in its cache, and a block taken and
@@ -41,7 +41,7 @@ last_freed_first() {
   adjust src/page.c 's/^\( *page->is_zero = page->is_zero_init\);/\1 \&\& page->reserved == 1;/'
 }
 
-# What: mi_free does not call for an empty page that stays, as the only one of its size
+# Change: mi_free does not call for an empty page that stays, as the only one of its size
 # (bp_page_stays, alloc/confined_mimalloc.cc). The page's mark of that is cleared when it leaves its
 # queue, or another page goes before it (page-queue.c).
 # Why: one block taken and freed again and again stays on the fast path.
@@ -57,7 +57,7 @@ empty_pages_stay() {
 's/^    queue->first->prev = page;/&\n    queue->first->retire_expire = 0;/'
 }
 
-# What: a collection looks once at each segment that ended threads left (and at one more, which may
+# Change: a collection looks once at each segment that ended threads left (and at one more, which may
 # come meanwhile); a thread that ends looks at eight, as one that needs a segment does (segment.c).
 # Why: it looked at the same ones up to 16,384 times.
 # Until: 2.1.7, for collections that are forced.
@@ -69,7 +69,7 @@ one_look_at_each_segment() {
 '  if (!force \&\& max_tries > 8) max_tries = 8;/'
 }
 
-# What: mi_free asks for the identity that alloc/thread_heaps can take away.
+# Change: mi_free asks for the identity that alloc/thread_heaps can take away.
 # Why: while the heaps of an idle thread are emptied, its free must go the way of another thread's.
 # Until: for ever.
 # Test: ThreadHeaps.AreEmptiedWhileTheirThreadWakesAtAnyMoment
@@ -77,7 +77,7 @@ own_identity() {
   adjust src/alloc.c 's/^\( *const bool *is_local *= (\)_mi_thread_id()/\1bp_heap_identity()/'
 }
 
-# What: a page that is given up is no longer charged to its owner (bp_page_given_back, segment.c).
+# Change: a page that is given up is no longer charged to its owner (bp_page_given_back, segment.c).
 # Why: alloc/heap_owner counts pages.
 # Until: for ever.
 # Test: HeapOwner.IsChargedWhoeverFrees

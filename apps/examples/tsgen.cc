@@ -1,5 +1,5 @@
 // Sends, or writes, a transport stream of its own making with a moving picture
-// (apps/tsrelay/ts_generator.h), for those who have none at hand:
+// (apps/examples/ts_generator.h), for those who have none at hand:
 //
 //     tsgen --to 127.0.0.1:5004 [--rtp] [--rate 4000000] [--seconds 60]
 //     tsgen --file clip.ts --seconds 60 [--rate 4000000]
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 
 #include "apps/tsrelay/rtp_datapath.h"
-#include "apps/tsrelay/ts_generator.h"
+#include "apps/examples/ts_generator.h"
 #include "platform/clock.h"
 #include "transport/udp/udp_socket.h"
 

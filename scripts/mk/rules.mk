@@ -180,7 +180,7 @@ $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
 $(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
 $(BUILD)/examples/kvget: $(BUILD)/apps/examples/kvget.o
-$(BUILD)/examples/tsgen: $(BUILD)/apps/examples/tsgen.o $(TSRELAY_LIBRARY)
+$(BUILD)/examples/tsgen: $(call objects,apps/examples/tsgen.cc $(GENERATOR_SOURCES)) $(TSRELAY_LIBRARY)
 $(BUILD)/examples/tsreader: $(BUILD)/apps/examples/tsreader.o
 $(BUILD)/examples/edu: $(BUILD)/apps/examples/edu.o
 $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
@@ -229,8 +229,8 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
               $(shell sed -n 's/^BP_TRAP(\(.*\))$$/\1/p' $(LAW_NAMES))))
 
 $(TESTS): $(LAW_NAMES)
-$(TESTS): $(call compiled_tests,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
-          $(ARCHIVES_ALL) $(BUILD)/libCppUTest.a
+$(TESTS): $(call compiled_tests,tests/tests,$(TEST_SOURCES)) $(call objects,$(GENERATOR_SOURCES)) \
+          $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(ARCHIVES_ALL) $(BUILD)/libCppUTest.a
 	$(call link,$(LAW_LINK) $(BUILD)/libCppUTest.a $(WITH_ALL))
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
@@ -253,13 +253,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
--include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(VERBS_LIBRARY_SOURCES) \
-  $(INIT_LIBRARY_SOURCES) $(DPDK_LIBRARY_SOURCES) $(TLS_LIBRARY_SOURCES) $(MALLOC_SOURCES) $(BLOCKD_SOURCES) \
-  $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
-  $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
-  apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/edu.cc apps/examples/tsgen.cc \
-  apps/examples/tsreader.cc tests/system/cpp_peer.cc tests/system/heap_owners.cc $(PORT_ECHO_SOURCES) \
-  $(POWER_SOURCES)) $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
+# The files that each object was made from, as the compiler says.
+-include $(shell find $(BUILD) $(if $(filter hardened,$(MODE)),build/release) -name '*.d' 2> /dev/null)
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak

@@ -41,6 +41,8 @@ BLOCKD_SOURCES := $(call in,apps/blockd apps/blockd/stores)
 KVD_SOURCES := $(call in,apps/kvd)
 TSRELAY_SOURCES := $(call in,apps/tsrelay)
 PROGRAM_SOURCES := apps/bedplate/main.cc
+# A transport stream for tests and examples.
+GENERATOR_SOURCES := apps/examples/ts_generator.cc apps/examples/test_picture.cc
 
 TEST_SOURCES := tests/main.cc \
                 $(sort $(wildcard tests/support/*.cc tests/*/*_test.cc tests/*/*/*_test.cc \

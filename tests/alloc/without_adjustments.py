@@ -16,9 +16,10 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 ENTRY = re.compile(r"^# Test: (.*)$\n(\w+)\(\) \{$", re.M)
-# What the adjusted sources are compiled into, and what these are linked into.
-MADE_ANEW = ("alloc/confined_mimalloc.o", "alloc/intercepting_heap.o", "alloc/heap_walk.o",
-             "alloc/thread_heaps.o", "libbedplate.a", "libbedplate-malloc.a", "bedplate-tests")
+# These are compiled from mimalloc's sources (scripts/mk/flags.mk).
+OBJECTS = ("confined_mimalloc", "intercepting_heap", "heap_walk", "thread_heaps")
+MADE_ANEW = (*(f"alloc/{name}.o" for name in OBJECTS), "libbedplate.a", "libbedplate-malloc.a",
+             "bedplate-tests")
 
 
 def adjustments():

@@ -12,7 +12,7 @@
 
 #include "apps/tsrelay/output_group_datapath.h"
 #include "apps/tsrelay/relay_stream_datapath.h"
-#include "apps/tsrelay/ts_generator.h"
+#include "apps/examples/ts_generator.h"
 
 #include "CppUTest/TestHarness.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "apps/tsrelay/ts_generator.h"
+#include "apps/examples/ts_generator.h"
 
 #include "CppUTest/TestHarness.h"
 

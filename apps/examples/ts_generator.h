@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "apps/tsrelay/test_picture.h"
+#include "apps/examples/test_picture.h"
 #include "apps/tsrelay/ts_packet_datapath.h"
 
 namespace bedplate::relay {

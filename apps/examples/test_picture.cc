@@ -1,4 +1,4 @@
-#include "apps/tsrelay/test_picture.h"
+#include "apps/examples/test_picture.h"
 
 #include <bit>
 

@@ -1,4 +1,4 @@
-#include "apps/tsrelay/ts_generator.h"
+#include "apps/examples/ts_generator.h"
 
 #include <algorithm>
 #include <cstring>

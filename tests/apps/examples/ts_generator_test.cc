@@ -1,5 +1,5 @@
 // The generated stream: as it should be in the eyes of the inspector.
-#include "apps/tsrelay/ts_generator.h"
+#include "apps/examples/ts_generator.h"
 
 #include <memory>
 
