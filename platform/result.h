@@ -127,8 +127,8 @@ class [[nodiscard]] Result<void> {
     if (!bp_try_result.ok()) return bp_try_result.error(); \
   } while (0)
 
-// Assigns the value of an expression (a Result) to `target`, which may be a declaration, and returns
-// the error to the caller, if it is one: BP_TRY_ASSIGN(const User user, find_user(name));
+// Assigns the value of an expression (a Result) to `target`, which may be a declaration, or returns
+// its error to the caller: BP_TRY_ASSIGN(const User user, find_user(name));
 #define BP_TRY_ASSIGN(target, ...) BP_TRY_ASSIGN_LINE(__LINE__, target, __VA_ARGS__)
 #define BP_TRY_ASSIGN_LINE(line, ...) BP_TRY_ASSIGN_NAMED(line, __VA_ARGS__)
 #define BP_TRY_ASSIGN_NAMED(line, ...) BP_TRY_ASSIGN_BY(bp_try_result_##line, __VA_ARGS__)

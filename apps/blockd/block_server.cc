@@ -147,9 +147,8 @@ Result<void> BlockServer::add_volumes(const Carve& carve) {
       BP_TRY_ASSIGN(const auto tasks, carve(queue_owner(options_, i)));
       made.store = wiring.store;
       made.queue = &queues_.emplace_back();
-      made.queue->create(*wiring.store, *volume.queue, memory, tasks,
-                         shard.service.replies(), *wiring_.volume_loops[volume.shard],
-                         *wiring.store_counters);
+      made.queue->create(*wiring.store, *volume.queue, memory, tasks, shard.service.replies(),
+                         *wiring_.volume_loops[volume.shard], *wiring.store_counters);
     } else {
       made.store = &memory_stores_.emplace_back(memory.data(), volume.bytes);
     }

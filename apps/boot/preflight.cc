@@ -300,7 +300,8 @@ void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
           .set_answer("%" PRIu64 " MiB are left to promise, %" PRIu64 " MiB are needed",
                       left / kMiB, needed / kMiB)
           .set_cure(
-              "sysctl vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] bytes smaller"));
+              "sysctl vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] bytes "
+              "smaller"));
 }
 
 void check_locked_memory(const Configuration& configuration, const AppliancePlan& plan,

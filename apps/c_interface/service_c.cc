@@ -129,7 +129,7 @@ int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
 }
 
 int bp_fail(const char* doing, const char* answer, const char* cure) {
-  return c_fail(Error{}.set_doing("%s", doing).set_answer("%s", answer).set_cure("%s", cure));
+  return c_fail(error_while("%s", doing).set_answer("%s", answer).set_cure("%s", cure));
 }
 
 // ---- Its table ----

@@ -254,7 +254,7 @@ Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
   options.shared = shared_.get();
   options.queue_index = index;
   if (const char* wrong = NetStack::check(options)) {
-    return Error{}.set_doing("the port %s", settings.name.c_str()).set_answer("%s", wrong);
+    return error_while("the port %s", settings.name.c_str()).set_answer("%s", wrong);
   }
   lane.stack = std::make_unique<NetStack>(*lane.queue, options);
   lane.receiver.create(*lane.stack, *lane.loop);

@@ -51,7 +51,7 @@ Error twice(const ServiceNeeds& service, const DatagramNeed& need, const Datagra
 
 Result<Fd> open_one(const DatagramNeed& need) {
   const DatagramOpening& opening = *need.opening;
-  BP_TRY_ASSIGN(const auto fd, open_udp(options_of(opening, {}), need.shape));
+  BP_TRY_ASSIGN(auto fd, open_udp(options_of(opening, {}), need.shape));
   for (const DatagramMembership& each : opening.memberships) {
     for (const bool is_join : {true, false}) {
       BP_TRY(change_membership(fd.number(), is_join, each.group, each.source,

@@ -41,9 +41,9 @@ class Echo final : public Service {
     BP_TRY_ASSIGN(const auto messenger, context.messenger(0));
     BP_TRY_ASSIGN(const auto ping, context.message("ping"));
     messenger->set_handler(ping, {[](void* self, const Message& message) noexcept {
-                                                    static_cast<Echo*>(self)->answer(message);
-                                                  },
-                                                  this});
+                                    static_cast<Echo*>(self)->answer(message);
+                                  },
+                                  this});
     return {};
   }
   void answer(const Message& message) noexcept {

@@ -10,8 +10,8 @@
 //   puts      kDone: the bytes are there; kNotDone: not one of them; kUnknown: each is old or new
 //   atomics   what was there before is what the ends until then allow
 //
-// A failed check is a line `traffic: FAULT: ...` and counts. Traffic of all kinds that comes and goes
-// is a line `traffic: flows`, twice a second at most.
+// A failed check is a line `traffic: FAULT: ...` and counts. While traffic of all kinds comes and
+// goes there is a line `traffic: flows`, twice a second at most.
 #pragma once
 
 #include <array>

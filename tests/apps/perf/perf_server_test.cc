@@ -40,7 +40,7 @@ class Client final : public PerfScriptedPeer {
     return SendStatus::kDone;
   }
   Result<RemoteMemory> expose(std::span<std::byte> memory) override {
-    if (exposed_count == exposed_count_max) return Error().set_doing("exposing");
+    if (exposed_count == exposed_count_max) return error_while("exposing");
     ++exposed_count;
     return PerfScriptedPeer::expose(memory);
   }

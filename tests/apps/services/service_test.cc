@@ -470,7 +470,7 @@ TEST(Service, WhatItThrowsEndsTheBootWithItsName) {
       "cache: opening the store: it is full; make room",
       outcome([] {
         return Result<void>(
-            Error{}.set_doing("opening the store").set_answer("it is full").set_cure("make room"));
+            error_while("opening the store").set_answer("it is full").set_cure("make room"));
       }).c_str());
   STRCMP_EQUAL("", outcome([] { return Result<void>{}; }).c_str());
 }

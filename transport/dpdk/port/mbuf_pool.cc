@@ -30,7 +30,7 @@ uint32_t element_bytes(const MbufShape& shape) noexcept {
 Error dpdk_error(const std::string& name, int number) {
   const char* said = take_eal_error();
   if (said[0] == '\0') said = rte_strerror(number);
-  return Error{}.set_doing("making the buffers of %s", name.c_str()).set_answer("%s", said);
+  return error_while("making the buffers of %s", name.c_str()).set_answer("%s", said);
 }
 
 }  // namespace

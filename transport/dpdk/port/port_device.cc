@@ -46,13 +46,14 @@ Error refused(std::string_view text, const char* answer) {
              "device \"%.*s\"", static_cast<int>(std::min(text.size(), size_t{120})), text.data())
       .set_answer("%s", answer)
       .set_cure(
-          "expected \"0000:03:00.0\" (domain, bus, device and function of PCI), \"af_packet:eth0\", "
-          "\"af_xdp:eth0\", \"tap:NAME\", \"memif:/PATH\", \"ring:NAME\" or \"null\"");
+          "expected \"0000:03:00.0\" (domain, bus, device and function of PCI), "
+          "\"af_packet:eth0\", \"af_xdp:eth0\", \"tap:NAME\", \"memif:/PATH\", \"ring:NAME\" or "
+          "\"null\"");
 }
 
 Error problem_of(const std::string& port, const PortDevice& device) {
-  return Error{}.set_doing("looking for the device %s of the port %s", device.text().c_str(),
-                           port.c_str());
+  return error_while("looking for the device %s of the port %s", device.text().c_str(),
+                     port.c_str());
 }
 
 // The runtime checks, for all services, that the device is there and which driver has it

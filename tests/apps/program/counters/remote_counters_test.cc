@@ -71,7 +71,7 @@ TEST_GROUP_BASE(RemoteCounters, CountersFileFixture) {
 
   Result<std::string> answer(const std::string& params) {
     ++ask_count;
-    if (is_broken) return Error().set_doing("asking").set_answer("it ended the connection");
+    if (is_broken) return error_while("asking").set_answer("it ended the connection");
     const std::string answer = said.empty() ? asked->answer(params) : said;
     answer_bytes += answer.size();
     return answer;
