@@ -3,10 +3,10 @@
 
     scripts/site.py [FOLDER]
 
-FOLDER instead of build/docs. The pages are docs/*.md and the documents beside them in the root, of
-which README.md is the first page; a source that a page names is there as it is. An error is what
-mkdocs warns of, a link that leads nowhere or to a heading that there is not, a page that
-docs/mkdocs.yml does not list, and a picture, script or style that a page fetches from elsewhere.
+FOLDER instead of build/docs. The pages are docs/*.md, of which index.md is the first, and the
+documents of the root but README.md, whose text it has; a source that a page names is there as it is.
+An error is what mkdocs warns of, a link that leads nowhere or to a heading that there is not, a page
+that docs/mkdocs.yml does not list, and a picture, script or style that a page fetches from elsewhere.
 """
 
 import html.parser
@@ -26,8 +26,6 @@ FETCHED = {"img": "src", "script": "src", "link": "href", "iframe": "src"}
 
 def place_of(path):
     """The place of a repository's file among the pages."""
-    if path == ROOT / "README.md":
-        return pathlib.Path("index.md")
     if path.parent == ROOT and path.suffix == ".md":
         return pathlib.Path(path.name)
     if ROOT / "docs" in path.parents:
@@ -66,6 +64,8 @@ def build(folder):
     shutil.copytree(ROOT / "docs", pages, ignore=shutil.ignore_patterns("*.md", "*.txt", "mkdocs.yml", "theme"))
     sources = set()
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        if document == ROOT / "README.md":
+            continue
         sources |= stage(document, pages)
     for source in sources:
         (pages / place_of(source)).parent.mkdir(parents=True, exist_ok=True)

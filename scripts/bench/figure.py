@@ -14,7 +14,7 @@ import re
 
 import common
 from common import BUILD, BenchError
-from report import BAR_HEIGHT, BAR_WIDTH, NAME_WIDTH, TEXT_WIDTH, bars, write
+from report import BAR_HEIGHT, BAR_WIDTH, BARS_STYLE, NAME_WIDTH, TEXT_WIDTH, bars, write
 
 PLACE = os.path.join(common.ROOT, "docs/pictures/measured.svg")
 TITLE_HEIGHT, GAP, EDGE = 22, 12, 16
@@ -30,10 +30,11 @@ ROWS = [
 # Contenders shown under another name; others of ours (OURS) are left to the report.
 NAMES = {"uct": "UCX, uct", "ucp": "UCX, ucp", "bare-spin": "bare server", "bare": "bare server"}
 OURS = re.compile("epoll|seccomp|again")
-STYLE = """
-svg { color: #1d2430; --ours: #2f6fb0; --theirs: #b4bcc8; --floor: #3a7d44; }
-text { font: 12px system-ui, sans-serif; fill: currentColor; }
-.title { font-weight: 600; font-size: 13px; } .soft { fill: #5b6575; }
+STYLE = f"""{BARS_STYLE}
+text {{ font: 12px system-ui, sans-serif; fill: #1d2430; }} .page {{ fill: #ffffff; }}
+.title {{ font-weight: 600; font-size: 13px; }} .soft {{ fill: #5b6575; }}
+@media (prefers-color-scheme: dark) {{ text {{ fill: #e6e9ef; }} .page {{ fill: #0d1117; }}
+  .soft {{ fill: #9aa4b2; }} }}
 """
 
 
@@ -76,7 +77,7 @@ def drawn(found):
     width, y = width + 2 * EDGE, y + 8
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" width="{width}" '
             f'height="{y}" role="img" aria-label="Bedplate beside others"><style>{STYLE}</style>'
-            f'<rect width="{width}" height="{y}" fill="#ffffff"/>' + "\n".join(parts) + "</svg>\n")
+            f'<rect width="{width}" height="{y}" class="page"/>' + "\n".join(parts) + "</svg>\n")
 
 
 def main():

@@ -21,19 +21,24 @@ import common
 from common import BUILD, BenchError, spread
 
 BAR_WIDTH, BAR_HEIGHT, NAME_WIDTH, TEXT_WIDTH = 300, 18, 190, 230
-STYLE = """
-:root { color-scheme: light dark; --ours: #2f6fb0; --theirs: #b4bcc8; --floor: #3a7d44;
-  --bad: #b3261e; --good: #2e7d32; --line: #8a94a6; }
-@media (prefers-color-scheme: dark) { :root { --ours: #6aa9e9; --theirs: #5b6575;
-  --floor: #79c184; --bad: #f2867e; --good: #7fcf85; } }
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
-h3 { font-size: 1rem; margin: 1.2rem 0 .2rem; }
-pre { overflow-x: auto; font-size: 12px; }
-svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif;
-  fill: currentColor; }
-.reached { color: var(--good); } .missed { color: var(--bad); font-weight: 600; }
+# Plain colours, without variables: not every program that shows pictures knows these.
+BARS_STYLE = """
+.ours { fill: #2f6fb0; } .theirs { fill: #b4bcc8; } .floor { fill: #3a7d44; }
+.whisker { stroke: #1d2430; }
+@media (prefers-color-scheme: dark) { .ours { fill: #6aa9e9; } .theirs { fill: #5b6575; }
+  .floor { fill: #79c184; } .whisker { stroke: #e6e9ef; } }
+"""
+STYLE = f"""{BARS_STYLE}
+:root {{ color-scheme: light dark; --bad: #b3261e; --good: #2e7d32; --line: #8a94a6; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --bad: #f2867e; --good: #7fcf85; }} }}
+body {{ font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;
+  padding: 0 1rem; }}
+h2 {{ margin-top: 2.5rem; border-bottom: 1px solid var(--line); }}
+h3 {{ font-size: 1rem; margin: 1.2rem 0 .2rem; }}
+pre {{ overflow-x: auto; font-size: 12px; }}
+svg {{ max-width: 100%; height: auto; }} svg text {{ font: 12px system-ui, sans-serif;
+  fill: currentColor; }}
+.reached {{ color: var(--good); }} .missed {{ color: var(--bad); font-weight: 600; }}
 """
 
 
@@ -78,9 +83,9 @@ def bars(row):
         parts.append(
             f'<text x="{NAME_WIDTH - 8}" y="{middle + 4}" text-anchor="end">{html.escape(name)}'
             f'</text><rect x="{NAME_WIDTH}" y="{y + 3}" width="{max(width, 1):.1f}" '
-            f'height="{BAR_HEIGHT - 6}" style="fill: var(--{colour})"/>'
+            f'height="{BAR_HEIGHT - 6}" class="{colour}"/>'
             f'<path d="M{NAME_WIDTH + low:.1f} {middle}H{NAME_WIDTH + high:.1f}" '
-            f'style="stroke: currentColor"/><text x="{NAME_WIDTH + high + 8:.1f}" '
+            f'class="whisker"/><text x="{NAME_WIDTH + high + 8:.1f}" '
             f'y="{middle + 4}">{html.escape(spread(values))}</text>')
     return "\n".join(parts + ["</svg>"])
 

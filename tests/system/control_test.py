@@ -95,7 +95,7 @@ def answers_what_it_is(box):
 
 @test()
 def the_demo_answers(box):
-    """The README's answers, but for the addresses that it listens at."""
+    """The answers in docs/index.md, but for the addresses that it listens at."""
     with open("apps/demo.toml", "rb") as file:
         demo = tomllib.load(file)
     demo["appliance"].update(name="test", runtime_directory=box.path("runtime"))
@@ -104,7 +104,7 @@ def the_demo_answers(box):
     said = json.loads(ctl(box, box.appliance(demo), "blockd.volumes").stdout)
     expect(said, [{"volume": "ram0", "shard": "main", "bytes": 64 * MIB, "read_only": False,
                    "held": False}], "its volumes")
-    expect_in("bedplate ctl blockd.volumes", read_text("README.md"), "the README")
+    expect_in("bedplate ctl blockd.volumes", read_text("docs/index.md"), "the document")
 
 
 @test()
