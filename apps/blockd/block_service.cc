@@ -8,7 +8,7 @@
 #include "apps/blockd/volume_shards.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/tls_part.h"
-#include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/read_table.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"

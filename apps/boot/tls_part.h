@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/read_table.h"
 #include "apps/connections/connection_session.h"
 #include "platform/counter_table.h"
 #include "platform/log_limit.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "apps/configuration/configuration.h"
-#include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/read_table.h"
 
 namespace bedplate {
 

@@ -5,13 +5,11 @@
 
 #include "apps/configuration/configuration_values.h"
 #include "apps/configuration/configuration_words.h"
+#include "apps/configuration/read_table.h"
 #include "platform/text.h"
 
 namespace bedplate {
 namespace {
-
-// More are no help, and an error takes about a KiB.
-constexpr size_t kProblemsShownMax = 64;
 
 // The cure for an unknown key: did you mean "pages"? [pool] may have: bytes, pages, ...
 std::string known_keys(const ConfigurationTable& table, const std::string& label,
@@ -47,51 +45,36 @@ std::optional<uint32_t> find_named(const std::vector<Named>& all, const std::str
 }
 
 template <typename T>
-void append(std::vector<T>* all, std::vector<T>* more) {
-  std::move(more->begin(), more->end(), std::back_inserter(*all));
+void append(std::vector<T>* all, const std::vector<T>& more) {
+  all->insert(all->end(), more.begin(), more.end());
 }
 
 }  // namespace
 
-const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept {
-  for (const TomlNode& child : node.children) {
-    if (child.key == key) return &child;
-  }
-  return nullptr;
-}
-
-std::string ConfigurationReader::path_of(const ConfigurationTable& table, std::string_view key) {
-  return table.name().empty() ? std::string(key) : table.name() + "." + std::string(key);
-}
-
-void ConfigurationReader::add_problem(TomlPosition position, std::string answer, std::string cure) {
-  problems_.push_back({position, std::move(answer), std::move(cure)});
-}
-
 void ConfigurationReader::refuse(const ConfigurationTable& table, const Key& key,
                                  TomlPosition position, std::string answer, std::string cure) {
-  refused_.insert(path_of(table, key.name()));
-  add_problem(position, std::move(answer), std::move(cure));
+  problems_.mark_refused(table.path_of(key.name()));
+  problems_.add(position, std::move(answer), std::move(cure));
 }
 
 void ConfigurationReader::read(const TomlNode& root) {
   read_table(file_, "the file", root);
   resolve_shards();
   resolve_groups();
-  ReadTable whole(*this, file_, root);
-  if (file_.check_) file_.check_(whole);
+  run_check(file_, root);
 }
 
 void ConfigurationReader::check(const TomlNode& root, const std::vector<Kept>& tables) {
-  for (const Kept& kept : tables) {
-    ReadTable whole(*this, *kept.table, *kept.node);
-    if (kept.table->check_) kept.table->check_(whole);
-  }
-  ReadTable whole(*this, file_, root);
-  if (file_.check_) file_.check_(whole);
+  for (const Kept& kept : tables) run_check(*kept.table, *kept.node);
+  run_check(file_, root);
 }
 
-void ConfigurationReader::read_table(ConfigurationTable& table, const std::string& label,
+void ConfigurationReader::run_check(const ConfigurationTable& table, const TomlNode& node) {
+  ReadTable whole(table, node, problems_);
+  table.run_check(whole);
+}
+
+void ConfigurationReader::read_table(const ConfigurationTable& table, const std::string& label,
                                      const TomlNode& node) {
   for (const TomlNode& child : node.children) {
     if (const Key* key = table.find_key(child.key)) {
@@ -99,8 +82,8 @@ void ConfigurationReader::read_table(ConfigurationTable& table, const std::strin
     } else if (const Child* inner = table.find_child(child.key)) {
       read_tables(table, *inner, child);
     } else {
-      add_problem(child.key_position, unknown_name(table, child),
-                  known_keys(table, label, child.key));
+      problems_.add(child.key_position, unknown_name(table, child),
+                    known_keys(table, label, child.key));
     }
   }
   check_missing(table, label, node);
@@ -116,21 +99,21 @@ void ConfigurationReader::check_missing(const ConfigurationTable& table, const s
           if (table.find_key(child.key) || table.find_child(child.key)) return false;
           return resembles(child.key, wanted);
         });
-    if (is_so) refused_.insert(path_of(table, wanted));
+    if (is_so) problems_.mark_refused(table.path_of(wanted));
     return is_so;
   };
   for (const Key& key : table.keys()) {
     if (find_child(node, key.name()) != nullptr) continue;
     if (is_misspelt(key.name()) || !key.is_required()) continue;
-    refused_.insert(path_of(table, key.name()));
-    add_problem(node.position, quoted(key.name()) + " is missing in " + label,
-                "expected " + key.expectation());
+    problems_.mark_refused(table.path_of(key.name()));
+    problems_.add(node.position, quoted(key.name()) + " is missing in " + label,
+                  "expected " + key.expectation());
   }
   for (const Child& child : table.children()) {
     if (find_child(node, child.own_name()) != nullptr) continue;
     if (is_misspelt(child.own_name()) || !child.is_required) continue;
-    add_problem(node.position, child.label() + " is missing in " + label,
-                "docs/configuration.md shows the smallest file that works");
+    problems_.add(node.position, child.label() + " is missing in " + label,
+                  "docs/configuration.md shows the smallest file that works");
   }
 }
 
@@ -139,21 +122,22 @@ void ConfigurationReader::read_tables(const ConfigurationTable& parent, const Ch
   const bool is_list = node.kind == TomlNode::Kind::kArray;
   const bool want_list = child.max_count != 0;
   if (is_list != want_list || (!is_list && node.kind != TomlNode::Kind::kTable)) {
-    refused_.insert(path_of(parent, child.own_name()));
-    return add_problem(node.position, quoted(child.own_name()) + " is " + kind_text(node.kind),
-                       "expected " + child.label() + (want_list ? ", once for each" : ", once"));
+    problems_.mark_refused(parent.path_of(child.own_name()));
+    return problems_.add(node.position, quoted(child.own_name()) + " is " + kind_text(node.kind),
+                         "expected " + child.label() + (want_list ? ", once for each" : ", once"));
   }
   if (!want_list) return read_one_table(child, node);
   if (node.children.empty()) {
-    add_problem(node.position, quoted(child.own_name()) + " is an empty array",
-                "expected " + child.label() + ", 1.." + std::to_string(child.max_count) + " times");
+    problems_.add(
+        node.position, quoted(child.own_name()) + " is an empty array",
+        "expected " + child.label() + ", 1.." + std::to_string(child.max_count) + " times");
   }
   uint64_t count = 0;
   for (const TomlNode& element : node.children) {
     if (++count > child.max_count) {
-      return add_problem(element.position,
-                         child.label() + " number " + std::to_string(count) + " is too many",
-                         "expected 1.." + std::to_string(child.max_count) + " of them");
+      return problems_.add(element.position,
+                           child.label() + " number " + std::to_string(count) + " is too many",
+                           "expected 1.." + std::to_string(child.max_count) + " of them");
     }
     read_one_table(child, element);
   }
@@ -161,17 +145,16 @@ void ConfigurationReader::read_tables(const ConfigurationTable& parent, const Ch
 
 void ConfigurationReader::read_one_table(const Child& child, const TomlNode& node) {
   if (node.kind != TomlNode::Kind::kTable) {
-    return add_problem(node.position, child.label() + " is " + kind_text(node.kind),
-                       "expected a table");
+    return problems_.add(node.position, child.label() + " is " + kind_text(node.kind),
+                         "expected a table");
   }
   kept_.push_back({std::make_shared<ConfigurationTable>(child.name), &node, child.max_count != 0});
   ConfigurationTable& table = *kept_.back().table;
   child.describe(table);
   read_table(table, child.label(), node);
-  ReadTable whole(*this, table, node);
-  if (table.check_) table.check_(whole);
-  append(&shard_references_, &table.shard_references_);
-  append(&group_references_, &table.group_references_);
+  run_check(table, node);
+  append(&shard_references_, table.shard_references());
+  append(&group_references_, table.group_references());
 }
 
 void ConfigurationReader::read_key(const ConfigurationTable& table, const std::string& label,
@@ -184,7 +167,7 @@ void ConfigurationReader::read_key(const ConfigurationTable& table, const std::s
                   "expected " + key.expectation());
   }
   if (key.is_unique() && !claim(table, label, key, value)) return;
-  key.store_(value);
+  key.store(value);
 }
 
 void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& key,
@@ -199,7 +182,7 @@ void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& 
     return refuse(table, key, node.position, quoted(key.name()) + wrong,
                   "expected " + key.expectation());
   }
-  if (key.clear_) key.clear_();
+  key.clear();
   std::vector<Key::Value> earlier;
   for (size_t i = 0; i < node.children.size(); ++i) {
     const TomlNode& element = node.children[i];
@@ -211,11 +194,11 @@ void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& 
         return addresses_clash(other.address, value.address);
       });
       if (clashing != earlier.end()) {
-        add_problem(value.position,
-                    quoted(value.address.text()) + " clashes with " +
-                        quoted(clashing->address.text()) + " at line " +
-                        std::to_string(clashing->position.line),
-                    "expected another port or path (0.0.0.0 and [::] take a port everywhere)");
+        problems_.add(value.position,
+                      quoted(value.address.text()) + " clashes with " +
+                          quoted(clashing->address.text()) + " at line " +
+                          std::to_string(clashing->position.line),
+                      "expected another port or path (0.0.0.0 and [::] take a port everywhere)");
       }
     } else {
       std::string wrong = read_value(key, element, &value);
@@ -231,7 +214,7 @@ void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& 
       }
     }
     earlier.push_back(value);
-    key.store_(value);
+    key.store(value);
   }
 }
 
@@ -256,13 +239,14 @@ bool ConfigurationReader::claim(const ConfigurationTable& table, const std::stri
                                 const Key& key, const Key::Value& value) {
   const bool is_number = key.type() == Key::Type::kInteger;
   std::string text = is_number ? std::to_string(value.number) : value.text;
-  std::string path = path_of(table, key.name());
+  std::string path = table.path_of(key.name());
   for (const Taken& taken : taken_) {
     if (taken.key != path || taken.text != text) continue;
-    add_problem(value.position,
-                quoted(key.name()) + " " + (is_number ? text : quoted(text)) + " is taken by the " +
-                    label + " at line " + std::to_string(taken.position.line),
-                "expected another one: each " + label + " has its own");
+    problems_.add(value.position,
+                  quoted(key.name()) + " " + (is_number ? text : quoted(text)) +
+                      " is taken by the " + label + " at line " +
+                      std::to_string(taken.position.line),
+                  "expected another one: each " + label + " has its own");
     return false;
   }
   taken_.push_back({std::move(path), std::move(text), value.position});
@@ -271,56 +255,26 @@ bool ConfigurationReader::claim(const ConfigurationTable& table, const std::stri
 
 void ConfigurationReader::resolve_shards() {
   const std::vector<ShardSettings>& shards = configuration_.shards;
-  if (shards.empty() || refused_.contains("shard.name")) return;
+  if (shards.empty() || problems_.was_refused("shard.name")) return;
   for (const ConfigurationTable::Reference& reference : shard_references_) {
     std::string known;
     const auto found = find_named(shards, reference.value.text, &known);
     *reference.index = found.value_or(0);
     if (found) continue;
-    add_problem(reference.value.position, "no shard has the name " + quoted(reference.value.text),
-                "expected one of: " + known);
+    problems_.add(reference.value.position, "no shard has the name " + quoted(reference.value.text),
+                  "expected one of: " + known);
   }
 }
 
 void ConfigurationReader::resolve_groups() {
-  if (refused_.contains("group") || refused_.contains("group.name")) return;
+  if (problems_.was_refused("group") || problems_.was_refused("group.name")) return;
   for (const ConfigurationTable::Reference& reference : group_references_) {
     std::string known;
     const auto found = find_named(configuration_.groups, reference.value.text, &known);
     *reference.index = found.value_or(0);
     if (found) continue;
-    add_problem(reference.value.position, "no group has the name " + quoted(reference.value.text),
-                known.empty() ? "write a [[group]] with this name" : "expected one of: " + known);
-  }
-}
-
-std::vector<Error> ConfigurationReader::problems(const char* path) const {
-  std::vector<const Problem*> sorted;
-  for (const Problem& problem : problems_) sorted.push_back(&problem);
-  // Problems at one place stay in the order in which they were found.
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Problem* left, const Problem* right) {
-    return left->position < right->position;
-  });
-  std::vector<Error> errors;
-  for (const Problem* problem : sorted) {
-    if (errors.size() == kProblemsShownMax) {
-      errors.push_back(configuration_error(
-          path, problem->position,
-          "from here on " + std::to_string(sorted.size() - errors.size()) + " more problems",
-          "correct those above first"));
-      break;
-    }
-    errors.push_back(configuration_error(path, problem->position, problem->answer, problem->cure));
-  }
-  return errors;
-}
-
-void ReadTable::refuse_keys(std::initializer_list<const char*> keys, const std::string& answer,
-                            const std::string& cure) {
-  for (const char* key : keys) {
-    if (const TomlNode* child = find_child(node_, key)) {
-      refuse_at(child->key_position, quoted(key) + " " + answer, cure);
-    }
+    problems_.add(reference.value.position, "no group has the name " + quoted(reference.value.text),
+                  known.empty() ? "write a [[group]] with this name" : "expected one of: " + known);
   }
 }
 

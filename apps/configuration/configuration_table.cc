@@ -99,29 +99,23 @@ std::string ConfigurationKey::expectation() const {
 
 ConfigurationKey& ConfigurationTable::add(const char* name, Type type, uint64_t min, uint64_t max,
                                           std::string default_text,
-                                          std::function<void(ConfigurationKey::Value&)> store) {
+                                          ConfigurationKey::Variable variable,
+                                          std::vector<const char*> words) {
   BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
-  ConfigurationKey& key = keys_.emplace_back();
-  key.name_ = name;
-  key.type_ = type;
-  key.min_ = min;
-  key.max_ = max;
-  key.default_text_ = std::move(default_text);
-  key.store_ = std::move(store);
-  return key;
+  return keys_.emplace_back(name, type, min, max, std::move(default_text), std::move(variable),
+                            std::move(words));
 }
 
 ConfigurationKey& ConfigurationTable::add_text(const char* name, Type type, std::string* to,
                                                uint64_t min, uint64_t max) {
   return add(name, type, min, max, "\"" + *to + "\"",
-             [to](ConfigurationKey::Value& value) { *to = std::move(value.text); });
+             {.store = [to](ConfigurationKey::Value& value) { *to = std::move(value.text); }});
 }
 
 void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t max_count,
                                    std::function<void(ConfigurationTable&)> describe) {
   BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
-  children_.push_back(
-      {name_.empty() ? name : name_ + "." + name, is_required, max_count, std::move(describe)});
+  children_.push_back({path_of(name), is_required, max_count, std::move(describe)});
 }
 
 ConfigurationKey* ConfigurationTable::find_key(std::string_view name) noexcept {

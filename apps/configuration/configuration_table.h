@@ -106,6 +106,24 @@ class ConfigurationKey {
     SocketAddress address;
   };
 
+  // The functions that reach the variable of a key.
+  struct Variable {
+    std::function<void(Value&)> store;  // of lists: for each element
+    std::function<void()> clear = {};   // of lists: before the first element of one that is there
+    std::function<std::optional<uint64_t>()> load = {};  // of a number, as the next
+    std::function<void(std::optional<uint64_t>)> set = {};
+  };
+
+  ConfigurationKey(const char* name, Type type, uint64_t min, uint64_t max,
+                   std::string default_text, Variable variable, std::vector<const char*> words)
+      : name_(name),
+        type_(type),
+        min_(min),
+        max_(max),
+        default_text_(std::move(default_text)),
+        words_(std::move(words)),
+        variable_(std::move(variable)) {}
+
   // ---- Its properties beyond its type, set by its table's description ----
 
   ConfigurationKey& required() {
@@ -137,8 +155,12 @@ class ConfigurationKey {
   // Whether it says a number: an integer or a size.
   bool is_number() const noexcept { return type_ == Type::kInteger || type_ == Type::kSize; }
   // The value of its variable now; nothing: its default is none. Requires: is_number(), as below.
-  std::optional<uint64_t> number() const { return load_(); }
-  void set_number(std::optional<uint64_t> number) const { set_(number); }
+  std::optional<uint64_t> number() const { return variable_.load(); }
+  void set_number(std::optional<uint64_t> number) const { variable_.set(number); }
+  // Gives its variable a value of the file, which is moved from; one more element, of a list.
+  void store(Value& value) const { variable_.store(value); }
+  // Empties the variable of a list, which holds the default until then. Requires: is_list().
+  void clear() const { variable_.clear(); }
 
   const std::string& name() const noexcept { return name_; }
   Type type() const noexcept { return type_; }
@@ -162,23 +184,17 @@ class ConfigurationKey {
   std::string expectation() const;
 
  private:
-  friend class ConfigurationTable;
-  friend class ConfigurationReader;
-
   std::string name_;
-  Type type_ = Type::kText;
-  uint64_t min_ = 0;
-  uint64_t max_ = 0;
+  Type type_;
+  uint64_t min_;
+  uint64_t max_;
   Rule rule_ = Rule::kNone;
   bool is_required_ = false;
   bool is_unique_ = false;
   std::string default_text_;
   std::string help_;
   std::vector<const char*> words_;
-  std::function<void()> clear_;        // of lists: before the first element of one that is there
-  std::function<void(Value&)> store_;  // of lists: for each element
-  std::function<std::optional<uint64_t>()> load_;  // of a number, as the next
-  std::function<void(std::optional<uint64_t>)> set_;
+  Variable variable_;
 };
 
 class ConfigurationTable {
@@ -200,14 +216,17 @@ class ConfigurationTable {
   // The default is said by otherwise().
   template <std::integral T>
   Key& integer(const char* name, std::optional<T>* to, uint64_t min, uint64_t max) {
-    Key& key = add(name, Type::kInteger, min, max, "",
-                   [to](Key::Value& value) { *to = static_cast<T>(value.number); });
-    key.load_ = [to] { return to->has_value() ? std::optional<uint64_t>(**to) : std::nullopt; };
-    key.set_ = [to](std::optional<uint64_t> number) {
+    const auto load = [to] {
+      return to->has_value() ? std::optional<uint64_t>(**to) : std::nullopt;
+    };
+    const auto set = [to](std::optional<uint64_t> number) {
       to->reset();
       if (number) *to = static_cast<T>(*number);
     };
-    return key;
+    return add(name, Type::kInteger, min, max, "",
+               {.store = [to](Key::Value& value) { *to = static_cast<T>(value.number); },
+                .load = load,
+                .set = set});
   }
   // Bytes: "64 MiB", or an integer.
   template <std::unsigned_integral T>
@@ -219,7 +238,7 @@ class ConfigurationTable {
   template <std::integral T>
   Key& boolean(const char* name, T* to) {
     return add(name, Type::kBoolean, 0, 0, *to != 0 ? "true" : "false",
-               [to](Key::Value& value) { *to = value.number != 0; });
+               {.store = [to](Key::Value& value) { *to = value.number != 0; }});
   }
   // A text of `min` to `max` bytes, without control characters.
   Key& text(const char* name, std::string* to, uint64_t min, uint64_t max) {
@@ -242,82 +261,80 @@ class ConfigurationTable {
   // One socket's address, to dial.
   Key& address(const char* name, std::optional<SocketAddress>* to) {
     return add(name, Type::kAddress, 0, 0, "",
-               [to](Key::Value& value) { *to = std::move(value.address); });
+               {.store = [to](Key::Value& value) { *to = std::move(value.address); }});
   }
   // Addresses to listen at; the kernel must not refuse any two together.
   Key& addresses(const char* name, std::vector<SocketAddress>* to, uint64_t min, uint64_t max) {
-    Key& key = add(name, Type::kAddresses, min, max, "[]",
-                   [to](Key::Value& value) { to->push_back(std::move(value.address)); });
-    key.clear_ = [to] { to->clear(); };
-    return key;
+    return add(name, Type::kAddresses, min, max, "[]",
+               {.store = [to](Key::Value& value) { to->push_back(std::move(value.address)); },
+                .clear = [to] { to->clear(); }});
   }
   // The name of a shard, stored as its index among [[shard]]; 0 without the key.
   Key& shard(const char* name, uint32_t* to) {
-    return add(name, Type::kShard, 0, 0, "the first shard", refer(&shard_references_, to));
+    return add(name, Type::kShard, 0, 0, "the first shard",
+               {.store = refer(&shard_references_, to)});
   }
   Key& shard(const char* name, std::optional<uint32_t>* to) {
-    return add(name, Type::kShard, 0, 0, "", [this, to](Key::Value& value) {
+    const auto store = [this, to](Key::Value& value) {
       shard_references_.push_back({&to->emplace(0), std::move(value)});
-    });
+    };
+    return add(name, Type::kShard, 0, 0, "", {.store = store});
   }
   // Some shards, each once.
   Key& shards(const char* name, std::vector<uint32_t>* to, uint64_t max) {
-    Key& key = add(name, Type::kShards, 1, max, "", [this, to, max](Key::Value& value) {
+    const auto store = [this, to, max](Key::Value& value) {
       to->reserve(max);  // elements do not move
       shard_references_.push_back({&to->emplace_back(), std::move(value)});
-    });
-    key.clear_ = [to] { to->clear(); };
-    return key.unique();
+    };
+    return add(name, Type::kShards, 1, max, "", {.store = store, .clear = [to] { to->clear(); }})
+        .unique();
   }
   // The name of a group, likewise.
   Key& group(const char* name, uint32_t* to) {
-    return add(name, Type::kGroup, 0, 0, "the first group", refer(&group_references_, to));
+    return add(name, Type::kGroup, 0, 0, "the first group",
+               {.store = refer(&group_references_, to)});
   }
   // One of the words of `choices`, which outlives this.
   template <typename T>
   Key& choice(const char* name, T* to, Choices<T> choices) {
-    Key& key = add(name, Type::kChoice, 0, 0, word_of(choices, *to),
-                   [to, choices](Key::Value& value) { *to = choices[value.number].value; });
-    for (const Choice<T>& each : choices) key.words_.push_back(each.word);
-    return key;
+    return add(name, Type::kChoice, 0, 0, word_of(choices, *to),
+               {.store = [to, choices](Key::Value& v) { *to = choices[v.number].value; }},
+               words_of<T>(choices));
   }
   template <typename T>
   Key& choice(const char* name, std::optional<T>* to, Choices<T> choices) {
-    Key& key = add(name, Type::kChoice, 0, 0, "",
-                   [to, choices](Key::Value& value) { *to = choices[value.number].value; });
-    for (const Choice<T>& each : choices) key.words_.push_back(each.word);
-    return key;
+    return add(name, Type::kChoice, 0, 0, "",
+               {.store = [to, choices](Key::Value& v) { *to = choices[v.number].value; }},
+               words_of<T>(choices));
   }
   // Some of the words, each once.
   template <typename T>
   Key& choices(const char* name, std::vector<T>* to, Choices<T> choices, uint64_t min) {
     std::string all;
     for (const T& value : *to) all += (all.empty() ? "" : ",") + word_of(choices, value);
-    Key& key =
-        add(name, Type::kChoices, min, choices.size(), "[" + all + "]",
-            [to, choices](Key::Value& value) { to->push_back(choices[value.number].value); });
-    for (const Choice<T>& each : choices) key.words_.push_back(each.word);
-    key.clear_ = [to] { to->clear(); };
-    return key.unique();
+    return add(name, Type::kChoices, min, choices.size(), "[" + all + "]",
+               {.store = [to, choices](Key::Value& v) { to->push_back(choices[v.number].value); },
+                .clear = [to] { to->clear(); }},
+               words_of<T>(choices))
+        .unique();
   }
   // The same, with a variable for each word.
-  Key& flags(const char* name, std::vector<Choice<bool*>> flags, uint64_t min) {
-    std::vector<const char*> words;
-    for (const Choice<bool*>& flag : flags) words.push_back(flag.word);
-    Key& key = add(name, Type::kChoices, min, flags.size(), "[]",
-                   [flags](Key::Value& value) { *flags[value.number].value = true; });
-    key.words_ = std::move(words);
-    key.clear_ = [flags = std::move(flags)] {
+  Key& flags(const char* name, const std::vector<Choice<bool*>>& flags, uint64_t min) {
+    const auto clear = [flags] {
       for (const Choice<bool*>& flag : flags) *flag.value = false;
     };
-    return key.unique();
+    return add(name, Type::kChoices, min, flags.size(), "[]",
+               {.store = [flags](Key::Value& value) { *flags[value.number].value = true; },
+                .clear = clear},
+               words_of<bool*>(flags))
+        .unique();
   }
   // A list of texts of `type`: kOwners, kGrants, kModules, kIpAddresses or kIpPrefixes.
   Key& texts(const char* name, Type type, std::vector<std::string>* to, uint64_t max) {
-    Key& key = add(name, type, 0, max, "[]",
-                   [to](Key::Value& value) { to->push_back(std::move(value.text)); });
-    key.clear_ = [to] { to->clear(); };
-    return key.unique();
+    return add(name, type, 0, max, "[]",
+               {.store = [to](Key::Value& value) { to->push_back(std::move(value.text)); },
+                .clear = [to] { to->clear(); }})
+        .unique();
   }
 
   // ---- Tables within this one, whose settings have a function describe() ----
@@ -365,8 +382,17 @@ class ConfigurationTable {
     // "[pool]" or "[[shard]]".
     std::string label() const { return max_count == 0 ? "[" + name + "]" : "[[" + name + "]]"; }
   };
+  // The name of a shard or a group, which is looked up once the whole file is read.
+  struct Reference {
+    uint32_t* index;
+    Key::Value value;
+  };
 
   const std::string& name() const noexcept { return name_; }
+  // `key` with its table: "cache.bytes".
+  std::string path_of(std::string_view key) const {
+    return name_.empty() ? std::string(key) : name_ + "." + std::string(key);
+  }
   bool is_sample() const noexcept { return is_sample_; }
   // In the order of their description.
   const std::deque<Key>& keys() const noexcept { return keys_; }
@@ -375,26 +401,25 @@ class ConfigurationTable {
   Key* find_key(std::string_view name) noexcept;
   const Key* find_key(std::string_view name) const noexcept;
   const Child* find_child(std::string_view name) const noexcept;
+  // Those that the values of its keys hold, in the order in which they were stored.
+  const std::vector<Reference>& shard_references() const noexcept { return shard_references_; }
+  const std::vector<Reference>& group_references() const noexcept { return group_references_; }
+  void run_check(ReadTable& read) const {
+    if (check_) check_(read);
+  }
 
  private:
-  friend class ConfigurationReader;
-
-  // A name that is looked up once the whole file is read.
-  struct Reference {
-    uint32_t* index;
-    Key::Value value;
-  };
-
   Key& add(const char* name, Type type, uint64_t min, uint64_t max, std::string default_text,
-           std::function<void(Key::Value&)> store);
+           Key::Variable variable, std::vector<const char*> words = {});
   template <typename T>
   Key& add_number(const char* name, Type type, T* to, uint64_t min, uint64_t max,
                   std::string default_text) {
-    Key& key = add(name, type, min, max, std::move(default_text),
-                   [to](Key::Value& value) { *to = static_cast<T>(value.number); });
-    key.load_ = [to] { return std::optional<uint64_t>(static_cast<uint64_t>(*to)); };
-    key.set_ = [to](std::optional<uint64_t> number) { *to = static_cast<T>(number.value()); };
-    return key;
+    const auto load = [to] { return std::optional<uint64_t>(static_cast<uint64_t>(*to)); };
+    const auto set = [to](std::optional<uint64_t> number) { *to = static_cast<T>(number.value()); };
+    return add(name, type, min, max, std::move(default_text),
+               {.store = [to](Key::Value& value) { *to = static_cast<T>(value.number); },
+                .load = load,
+                .set = set});
   }
   Key& add_text(const char* name, Type type, std::string* to, uint64_t min, uint64_t max);
   void add_table(const char* name, bool is_required, uint64_t max_count,
@@ -408,6 +433,12 @@ class ConfigurationTable {
       if (each.value == value) return "\"" + std::string(each.word) + "\"";
     }
     return "";
+  }
+  template <typename T>
+  static std::vector<const char*> words_of(Choices<T> choices) {
+    std::vector<const char*> words;
+    for (const Choice<T>& each : choices) words.push_back(each.word);
+    return words;
   }
 
   std::string name_;

@@ -137,6 +137,13 @@ void put_line(char (&part)[capacity], std::string_view text) noexcept {
 
 }  // namespace
 
+const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept {
+  for (const TomlNode& child : node.children) {
+    if (child.key == key) return &child;
+  }
+  return nullptr;
+}
+
 const char* kind_text(TomlNode::Kind kind) noexcept {
   switch (kind) {
     case TomlNode::Kind::kTable: return "a table";

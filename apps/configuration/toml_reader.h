@@ -35,6 +35,9 @@ struct TomlNode {
   std::vector<TomlNode> children;  // kTable: by key; kArray: in the file's order
 };
 
+// The one of `node`'s children that has this key; nullptr when there is none.
+const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept;
+
 // "a table", "an integer": for messages. Static text.
 const char* kind_text(TomlNode::Kind kind) noexcept;
 

@@ -9,7 +9,7 @@
 
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/service_context.h"
-#include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/read_table.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/service_calls.h"
 #include "apps/services/service_plan.h"

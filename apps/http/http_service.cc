@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "apps/boot/service_context.h"
-#include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/read_table.h"
 #include "apps/services/service_plan.h"
 #include "platform/secret_file.h"
 

@@ -6,9 +6,9 @@
 #include <rte_ether.h>
 
 #include "apps/configuration/configuration.h"
-#include "apps/configuration/configuration_reader.h"
 #include "apps/configuration/configuration_table.h"
 #include "apps/configuration/configuration_words.h"
+#include "apps/configuration/read_table.h"
 #include "transport/dpdk/port/mbuf_pool.h"
 #include "transport/sockets/ip_address.h"
 

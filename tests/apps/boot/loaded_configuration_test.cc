@@ -1,5 +1,7 @@
 #include "apps/boot/loaded_configuration.h"
 
+#include "apps/configuration/read_table.h"
+
 #include "tests/apps/boot/service_rig.h"
 
 #include "CppUTest/TestHarness.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/configuration/configuration_reader.h"
+#include "apps/configuration/read_table.h"
 #include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"

@@ -7,6 +7,7 @@
 #include "tests/apps/counters/counters_file_fixture.h"
 
 #include "apps/boot/appliance_plan.h"
+#include "apps/configuration/read_table.h"
 #include "apps/services/service.h"
 #include "pinned_pool/boot_segment.h"
 

@@ -1,0 +1,54 @@
+// A table that has been read, for the check() of its description (configuration_table.h): it looks
+// at what the file says, and refuses values that do not go together.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "apps/configuration/configuration_problems.h"
+#include "apps/configuration/configuration_table.h"
+#include "apps/configuration/toml_reader.h"
+
+namespace bedplate {
+
+class ReadTable {
+ public:
+  // All three outlive it.
+  ReadTable(const ConfigurationTable& table, const TomlNode& node, ConfigurationProblems& problems)
+      : table_(table), node_(node), problems_(problems) {}
+
+  // The table as the file has it.
+  const TomlNode& node() const noexcept { return node_; }
+  bool has(std::string_view key) const noexcept { return find_child(node_, key) != nullptr; }
+  // Whether a value of `key`, or the table of that name, was refused, is misspelt, or is missing
+  // though required; "pool.bytes" in the file, "bytes" in [pool].
+  bool was_refused(std::string_view key) const {
+    return problems_.was_refused(table_.path_of(key));
+  }
+
+  // `answer`: what is wrong; `cure`: what is expected instead.
+  void refuse_at(TomlPosition position, std::string answer, std::string cure) {
+    problems_.add(position, std::move(answer), std::move(cure));
+  }
+  // At the table itself.
+  void refuse(std::string answer, std::string cure) {
+    refuse_at(node_.position, std::move(answer), std::move(cure));
+  }
+  // At the value of `key`; at the table if it is not there.
+  void refuse_value(std::string_view key, std::string answer, std::string cure) {
+    const TomlNode* value = find_child(node_, key);
+    refuse_at((value != nullptr ? *value : node_).position, std::move(answer), std::move(cure));
+  }
+  // Refuses those of `keys` that are there, as they make no sense in this table: `"KEY" answer`.
+  void refuse_keys(std::initializer_list<const char*> keys, const std::string& answer,
+                   const std::string& cure);
+
+ private:
+  const ConfigurationTable& table_;
+  const TomlNode& node_;
+  ConfigurationProblems& problems_;
+};
+
+}  // namespace bedplate
