@@ -12,6 +12,7 @@
 #include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard_group.h"
+#include "apps/configuration/configuration_part.h"
 #include "apps/services/service.h"
 #include "apps/services/service_calls.h"
 #include "pinned_pool/boot_segment.h"
@@ -64,23 +65,6 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
                         "heaps and exchange",
                         most->place_count() > most->max_count ? " or spare_count" : "",
                         most->name.c_str(), most_count);
-}
-
-// Checks that the segments that a dump is to keep are there.
-Result<void> check_dump_owners(const CrashSettings& crash,
-                               const std::vector<SegmentRequest>& segments) {
-  for (const std::string& text : crash.owners) {
-    const auto is_named = [&text](const SegmentRequest& segment) {
-      return names_segment(text, segment.owner);
-    };
-    if (std::any_of(segments.begin(), segments.end(), is_named)) continue;
-    std::string names;
-    for (const SegmentRequest& segment : segments) add_word(&names, segment.owner.view());
-    return configuration_error_while("keeping %s in a dump", text.c_str())
-        .set_answer("this configuration has no such segment")
-        .set_cure("owners in [crash] may name: %s", names.c_str());
-  }
-  return {};
 }
 
 // Plans each of the configuration's services, the last one first: an earlier one may have networks,
@@ -200,7 +184,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   BP_TRY(keep_from_outsiders(configuration, &requests));
   segments.insert(segments.begin(), {"boot"});  // nobody's to grant, but worth a look after a crash
   BP_TRY(check_owners(segments));
-  BP_TRY(check_dump_owners(configuration.crash, segments));
+  BP_TRY(check_segments_of_parts(configuration, segments));
   BP_ASSERT(segments.size() == requests.size() + 2);  // nobody's came besides
   return requests;
 }

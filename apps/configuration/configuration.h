@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -163,43 +164,6 @@ struct VerbsSettings {
   std::string interface;
 };
 
-// ---- Settings for the first process of an image alone (docs/image.md) ----
-
-// How the machine ends.
-enum class MachineEnd { kReboot, kPowerOff, kHalt };
-
-struct InitSettings {
-  MachineEnd on_terminate = MachineEnd::kPowerOff;   // SIGTERM
-  MachineEnd on_ctrl_alt_del = MachineEnd::kReboot;  // and SIGINT
-};
-
-struct NetworkSettings {
-  std::string interface;
-  std::string address;  // "10.0.2.15/24"; empty: none
-  std::string gateway;  // empty: none
-  uint32_t mtu = 0;     // 0: the device's own
-  std::string driver = "virtio_net";
-};
-
-struct WatchdogSettings {
-  bool enabled = false;  // the table [watchdog] is there
-  std::string device = "/dev/watchdog";
-  uint32_t timeout_s = 30;
-  bool required = true;
-  std::string driver;  // empty: it is part of the kernel
-};
-
-enum class CrashDump { kNone, kMetadata, kOwners };
-
-struct CrashSettings {
-  MachineEnd action = MachineEnd::kReboot;
-  uint32_t delay_s = 5;
-  CrashDump dump = CrashDump::kNone;
-  std::vector<std::string> owners;  // of the segments that a dump keeps
-  std::string device;               // where a dump goes
-  std::vector<std::string> drivers;
-};
-
 // Which of a service's listeners serve clients without TLS: those on loopback and Unix sockets,
 // all, or none.
 enum class PlainText { kLocal, kAllowed, kRefused };
@@ -217,15 +181,29 @@ struct Configuration {
   std::vector<ProcessSettings> processes;
   MessagesSettings messages;
   VerbsSettings verbs;
-  InitSettings init;
-  std::vector<NetworkSettings> networks;
-  WatchdogSettings watchdog;
-  CrashSettings crash;
   std::vector<Service*> services;  // those whose table is there, in the order of the program's list
   // By the name of the service, for each service with addresses in its table.
   std::map<std::string, PlainText, std::less<>> plain_text;
   bool is_first_process = false;  // of an image; not the file's to say
   uint64_t text_bytes = 0;        // of the file
+  // The settings of parts of the program, by the part's name (configuration_part.h). Only the part
+  // knows their type; copies share them.
+  std::map<std::string, std::shared_ptr<void>, std::less<>> parts;
+
+  // Makes the settings of the part `name`, with their defaults.
+  template <typename Settings>
+  Settings& make_part(const char* name) {
+    auto made = std::make_shared<Settings>();
+    parts[name] = made;
+    return *made;
+  }
+  // These settings; without the part, their defaults. They live as long as this and its copies.
+  template <typename Settings>
+  const Settings& part(std::string_view name) const {
+    static const Settings kDefaults = {};
+    const auto found = parts.find(name);
+    return found == parts.end() ? kDefaults : *static_cast<const Settings*>(found->second.get());
+  }
 };
 
 // Describes the tables above (configuration_table.h), into `all`.

@@ -4,11 +4,9 @@
 #include <optional>
 #include <span>
 
-#include <sys/socket.h>
-
 #include "apps/boot/peers.h"
+#include "apps/configuration/configuration_part.h"
 #include "apps/configuration/configuration_words.h"
-#include "transport/sockets/ip_address.h"
 #include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {
@@ -68,71 +66,6 @@ void check_process(ReadTable& table, ProcessSettings& process) {
   if (process.members > 1) {
     table.refuse_keys({"members"}, "is " + std::to_string(process.members),
                       "expected 1: a process that is not trusted is one member");
-  }
-}
-
-namespace {
-
-// Checks the last of `all`, the [[network]] at `node`, against those before it.
-void check_network(ReadTable& file, const TomlNode& node, std::span<const NetworkSettings> all) {
-  const TomlNode* gateway = find_child(node, "gateway");
-  if (gateway == nullptr) return;
-  const NetworkSettings& network = all.back();
-  const auto address = parse_ip_prefix(network.address);
-  const auto way = parse_ip_address(network.gateway);
-  // A link-local gateway is reached from any address.
-  const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
-  const bool is_of_family = address && way->family == address->family;
-  if (!is_of_family || !(address->contains(*way) || link_local.contains(*way))) {
-    const std::string wrong = !address        ? "no address"
-                              : !is_of_family ? "an address of the other family"
-                                              : "the address " + quoted(network.address);
-    return file.refuse_at(
-        gateway->position,
-        "\"gateway\" is " + quoted(network.gateway) + ", and the interface has " + wrong,
-        "expected an \"address\" from which the gateway can be reached");
-  }
-  for (const NetworkSettings& other : all.first(all.size() - 1)) {
-    const auto other_way = parse_ip_address(other.gateway);
-    if (!other_way || other_way->family != way->family) continue;
-    file.refuse_at(gateway->position,
-                   "\"gateway\" " + quoted(network.gateway) +
-                       " is the second of its family: " + other.interface + " has one already",
-                   "expected one way out for IPv4, and one for IPv6: leave out the others");
-  }
-}
-
-void check_networks(ReadTable& file, const std::vector<NetworkSettings>& all) {
-  if (file.was_refused("network.address") || file.was_refused("network.gateway")) return;
-  const TomlNode* networks = find_child(file.node(), "network");
-  if (networks == nullptr || networks->children.size() != all.size()) return;
-  for (size_t i = 0; i < all.size(); ++i) {
-    check_network(file, networks->children[i], std::span(all).first(i + 1));
-  }
-}
-
-}  // namespace
-
-void check_crash(ReadTable& table, const CrashSettings& crash) {
-  if (table.was_refused("dump") || table.was_refused("owners")) return;
-  if (crash.dump != CrashDump::kOwners && !crash.owners.empty()) {
-    table.refuse_keys({"owners"}, "is for dump = \"owners\"", "leave it out, or set that");
-  } else if (crash.dump == CrashDump::kOwners && crash.owners.empty()) {
-    table.refuse("\"owners\" is missing in [crash]",
-                 "expected list of owners: the segments that the dump keeps");
-  }
-  if (table.was_refused("device")) return;
-  if (crash.dump == CrashDump::kNone) {
-    table.refuse_keys({"device"}, "is for a dump", "leave it out, or set \"dump\"");
-  } else if (!table.has("device")) {
-    table.refuse("\"device\" is missing in [crash]",
-                 "expected path: the block device that a dump is written to; or dump = \"none\"");
-  } else if (crash.device.find_first_of(" \t%") != std::string::npos) {
-    // The kernel splits its command at blanks, and has a meaning for %.
-    table.refuse_value(
-        "device",
-        "\"device\" is " + quoted(crash.device) + ", which the kernel would not take as one word",
-        "expected a path without blanks and %");
   }
 }
 
@@ -292,8 +225,8 @@ void complete_messages(ReadTable& file, Configuration& all) {
 
 void check_across_tables(ReadTable& file, Configuration& all) {
   check_pool(file, all.pool);
-  check_networks(file, all.networks);
   check_verbs_names(file, all);
+  check_parts(file, all);
   add_spare_members(all);
   complete_messages(file, all);
 }

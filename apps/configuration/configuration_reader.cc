@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "apps/configuration/configuration_part.h"
 #include "apps/configuration/configuration_values.h"
 #include "apps/configuration/configuration_words.h"
 #include "apps/configuration/read_table.h"
@@ -82,11 +83,27 @@ void ConfigurationReader::read_table(const ConfigurationTable& table, const std:
     } else if (const Child* inner = table.find_child(child.key)) {
       read_tables(table, *inner, child);
     } else {
-      problems_.add(child.key_position, unknown_name(table, child),
-                    known_keys(table, label, child.key));
+      refuse_unknown(table, label, child);
     }
   }
   check_missing(table, label, node);
+}
+
+// A table of the file may be that of a part which another program has.
+void ConfigurationReader::refuse_unknown(const ConfigurationTable& table, const std::string& label,
+                                         const TomlNode& node) {
+  const char* missing = table.name().empty() ? missing_part(node.key) : nullptr;
+  if (missing == nullptr) {
+    return problems_.add(node.key_position, unknown_name(table, node),
+                         known_keys(table, label, node.key));
+  }
+  const std::string part = missing;
+  const bool is_list = node.kind == TomlNode::Kind::kArray;
+  problems_.add(node.position,
+                (is_list ? "[[" + node.key + "]]" : "[" + node.key + "]") +
+                    " is there, and this program has no " + part + " linked in",
+                "link it with bedplate-" + part + " (pkg-config; CMake: Bedplate::" + part +
+                    "), or leave the table out");
 }
 
 void ConfigurationReader::check_missing(const ConfigurationTable& table, const std::string& label,

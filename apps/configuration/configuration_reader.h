@@ -56,6 +56,8 @@ class ConfigurationReader {
   void read_table(const ConfigurationTable& table, const std::string& label, const TomlNode& node);
   void read_tables(const ConfigurationTable& parent, const Child& child, const TomlNode& node);
   void read_one_table(const Child& child, const TomlNode& node);
+  void refuse_unknown(const ConfigurationTable& table, const std::string& label,
+                      const TomlNode& node);
   void check_missing(const ConfigurationTable& table, const std::string& label,
                      const TomlNode& node);
   void read_key(const ConfigurationTable& table, const std::string& label, const Key& key,

@@ -58,7 +58,9 @@ inline constexpr Choice<PageWish> kPageChoices[] = {{"4 KiB", PageWish::k4KiB},
 // No size may be more: half of what x86-64 can address. Sums fit 64 bits.
 inline constexpr uint64_t kSizeMaxBytes = 64 * kTiB;
 
-inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN of the kernel without its NUL
+// MODULE_NAME_LEN and IFNAMSIZ of the kernel, without their NUL.
+inline constexpr uint64_t kModuleNameMax = 55;
+inline constexpr uint64_t kInterfaceNameMax = 15;
 
 class ConfigurationKey {
  public:

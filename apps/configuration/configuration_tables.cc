@@ -2,6 +2,7 @@
 // variable that gets them, and its meaning. The order is that of docs/configuration.md.
 #include "apps/configuration/configuration.h"
 #include "apps/configuration/configuration_checks.h"
+#include "apps/configuration/configuration_part.h"
 #include "apps/configuration/configuration_table.h"
 #include "apps/counters/trace_snapshot.h"
 #include "pinned_pool/layout.h"
@@ -22,15 +23,11 @@ constexpr uint64_t kProcessMembersMax = 64;
 constexpr uint64_t kTraceRequestsMax = 65536;
 static_assert(2 * kShardCountMax * kTraceRequestsMax * sizeof(TraceRecord) <=
               TraceSnapshot::kBytesMax);
-// IFNAMSIZ, without its NUL.
-constexpr uint64_t kInterfaceNameMax = 15;
 // IB_DEVICE_NAME_MAX, without its NUL.
 constexpr uint64_t kDeviceNameMax = 63;
 // The room for a name in the record of a handshake, without its NUL.
 constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
 constexpr uint64_t kBackOffMaxMs = 600'000;
-// The kernel's core_pattern has 127 bytes, and more words than this one (apps/init/core_dump.cc).
-constexpr uint64_t kDumpDeviceMax = 80;
 
 constexpr Choice<Enforcement> kEnforcements[] = {{"kernel", Enforcement::kKernel},
                                                  {"seccomp", Enforcement::kSeccomp}};
@@ -51,11 +48,6 @@ constexpr Choice<VerbsConnect> kVerbsConnects[] = {{"socket", VerbsConnect::kSoc
                                                    {"rdma_cm", VerbsConnect::kRdmaCm}};
 constexpr Choice<RemoteHeap> kRemoteHeaps[] = {{"none", RemoteHeap::kNone},
                                                {"read", RemoteHeap::kRead}};
-constexpr Choice<MachineEnd> kMachineEnds[] = {{"reboot", MachineEnd::kReboot},
-                                               {"power-off", MachineEnd::kPowerOff},
-                                               {"halt", MachineEnd::kHalt}};
-constexpr Choice<CrashDump> kCrashDumps[] = {
-    {"none", CrashDump::kNone}, {"metadata", CrashDump::kMetadata}, {"owners", CrashDump::kOwners}};
 
 }  // namespace
 
@@ -332,61 +324,6 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
   table.check([&settings](ReadTable& read) { check_verbs(read, settings); });
 }
 
-static void describe(ConfigurationTable& table, InitSettings& settings) {
-  table.choice("on_terminate", &settings.on_terminate, kMachineEnds)
-      .help("How the machine ends after SIGTERM to its first process, and the drain.");
-  table.choice("on_ctrl_alt_del", &settings.on_ctrl_alt_del, kMachineEnds)
-      .help("The same after ctrl-alt-del (SIGINT).");
-}
-
-static void describe(ConfigurationTable& table, NetworkSettings& settings) {
-  table.text("interface", &settings.interface, 1, kInterfaceNameMax)
-      .required()
-      .unique()
-      .help("The interface's name; without udev that is the kernel's own: `eth0`, `eth1`.");
-  table.ip_prefix("address", &settings.address)
-      .otherwise("no address")
-      .unique()
-      .help("Its address and network: `\"192.0.2.10/24\"`.");
-  table.ip_address("gateway", &settings.gateway)
-      .otherwise("no gateway")
-      .help("The way to all other networks.");
-  table.integer("mtu", &settings.mtu, 68, 65535)
-      .otherwise("the device's own")
-      .help("The largest packet.");
-  table.text("driver", &settings.driver, 1, kModuleNameMax)
-      .help("The kernel module of the device; the image holds it and what it depends on.");
-}
-
-static void describe(ConfigurationTable& table, WatchdogSettings& settings) {
-  table.path("device", &settings.device, 1, 255).help("The watchdog that is started and fed.");
-  table.integer("timeout_s", &settings.timeout_s, 2, 3600)
-      .help("It resets the machine after so long without being fed.");
-  table.boolean("required", &settings.required)
-      .help("Refuses a machine without it; else that is a line in the log.");
-  table.text("driver", &settings.driver, 1, kModuleNameMax)
-      .otherwise("part of the kernel")
-      .help("The kernel module of the device.");
-}
-
-static void describe(ConfigurationTable& table, CrashSettings& settings) {
-  table.choice("action", &settings.action, kMachineEnds)
-      .help("How the machine ends after a crash, or when it cannot boot.");
-  table.integer("delay_s", &settings.delay_s, 0, 3600)
-      .help("How long the console shows it before.");
-  table.choice("dump", &settings.dump, kCrashDumps)
-      .help("The part of the pool that a dump keeps: there is no dump, segment `boot` alone, or "
-            "the segments in `owners`.");
-  table.texts("owners", Type::kOwners, &settings.owners, kSegmentCountMax)
-      .help("The segments that a dump keeps.");
-  table.path("device", &settings.device, 1, kDumpDeviceMax)
-      .otherwise("required of a dump")
-      .help("The block device that a dump is written to, from its first byte on.");
-  table.texts("drivers", Type::kModules, &settings.drivers, 8)
-      .help("Those of the block device and of pstore: `[\"virtio_blk\", \"ramoops\"]`.");
-  table.check([&settings](ReadTable& read) { check_crash(read, settings); });
-}
-
 void describe(ConfigurationTable& file, Configuration& all) {
   file.table("appliance", &all.appliance, true);
   file.table("pool", &all.pool, true);
@@ -398,10 +335,7 @@ void describe(ConfigurationTable& file, Configuration& all) {
   file.tables("process", &all.processes, 0, 64);
   file.table("messages", &all.messages);
   file.table("verbs", &all.verbs, false, &all.verbs.enabled);
-  file.table("init", &all.init);
-  file.tables("network", &all.networks, 0, 16);
-  file.table("watchdog", &all.watchdog, false, &all.watchdog.enabled);
-  file.table("crash", &all.crash);
+  describe_parts(file, all);
   file.check([&all](ReadTable& read) { check_across_tables(read, all); });
 }
 

@@ -5,7 +5,7 @@
 // a second `bedplate`, which writes it there and ends the machine.
 #pragma once
 
-#include "apps/configuration/configuration.h"
+#include "apps/init/image_settings.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/result.h"
 

@@ -3,7 +3,7 @@
 // record goes to the console and, through the kernel's log, to pstore where there is one.
 #pragma once
 
-#include "apps/configuration/configuration.h"
+#include "apps/init/image_settings.h"
 #include "apps/init/watchdog.h"
 #include "platform/result.h"
 

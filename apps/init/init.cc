@@ -17,6 +17,7 @@
 #include "apps/init/core_dump.h"
 #include "apps/init/crash.h"
 #include "apps/init/drill.h"
+#include "apps/init/image_settings.h"
 #include "apps/init/kernel_command_line.h"
 #include "apps/init/machine.h"
 #include "apps/init/modules.h"
@@ -48,7 +49,7 @@ class Init final : public Service {
   explicit Init(std::span<Service* const> services) : services_(services) {}
   // Returns how the machine is to end. Errors: the failed step.
   Result<MachineEnd> run();
-  const CrashSettings& crash() const noexcept { return configuration_.crash; }
+  const CrashSettings& crash() const noexcept { return settings().crash; }
 
   const char* name() const noexcept override { return "init"; }
   Result<void> plan(ServicePlan& plan) override;
@@ -65,6 +66,7 @@ class Init final : public Service {
   void stop_watchdog() noexcept { watchdog_.stop(); }
 
  private:
+  const ImageSettings& settings() const noexcept { return image_settings(configuration_); }
   Result<void> read_command_line();
   Result<void> read_configuration();
   Result<void> prepare_machine();
@@ -113,7 +115,7 @@ Result<void> Init::read_configuration() {
 }
 
 Result<void> Init::prepare_machine() {
-  const WatchdogSettings& watchdog = configuration_.watchdog;
+  const WatchdogSettings& watchdog = settings().watchdog;
   BP_TRY_ASSIGN(const auto plan, plan_appliance(configuration_));
   // Before there are drivers: no kernel driver may take a device that a service drives itself. If
   // that fails, preflight says what is wrong.
@@ -123,7 +125,7 @@ Result<void> Init::prepare_machine() {
   for (const std::string& device : devices) (void)give_to_vfio(device);
   show_old_records();  // the store's driver may be one of them
   say_where_records_go();
-  BP_TRY(bring_networks_up(configuration_.networks));
+  BP_TRY(bring_networks_up(settings().networks));
   BP_TRY(bring_verbs_up(configuration_.verbs));
   BP_TRY(raise_limits());
   reserve_hugepages(plan);
@@ -138,8 +140,8 @@ Result<MachineEnd> Init::run() {
   take_all_kernel_lines();
   BP_TRY(read_command_line());
   BP_TRY(read_configuration());
-  watchdog_.create(configuration_.watchdog);
-  BP_TRY(catch_crashes(configuration_.crash, watchdog_));
+  watchdog_.create(settings().watchdog);
+  BP_TRY(catch_crashes(settings().crash, watchdog_));
   utsname kernel = {};
   uname(&kernel);
   BP_LOG_INFO("build %s is the first process of Linux %s", build_id().text, kernel.release);
@@ -160,8 +162,8 @@ Result<MachineEnd> Init::run() {
   const int signal_number = appliance.serve_until_signal();
   wait_until_sent();
   watchdog_.keep_alive();  // the last time: the end has the watchdog's full timeout
-  if (signal_number == SIGINT) return configuration_.init.on_ctrl_alt_del;
-  if (signal_number == SIGTERM) return configuration_.init.on_terminate;
+  if (signal_number == SIGINT) return settings().init.on_ctrl_alt_del;
+  if (signal_number == SIGTERM) return settings().init.on_terminate;
   return error_while("serving")
       .set_answer("a process that had joined failed, as said above, and on_join_failure is stop")
       .set_cure("have the process looked at, or set [messages] on_join_failure");
@@ -197,8 +199,8 @@ Result<void> Init::plan(ServicePlan& plan) {
 }
 
 Result<void> Init::prepare() {
-  BP_TRY(choose_dump(configuration_.crash, process_pool()));
-  if (configuration_.crash.dump != CrashDump::kNone) dump_crashes();
+  BP_TRY(choose_dump(settings().crash, process_pool()));
+  if (settings().crash.dump != CrashDump::kNone) dump_crashes();
   // Called here, because each thread has its own capabilities and inherits them.
   return keep_capabilities(kept_);
 }
@@ -212,7 +214,7 @@ Result<void> Init::create(ServiceContext& context) {
 Result<void> Init::sealed() {
   BP_TRY(check_capabilities(kept_));
   BP_LOG_INFO("capabilities kept: %s", name_capabilities(kept_).c_str());
-  const WatchdogSettings& watchdog = configuration_.watchdog;
+  const WatchdogSettings& watchdog = settings().watchdog;
   if (watchdog.enabled && watchdog.required) {
     wait_for_device(watchdog.device.c_str(),
                     [&] { return access(watchdog.device.c_str(), F_OK) == 0; });

@@ -8,6 +8,7 @@
 
 #include "apps/boot/appliance_plan.h"
 #include "apps/configuration/configuration.h"
+#include "apps/init/image_settings.h"
 #include "platform/result.h"
 
 namespace bedplate {

@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "apps/init/image_settings.h"
 #include "apps/init/kernel_command_line.h"
 #include "platform/file.h"
 #include "platform/log.h"
@@ -55,7 +56,8 @@ std::vector<std::string> needed_modules(const Configuration& configuration,
     if (module.empty() || std::count(modules.begin(), modules.end(), module) != 0) return;
     modules.push_back(module);
   };
-  for (const NetworkSettings& network : configuration.networks) need(network.driver);
+  const ImageSettings& image = image_settings(configuration);
+  for (const NetworkSettings& network : image.networks) need(network.driver);
   if (configuration.verbs.enabled) {
     need("ib_uverbs");
     if (configuration.verbs.connect == VerbsConnect::kRdmaCm) need("rdma_ucm");
@@ -68,8 +70,8 @@ std::vector<std::string> needed_modules(const Configuration& configuration,
   for (const ServiceNeeds& service : plan.services) {
     for (const std::string& module : service.modules) need(module);
   }
-  need(configuration.watchdog.driver);
-  for (const std::string& driver : configuration.crash.drivers) need(driver);
+  need(image.watchdog.driver);
+  for (const std::string& driver : image.crash.drivers) need(driver);
   return modules;
 }
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "apps/configuration/configuration.h"
+#include "apps/init/image_settings.h"
 #include "platform/result.h"
 
 namespace bedplate {

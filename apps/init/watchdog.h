@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "apps/configuration/configuration.h"
+#include "apps/init/image_settings.h"
 #include "platform/cache_line.h"
 #include "platform/file.h"
 #include "platform/result.h"

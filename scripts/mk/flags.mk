@@ -133,7 +133,7 @@ LIBRARIES := -luring -lpthread
 # Parts that the runtime has only where they are linked in: it knows them weakly, so each is asked
 # for, or the linker would find nothing to take out of its archive.
 VERBS_LINK := -Wl,-u,bedplate_peers_part -Wl,-u,bedplate_perf_verbs_part
-INIT_LINK := -Wl,-u,bedplate_init_part
+INIT_LINK := -Wl,-u,bedplate_init_part -Wl,-u,bedplate_init_tables
 # A dynamic program loads the RDMA drivers that the system has.
 VERBS_LIBRARIES := -lrdmacm -libverbs
 # Further libraries of a static program with verbs, or a static-pie one.

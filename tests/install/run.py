@@ -290,13 +290,25 @@ def check_tls(program, has_tls):
 
 
 def check_no_init(program):
-    """As process 1, which an image starts without words: it says that it lacks what that takes."""
+    """As process 1, which an image starts without words: it says that it lacks what that takes. As
+    any other, it refuses the tables of an image's first process."""
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     done = subprocess.run(["unshare", *as_root, "--pid", "--fork", program], capture_output=True,
                           text=True, check=False, timeout=BOUND_SECONDS)
     expect("starting as the first process of a machine" in done.stderr and
            "link it with bedplate-init" in done.stderr, True, f"what it says:\n{done.stderr}")
     expect(done.returncode, 1, "its exit code")
+    with tempfile.TemporaryDirectory() as home:
+        path = os.path.join(home, "watchdog.toml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(CONFIGURATION.format(folder=home, cpu=min(os.sched_getaffinity(0))) +
+                       "[watchdog]\n")
+        done = subprocess.run([program, "plan", path], capture_output=True, text=True, check=False)
+        refusal = (f"{path}:{CONFIGURATION.count(chr(10)) + 1}:1: [watchdog] is there, and this "
+                   "program has no init linked in; link it with bedplate-init (pkg-config; CMake: "
+                   "Bedplate::init), or leave the table out")
+        expect(refusal in done.stderr, True, f"its refusal of [watchdog]:\n{done.stderr}")
+        expect(done.returncode, 2, f"the exit code of plan:\n{done.stderr}")
 
 
 def check_programs(installation, builds, tool, kind):

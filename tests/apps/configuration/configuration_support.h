@@ -15,6 +15,7 @@
 #include "apps/configuration/configuration.h"
 #include "apps/control/control_service.h"
 #include "apps/http/http_service.h"
+#include "apps/init/image_settings.h"
 #include "apps/kvd/kv_service.h"
 #include "apps/ports/port_service.h"
 #include "apps/tsrelay/relay_service.h"
@@ -200,19 +201,20 @@ inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
 inline std::string described_init(const ParsedConfiguration& c) {
   std::ostringstream out;
   for (const SocketAddress& address : c.blockd().image_listen) out << ' ' << address.text();
-  out << " init " << static_cast<int>(c.init.on_terminate) << ' '
-      << static_cast<int>(c.init.on_ctrl_alt_del);
-  for (const NetworkSettings& network : c.networks) {
+  const auto& [init, networks, watchdog, crash] = image_settings(c);
+  out << " init " << static_cast<int>(init.on_terminate) << ' '
+      << static_cast<int>(init.on_ctrl_alt_del);
+  for (const NetworkSettings& network : networks) {
     out << " network " << network.interface << ' ' << network.address << ' ' << network.gateway
         << ' ' << network.mtu << ' ' << network.driver;
   }
-  out << " watchdog " << c.watchdog.enabled << ' ' << c.watchdog.device << ' '
-      << c.watchdog.timeout_s << ' ' << c.watchdog.required << ' ' << c.watchdog.driver << " crash "
-      << static_cast<int>(c.crash.action) << ' ' << c.crash.delay_s << ' '
-      << static_cast<int>(c.crash.dump) << ' ';
-  for (const std::string& owner : c.crash.owners) out << owner << ' ';
-  out << c.crash.device;
-  for (const std::string& driver : c.crash.drivers) out << ' ' << driver;
+  out << " watchdog " << watchdog.enabled << ' ' << watchdog.device << ' ' << watchdog.timeout_s
+      << ' ' << watchdog.required << ' ' << watchdog.driver << " crash "
+      << static_cast<int>(crash.action) << ' ' << crash.delay_s << ' '
+      << static_cast<int>(crash.dump) << ' ';
+  for (const std::string& owner : crash.owners) out << owner << ' ';
+  out << crash.device;
+  for (const std::string& driver : crash.drivers) out << ' ' << driver;
   return out.str();
 }
 

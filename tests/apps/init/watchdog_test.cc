@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "apps/init/image_settings.h"
 #include "platform/log.h"
 #include "tests/apps/configuration/configuration_support.h"
 #include "tests/support/answered_calls.h"
@@ -111,7 +112,7 @@ TEST(Watchdog, WhatIsNoneIsRefused) {
 
 TEST(Watchdog, NoneIsWantedByDefault) {
   Watchdog watchdog;
-  watchdog.create(parsed(file_with({})).watchdog);
+  watchdog.create(image_settings(parsed(file_with({}))).watchdog);
   CHECK(watchdog.start().ok());
   watchdog.feed();
 }

@@ -1,4 +1,5 @@
 // The tables that only the first process of an image looks at.
+#include "apps/init/image_settings.h"
 #include "tests/apps/configuration/configuration_support.h"
 
 using namespace bedplate;
@@ -10,9 +11,9 @@ std::string with(const std::string& lines) { return file_with({}) + lines; }
 
 }  // namespace
 
-TEST_GROUP(ConfigurationInit){};
+TEST_GROUP(ImageTables){};
 
-TEST(ConfigurationInit, EveryKeyArrives) {
+TEST(ImageTables, EveryKeyArrives) {
   const auto c = parsed(with(R"([init]
 on_terminate = "halt"
 on_ctrl_alt_del = "power-off"
@@ -45,13 +46,13 @@ drivers = ["virtio_blk", "ramoops"]
                described_init(c).c_str());
 }
 
-TEST(ConfigurationInit, DefaultsAreThose) {
+TEST(ImageTables, DefaultsAreThose) {
   STRCMP_EQUAL(" init 1 0 watchdog 0 /dev/watchdog 30 1  crash 0 5 0 ",
                described_init(parsed(file_with({}))).c_str());
-  CHECK(parsed(with("[watchdog]\n")).watchdog.enabled);
+  CHECK(image_settings(parsed(with("[watchdog]\n"))).watchdog.enabled);
 }
 
-TEST(ConfigurationInit, AnImageMayListenElsewhere) {
+TEST(ImageTables, AnImageMayListenElsewhere) {
   const auto c =
       parsed(file_with(9, "listen = [\"tcp:127.0.0.1:1\"]\nimage_listen = [\"tcp:0.0.0.0:2\"]"));
   LONGS_EQUAL(1, c.blockd().listen.size());
@@ -65,7 +66,7 @@ TEST(ConfigurationInit, AnImageMayListenElsewhere) {
                        "image_listen = [\"tcp:127.0.0.1:2\", \"tcp:0.0.0.0:2\"]"));
 }
 
-TEST(ConfigurationInit, RefusesAddresses) {
+TEST(ImageTables, RefusesAddresses) {
   const std::string expected =
       "; expected address/prefix: a numeric IPv4 or IPv6 address, / and the network's bits, unique";
   for (const char* wrong : {"10.0.0.1", "10.0.0.1/", "10.0.0.1/33", "10.0.0.1/0", "10.0.0/8",
@@ -79,7 +80,7 @@ TEST(ConfigurationInit, RefusesAddresses) {
                "gateway = \"10.0.0.1/8\"\n"));
 }
 
-TEST(ConfigurationInit, AGatewayNeedsAnAddressOfItsKind) {
+TEST(ImageTables, AGatewayNeedsAnAddressOfItsKind) {
   REFUSED("f:15:11: \"gateway\" is \"10.0.0.1\", and the interface has no address; expected an "
           "\"address\" from which the gateway can be reached",
           with("[[network]]\ninterface = \"a\"\ngateway = \"10.0.0.1\"\n"));
@@ -89,7 +90,7 @@ TEST(ConfigurationInit, AGatewayNeedsAnAddressOfItsKind) {
                "gateway = \"10.0.0.1\"\n"));
 }
 
-TEST(ConfigurationInit, AGatewayLiesInTheNetwork) {
+TEST(ImageTables, AGatewayLiesInTheNetwork) {
   REFUSED("f:16:11: \"gateway\" is \"10.0.1.1\", and the interface has the address "
           "\"10.0.0.2/24\"; expected an \"address\" from which the gateway can be reached",
           with("[[network]]\ninterface = \"a\"\naddress = \"10.0.0.2/24\"\n"
@@ -100,7 +101,7 @@ TEST(ConfigurationInit, AGatewayLiesInTheNetwork) {
                 "gateway = \"fe80::1\"\n"));
 }
 
-TEST(ConfigurationInit, AFamilyHasOneGateway) {
+TEST(ImageTables, AFamilyHasOneGateway) {
   const std::string one = "[[network]]\ninterface = \"a\"\naddress = \"10.0.0.2/24\"\n"
                           "gateway = \"10.0.0.1\"\n[[network]]\ninterface = \"b\"\n";
   REFUSED("f:20:11: \"gateway\" \"10.0.1.1\" is the second of its family: a has one already; "
@@ -109,7 +110,7 @@ TEST(ConfigurationInit, AFamilyHasOneGateway) {
   ACCEPTED(with(one + "address = \"fd00::2/64\"\ngateway = \"fd00::1\"\n"));
 }
 
-TEST(ConfigurationInit, ADumpsDeviceIsOneWord) {
+TEST(ImageTables, ADumpsDeviceIsOneWord) {
   for (const char* wrong : {"/dev/disk/by-label/a b", "/dev/%p"}) {
     REFUSED("f:15:10: \"device\" is \"" + std::string(wrong) +
                 "\", which the kernel would not "
@@ -118,13 +119,13 @@ TEST(ConfigurationInit, ADumpsDeviceIsOneWord) {
   }
 }
 
-TEST(ConfigurationInit, InterfacesAreDifferent) {
+TEST(ImageTables, InterfacesAreDifferent) {
   REFUSED("f:16:13: \"interface\" \"a\" is taken by the [[network]] at line 14; expected another "
           "one: each [[network]] has its own",
           with("[[network]]\ninterface = \"a\"\n[[network]]\ninterface = \"a\"\n"));
 }
 
-TEST(ConfigurationInit, ADumpHasAPlaceAndOwners) {
+TEST(ImageTables, ADumpHasAPlaceAndOwners) {
   REFUSED("f:13:1: \"device\" is missing in [crash]; expected path: the block device that a dump "
           "is written to; or dump = \"none\"",
           with("[crash]\ndump = \"metadata\"\n"));
