@@ -271,7 +271,7 @@ Result<void> Appliance::make_messengers() {
   BP_ASSERT(step_ == Step::kShards);
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     const bool is_needed = plan_.needs_on(i).has_messages || (i == 0 && !plan_.groups.empty()) ||
-                           (configuration_.verbs.enabled && configuration_.verbs.shard == i);
+                           (plan_.peers.is_there && plan_.peers.shard == i);
     messengers_.push_back(!is_needed
                               ? nullptr
                               : std::make_unique<ShardMessenger>(
@@ -323,7 +323,7 @@ Result<void> Appliance::create_services() {
 }
 
 Result<void> Appliance::create_peers() {
-  const uint32_t shard = configuration_.verbs.shard;
+  const uint32_t shard = plan_.peers.shard;
   BP_ASSERT(step_ == Step::kMessengers);
   BP_ASSERT(shard < shards_.size());
   BP_TRY(peers_->create(configuration_, process_pool(), shards_[shard]->loop(),
@@ -427,7 +427,7 @@ void Appliance::start_serving() {
   }
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     shards_[i]->run([this, i] {
-      if (configuration_.verbs.shard == i) peers_->begin();
+      if (plan_.peers.shard == i) peers_->begin();
       for (Service* service : configuration_.services) {
         in_service(*service, [&] { service->start(i); });
       }

@@ -161,10 +161,11 @@ uint64_t file_thread_count(const Configuration& configuration,
   return static_cast<uint64_t>(std::count(has_thread.begin(), has_thread.end(), true));
 }
 
-// The requests of services, groups and processes. Errors: those that the plan cannot grant.
+// The requests of services, groups, processes and peers. Errors: those that the plan cannot grant.
 Result<std::vector<SegmentRequest>> all_requests(const Configuration& configuration,
                                                  const std::vector<ServiceNeeds>& services,
-                                                 const MessagesPlan& messages) {
+                                                 const MessagesPlan& messages,
+                                                 const PeersNeeds& peers) {
   std::vector<SegmentRequest> requests;
   for (const ServiceNeeds& service : services) {
     requests.insert(requests.end(), service.segments.begin(), service.segments.end());
@@ -173,10 +174,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
     requests.push_back(plan_shard_group(configuration));
   }
   requests.insert(requests.end(), messages.requests.begin(), messages.requests.end());
-  if (const PeersPart* part = peers_part()) {
-    const std::vector<SegmentRequest> peers = part->plan(configuration);
-    requests.insert(requests.end(), peers.begin(), peers.end());
-  }
+  requests.insert(requests.end(), peers.segments.begin(), peers.segments.end());
   BP_TRY(check_segment_count(configuration, requests.size()));
   std::vector<SegmentRequest> segments = requests;
   segments.insert(segments.begin(), {"heap"});
@@ -308,7 +306,9 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   BP_TRY_ASSIGN(auto names, number_messages(services));
   const bool has_shard_group = is_shard_group_needed(services, configuration.shards.size());
   BP_TRY_ASSIGN(auto messages, plan_messages(configuration));
-  BP_TRY_ASSIGN(const auto requests, all_requests(configuration, services, messages));
+  const PeersPart* part = peers_part();
+  PeersNeeds peers = part == nullptr ? PeersNeeds() : part->plan(configuration);
+  BP_TRY_ASSIGN(const auto requests, all_requests(configuration, services, messages, peers));
   const PoolSettings& settings = configuration.pool;
   PoolBudget budget;
   budget.bytes = settings.bytes;
@@ -329,11 +329,9 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   PoolPlan plan = pool.take();
   SegmentPlan& heap = plan.segments[1];
   heap.carves = plan_heap(services, heap.bytes);
-  uint64_t thread_count = (messages.groups.empty() ? 0 : kMessagingThreadCount) +
-                          (configuration.verbs.enabled ? kPeersThreadCount : 0) +
+  uint64_t thread_count = (messages.groups.empty() ? 0 : kMessagingThreadCount) + peers.threads +
                           file_thread_count(configuration, services);
   for (const ServiceNeeds& service : services) thread_count += service.threads;
-  const PeersPart* part = peers_part();
   std::vector<VerbsContextPlan> verbs =
       part == nullptr ? std::vector<VerbsContextPlan>() : part->plan_contexts(configuration, plan);
   std::vector<std::string> groups;
@@ -341,10 +339,11 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
     groups.emplace_back(group_name(group.segment));
   }
   std::vector<CounterSet> runtime_counters =
-      plan_runtime_counters({configuration, plan, services, groups, has_shard_group});
+      plan_runtime_counters({configuration, plan, services, groups, peers, has_shard_group});
   AppliancePlan all = {std::move(plan),
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
                        std::move(messages.groups),
+                       std::move(peers),
                        std::move(verbs),
                        std::move(services),
                        std::move(names),

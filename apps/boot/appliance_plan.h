@@ -2,8 +2,8 @@
 #pragma once
 
 #include "apps/boot/messages_plan.h"
+#include "apps/boot/peers_needs.h"
 #include "apps/configuration/configuration.h"
-#include "apps/peers/peers_plan.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/plan.h"
 #include "transport/messages/message_names.h"
@@ -28,6 +28,7 @@ struct AppliancePlan {
   PoolPlan pool;
   StackPlan stacks;                     // private locked memory beside the pool
   std::vector<GroupPlan> groups;        // the contents of the segments fifo: and exchange:
+  PeersNeeds peers;                     // of [verbs]
   std::vector<VerbsContextPlan> verbs;  // all registrations with the device of [verbs]
   std::vector<ServiceNeeds> services;   // of each of the configuration's, in its order
 
@@ -51,9 +52,6 @@ struct AppliancePlan {
 // Threads if there are groups: the control thread, the one that closes for it, and the one that
 // waits on the bells.
 inline constexpr uint64_t kMessagingThreadCount = 3;
-
-// Threads with [verbs]: the connector.
-inline constexpr uint64_t kPeersThreadCount = 1;
 
 // Errors (kConfiguration): the pool is too small (the message names the owner and by how much); a
 // [[limit]] names no owner; more segments than a pool can have; two of one name; those of

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
+#include "apps/boot/peers_needs.h"
 #include "apps/boot/shard_messenger.h"
 #include "apps/configuration/configuration.h"
 #include "apps/counters/counters_file.h"
@@ -87,7 +88,7 @@ struct PortsReport {
 // The functions that libbedplate-verbs.a brings to the runtime.
 struct PeersPart {
   std::unique_ptr<Peers> (*make)();
-  std::vector<SegmentRequest> (*plan)(const Configuration& configuration);
+  PeersNeeds (*plan)(const Configuration& configuration);
   std::vector<VerbsContextPlan> (*plan_contexts)(const Configuration& configuration,
                                                  const PoolPlan& pool);
   PortsReport (*look_at_ports)();

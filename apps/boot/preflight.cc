@@ -31,7 +31,6 @@
 #include "platform/units.h"
 #include "platform/user.h"
 #include "transport/uring/uring_device.h"
-#include "transport/verbs/connect/link_connector.h"
 #include "transport/vfio/vfio_preflight.h"
 
 namespace bedplate {
@@ -315,7 +314,7 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   // A shard has a second ring for files that are polled.
   needed += plan.pool.bytes_for_devices() * polled_shard_count(configuration, plan);
   // So is an RDMA device, which counts if required. Processes that join have limits of their own.
-  if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
+  if (plan.peers.is_required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
   // So is a container, which all services' PCI devices share.
   if (!plan.vfio_devices().empty()) needed += plan.pool.bytes_for_devices();
   // All of the program is locked at the seal; the kernel compares what it has mapped.
@@ -360,11 +359,8 @@ void check_file_systems(std::vector<Error>* problems) {
 }
 
 uint64_t needed_descriptors(const Configuration& configuration, const AppliancePlan& plan) {
-  uint64_t needed = kOtherDescriptors + plan.pool.segments.size();
+  uint64_t needed = kOtherDescriptors + plan.pool.segments.size() + plan.peers.descriptors;
   for (const ServiceNeeds& service : plan.services) needed += service.descriptors;
-  if (configuration.verbs.enabled) {
-    needed += LinkConnector::socket_count_max(configuration.verbs.max_peers);
-  }
   if (plan.groups.empty()) return needed;
   uint64_t process_count = 0;
   for (const ProcessSettings& process : configuration.processes) {

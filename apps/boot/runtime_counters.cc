@@ -411,10 +411,10 @@ std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts) {
   if (std::any_of(parts.services.begin(), parts.services.end(), has_devices)) {
     sets.push_back(set_of<VfioCounters>("vfio"));
   }
-  if (!configuration.verbs.enabled) return sets;
+  if (!parts.peers.is_there) return sets;
   sets.push_back(set_of<PeersCounters>("verbs", "", {{"device", "none that could be used"}}));
-  for (const VerbsPeerSettings& peer : configuration.verbs.peers) {
-    sets.push_back(set_of<PeerCounters>("peer", peer.name));
+  for (const std::string& peer : parts.peers.names) {
+    sets.push_back(set_of<PeerCounters>("peer", peer));
   }
   return sets;
 }

@@ -9,6 +9,7 @@
 
 #include "alloc/heap_owner.h"
 #include "alloc/heap_walk.h"
+#include "apps/boot/peers_needs.h"
 #include "apps/configuration/configuration.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/join/membership.h"
@@ -158,6 +159,7 @@ struct RuntimeParts {
   const PoolPlan& pool;
   const std::vector<ServiceNeeds>& services;
   const std::vector<std::string>& groups;
+  const PeersNeeds& peers;
   bool has_shard_group = false;
 };
 // The sets of the runtime's counters, those of one name one after the other.

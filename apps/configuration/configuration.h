@@ -23,7 +23,6 @@
 #include "platform/units.h"
 #include "transport/shm/membership/group_shape.h"
 #include "transport/single_copy/single_copy.h"
-#include "transport/sockets/socket_address.h"
 
 namespace bedplate {
 
@@ -112,58 +111,6 @@ struct MessagesSettings {
 
 inline constexpr uint64_t kSocketPathMax = 107;  // sun_path, without its NUL
 
-// ---- Other appliances, over RDMA (docs/verbs.md) ----
-
-inline constexpr uint32_t kVerbsPeerCountMax = 256;
-
-// How queue pairs of two appliances find one another.
-enum class VerbsConnect { kSocket, kRdmaCm };
-
-// The access that peers have to the heap without being asked.
-enum class RemoteHeap { kNone, kRead };
-
-struct VerbsPeerSettings {
-  std::string name;
-  std::optional<SocketAddress> address = {};  // nothing: it dials us
-};
-
-// A segment of the pool that peers may reach; its owner is `export:NAME`.
-struct VerbsExportSettings {
-  std::string name;
-  uint64_t bytes = 0;
-  bool may_read = false;
-  bool may_write = false;
-  bool may_atomic = false;
-  std::optional<PageWish> pages = {};  // nothing: as those of the pool
-};
-
-struct VerbsSettings {
-  bool enabled = false;  // the table [verbs] is there
-  bool required = true;
-  std::string device;  // empty, and port 0: the first that can be used
-  uint8_t port = 0;
-  uint32_t shard = 0;  // index into Configuration::shards
-  std::optional<SocketAddress> listen = {};
-  VerbsConnect connect = VerbsConnect::kSocket;
-  uint16_t window = 64;  // from here on as VerbsShape
-  uint32_t message_bytes = 4096;
-  uint32_t operations = 64;
-  uint64_t bounce_bytes = kMiB;
-  uint32_t datagrams = 0;
-  uint32_t max_peers = 0;  // at least as many as there are peers
-  bool trust_windows = false;
-  uint32_t back_off_min_ms = 10;
-  uint32_t back_off_max_ms = 1000;
-  uint32_t give_up_ms = 30'000;
-  RemoteHeap remote = RemoteHeap::kNone;
-  std::vector<VerbsPeerSettings> peers;
-  std::vector<VerbsExportSettings> exports;
-  // In an image: the kernel module of the device, and the interface that soft RoCE ("rdma_rxe")
-  // uses.
-  std::string driver;
-  std::string interface;
-};
-
 // Which of a service's listeners serve clients without TLS: those on loopback and Unix sockets,
 // all, or none.
 enum class PlainText { kLocal, kAllowed, kRefused };
@@ -180,7 +127,6 @@ struct Configuration {
   std::vector<GroupSettings> groups;
   std::vector<ProcessSettings> processes;
   MessagesSettings messages;
-  VerbsSettings verbs;
   std::vector<Service*> services;  // those whose table is there, in the order of the program's list
   // By the name of the service, for each service with addresses in its table.
   std::map<std::string, PlainText, std::less<>> plain_text;

@@ -1,13 +1,7 @@
 #include "apps/configuration/configuration_checks.h"
 
-#include <algorithm>
-#include <optional>
-#include <span>
-
-#include "apps/boot/peers.h"
 #include "apps/configuration/configuration_part.h"
 #include "apps/configuration/configuration_words.h"
-#include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {
 namespace {
@@ -71,121 +65,16 @@ void check_process(ReadTable& table, ProcessSettings& process) {
 
 namespace {
 
-// Each side of a pair can be found by the other, and there is room for all.
-void check_verbs_peers(ReadTable& table, VerbsSettings& verbs) {
-  const TomlNode& node = table.node();
-  const auto count = static_cast<uint32_t>(verbs.peers.size());
-  if (!table.has("max_peers")) {
-    verbs.max_peers = std::max(count, 1U);
-  } else if (count > verbs.max_peers && !table.was_refused("max_peers")) {
-    table.refuse_value("max_peers",
-                       "\"max_peers\" is " + std::to_string(verbs.max_peers) + ", and there are " +
-                           std::to_string(count) + " peers",
-                       "expected so many or more; or leave it out");
-  }
-  const bool is_by_cm = verbs.connect == VerbsConnect::kRdmaCm;
-  const auto refuse_unix = [&](const TomlNode& of, const char* key,
-                               const std::optional<SocketAddress>& address) {
-    if (!is_by_cm || !address || address->kind != SocketAddress::Kind::kUnix) return;
-    table.refuse_at(find_child(of, key)->position, quoted(key) + " is " + quoted(address->text()),
-                    "expected tcp:ADDRESS:PORT: rdma_cm knows no other");
-  };
-  refuse_unix(node, "listen", verbs.listen);
-  const TomlNode* peers = find_child(node, "peer");
-  if (peers == nullptr || peers->children.size() != count) return;
-  for (size_t i = 0; i < count; ++i) {
-    const TomlNode& peer = peers->children[i];
-    refuse_unix(peer, "address", verbs.peers[i].address);
-    if (find_child(peer, "address") || find_child(node, "listen")) continue;
-    if (table.was_refused("peer.address") || table.was_refused("listen")) continue;
-    table.refuse_at(peer.position, "\"address\" is missing in [[verbs.peer]]",
-                    "expected address: tcp:ADDRESS:PORT or unix:/PATH; or set \"listen\" in "
-                    "[verbs], where the peer can dial");
-  }
-}
-
-}  // namespace
-
-void check_verbs(ReadTable& table, VerbsSettings& verbs) {
-  if (verbs.back_off_min_ms > verbs.back_off_max_ms && !table.was_refused("back_off_min_ms") &&
-      !table.was_refused("back_off_max_ms")) {
-    table.refuse_value(table.has("back_off_max_ms") ? "back_off_max_ms" : "back_off_min_ms",
-                       "\"back_off_max_ms\" is " + std::to_string(verbs.back_off_max_ms) +
-                           ", less than \"back_off_min_ms\", which is " +
-                           std::to_string(verbs.back_off_min_ms),
-                       "expected the longest pause between two attempts to be the longer one");
-  }
-  const bool is_soft = verbs.driver == "rdma_rxe";
-  if (is_soft && !table.has("interface") && !table.was_refused("interface")) {
-    table.refuse("\"interface\" is missing in [verbs]",
-                 "expected text: the network interface that soft RoCE (rdma_rxe) is put on");
-  } else if (!is_soft && !table.was_refused("driver")) {
-    table.refuse_keys({"interface"}, "is for driver = \"rdma_rxe\"",
-                      "leave it out: other devices know their interface");
-  }
-  check_verbs_peers(table, verbs);
-}
-
-namespace {
-
-// Refuses a peer with the appliance's own name, or with a process's: once that has joined, the name
-// would mean the process. Also refuses two peers whose names rdma_cm cannot tell apart.
-void check_peer_names(ReadTable& file, const Configuration& all) {
-  const std::vector<VerbsPeerSettings>& peers = all.verbs.peers;
-  const TomlNode* verbs = find_child(file.node(), "verbs");
-  const TomlNode* nodes = verbs == nullptr ? nullptr : find_child(*verbs, "peer");
-  if (nodes == nullptr || nodes->children.size() != peers.size()) return;
-  for (size_t i = 0; i < peers.size(); ++i) {
-    const std::string& name = peers[i].name;
-    if (name.empty()) continue;  // refused
-    const TomlPosition position = find_child(nodes->children[i], "name")->position;
-    if (name == all.appliance.name) {
-      file.refuse_at(position, "\"name\" is " + quoted(name) + ", the name of this appliance",
-                     "expected the name that [appliance] has at the peer");
-    }
-    if (std::any_of(all.processes.begin(), all.processes.end(),
-                    [&](const ProcessSettings& process) { return process.name == name; })) {
-      file.refuse_at(position, "\"name\" is " + quoted(name) + ", the name of a [[process]]",
-                     "give the process another name: messages are sent to both by name");
-    }
-    if (all.verbs.connect != VerbsConnect::kRdmaCm) continue;
-    for (const VerbsPeerSettings& other : std::span(peers).first(i)) {
-      if (hash_of_name(other.name.c_str()) != hash_of_name(name.c_str())) continue;
-      file.refuse_at(
-          position, "\"name\" is " + quoted(name) + ", which has the hash of " + quoted(other.name),
-          "give the peer another name: rdma_cm has room for a hash only (docs/verbs.md)");
-    }
-  }
-}
-
 // Refuses processes that are to use the device if there is no [verbs].
-void check_processes_with_verbs(ReadTable& file, const Configuration& all) {
+void check_processes_with_verbs(ReadTable& file) {
   const TomlNode* processes = find_child(file.node(), "process");
-  if (all.verbs.enabled || file.was_refused("verbs") || processes == nullptr) return;
+  if (file.has("verbs") || file.was_refused("verbs") || processes == nullptr) return;
   for (const TomlNode& process : processes->children) {
     const TomlNode* verbs = find_child(process, "verbs");
     if (verbs == nullptr || verbs->kind != TomlNode::Kind::kBoolean || verbs->number == 0) continue;
     file.refuse_at(verbs->position, "\"verbs\" is true, and there is no [verbs]",
                    "write the table [verbs], or leave this out");
   }
-}
-
-// The appliance gives its peers its own name, so that must fit.
-void check_verbs_names(ReadTable& file, const Configuration& all) {
-  check_processes_with_verbs(file, all);
-  if (!all.verbs.enabled) return;
-  if (peers_part() == nullptr) {
-    file.refuse_at(find_child(file.node(), "verbs")->position,
-                   "[verbs] is there, and this program has no verbs linked in",
-                   "link it with bedplate-verbs (pkg-config; CMake: Bedplate::verbs), or leave the "
-                   "table out");
-  }
-  check_peer_names(file, all);
-  constexpr size_t kMax = kVerbsNameBytes - 1;
-  const std::string& name = all.appliance.name;
-  if (name.size() <= kMax) return;
-  file.refuse_at({}, "the name of the appliance, " + quoted(name) + ", is too long for [verbs]",
-                 "expected name in [appliance]: at most " + std::to_string(kMax) + " bytes");
 }
 
 void check_pool(ReadTable& file, const PoolSettings& pool) {
@@ -225,7 +114,7 @@ void complete_messages(ReadTable& file, Configuration& all) {
 
 void check_across_tables(ReadTable& file, Configuration& all) {
   check_pool(file, all.pool);
-  check_verbs_names(file, all);
+  check_processes_with_verbs(file);
   check_parts(file, all);
   add_spare_members(all);
   complete_messages(file, all);

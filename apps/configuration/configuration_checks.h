@@ -12,7 +12,6 @@ namespace bedplate {
 // depend on other keys.
 void check_group(ReadTable& table, GroupSettings& group);
 void check_process(ReadTable& table, ProcessSettings& process);
-void check_verbs(ReadTable& table, VerbsSettings& verbs);
 
 // Called once the whole file is read, with the names of shards and groups looked up. Fills in
 // defaults that depend on other tables.

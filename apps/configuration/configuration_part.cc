@@ -4,7 +4,8 @@
 #include <array>
 #include <span>
 
-// apps/init/image_tables.cc defines it.
+// apps/peers/verbs_tables.cc and apps/init/image_tables.cc define them.
+extern "C" [[gnu::weak]] const bedplate::ConfigurationPart bedplate_verbs_tables;
 extern "C" [[gnu::weak]] const bedplate::ConfigurationPart bedplate_init_tables;
 
 namespace bedplate {
@@ -16,11 +17,13 @@ struct KnownPart {
   const ConfigurationPart* linked;  // nullptr: it is not
 };
 
+constexpr std::string_view kVerbsTables[] = {"verbs"};
 constexpr std::string_view kInitTables[] = {"init", "network", "watchdog", "crash"};
 
 // In the order of docs/configuration.md.
-std::array<KnownPart, 1> known_parts() noexcept {
-  return {{{"init", kInitTables, &bedplate_init_tables}}};
+std::array<KnownPart, 2> known_parts() noexcept {
+  return {{{"verbs", kVerbsTables, &bedplate_verbs_tables},
+           {"init", kInitTables, &bedplate_init_tables}}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Tables of the configuration that come with a part of the program: those of an image's first
-// process with libbedplate-init.a.
+// Tables of the configuration that come with a part of the program: [verbs] with
+// libbedplate-verbs.a, those of an image's first process with libbedplate-init.a.
 //
 // A part describes its tables, and checks them, by the functions here; its settings lie in the
 // configuration (Configuration::part), and it alone knows them. The runtime knows the parts weakly:

@@ -8,7 +8,6 @@
 #include "pinned_pool/layout.h"
 #include "platform/trace_ring.h"
 #include "transport/messages/fast_box_datapath.h"
-#include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {
 namespace {
@@ -23,11 +22,6 @@ constexpr uint64_t kProcessMembersMax = 64;
 constexpr uint64_t kTraceRequestsMax = 65536;
 static_assert(2 * kShardCountMax * kTraceRequestsMax * sizeof(TraceRecord) <=
               TraceSnapshot::kBytesMax);
-// IB_DEVICE_NAME_MAX, without its NUL.
-constexpr uint64_t kDeviceNameMax = 63;
-// The room for a name in the record of a handshake, without its NUL.
-constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
-constexpr uint64_t kBackOffMaxMs = 600'000;
 
 constexpr Choice<Enforcement> kEnforcements[] = {{"kernel", Enforcement::kKernel},
                                                  {"seccomp", Enforcement::kSeccomp}};
@@ -44,10 +38,6 @@ constexpr Choice<JoinFailure> kJoinFailures[] = {{"continue", JoinFailure::kCont
 constexpr Choice<SingleCopyKind> kSingleCopies[] = {{"xpmem", SingleCopyKind::kXpmem},
                                                     {"cma", SingleCopyKind::kCma},
                                                     {"knem", SingleCopyKind::kKnem}};
-constexpr Choice<VerbsConnect> kVerbsConnects[] = {{"socket", VerbsConnect::kSocket},
-                                                   {"rdma_cm", VerbsConnect::kRdmaCm}};
-constexpr Choice<RemoteHeap> kRemoteHeaps[] = {{"none", RemoteHeap::kNone},
-                                               {"read", RemoteHeap::kRead}};
 
 }  // namespace
 
@@ -228,102 +218,6 @@ static void describe(ConfigurationTable& table, MessagesSettings& settings) {
             "is not trusted, never stops it.");
 }
 
-static void describe(ConfigurationTable& table, VerbsPeerSettings& settings) {
-  table.name("name", &settings.name, 1, kVerbsNameMax)
-      .required()
-      .unique()
-      .help("Another appliance, by the `appliance.name` that it has.");
-  table.address("address", &settings.address)
-      .otherwise("none: it dials")
-      .unique()
-      .help("The address at which it listens.");
-}
-
-static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
-  table.name("name", &settings.name, 1, 32)
-      .required()
-      .unique()
-      .help("Names memory that peers may reach; it is the segment `export:NAME`.");
-  table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
-      .required()
-      .rule(Rule::kMultipleOf4KiB)
-      .help("How much.");
-  table
-      .flags("rights",
-             {{"read", &settings.may_read},
-              {"write", &settings.may_write},
-              {"atomic", &settings.may_atomic}},
-             1)
-      .required()
-      .help("The operations that peers may do with it.");
-  table.choice("pages", &settings.pages, kPageChoices)
-      .otherwise("those of the pool")
-      .help("The pages of this segment alone.");
-}
-
-static void describe(ConfigurationTable& table, VerbsSettings& settings) {
-  table.boolean("required", &settings.required)
-      .help("Refuses a machine without a device that can be used; else that is a line in the "
-            "log, and there are no peers.");
-  table.text("device", &settings.device, 1, kDeviceNameMax)
-      .otherwise("the first that can be used")
-      .help("The RDMA device, as `bedplate doctor` lists it: `\"mlx5_0\"`.");
-  table.integer("port", &settings.port, 1, 255)
-      .otherwise("the first that can be used")
-      .help("Its port.");
-  table.shard("shard", &settings.shard).help("The shard that messages with peers live on.");
-  table.address("listen", &settings.listen)
-      .otherwise("it only dials")
-      .help("The address that peers dial.");
-  table.choice("connect", &settings.connect, kVerbsConnects)
-      .help("How queue pairs find one another: over a socket of our own, or by rdma_cm. The "
-            "same at all peers.");
-  table.integer("window", &settings.window, 4, 4096)
-      .rule(Rule::kPowerOfTwo)
-      .help("How many messages to a peer, and from it, may be unconsumed. The same at both "
-            "sides.");
-  table.size("message_bytes", &settings.message_bytes, 256, 64 * kKiB)
-      .rule(Rule::kPowerOfTwo)
-      .help("The longest message with its header of 32 bytes; longer ones travel by loan. "
-            "The same at both sides.");
-  table.integer("operations", &settings.operations, 1, 4096)
-      .help("How many puts, gets and atomics to one peer may be under way.");
-  table.size("bounce_bytes", &settings.bounce_bytes, 4 * kKiB, kGiB / 2)
-      .rule(Rule::kMultipleOf4KiB)
-      .help("Room for copies of lent memory that a peer cannot be let at where it lies; as much "
-            "again for puts and gets of memory that is not the pool's.");
-  table.integer("datagrams", &settings.datagrams, 4, 4096)
-      .otherwise("no datagrams")
-      .rule(Rule::kPowerOfTwo)
-      .help("How many datagrams may be under way, each way, with all peers; without it none "
-            "are sent or taken ([verbs.md](verbs.md#messages)).");
-  table.integer("max_peers", &settings.max_peers, 1, kVerbsPeerCountMax)
-      .otherwise("as many as are listed")
-      .help("For how many peers queue pairs and memory are planned.");
-  table.boolean("trust_windows", &settings.trust_windows)
-      .help("Uses memory windows even on a device that does not hold peers to their bounds.");
-  table.integer("back_off_min_ms", &settings.back_off_min_ms, 1, kBackOffMaxMs)
-      .help("The pause before a peer is dialed again; it doubles each time.");
-  table.integer("back_off_max_ms", &settings.back_off_max_ms, 1, kBackOffMaxMs)
-      .help("The longest such pause.");
-  table.integer("give_up_ms", &settings.give_up_ms, 1, 86'400'000)
-      .help("After so long without a connection, sends say that the peer is gone; it is "
-            "dialed on.");
-  table.choice("remote", &settings.remote, kRemoteHeaps)
-      .help("Lets peers read all of the heap, and boot's memory, without being asked "
-            "([verbs.md](verbs.md)).");
-  table.text("driver", &settings.driver, 1, kModuleNameMax)
-      .otherwise("part of the kernel")
-      .help("The kernel module of the device, for an image: `\"mlx5_ib\"`, or `\"rdma_rxe\"` "
-            "for soft RoCE.");
-  table.text("interface", &settings.interface, 1, kInterfaceNameMax)
-      .otherwise("required of rdma_rxe")
-      .help("The network interface that the first process of an image puts soft RoCE on.");
-  table.tables("peer", &settings.peers, 0, kVerbsPeerCountMax);
-  table.tables("export", &settings.exports, 0, 32);
-  table.check([&settings](ReadTable& read) { check_verbs(read, settings); });
-}
-
 void describe(ConfigurationTable& file, Configuration& all) {
   file.table("appliance", &all.appliance, true);
   file.table("pool", &all.pool, true);
@@ -334,7 +228,6 @@ void describe(ConfigurationTable& file, Configuration& all) {
   file.tables("group", &all.groups, 0, 16);
   file.tables("process", &all.processes, 0, 64);
   file.table("messages", &all.messages);
-  file.table("verbs", &all.verbs, false, &all.verbs.enabled);
   describe_parts(file, all);
   file.check([&all](ReadTable& read) { check_across_tables(read, all); });
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "apps/boot/service_context.h"
+#include "apps/peers/verbs_settings.h"
 #include "apps/program/program.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -61,7 +62,7 @@ class RemoteRead final : public Service, public PollSource {
   const char* name() const noexcept override { return "remote-read"; }
 
   Result<void> plan(ServicePlan& plan) override {
-    const uint32_t shard = plan.configuration().verbs.shard;
+    const uint32_t shard = verbs_settings(plan.configuration()).shard;
     plan.sources(shard, 1);
     plan.timers(shard, 1);
     plan.messages(shard);
@@ -188,7 +189,7 @@ class RemoteRead final : public Service, public PollSource {
     if (is_good && ++good_count_ == 2 && !reads_on_) kill(getpid(), SIGTERM);
   }
 
-  const VerbsSettings& settings() const { return context_->configuration().verbs; }
+  const VerbsSettings& settings() const { return verbs_settings(context_->configuration()); }
 
   bool reads_on_ = false;
   bool has_begun_ = false;

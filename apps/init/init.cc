@@ -25,6 +25,7 @@
 #include "apps/init/network.h"
 #include "apps/init/rdma_link.h"
 #include "apps/init/watchdog.h"
+#include "apps/peers/verbs_settings.h"
 #include "platform/build_id.h"
 #include "platform/capabilities.h"
 #include "platform/clock.h"
@@ -126,7 +127,7 @@ Result<void> Init::prepare_machine() {
   show_old_records();  // the store's driver may be one of them
   say_where_records_go();
   BP_TRY(bring_networks_up(settings().networks));
-  BP_TRY(bring_verbs_up(configuration_.verbs));
+  BP_TRY(bring_verbs_up(verbs_settings(configuration_)));
   BP_TRY(raise_limits());
   reserve_hugepages(plan);
   kept_ = capabilities_to_keep(configuration_) | plan.capabilities();

@@ -10,6 +10,7 @@
 
 #include "apps/init/image_settings.h"
 #include "apps/init/kernel_command_line.h"
+#include "apps/peers/verbs_settings.h"
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/plain_lines.h"
@@ -58,10 +59,11 @@ std::vector<std::string> needed_modules(const Configuration& configuration,
   };
   const ImageSettings& image = image_settings(configuration);
   for (const NetworkSettings& network : image.networks) need(network.driver);
-  if (configuration.verbs.enabled) {
+  const VerbsSettings& verbs = verbs_settings(configuration);
+  if (verbs.enabled) {
     need("ib_uverbs");
-    if (configuration.verbs.connect == VerbsConnect::kRdmaCm) need("rdma_ucm");
-    need(configuration.verbs.driver);
+    if (verbs.connect == VerbsConnect::kRdmaCm) need("rdma_ucm");
+    need(verbs.driver);
   }
   if (!plan.vfio_devices().empty()) {
     need("vfio_iommu_type1");

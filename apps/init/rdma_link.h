@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "apps/configuration/configuration.h"
+#include "apps/peers/verbs_settings.h"
 #include "platform/result.h"
 #include "transport/sockets/netlink.h"
 

@@ -5,9 +5,12 @@
 #include "apps/boot/messages_plan.h"
 #include "apps/boot/outsiders.h"
 #include "transport/verbs/channel/verbs_provider.h"
+#include "transport/verbs/connect/link_connector.h"
 
 namespace bedplate {
 namespace {
+
+constexpr uint64_t kThreadCount = 1;  // the connector
 
 void add_region(VerbsContextPlan* context, uint64_t bytes) {
   ++context->region_count;
@@ -15,7 +18,7 @@ void add_region(VerbsContextPlan* context, uint64_t bytes) {
 }
 
 VerbsContextPlan appliance_context(const Configuration& configuration, const PoolPlan& pool) {
-  const VerbsSettings& verbs = configuration.verbs;
+  const VerbsSettings& verbs = verbs_settings(configuration);
   VerbsContextPlan context;
   context.process = configuration.appliance.name;
   for (const SegmentPlan& segment : pool.segments) {
@@ -59,24 +62,31 @@ VerbsShape verbs_shape(const VerbsSettings& settings) noexcept {
           .datagram_count = settings.datagrams};
 }
 
-std::vector<SegmentRequest> plan_peers(const Configuration& configuration) {
-  const VerbsSettings& verbs = configuration.verbs;
+PeersNeeds plan_peers(const Configuration& configuration) {
+  const VerbsSettings& verbs = verbs_settings(configuration);
   if (!verbs.enabled) return {};
+  PeersNeeds needs;
+  needs.is_there = true;
+  needs.is_required = verbs.required;
+  needs.shard = verbs.shard;
+  needs.threads = kThreadCount;
+  needs.descriptors = LinkConnector::socket_count_max(verbs.max_peers);
+  for (const VerbsPeerSettings& peer : verbs.peers) needs.names.push_back(peer.name);
   const PageWish pages = configuration.pool.pages;
   const int node = node_of_cpu(configuration.shards[verbs.shard].cpu);
   const uint64_t bytes = verbs_memory_bytes(verbs_shape(verbs));
-  std::vector<SegmentRequest> requests = {{"verbs", {{"verbs", bytes}}, {pages, node}}};
+  needs.segments = {{"verbs", {{"verbs", bytes}}, {pages, node}}};
   for (const VerbsExportSettings& one : verbs.exports) {
     const OwnerName owner("export", one.name);
-    requests.push_back(
+    needs.segments.push_back(
         {owner, {{owner, one.bytes}}, {one.pages.value_or(pages), node, one.pages.has_value()}});
   }
-  return requests;
+  return needs;
 }
 
 std::vector<VerbsContextPlan> plan_verbs_contexts(const Configuration& configuration,
                                                   const PoolPlan& pool) {
-  if (!configuration.verbs.enabled) return {};
+  if (!verbs_settings(configuration).enabled) return {};
   std::vector<VerbsContextPlan> contexts = {appliance_context(configuration, pool)};
   for (const ProcessSettings& process : configuration.processes) {
     if (process.verbs) contexts.push_back(process_context(configuration, process, pool));

@@ -5,11 +5,10 @@
 //                    for the bounce buffer and what remote = "read" opens
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
-#include "apps/configuration/configuration.h"
+#include "apps/boot/peers_needs.h"
+#include "apps/peers/verbs_settings.h"
 #include "pinned_pool/plan.h"
 
 struct ibv_device_attr;
@@ -19,22 +18,10 @@ namespace bedplate {
 struct VerbsDemand;
 struct VerbsShape;
 
-// The registrations of one kind of process with the device of [verbs]. Regions: one for each
-// segment, if the device takes it whole, and one for each opening to peers, which pins its bytes
-// once more.
-struct VerbsContextPlan {
-  std::string process;  // the appliance, or a [[process]]
-  uint64_t count = 1;   // how many of them may run, each with a context of its own
-  uint64_t region_count = 0;
-  uint64_t locked_bytes = 0;
-
-  uint64_t total_bytes() const noexcept { return count * locked_bytes; }
-};
-
 VerbsShape verbs_shape(const VerbsSettings& settings) noexcept;
 
 // Nothing without [verbs].
-std::vector<SegmentRequest> plan_peers(const Configuration& configuration);
+PeersNeeds plan_peers(const Configuration& configuration);
 
 // The appliance's context first, then those of each [[process]] with verbs = true; nothing without
 // [verbs]. `pool` is the configuration's.

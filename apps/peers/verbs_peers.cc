@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "apps/boot/appliance_user.h"
+#include "apps/peers/peers_plan.h"
 #include "apps/services/listeners.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -27,7 +28,7 @@ RemoteRights rights_of(const VerbsExportSettings& settings) noexcept {
 // Checks every number of the plan that the device limits; an error has both numbers.
 void check_limits(const Configuration& configuration, const AppliancePlan& plan,
                   const VerbsDevice& device, std::vector<Error>* problems) {
-  const VerbsSettings& settings = configuration.verbs;
+  const VerbsSettings& settings = verbs_settings(configuration);
   if (auto fits = check_fit(device.kind(), plan.pool); !fits.ok()) {
     problems->push_back(fits.error());
   }
@@ -75,7 +76,7 @@ Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes
 
 void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& plan,
                       std::vector<Error>* problems) {
-  const VerbsSettings& settings = configuration.verbs;
+  const VerbsSettings& settings = verbs_settings(configuration);
   if (!settings.enabled) return;
   BP_ASSERT(device_ == nullptr && provider_ == nullptr);
   name_ = configuration.appliance.name;
@@ -148,7 +149,7 @@ Result<void> VerbsPeers::open_memory(const VerbsSettings& settings, PinnedPool& 
 Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedPool& pool,
                                      EventLoop& loop, Messenger& messenger,
                                      PeersCounters& counters) {
-  const VerbsSettings& settings = configuration.verbs;
+  const VerbsSettings& settings = verbs_settings(configuration);
   // Anew: root may be given up since open(), or an image's first process have dropped capabilities,
   // and Linux takes no requests by write(), as soft RoCE's are, from a thread whose credentials are
   // not those that the device was opened with.
@@ -184,7 +185,7 @@ Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedP
 
 Result<void> VerbsPeers::create(const Configuration& configuration, PinnedPool& pool,
                                 EventLoop& loop, ShardMessenger* messenger, CountersFile& file) {
-  const VerbsSettings& settings = configuration.verbs;
+  const VerbsSettings& settings = verbs_settings(configuration);
   if (!settings.enabled) return {};
   BP_ASSERT(!pool.is_sealed() && provider_ == nullptr && messenger != nullptr);
   carve(settings, pool);

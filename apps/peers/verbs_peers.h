@@ -22,6 +22,7 @@
 
 #include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
+#include "apps/peers/verbs_settings.h"
 #include "transport/registration.h"
 #include "transport/verbs/channel/verbs_provider.h"
 #include "transport/verbs/device/verbs_device.h"

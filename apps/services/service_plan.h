@@ -26,6 +26,7 @@
 #include "pinned_pool/plan.h"
 #include "platform/counter_table.h"
 #include "transport/sockets/datagram_socket.h"
+#include "transport/sockets/socket_address.h"
 
 namespace bedplate {
 

@@ -40,7 +40,8 @@ ROOTS = (
     "transport/vfio/vfio_pool.h",
 )
 # Headers of libbedplate-verbs.a; they need those of rdma-core, so bedplate.hpp lacks them.
-VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel/verbs_provider.h")
+VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel/verbs_provider.h",
+               "apps/peers/verbs_settings.h")
 # Headers of libbedplate-dpdk.a; bedplate.hpp lacks them, too.
 DPDK_ROOTS = ("apps/ports/port_service.h",)
 

@@ -132,7 +132,8 @@ $(UNITY_TESTS): private CPPFLAGS += -Itests/support
 LIBRARIES := -luring -lpthread
 # Parts that the runtime has only where they are linked in: it knows them weakly, so each is asked
 # for, or the linker would find nothing to take out of its archive.
-VERBS_LINK := -Wl,-u,bedplate_peers_part -Wl,-u,bedplate_perf_verbs_part
+VERBS_LINK := -Wl,-u,bedplate_peers_part -Wl,-u,bedplate_perf_verbs_part \
+              -Wl,-u,bedplate_verbs_tables
 INIT_LINK := -Wl,-u,bedplate_init_part -Wl,-u,bedplate_init_tables
 # A dynamic program loads the RDMA drivers that the system has.
 VERBS_LIBRARIES := -lrdmacm -libverbs

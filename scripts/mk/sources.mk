@@ -15,8 +15,8 @@ ALLOC_SOURCES := $(filter-out $(MALLOC_SOURCES) alloc/interception.cc \
 # Sources that a program without peers need not link, with libibverbs and librdmacm behind them:
 # programs ask for the archive by the names of its parts (flags.mk), which the runtime knows weakly.
 PEERS_OF_PERF := apps/perf/perf_verbs_side.cc apps/perf/register_cost.cc
-# The part of verbs that the configuration and the counters need everywhere.
-VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
+# The part of verbs that the counters need everywhere.
+VERBS_WORDS := transport/verbs/peer_state.cc
 VERBS_LIBRARY_SOURCES := \
   $(filter-out $(VERBS_WORDS) $(if $(SANITIZED),transport/verbs/device/verbs_drivers.cc), \
     $(call in,transport/verbs $(addprefix transport/verbs/,device connect channel joined))) \

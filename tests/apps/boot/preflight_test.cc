@@ -31,7 +31,6 @@
 #include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
 #include "transport/sockets/stream_sockets.h"
-#include "transport/verbs/connect/link_connector.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -292,11 +291,9 @@ TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {
     return std::strtoull(std::strstr(problems[0].answer, "allowed, ") + 9, nullptr, 10);
   };
   const uint64_t without = needed();
-  configuration.verbs.enabled = true;
-  configuration.verbs.required = false;
-  configuration.verbs.max_peers = 5;
+  plan.peers.descriptors = 18;
   const uint64_t with_peers = needed();
-  CHECK_EQUAL(LinkConnector::socket_count_max(5), with_peers - without);
+  CHECK_EQUAL(plan.peers.descriptors, with_peers - without);
   ProcessSettings process;
   process.user = "0";
   process.max_count = 2;

@@ -17,6 +17,7 @@
 #include "apps/http/http_service.h"
 #include "apps/init/image_settings.h"
 #include "apps/kvd/kv_service.h"
+#include "apps/peers/verbs_settings.h"
 #include "apps/ports/port_service.h"
 #include "apps/tsrelay/relay_service.h"
 
@@ -244,7 +245,7 @@ inline std::string described(const ParsedConfiguration& c) {
         << volume.queue.task_count;
   }
   describe_messages(c, out);
-  describe_verbs(c.verbs, out);
+  describe_verbs(verbs_settings(c), out);
   return out.str();
 }
 

@@ -9,6 +9,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "tests/apps/configuration/configuration_support.h"
 #include "transport/verbs/channel/verbs_provider.h"
+#include "transport/verbs/connect/link_connector.h"
 
 using namespace bedplate;
 
@@ -71,9 +72,15 @@ TEST(PeersPlan, SegmentsHoldWhatTheProviderTakes) {
   LONGS_EQUAL(2, plan.stacks.count);  // a shard, and the connector
 }
 
+TEST(PeersPlan, TheConnectorTakesAThreadAndSockets) {
+  const PeersNeeds needs = plan_peers(parsed(file_with({}) + kVerbsLines));
+  LONGS_EQUAL(1, needs.threads);
+  CHECK_EQUAL(LinkConnector::socket_count_max(2), needs.descriptors);
+}
+
 // The defaults of the file are those of the provider.
 TEST(PeersPlan, ShapeIsThatOfTheFile) {
-  const VerbsShape made = verbs_shape(parsed(file_with({}) + kVerbsLines).verbs);
+  const VerbsShape made = verbs_shape(verbs_settings(parsed(file_with({}) + kVerbsLines)));
   const VerbsShape usual;
   LONGS_EQUAL(2, made.peer_count_max);
   LONGS_EQUAL(usual.window, made.window);
@@ -87,13 +94,13 @@ TEST(PeersPlan, DatagramsHaveMemoryAndAQueuePair) {
   const auto without = parsed(with_pool(text));
   text.insert(text.find("[verbs]") + 8, "datagrams = 256\n");
   const auto with = parsed(with_pool(text));
-  LONGS_EQUAL(256, verbs_shape(with.verbs).datagram_count);
-  CHECK(verbs_memory_bytes(verbs_shape(with.verbs)) ==
-        verbs_memory_bytes(verbs_shape(without.verbs)) + DatagramQueue::memory_bytes(256));
-  CHECK_EQUAL(verbs_memory_bytes(verbs_shape(with.verbs)),
-              segment(planned(text), "verbs").carves[0].bytes);
+  const VerbsShape shape = verbs_shape(verbs_settings(with));
+  LONGS_EQUAL(256, shape.datagram_count);
+  CHECK(verbs_memory_bytes(shape) == verbs_memory_bytes(verbs_shape(verbs_settings(without))) +
+                                         DatagramQueue::memory_bytes(256));
+  CHECK_EQUAL(verbs_memory_bytes(shape), segment(planned(text), "verbs").carves[0].bytes);
   const auto queue_pairs = [](const Configuration& configuration) {
-    return plan_verbs_demands(configuration.verbs, {}, {}, false)[0].needed;
+    return plan_verbs_demands(verbs_settings(configuration), {}, {}, false)[0].needed;
   };
   LONGS_EQUAL(2, queue_pairs(without));
   LONGS_EQUAL(3, queue_pairs(with));
@@ -167,7 +174,7 @@ TEST(PeersPlan, DemandsAreThoseOfOneDevice) {
   std::string text = file_with_messages("verbs = true\nmax_count = 3\n") + kVerbsLines;
   text.replace(text.find("members = 2"), 11, "members = 4");
   const AppliancePlan plan = planned(text);
-  const VerbsSettings settings = parsed(with_pool(text)).verbs;
+  const VerbsSettings settings = verbs_settings(parsed(with_pool(text)));
   ibv_device_attr limits = {};
   limits.max_mr = 20;
   limits.max_pd = 3;

@@ -1,4 +1,5 @@
 // [verbs], its peers and exports: what they mean, and every refusal with its exact position.
+#include "apps/peers/verbs_settings.h"
 #include "tests/apps/configuration/configuration_support.h"
 
 using namespace bedplate;
@@ -14,20 +15,20 @@ std::string with_peers(const std::string& lines) { return with(kListen + lines);
 
 }  // namespace
 
-TEST_GROUP(ConfigurationVerbs){};
+TEST_GROUP(VerbsTables){};
 
 // ---- It works ----
 
-TEST(ConfigurationVerbs, AbsentItIsOff) { CHECK(!parsed(file_with({})).verbs.enabled); }
+TEST(VerbsTables, AbsentItIsOff) { CHECK(!verbs_settings(parsed(file_with({}))).enabled); }
 
-TEST(ConfigurationVerbs, ShortTablesHaveTheDefaults) {
+TEST(VerbsTables, ShortTablesHaveTheDefaults) {
   STRCMP_CONTAINS(" verbs 1 '' 0 0 tcp:10.0.0.1:7471 0 64 4096 64 1048576 0 1 0 10 1000 30000 0 '' "
                   "'' peer b -",
                   described(parsed(with_peers("[[verbs.peer]]\nname = \"b\"\n"))).c_str());
-  LONGS_EQUAL(1, parsed(with("")).verbs.max_peers);
+  LONGS_EQUAL(1, verbs_settings(parsed(with(""))).max_peers);
 }
 
-TEST(ConfigurationVerbs, EveryKeyArrives) {
+TEST(VerbsTables, EveryKeyArrives) {
   const std::string text = file_with({}) + R"([[shard]]
 name = "net"
 cpu = 1
@@ -70,10 +71,10 @@ rights = ["write"]
                   "50 1 'rdma_rxe' 'eth0' peer b tcp:[fd00::2]:7471 peer c - export area 16777216 "
                   "101 0 export box 4096 010 -",
                   described(parsed(text)).c_str());
-  CHECK(parsed(with("connect = \"rdma_cm\"\n")).verbs.connect == VerbsConnect::kRdmaCm);
+  CHECK(verbs_settings(parsed(with("connect = \"rdma_cm\"\n"))).connect == VerbsConnect::kRdmaCm);
 }
 
-TEST(ConfigurationVerbs, AProcessMayUseThem) {
+TEST(VerbsTables, AProcessMayUseThem) {
   CHECK(parsed(file_with_messages("verbs = true\n[verbs]\n")).processes[0].verbs);
   REFUSED("f:20:9: \"verbs\" is true, and there is no [verbs]; write the table [verbs], or leave "
           "this out",
@@ -83,7 +84,7 @@ TEST(ConfigurationVerbs, AProcessMayUseThem) {
 
 // ---- Refused ----
 
-TEST(ConfigurationVerbs, RefusesNumbers) {
+TEST(VerbsTables, RefusesNumbers) {
   const struct {
     const char* key;
     long min, max;
@@ -111,7 +112,7 @@ TEST(ConfigurationVerbs, RefusesNumbers) {
 }
 
 // A call by rdma_cm has its caller's name as a hash.
-TEST(ConfigurationVerbs, RefusesNamesThatRdmaCmCannotTellApart) {
+TEST(VerbsTables, RefusesNamesThatRdmaCmCannotTellApart) {
   const std::string table = "[[verbs.peer]]\nname = ";
   const std::string peers = table + "\"glbvs\"\n" + table + "\"yacxa\"\n";
   ACCEPTED(with_peers(peers));
@@ -120,7 +121,7 @@ TEST(ConfigurationVerbs, RefusesNamesThatRdmaCmCannotTellApart) {
           with_peers("connect = \"rdma_cm\"\n" + peers));
 }
 
-TEST(ConfigurationVerbs, RefusesAddresses) {
+TEST(VerbsTables, RefusesAddresses) {
   for (const char* wrong : {"10.0.0.1:7471", "tcp:10.0.0.1", "tcp:host:1", "activation:", "unix:a",
                             "tcp:10.0.0.1:0", ""}) {
     REFUSED("f:14:10: \"listen\" is \"" + std::string(wrong) +
@@ -137,7 +138,7 @@ TEST(ConfigurationVerbs, RefusesAddresses) {
           with(cm + "[[verbs.peer]]\nname = \"b\"\naddress = \"unix:/a\"\n"));
 }
 
-TEST(ConfigurationVerbs, RefusesPeers) {
+TEST(VerbsTables, RefusesPeers) {
   const std::string b = "[[verbs.peer]]\nname = \"b\"\n";
   REFUSED("f:18:8: \"name\" \"b\" is taken by the [[verbs.peer]] at line 16; expected another one: "
           "each [[verbs.peer]] has its own",
@@ -166,7 +167,7 @@ TEST(ConfigurationVerbs, RefusesPeers) {
           file_with(2, "name = \"" + long_name + "\"") + "[verbs]\n");
 }
 
-TEST(ConfigurationVerbs, RefusesExports) {
+TEST(VerbsTables, RefusesExports) {
   const auto with_export = [](const std::string& bytes, const std::string& rights) {
     return with("[[verbs.export]]\nname = \"a\"\nbytes = " + bytes + "\nrights = " + rights + "\n");
   };
@@ -183,7 +184,7 @@ TEST(ConfigurationVerbs, RefusesExports) {
           with_export("5000", "[\"read\"]"));
 }
 
-TEST(ConfigurationVerbs, RefusesWhatDoesNotGoTogether) {
+TEST(VerbsTables, RefusesWhatDoesNotGoTogether) {
   REFUSED("f:14:19: \"back_off_max_ms\" is 5, less than \"back_off_min_ms\", which is 10; expected "
           "the longest pause between two attempts to be the longer one",
           with("back_off_max_ms = 5\n"));

@@ -1,0 +1,236 @@
+// The tables of peers: the name of each key, its values, the variable that gets them, and its
+// meaning; then the rules between keys.
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/configuration/configuration_part.h"
+#include "apps/configuration/configuration_words.h"
+#include "apps/configuration/read_table.h"
+#include "apps/peers/verbs_settings.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+namespace {
+
+using Rule = ConfigurationKey::Rule;
+
+// IB_DEVICE_NAME_MAX, without its NUL.
+constexpr uint64_t kDeviceNameMax = 63;
+// The room for a name in the record of a handshake, without its NUL.
+constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
+constexpr uint64_t kBackOffMaxMs = 600'000;
+
+constexpr Choice<VerbsConnect> kVerbsConnects[] = {{"socket", VerbsConnect::kSocket},
+                                                   {"rdma_cm", VerbsConnect::kRdmaCm}};
+constexpr Choice<RemoteHeap> kRemoteHeaps[] = {{"none", RemoteHeap::kNone},
+                                               {"read", RemoteHeap::kRead}};
+
+// Each side of a pair can be found by the other, and there is room for all.
+void check_verbs_peers(ReadTable& table, VerbsSettings& verbs) {
+  const TomlNode& node = table.node();
+  const auto count = static_cast<uint32_t>(verbs.peers.size());
+  if (!table.has("max_peers")) {
+    verbs.max_peers = std::max(count, 1U);
+  } else if (count > verbs.max_peers && !table.was_refused("max_peers")) {
+    table.refuse_value("max_peers",
+                       "\"max_peers\" is " + std::to_string(verbs.max_peers) + ", and there are " +
+                           std::to_string(count) + " peers",
+                       "expected so many or more; or leave it out");
+  }
+  const bool is_by_cm = verbs.connect == VerbsConnect::kRdmaCm;
+  const auto refuse_unix = [&](const TomlNode& of, const char* key,
+                               const std::optional<SocketAddress>& address) {
+    if (!is_by_cm || !address || address->kind != SocketAddress::Kind::kUnix) return;
+    table.refuse_at(find_child(of, key)->position, quoted(key) + " is " + quoted(address->text()),
+                    "expected tcp:ADDRESS:PORT: rdma_cm knows no other");
+  };
+  refuse_unix(node, "listen", verbs.listen);
+  const TomlNode* peers = find_child(node, "peer");
+  if (peers == nullptr || peers->children.size() != count) return;
+  for (size_t i = 0; i < count; ++i) {
+    const TomlNode& peer = peers->children[i];
+    refuse_unix(peer, "address", verbs.peers[i].address);
+    if (find_child(peer, "address") || find_child(node, "listen")) continue;
+    if (table.was_refused("peer.address") || table.was_refused("listen")) continue;
+    table.refuse_at(peer.position, "\"address\" is missing in [[verbs.peer]]",
+                    "expected address: tcp:ADDRESS:PORT or unix:/PATH; or set \"listen\" in "
+                    "[verbs], where the peer can dial");
+  }
+}
+
+void check_verbs(ReadTable& table, VerbsSettings& verbs) {
+  if (verbs.back_off_min_ms > verbs.back_off_max_ms && !table.was_refused("back_off_min_ms") &&
+      !table.was_refused("back_off_max_ms")) {
+    table.refuse_value(table.has("back_off_max_ms") ? "back_off_max_ms" : "back_off_min_ms",
+                       "\"back_off_max_ms\" is " + std::to_string(verbs.back_off_max_ms) +
+                           ", less than \"back_off_min_ms\", which is " +
+                           std::to_string(verbs.back_off_min_ms),
+                       "expected the longest pause between two attempts to be the longer one");
+  }
+  const bool is_soft = verbs.driver == "rdma_rxe";
+  if (is_soft && !table.has("interface") && !table.was_refused("interface")) {
+    table.refuse("\"interface\" is missing in [verbs]",
+                 "expected text: the network interface that soft RoCE (rdma_rxe) is put on");
+  } else if (!is_soft && !table.was_refused("driver")) {
+    table.refuse_keys({"interface"}, "is for driver = \"rdma_rxe\"",
+                      "leave it out: other devices know their interface");
+  }
+  check_verbs_peers(table, verbs);
+}
+
+}  // namespace
+
+static void describe(ConfigurationTable& table, VerbsPeerSettings& settings) {
+  table.name("name", &settings.name, 1, kVerbsNameMax)
+      .required()
+      .unique()
+      .help("Another appliance, by the `appliance.name` that it has.");
+  table.address("address", &settings.address)
+      .otherwise("none: it dials")
+      .unique()
+      .help("The address at which it listens.");
+}
+
+static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .unique()
+      .help("Names memory that peers may reach; it is the segment `export:NAME`.");
+  table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
+      .required()
+      .rule(Rule::kMultipleOf4KiB)
+      .help("How much.");
+  table
+      .flags("rights",
+             {{"read", &settings.may_read},
+              {"write", &settings.may_write},
+              {"atomic", &settings.may_atomic}},
+             1)
+      .required()
+      .help("The operations that peers may do with it.");
+  table.choice("pages", &settings.pages, kPageChoices)
+      .otherwise("those of the pool")
+      .help("The pages of this segment alone.");
+}
+
+static void describe(ConfigurationTable& table, VerbsSettings& settings) {
+  table.boolean("required", &settings.required)
+      .help("Refuses a machine without a device that can be used; else that is a line in the "
+            "log, and there are no peers.");
+  table.text("device", &settings.device, 1, kDeviceNameMax)
+      .otherwise("the first that can be used")
+      .help("The RDMA device, as `bedplate doctor` lists it: `\"mlx5_0\"`.");
+  table.integer("port", &settings.port, 1, 255)
+      .otherwise("the first that can be used")
+      .help("Its port.");
+  table.shard("shard", &settings.shard).help("The shard that messages with peers live on.");
+  table.address("listen", &settings.listen)
+      .otherwise("it only dials")
+      .help("The address that peers dial.");
+  table.choice("connect", &settings.connect, kVerbsConnects)
+      .help("How queue pairs find one another: over a socket of our own, or by rdma_cm. The "
+            "same at all peers.");
+  table.integer("window", &settings.window, 4, 4096)
+      .rule(Rule::kPowerOfTwo)
+      .help("How many messages to a peer, and from it, may be unconsumed. The same at both "
+            "sides.");
+  table.size("message_bytes", &settings.message_bytes, 256, 64 * kKiB)
+      .rule(Rule::kPowerOfTwo)
+      .help("The longest message with its header of 32 bytes; longer ones travel by loan. "
+            "The same at both sides.");
+  table.integer("operations", &settings.operations, 1, 4096)
+      .help("How many puts, gets and atomics to one peer may be under way.");
+  table.size("bounce_bytes", &settings.bounce_bytes, 4 * kKiB, kGiB / 2)
+      .rule(Rule::kMultipleOf4KiB)
+      .help("Room for copies of lent memory that a peer cannot be let at where it lies; as much "
+            "again for puts and gets of memory that is not the pool's.");
+  table.integer("datagrams", &settings.datagrams, 4, 4096)
+      .otherwise("no datagrams")
+      .rule(Rule::kPowerOfTwo)
+      .help("How many datagrams may be under way, each way, with all peers; without it none "
+            "are sent or taken ([verbs.md](verbs.md#messages)).");
+  table.integer("max_peers", &settings.max_peers, 1, kVerbsPeerCountMax)
+      .otherwise("as many as are listed")
+      .help("For how many peers queue pairs and memory are planned.");
+  table.boolean("trust_windows", &settings.trust_windows)
+      .help("Uses memory windows even on a device that does not hold peers to their bounds.");
+  table.integer("back_off_min_ms", &settings.back_off_min_ms, 1, kBackOffMaxMs)
+      .help("The pause before a peer is dialed again; it doubles each time.");
+  table.integer("back_off_max_ms", &settings.back_off_max_ms, 1, kBackOffMaxMs)
+      .help("The longest such pause.");
+  table.integer("give_up_ms", &settings.give_up_ms, 1, 86'400'000)
+      .help("After so long without a connection, sends say that the peer is gone; it is "
+            "dialed on.");
+  table.choice("remote", &settings.remote, kRemoteHeaps)
+      .help("Lets peers read all of the heap, and boot's memory, without being asked "
+            "([verbs.md](verbs.md)).");
+  table.text("driver", &settings.driver, 1, kModuleNameMax)
+      .otherwise("part of the kernel")
+      .help("The kernel module of the device, for an image: `\"mlx5_ib\"`, or `\"rdma_rxe\"` "
+            "for soft RoCE.");
+  table.text("interface", &settings.interface, 1, kInterfaceNameMax)
+      .otherwise("required of rdma_rxe")
+      .help("The network interface that the first process of an image puts soft RoCE on.");
+  table.tables("peer", &settings.peers, 0, kVerbsPeerCountMax);
+  table.tables("export", &settings.exports, 0, 32);
+  table.check([&settings](ReadTable& read) { check_verbs(read, settings); });
+}
+
+static void describe_verbs(ConfigurationTable& file, Configuration& all) {
+  auto& settings = all.make_part<VerbsSettings>(kVerbsPart);
+  file.table("verbs", &settings, false, &settings.enabled);
+}
+
+namespace {
+
+// Refuses a peer with the appliance's own name, or with a process's: once that has joined, the name
+// would mean the process. Also refuses two peers whose names rdma_cm cannot tell apart.
+void check_peer_names(ReadTable& file, const Configuration& all) {
+  const VerbsSettings& settings = verbs_settings(all);
+  const std::vector<VerbsPeerSettings>& peers = settings.peers;
+  const TomlNode* verbs = find_child(file.node(), "verbs");
+  const TomlNode* nodes = verbs == nullptr ? nullptr : find_child(*verbs, "peer");
+  if (nodes == nullptr || nodes->children.size() != peers.size()) return;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    const std::string& name = peers[i].name;
+    if (name.empty()) continue;  // refused
+    const TomlPosition position = find_child(nodes->children[i], "name")->position;
+    if (name == all.appliance.name) {
+      file.refuse_at(position, "\"name\" is " + quoted(name) + ", the name of this appliance",
+                     "expected the name that [appliance] has at the peer");
+    }
+    if (std::any_of(all.processes.begin(), all.processes.end(),
+                    [&](const ProcessSettings& process) { return process.name == name; })) {
+      file.refuse_at(position, "\"name\" is " + quoted(name) + ", the name of a [[process]]",
+                     "give the process another name: messages are sent to both by name");
+    }
+    if (settings.connect != VerbsConnect::kRdmaCm) continue;
+    for (const VerbsPeerSettings& other : std::span(peers).first(i)) {
+      if (hash_of_name(other.name.c_str()) != hash_of_name(name.c_str())) continue;
+      file.refuse_at(
+          position, "\"name\" is " + quoted(name) + ", which has the hash of " + quoted(other.name),
+          "give the peer another name: rdma_cm has room for a hash only (docs/verbs.md)");
+    }
+  }
+}
+
+// The appliance gives its peers its own name, so that must fit.
+void check_names(ReadTable& file, const Configuration& all) {
+  if (!verbs_settings(all).enabled) return;
+  check_peer_names(file, all);
+  const std::string& name = all.appliance.name;
+  if (name.size() <= kVerbsNameMax) return;
+  file.refuse_at(
+      {}, "the name of the appliance, " + quoted(name) + ", is too long for [verbs]",
+      "expected name in [appliance]: at most " + std::to_string(kVerbsNameMax) + " bytes");
+}
+
+}  // namespace
+}  // namespace bedplate
+
+extern "C" const bedplate::ConfigurationPart bedplate_verbs_tables;
+const bedplate::ConfigurationPart bedplate_verbs_tables = {&bedplate::describe_verbs,
+                                                           &bedplate::check_names, nullptr};
