@@ -2,8 +2,9 @@
 # Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform; in pinned_pool/:
 # join -> the pool; in apps/: services and commands -> boot. Files named *_datapath neither
 # allocate, throw, log nor lock. No exceptions to either. Only alloc/ knows if a build is hardened.
-# Each file includes the headers that it uses, and each source has its test. Lines are short. Files
-# that documents name exist, and pictures are as their texts say.
+# Each file includes the headers that it uses, and the core archive none of rdma-core, DPDK or
+# OpenSSL. Each source has its test. Lines are short. Files that documents name exist, and pictures
+# are as their texts say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -48,6 +49,9 @@ complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcache
 complain "a part of apps/ includes one above it" "$(
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|program|init|perf)/' \
     apps/configuration apps/counters apps/services apps/connections apps/boot apps/peers apps/tls
+  grep -rnE '#include "apps/(boot|peers|tls|ports|c_interface)/' \
+    apps/configuration apps/counters apps/services apps/connections
+  grep -rnE '#include "apps/(peers|tls|ports|c_interface)/' apps/boot
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|init|perf)/' apps/c_interface
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|perf)/' apps/init
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|init|perf)/' apps/http apps/control
@@ -75,6 +79,8 @@ complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE 
   grep -v '^tests/alloc/' || true)"
 complain "what is used of the standard library is not included" "$(
   /usr/bin/python3 scripts/includes.py || echo "scripts/includes.py ended with an error")"
+complain "libbedplate.a needs a header of rdma-core, DPDK or OpenSSL" "$(
+  /usr/bin/python3 scripts/core_headers.py || echo "scripts/core_headers.py ended with an error")"
 complain "a source has no test that can be found" "$(
   /usr/bin/python3 scripts/tested.py || echo "scripts/tested.py ended with an error")"
 complain "public headers are not those that are listed" \
