@@ -53,7 +53,7 @@ const char* owner_of(const void* pointer) noexcept {
   return nullptr;
 }
 
-const char* name_of(PointerUse use) noexcept {
+const char* to_text(PointerUse use) noexcept {
   switch (use) {
     case PointerUse::kFree: return "freeing";
     case PointerUse::kReallocate: return "reallocating";
@@ -92,7 +92,7 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
 
 [[gnu::noinline]] void report_bad_pointer(const void* pointer, PointerUse use) noexcept {
   if (!count_one()) return;
-  Error error = error_while("%s %p", name_of(use), pointer);
+  Error error = error_while("%s %p", to_text(use), pointer);
   if (const std::byte* arena = arena_of(pointer); arena != nullptr) {
     explain(pointer, arena, &error);
   } else if (const char* owner = owner_of(pointer); owner != nullptr) {

@@ -44,7 +44,7 @@ constexpr Cell kMatrix[4][4] = {
     /* absent  */ {kYes, kNo, kAsk, kAsk},
 };
 
-const char* word_of(Wish wish) noexcept { return kWords[static_cast<size_t>(wish)]; }
+const char* to_text(Wish wish) noexcept { return kWords[static_cast<size_t>(wish)]; }
 
 Wish read_wish(const char* variable, const char* const volatile& linked) noexcept {
   // Volatile: the linker may replace a weak constant, so the compiler must not fold its value.
@@ -92,7 +92,7 @@ constinit InterceptionDecision the_decision;
 Result<Wish> parse_wish(const char* text, const char* where) noexcept {
   if (text == nullptr) return Wish::kAbsent;
   for (const Wish wish : {Wish::kYes, Wish::kNo, Wish::kRuntime}) {
-    if (std::strcmp(text, word_of(wish)) == 0) return wish;
+    if (std::strcmp(text, to_text(wish)) == 0) return wish;
   }
   return configuration_error_while("deciding whether malloc hands out pool memory")
       .set_answer("%s is \"%.64s\"", where, text)
@@ -173,8 +173,8 @@ const char* explain_decision(const InterceptionDecision& decision, char* text,
                            ? " and no bypass device is present"
                            : "";
   std::snprintf(text, text_bytes, "%s, because leave_pinned is %s, leave_pinned_pipeline is %s%s",
-                outcome, word_of(decision.inputs.leave_pinned),
-                word_of(decision.inputs.leave_pinned_pipeline), device);
+                outcome, to_text(decision.inputs.leave_pinned),
+                to_text(decision.inputs.leave_pinned_pipeline), device);
   return text;
 }
 

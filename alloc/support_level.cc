@@ -134,7 +134,7 @@ SupportProof prove_support_level(MunmapProbe munmap_is_refused) noexcept {
   return proof;
 }
 
-const char* support_level_text(SupportLevel level) noexcept {
+const char* to_text(SupportLevel level) noexcept {
   constexpr const char* kTexts[] = {"none",   "FREE",        "CHUNK",        "FREE CHUNK",
                                     "MUNMAP", "FREE MUNMAP", "CHUNK MUNMAP", "FREE CHUNK MUNMAP"};
   const auto bits = static_cast<uint32_t>(level);

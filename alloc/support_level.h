@@ -49,7 +49,7 @@ using MunmapProbe = bool (*)() noexcept;
 SupportProof prove_support_level(MunmapProbe munmap_is_refused = nullptr) noexcept;
 
 // "FREE CHUNK MUNMAP", those that are there; "none". Static text.
-const char* support_level_text(SupportLevel level) noexcept;
+const char* to_text(SupportLevel level) noexcept;
 
 // The name of the file whose malloc this process calls, "libjemalloc.so.2", cut off at
 // `text_bytes`; of a static program it is the program's own. "" when it cannot be found out.

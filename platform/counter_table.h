@@ -59,7 +59,7 @@ namespace bedplate {
 enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram, kState, kFlags, kText };
 
 // As the counters file has it.
-constexpr const char* text_of(CounterKind kind) noexcept {
+constexpr const char* to_text(CounterKind kind) noexcept {
   constexpr const char* kTexts[] = {"counter", "gauge", "histogram", "state", "flags", "text"};
   return kTexts[static_cast<size_t>(kind)];
 }

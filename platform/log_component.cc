@@ -17,7 +17,7 @@ bool is_at_or_below(std::string_view name, std::string_view component) noexcept 
 
 }  // namespace
 
-const char* text_of(LogLevel level) noexcept { return kTexts[static_cast<size_t>(level)]; }
+const char* to_text(LogLevel level) noexcept { return kTexts[static_cast<size_t>(level)]; }
 
 std::optional<LogLevel> parse_log_level(std::string_view text) noexcept {
   for (size_t i = 0; i < std::size(kTexts); ++i) {

@@ -18,7 +18,7 @@ namespace bedplate {
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 
 // "debug", "info", "warning", "error".
-const char* text_of(LogLevel level) noexcept;
+const char* to_text(LogLevel level) noexcept;
 std::optional<LogLevel> parse_log_level(std::string_view text) noexcept;
 
 // A name that can be a template argument; the end of a longer name is left out.

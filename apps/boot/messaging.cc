@@ -152,8 +152,7 @@ Result<void> Messaging::start_server(const Configuration& configuration, JoinLis
 void Messaging::count_groups(CountersFile& counters) {
   for (const auto& group : groups_) {
     counters_.push_back(&counters.runtime<GroupCounters>("group", group->name.view()));
-    counters.set_label("group", group->name.view(), "layout",
-                       group_kind_text(group->terms.shape.kind));
+    counters.set_label("group", group->name.view(), "layout", to_text(group->terms.shape.kind));
   }
 }
 

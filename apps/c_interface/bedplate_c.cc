@@ -67,7 +67,7 @@ unsigned bp_support_level(void) {
 }
 
 const char* bp_support_level_text(unsigned level) {
-  return support_level_text(static_cast<SupportLevel>(level));
+  return to_text(static_cast<SupportLevel>(level));
 }
 
 int bp_contains(const void* pointer, size_t bytes) {

@@ -15,7 +15,7 @@ void check_eager_region(ReadTable& table, const GroupShape& shape) {
                   "\"eager_bytes\" is " + std::to_string(shape.eager_bytes) +
                       " and \"eager_count\" is " + std::to_string(shape.eager_count),
                   "expected " + std::to_string(least) + " bytes at least in all in the layout " +
-                      quoted(group_kind_text(shape.kind)) + ": a put or get takes so much at once");
+                      quoted(to_text(shape.kind)) + ": a put or get takes so much at once");
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ void ConfigurationReader::read_tables(const ConfigurationTable& parent, const Ch
   const bool want_list = child.max_count != 0;
   if (is_list != want_list || (!is_list && node.kind != TomlNode::Kind::kTable)) {
     problems_.mark_refused(parent.path_of(child.own_name()));
-    return problems_.add(node.position, quoted(child.own_name()) + " is " + kind_text(node.kind),
+    return problems_.add(node.position, quoted(child.own_name()) + " is " + to_text(node.kind),
                          "expected " + child.label() + (want_list ? ", once for each" : ", once"));
   }
   if (!want_list) return read_one_table(child, node);
@@ -162,7 +162,7 @@ void ConfigurationReader::read_tables(const ConfigurationTable& parent, const Ch
 
 void ConfigurationReader::read_one_table(const Child& child, const TomlNode& node) {
   if (node.kind != TomlNode::Kind::kTable) {
-    return problems_.add(node.position, child.label() + " is " + kind_text(node.kind),
+    return problems_.add(node.position, child.label() + " is " + to_text(node.kind),
                          "expected a table");
   }
   kept_.push_back({std::make_shared<ConfigurationTable>(child.name), &node, child.max_count != 0});
@@ -194,7 +194,7 @@ void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& 
   if (node.kind != TomlNode::Kind::kArray || count < key.min() || count > key.max()) {
     const std::string wrong =
         node.kind != TomlNode::Kind::kArray
-            ? std::string(" is ") + kind_text(node.kind)
+            ? std::string(" is ") + to_text(node.kind)
             : " has " + std::to_string(count) + (is_addresses ? " addresses" : " elements");
     return refuse(table, key, node.position, quoted(key.name()) + wrong,
                   "expected " + key.expectation());

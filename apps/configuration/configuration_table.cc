@@ -47,7 +47,7 @@ std::string span_text(const ConfigurationKey& key) {
   return list;
 }
 
-const char* rule_text(Rule rule) {
+const char* to_text(Rule rule) {
   switch (rule) {
     case Rule::kNone: return "";
     case Rule::kMultipleOf4KiB: return ", a multiple of 4 KiB";
@@ -88,7 +88,7 @@ const char* ConfigurationKey::type_text() const noexcept {
 }
 
 std::string ConfigurationKey::range_text() const {
-  std::string text = span_text(*this) + rule_text(rule_);
+  std::string text = span_text(*this) + to_text(rule_);
   if (rule_ == Rule::kOwnHeap) text += format_bytes(kHeapBytesMin).text;
   return text + (is_unique_ ? ", unique" : "");
 }

@@ -27,7 +27,7 @@ std::string check_length(const std::string& text, uint64_t min, uint64_t max) {
 }
 
 std::string read_text(const ConfigurationKey& key, const TomlNode& node, Value* value) {
-  if (node.kind != TomlNode::Kind::kText) return std::string("is ") + kind_text(node.kind);
+  if (node.kind != TomlNode::Kind::kText) return std::string("is ") + to_text(node.kind);
   if (std::any_of(node.text.begin(), node.text.end(), is_control)) {
     return "contains a control character";
   }
@@ -80,7 +80,7 @@ std::string check_multiple(const ConfigurationKey& key, uint64_t number) {
 }
 
 std::string read_integer(const ConfigurationKey& key, const TomlNode& node, Value* value) {
-  if (node.kind != TomlNode::Kind::kInteger) return std::string("is ") + kind_text(node.kind);
+  if (node.kind != TomlNode::Kind::kInteger) return std::string("is ") + to_text(node.kind);
   value->number = static_cast<uint64_t>(node.number);
   const bool fits = node.number >= 0 && value->number >= key.min() && value->number <= key.max();
   return fits ? check_multiple(key, value->number) : "is " + std::to_string(node.number);
@@ -108,7 +108,7 @@ std::string read_value(const ConfigurationKey& key, const TomlNode& node, Value*
     case Type::kBoolean:
       value->number = static_cast<uint64_t>(node.number);
       if (node.kind == TomlNode::Kind::kBoolean) return "";
-      return std::string("is ") + kind_text(node.kind);
+      return std::string("is ") + to_text(node.kind);
     case Type::kIpAddress:
     case Type::kIpAddresses:
     case Type::kIpPrefixes:

@@ -144,7 +144,7 @@ const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept 
   return nullptr;
 }
 
-const char* kind_text(TomlNode::Kind kind) noexcept {
+const char* to_text(TomlNode::Kind kind) noexcept {
   switch (kind) {
     case TomlNode::Kind::kTable: return "a table";
     case TomlNode::Kind::kArray: return "an array";

@@ -39,7 +39,7 @@ struct TomlNode {
 const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept;
 
 // "a table", "an integer": for messages. Static text.
-const char* kind_text(TomlNode::Kind kind) noexcept;
+const char* to_text(TomlNode::Kind kind) noexcept;
 
 // Whether `letter` is one of the ASCII control characters.
 constexpr bool is_control(char letter) noexcept {

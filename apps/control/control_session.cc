@@ -233,7 +233,7 @@ bool ControlSession::take_parameter(const ControlParameter& known,
   }
   char what[128];
   TextWriter writer(what);
-  writer.text("this parameter is a ").text(text_of(known.type)).text(": ");
+  writer.text("this parameter is a ").text(to_text(known.type)).text(": ");
   complain(ControlFault::kNoParameter, {what, writer.bytes()}, known.name);
   return false;
 }

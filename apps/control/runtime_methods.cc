@@ -42,7 +42,7 @@ void begin_set(const CountersView& counters, const CounterSetRecord& set, JsonTe
 
 void write_service(const ServiceDrains& drains, size_t index, JsonText* json) noexcept {
   json->begin_object().key("service").text(drains.name_of(index)).key("state");
-  json->text(text_of(drains.state_of(index))).end_object();
+  json->text(to_text(drains.state_of(index))).end_object();
 }
 
 }  // namespace
@@ -135,7 +135,7 @@ void RuntimeMethods::list(ControlCall& call) const noexcept {
   const ControlMethod& method = all[call.page()];
   json.begin_object().key("name").text(method.name).key("parameters").begin_array();
   for (const ControlParameter& parameter : method.parameters) {
-    json.begin_object().key("name").text(parameter.name).key("type").text(text_of(parameter.type));
+    json.begin_object().key("name").text(parameter.name).key("type").text(to_text(parameter.type));
     json.key("required").boolean(parameter.is_required).key("help").text(parameter.help);
     json.end_object();
   }
@@ -259,7 +259,7 @@ void RuntimeMethods::show_log_levels(ControlCall& call) const noexcept {
     if (index < call.page()) continue;
     if (index == call.page() + kAtOnce) return call.more(index);
     json.begin_object().key("component").text(each->name());
-    json.key("level").text(text_of(each->level())).end_object();
+    json.key("level").text(to_text(each->level())).end_object();
   }
   json.end_array();
 }
@@ -280,7 +280,7 @@ void RuntimeMethods::set_log_levels(ControlCall& call) const noexcept {
     return call.refuse(error.set_cure("see: bedplate ctl log.show"));
   }
   JsonText& json = call.result().begin_object();
-  json.key("level").text(text_of(*level)).key("components").number(count).end_object();
+  json.key("level").text(to_text(*level)).key("components").number(count).end_object();
 }
 
 }  // namespace bedplate

@@ -107,7 +107,7 @@ void set_text(char (&to)[kBytes], std::string_view text) noexcept {
 void write_description(const CounterDescription& counter, CounterRecord* record) noexcept {
   new (record) CounterRecord;
   set_text(record->name, counter.name);
-  set_text(record->kind, text_of(counter.kind));
+  set_text(record->kind, to_text(counter.kind));
   set_text(record->unit, counter.unit);
   set_text(record->help, counter.help);
   set_text(record->words, counter.words);

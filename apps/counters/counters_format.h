@@ -81,7 +81,7 @@ struct CounterLabelRecord {
 // One counter: CounterDescription. Sets of the same counters share theirs.
 struct CounterRecord {
   char name[48] = {};
-  char kind[16] = {};  // text_of(CounterKind)
+  char kind[16] = {};  // to_text(CounterKind)
   char unit[16] = {};
   char help[160] = {};
   char words[160] = {};    // of a state or of flags: what its values are called, "stopped|open"

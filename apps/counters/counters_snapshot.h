@@ -51,7 +51,7 @@ struct SeenCounter {
   uint32_t step_bits = 0;
   std::string_view column = {};  // CounterDescription::column
 
-  bool is(CounterKind wanted) const noexcept { return kind == text_of(wanted); }
+  bool is(CounterKind wanted) const noexcept { return kind == to_text(wanted); }
   // Whether this build can tell what the values mean; otherwise they are just numbers.
   bool is_number() const noexcept;
   bool is_histogram() const noexcept;

@@ -87,7 +87,7 @@ class CountersView {
 };
 
 inline bool is_kind(const CounterRecord& counter, CounterKind kind) noexcept {
-  return CountersView::text(counter.kind) == text_of(kind);
+  return CountersView::text(counter.kind) == to_text(kind);
 }
 
 }  // namespace bedplate

@@ -117,7 +117,7 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
   // %P: the number of the crashed process, as the kernel counts processes.
   const int bytes =
       std::snprintf(text, sizeof text, "|/init %s %%P %s %s %u", kDumpCore, settings.device.c_str(),
-                    name_of(settings.action), settings.delay_s);
+                    to_text(settings.action), settings.delay_s);
   BP_ASSERT(bytes < static_cast<int>(sizeof text));  // the configuration's limit sees to it
   BP_TRY(tell_kernel("/proc/sys/kernel/core_pattern", text));
   BP_TRY(tell_kernel("/proc/sys/kernel/core_pipe_limit", "1"));  // it waits for the pipe's reader
@@ -145,7 +145,7 @@ int dump_core(int count, char** words) noexcept {
   BP_LOG_INFO("crash: %s in %s s", words[4], words[5]);
   sleep_s(static_cast<uint32_t>(std::atol(words[5])));
   for (const MachineEnd end : {MachineEnd::kReboot, MachineEnd::kPowerOff}) {
-    if (std::strcmp(words[4], name_of(end)) == 0) end_machine(end);
+    if (std::strcmp(words[4], to_text(end)) == 0) end_machine(end);
   }
   end_machine(MachineEnd::kHalt);
 }

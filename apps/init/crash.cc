@@ -106,7 +106,7 @@ void choose_watchdog(int, const siginfo_t&) noexcept {
 }
 
 void wait_for_reader(int, const siginfo_t&) noexcept {
-  BP_LOG_ERROR("crash: %s in %u s", name_of(prepared.action), prepared.delay_s);
+  BP_LOG_ERROR("crash: %s in %u s", to_text(prepared.action), prepared.delay_s);
   // The delay may be longer than the watchdog's patience (2 s at least), and the kernel keeps the
   // record only at the end.
   constexpr uint32_t kStepsPerSecond = 2;
@@ -120,7 +120,7 @@ void wait_for_reader(int, const siginfo_t&) noexcept {
 // The kernel writes a dump for a fault, and for no signal that its first process sends itself.
 void fault_for_dump(int, const siginfo_t&) noexcept {
   if (!prepared.dumps) return;
-  BP_LOG_ERROR("crash: dumping, then %s", name_of(prepared.action));
+  BP_LOG_ERROR("crash: dumping, then %s", to_text(prepared.action));
   for (const int number : kSignals) signal(number, SIG_DFL);
   for (;;) __builtin_trap();
 }

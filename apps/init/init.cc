@@ -247,13 +247,13 @@ int init_main(int count, char** words, std::span<Service* const> services) {
   // The appliance is gone, or was never there: the machine ends on purpose.
   init.stop_watchdog();
   if (end.ok()) {
-    BP_LOG_INFO("the machine ends: %s", name_of(end.value()));
+    BP_LOG_INFO("the machine ends: %s", to_text(end.value()));
     end_machine(end.value());
   }
   log_error(end.error());
   give_up_ctrl_alt_del();  // nobody need wait
   const MachineEnd action = init.crash().action;
-  BP_LOG_ERROR("the machine ends: %s in %u s", name_of(action), init.crash().delay_s);
+  BP_LOG_ERROR("the machine ends: %s in %u s", to_text(action), init.crash().delay_s);
   sleep_s(init.crash().delay_s);
   end_machine(action);
 }

@@ -128,7 +128,7 @@ void end_machine(MachineEnd end) noexcept {
   for (;;) pause();
 }
 
-const char* name_of(MachineEnd end) noexcept {
+const char* to_text(MachineEnd end) noexcept {
   switch (end) {
     case MachineEnd::kReboot: return "reboot";
     case MachineEnd::kPowerOff: return "power-off";

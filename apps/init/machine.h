@@ -50,6 +50,6 @@ void sleep_s(uint32_t seconds) noexcept;
 // Ends the machine, or stops it for good. Fit for signal handlers.
 [[noreturn]] void end_machine(MachineEnd end) noexcept;
 
-const char* name_of(MachineEnd end) noexcept;
+const char* to_text(MachineEnd end) noexcept;
 
 }  // namespace bedplate

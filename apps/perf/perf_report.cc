@@ -76,8 +76,12 @@ const char* to_text(PerfMeasure measure) noexcept {
   return measure == PerfMeasure::kLatency ? "latency" : "bandwidth";
 }
 
+const char* to_text(PerfMode mode) noexcept {
+  return mode == PerfMode::kEvents ? "events" : "polling";
+}
+
 std::string mode_text(PerfMode mode, bool yields) {
-  if (mode == PerfMode::kEvents) return "events";
+  if (mode == PerfMode::kEvents) return to_text(mode);
   return yields ? "polling, yielding the only processor" : "polling";
 }
 
@@ -137,7 +141,7 @@ void print_perf_json(const PerfReport& report) {
   }
   json["pool_bytes"] = report.way.pool_bytes;
   json["page_bytes"] = page_bytes(report.way.page);
-  json["mode"] = task.mode == PerfMode::kEvents ? "events" : "polling";
+  json["mode"] = to_text(task.mode);
   json["yields"] = report.yields;
   json["both"] = task.is_both;
   if (is_latency) json["is_half_round_trip"] = way_count(task.operation) == 2;

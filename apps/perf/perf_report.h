@@ -23,6 +23,7 @@ struct PerfReport {
 // Words, static, as the command line takes them.
 const char* to_text(PerfOperation operation) noexcept;
 const char* to_text(PerfMeasure measure) noexcept;
+const char* to_text(PerfMode mode) noexcept;
 // How both sides wait; `yields`: they let other threads have the core between polls.
 std::string mode_text(PerfMode mode, bool yields);
 

@@ -106,7 +106,7 @@ void describe(CounterTable& table, NetCounters& c) {
           "stations in its network, with a router before them");
   for (uint32_t i = 1; i < kDropCount; ++i) {
     const auto cause = static_cast<Drop>(i);
-    std::string name = "drop_" + std::string(drop_name(cause));
+    std::string name = "drop_" + std::string(to_text(cause));
     std::replace(name.begin(), name.end(), '-', '_');
     const std::string help = "Frames dropped: " + std::string(drop_help(cause)) + ".";
     CounterDescription& counter = table.counter(name.c_str(), c.drops[i], "frames", help.c_str());

@@ -28,7 +28,7 @@ void print_list(const ControlMethods& methods) {
   for (const ControlMethod& method : methods.all()) {
     std::printf("%s: %s\n", method.name.c_str(), method.help.c_str());
     for (const ControlParameter& parameter : method.parameters) {
-      std::printf("    %s=%s%s  %s\n", parameter.name.c_str(), text_of(parameter.type),
+      std::printf("    %s=%s%s  %s\n", parameter.name.c_str(), to_text(parameter.type),
                   parameter.is_required ? "" : " (optional)", parameter.help.c_str());
     }
     std::printf("  answers %s\n", method.result.c_str());
@@ -42,7 +42,7 @@ void print_markdown(const ControlMethods& methods) {
     std::string parameters;
     for (const ControlParameter& parameter : method.parameters) {
       parameters += (parameters.empty() ? "`" : "; `") + parameter.name + "`, a " +
-                    text_of(parameter.type) + (parameter.is_required ? ": " : ", optional: ") +
+                    to_text(parameter.type) + (parameter.is_required ? ": " : ", optional: ") +
                     parameter.help;
     }
     const std::string needs = method.needs.empty() ? "" : " Needs " + method.needs + ".";

@@ -6,7 +6,7 @@
 
 namespace bedplate {
 
-const char* text_of(ControlType type) noexcept {
+const char* to_text(ControlType type) noexcept {
   constexpr const char* kTexts[] = {"text", "number", "boolean"};
   return kTexts[static_cast<size_t>(type)];
 }

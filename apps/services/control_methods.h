@@ -34,7 +34,7 @@ class EventLoop;
 enum class ControlType : uint8_t { kText, kNumber, kBoolean };
 
 // As the table, and the error for a wrong type, have it: "text", "number", "boolean".
-const char* text_of(ControlType type) noexcept;
+const char* to_text(ControlType type) noexcept;
 
 struct ControlParameter {
   std::string name;  // of a-z, 0-9 and _

@@ -7,7 +7,7 @@
 
 namespace bedplate {
 
-const char* text_of(ServiceDrains::State state) noexcept {
+const char* to_text(ServiceDrains::State state) noexcept {
   constexpr const char* kTexts[] = {"serving", "wished", "draining", "drained"};
   return kTexts[static_cast<size_t>(state)];
 }

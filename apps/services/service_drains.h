@@ -59,6 +59,6 @@ class ServiceDrains {
 };
 
 // "serving", "wished", "draining", "drained".
-const char* text_of(ServiceDrains::State state) noexcept;
+const char* to_text(ServiceDrains::State state) noexcept;
 
 }  // namespace bedplate

@@ -194,7 +194,7 @@ void print_parts(const GroupLayout& layout, const Segment& fifo, const Segment& 
   for (uint32_t i = 0; i < static_cast<uint32_t>(GroupPart::kCount); ++i) {
     const auto part = static_cast<GroupPart>(i);
     if (layout.part_bytes(part) == 0) continue;
-    std::printf("{\"part\": \"%s\", \"bytes\": %" PRIu64 "}, ", group_part_text(part),
+    std::printf("{\"part\": \"%s\", \"bytes\": %" PRIu64 "}, ", to_text(part),
                 layout.part_bytes(part));
     total += layout.part_bytes(part);
   }

@@ -56,7 +56,7 @@ TEST(SupportLevel, OfThePoolsMallocIsFreeAndChunk) {
   const SupportProof proof = prove_support_level();
   POINTERS_EQUAL(nullptr, proof.failure);
   POINTERS_EQUAL(nullptr, proof.way);
-  STRCMP_EQUAL("FREE CHUNK", support_level_text(proof.level));
+  STRCMP_EQUAL("FREE CHUNK", to_text(proof.level));
   CHECK(used_bytes() == before);
 }
 
@@ -84,8 +84,8 @@ TEST(SupportLevel, OtherThreadsMayTakeAndFreeMeanwhile) {
 
 TEST(SupportLevel, MunmapIsWhatTheProbeSays) {
   BP_SKIP_UNDER_SANITIZER();
-  STRCMP_EQUAL("FREE CHUNK MUNMAP", support_level_text(prove_support_level(&refused).level));
-  STRCMP_EQUAL("FREE CHUNK", support_level_text(prove_support_level(&not_refused).level));
+  STRCMP_EQUAL("FREE CHUNK MUNMAP", to_text(prove_support_level(&refused).level));
+  STRCMP_EQUAL("FREE CHUNK", to_text(prove_support_level(&not_refused).level));
 }
 
 TEST(SupportLevel, OfASanitizersMallocIsNone) {
@@ -106,9 +106,9 @@ TEST(SupportLevel, WithoutRoomNothingIsProved) {
 }
 
 TEST(SupportLevel, HasAText) {
-  STRCMP_EQUAL("none", support_level_text(SupportLevel::kNone));
-  STRCMP_EQUAL("CHUNK MUNMAP", support_level_text(SupportLevel::kChunk | SupportLevel::kMunmap));
-  STRCMP_EQUAL("unknown", support_level_text(static_cast<SupportLevel>(8)));
+  STRCMP_EQUAL("none", to_text(SupportLevel::kNone));
+  STRCMP_EQUAL("CHUNK MUNMAP", to_text(SupportLevel::kChunk | SupportLevel::kMunmap));
+  STRCMP_EQUAL("unknown", to_text(static_cast<SupportLevel>(8)));
 }
 
 TEST(SupportLevel, ProviderOfMallocIsThisProgram) {

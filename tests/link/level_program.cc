@@ -8,7 +8,7 @@ using namespace bedplate;
 int main() {
   const SupportProof proof = prove_support_level();
   char provider[64];
-  std::printf("level: %s\n", support_level_text(proof.level));
+  std::printf("level: %s\n", to_text(proof.level));
   std::printf("failure: %s: %s\n", proof.way != nullptr ? proof.way : "none",
               proof.failure != nullptr ? proof.failure : "none");
   std::printf("provider: %s\n", malloc_provider(provider, sizeof provider));

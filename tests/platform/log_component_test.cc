@@ -82,7 +82,7 @@ TEST(LogComponent, LinesBelowItsLevelAreDropped) {
 TEST(LogComponent, LevelsHaveWords) {
   for (const LogLevel level :
        {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}) {
-    CHECK(parse_log_level(text_of(level)) == level);
+    CHECK(parse_log_level(to_text(level)) == level);
   }
   CHECK_FALSE(parse_log_level("").has_value());
   CHECK_FALSE(parse_log_level("loud").has_value());

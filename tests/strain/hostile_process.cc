@@ -125,7 +125,7 @@ void scribble_beside_others(GroupKind kind, uint64_t nanoseconds, uint64_t seed)
               "victim took %" PRIu64 " messages and at most %" PRIu64
               " ms for a round; beside it %" PRIu64 " verified in a group, %" PRIu64
               " in an exchange\n",
-              group_kind_text(kind), lives, mutation_count, victim.counters().cut_off.read(),
+              to_text(kind), lives, mutation_count, victim.counters().cut_off.read(),
               victim.counters().received.read(), longest_ns / kNsPerMs, verified[0], verified[1]);
 }
 

@@ -207,8 +207,8 @@ void KillRounds::report(uint32_t rounds) const {
               " us, places were free within %" PRIu64 " ms; %" PRIu64
               " were through joining, %" PRIu64 " through leaving; %" PRIu64
               " abandoned slots with those who saw the end\n",
-              group_kind_text(shape.kind), shape.kind == GroupKind::kLazy ? shape.box_count : 0,
-              rounds, longest_.progress_ns / kNsPerUs, longest_.free_ns / kNsPerMs, joined_first_,
+              to_text(shape.kind), shape.kind == GroupKind::kLazy ? shape.box_count : 0, rounds,
+              longest_.progress_ns / kNsPerUs, longest_.free_ns / kNsPerMs, joined_first_,
               left_first_, abandoned_);
 }
 
@@ -250,7 +250,7 @@ void kill_owner(GroupKind kind, uint64_t seed) {
   if (count != kProcessCount - 1) fail("%u members outlived the owner", count);
   std::printf("kill: %s, the owner: %u members received what was left and ended, within %" PRIu64
               " ms\n",
-              group_kind_text(kind), count, (monotonic_ns() - begin) / kNsPerMs);
+              to_text(kind), count, (monotonic_ns() - begin) / kNsPerMs);
 }
 
 }  // namespace bedplate::strain

@@ -121,7 +121,7 @@ void kill_owner_of_sleepers(GroupKind kind, uint32_t rounds, uint64_t seed) {
   munmap(memory, sizeof(Legacy));
   std::printf("sleepers: %s: %u times the owner was killed, all heard it and ended within %" PRIu64
               " ms\n",
-              group_kind_text(kind), rounds, longest_ns / kNsPerMs);
+              to_text(kind), rounds, longest_ns / kNsPerMs);
 }
 
 }  // namespace bedplate::strain

@@ -283,7 +283,7 @@ void StopEvents::report(uint32_t events) const {
               "included; a new member came within %" PRIu64
               " ms, beside a stopped one within %" PRIu64
               " ms; %u were cut off while they were stopped\n",
-              group_kind_text(group_.segment().shape().kind), events, stops_, claims_, kills_,
+              to_text(group_.segment().shape().kind), events, stops_, claims_, kills_,
               longest_ns_ / kNsPerMs, long_had_claim_ ? " with a claim" : "",
               longest_join_ns_ / kNsPerMs, longest_join_beside_ns_ / kNsPerMs, cut_off_);
 }

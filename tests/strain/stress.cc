@@ -40,7 +40,7 @@ void stress_group(GroupKind kind, uint32_t process_count, uint64_t nanoseconds, 
   if (sent < process_count * 100) fail("%" PRIu64 " messages are no stress", sent);
   std::printf("stress: %s, %2u processes: %" PRIu64 " messages sent, %" PRIu64 " received, %" PRIu64
               " MiB, %" PRIu64 " boxes given, %" PRIu64 " given back\n",
-              group_kind_text(kind), process_count, sent, heard, bytes / kMiB, granted, returned);
+              to_text(kind), process_count, sent, heard, bytes / kMiB, granted, returned);
 }
 
 }  // namespace bedplate::strain

@@ -119,7 +119,7 @@ int main(int count, char** words) {
   std::vector<SingleCopyKind> allowed;
   for (const SingleCopyKind kind : kSingleCopyKinds) {
     for (int i = 3; i < count; ++i) {
-      if (std::strcmp(words[i], name_of(kind)) == 0) allowed.push_back(kind);
+      if (std::strcmp(words[i], to_text(kind)) == 0) allowed.push_back(kind);
     }
   }
   JoinedProcessOptions options;

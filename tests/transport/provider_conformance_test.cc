@@ -113,7 +113,7 @@ class Links {
       GroupRig rig(shape_of(kind, 2), &*pool_);
       Member& a = rig.join(0);
       Member& b = rig.join(1);
-      Link link{group_kind_text(kind), &a.to(1), &b.to(0), &a.messenger, &b.messenger, {}};
+      Link link{to_text(kind), &a.to(1), &b.to(0), &a.messenger, &b.messenger, {}};
       link.listen();
       test(link);
     }

@@ -49,7 +49,7 @@ const Words& words_of(NvmeProblem problem) noexcept {
 
 }  // namespace
 
-const char* text_of(NvmeProblem problem) noexcept { return words_of(problem).answer; }
+const char* to_text(NvmeProblem problem) noexcept { return words_of(problem).answer; }
 
 Error error_of(NvmeProblem problem, uint32_t detail, const std::string& address) noexcept {
   const Words& words = words_of(problem);

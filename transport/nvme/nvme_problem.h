@@ -31,7 +31,7 @@ enum class NvmeProblem : uint32_t {
 };
 
 // Static; a sentence without its subject: "does not become ready".
-const char* text_of(NvmeProblem problem) noexcept;
+const char* to_text(NvmeProblem problem) noexcept;
 
 // The error for `problem` of the drive at `address`, while it was being started.
 Error error_of(NvmeProblem problem, uint32_t detail, const std::string& address) noexcept;

@@ -36,7 +36,7 @@ Result<std::unique_ptr<SingleCopy>> make(Arguments... arguments) noexcept {
 
 }  // namespace
 
-const char* name_of(SingleCopyKind kind) noexcept {
+const char* to_text(SingleCopyKind kind) noexcept {
   switch (kind) {
     case SingleCopyKind::kXpmem: return "xpmem";
     case SingleCopyKind::kCma: return "cma";
@@ -82,7 +82,7 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
   BP_ASSERT(!memory.is_open());
   Error error = error_while("copying from process %d with %s", peer.pid, name());
   if (card.kind != kind()) {
-    error.set_answer("it uses %s", name_of(card.kind));
+    error.set_answer("it uses %s", to_text(card.kind));
     return error.set_cure("configure the same order of single copy for both");
   }
   BP_TRY_ASSIGN(memory.way_, make_way(peer, card.proof.key, memory.storage_));
@@ -145,10 +145,10 @@ SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order,
 const char* SingleCopyChoice::line(SingleCopyKind kind, char* text,
                                    unsigned text_bytes) const noexcept {
   if (taken != nullptr && taken->kind() == kind) {
-    std::snprintf(text, text_bytes, "%s: taken", name_of(kind));
+    std::snprintf(text, text_bytes, "%s: taken", to_text(kind));
     return text;
   }
-  const int begin = std::snprintf(text, text_bytes, "%s: ", name_of(kind));
+  const int begin = std::snprintf(text, text_bytes, "%s: ", to_text(kind));
   if (begin > 0 && static_cast<unsigned>(begin) < text_bytes) {
     format_error(why_not[static_cast<unsigned>(kind)], text + begin,
                  text_bytes - static_cast<unsigned>(begin));

@@ -29,7 +29,7 @@ inline constexpr SingleCopyKind kSingleCopyKinds[] = {SingleCopyKind::kXpmem, Si
                                                       SingleCopyKind::kKnem};
 inline constexpr unsigned kSingleCopyKindCount = 3;
 
-const char* name_of(SingleCopyKind kind) noexcept;  // "xpmem", "cma", "knem": static
+const char* to_text(SingleCopyKind kind) noexcept;  // "xpmem", "cma", "knem": static
 
 // A range of this process that a peer may copy from or to: travels in a message as it is.
 struct ExposedRange {
@@ -118,7 +118,7 @@ class SingleCopy {
   virtual ~SingleCopy() = default;
 
   virtual SingleCopyKind kind() const noexcept = 0;
-  const char* name() const noexcept { return name_of(kind()); }
+  const char* name() const noexcept { return to_text(kind()); }
 
   // Lets peers copy from [memory, memory + bytes), and to it if `is_writable`.
   // Lifetime: the memory stays until withdraw(), which takes nothing back under cma and xpmem:

@@ -38,7 +38,7 @@ TlsFailure cause_of(unsigned long error, bool is_established) noexcept {
 
 }  // namespace
 
-const char* text_of(TlsFailure failure) noexcept {
+const char* to_text(TlsFailure failure) noexcept {
   switch (failure) {
     case TlsFailure::kNone: return "nothing failed";
     case TlsFailure::kProtocol:

@@ -35,7 +35,7 @@ enum class TlsFailure : uint8_t {
   kMemory,       // what the owner of the credentials may have is used up
   kGone,         // the peer left in the middle of the handshake
 };
-const char* text_of(TlsFailure failure) noexcept;
+const char* to_text(TlsFailure failure) noexcept;
 
 // Threads: one at a time. Ownership: the buffers and the credentials outlive it, from begin() on.
 class TlsSession {

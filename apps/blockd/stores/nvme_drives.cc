@@ -337,7 +337,7 @@ void NvmeDrives::tick() noexcept {
     // A reset may begin and end between two ticks.
     if (resets != each.told_resets && each.told_state == State::kReady) {
       BP_LOG_ERROR("the NVMe drive %s %s: it is reset, and its volumes answer EIO meanwhile",
-                   address, text_of(problem));
+                   address, to_text(problem));
       each.told_state = State::kDisabling;
     }
     each.told_resets = resets;
@@ -346,7 +346,7 @@ void NvmeDrives::tick() noexcept {
       const bool is_wanted = state == State::kClosed && problem != NvmeProblem::kTakenBack;
       each.told_state = state;
       if (is_wanted) continue;
-      BP_LOG_ERROR("the NVMe drive %s %s: its volumes answer EIO%s", address, text_of(problem),
+      BP_LOG_ERROR("the NVMe drive %s %s: its volumes answer EIO%s", address, to_text(problem),
                    state == State::kFailed ? " until it can be started again" : "");
     } else if (state == State::kReady) {
       each.told_state = state;

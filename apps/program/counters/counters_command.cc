@@ -43,7 +43,7 @@ Json to_json(const std::vector<CounterSet>& sets) {
   for (const CounterSet& set : sets) {
     for (const CounterDescription& counter : set.counters) {
       Json told = {{"counter", path_of(set, counter)},
-                   {"kind", text_of(counter.kind)},
+                   {"kind", to_text(counter.kind)},
                    {"unit", counter.unit},
                    {"help", counter.help}};
       if (!counter.sign.says.empty()) told["sign"] = counter.sign.says;
@@ -58,7 +58,7 @@ Json to_json(const std::vector<CounterSet>& sets) {
 void print_rows(const std::vector<CounterSet>& sets, const char* format) {
   for (const CounterSet& set : sets) {
     for (const CounterDescription& counter : set.counters) {
-      std::printf(format, path_of(set, counter).c_str(), text_of(counter.kind),
+      std::printf(format, path_of(set, counter).c_str(), to_text(counter.kind),
                   counter.unit.c_str(), counter.help.c_str());
     }
   }

@@ -143,7 +143,7 @@ Finding allocation() {
 Finding support() {
   const SupportProof proof = prove_support_level();
   const bool is_proved = proof.way == nullptr;
-  return warn_unless("support level", is_proved, support_level_text(proof.level),
+  return warn_unless("support level", is_proved, to_text(proof.level),
                      is_proved ? "" : std::string(proof.way) + ": " + proof.failure);
 }
 
@@ -192,7 +192,7 @@ int print(const std::vector<Finding>& findings, bool as_json) {
   Json json = Json::array();
   int code = kExitGood;
   for (const Finding& finding : findings) {
-    const char* verdict = verdict_text(finding.verdict);
+    const char* verdict = to_text(finding.verdict);
     if (finding.verdict == Verdict::kFault) code = kExitFailure;
     json.push_back({{"name", finding.name},
                     {"verdict", verdict},

@@ -34,7 +34,7 @@ struct Finding {
 };
 
 // "good", "warning", "fault".
-constexpr const char* verdict_text(Verdict verdict) noexcept {
+constexpr const char* to_text(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::kGood: return "good";
     case Verdict::kWarning: return "warning";

@@ -83,7 +83,7 @@ Result<void> check_meaning(const char* option, Layouts layouts, GroupKind kind) 
   const bool is_mesh = kind == GroupKind::kMesh;
   if (layouts == Layouts::kBoth || (layouts == Layouts::kMeshOnly) == is_mesh) return {};
   return configuration_error_while("reading %s", option)
-      .set_answer("it has no meaning in the layout %s", group_kind_text(kind))
+      .set_answer("it has no meaning in the layout %s", to_text(kind))
       .set_cure("leave it out, or write --fifo %s", is_mesh ? "lazy" : "mesh");
 }
 

@@ -22,7 +22,7 @@ std::vector<PartRow> part_rows(const GroupLayout& layout) {
     if (bytes == 0) continue;
     const uint64_t count = count_of(part, layout.shape());
     BP_ASSERT(bytes % count == 0);
-    rows.push_back({group_part_text(part), count, bytes / count});
+    rows.push_back({to_text(part), count, bytes / count});
   }
   return rows;
 }
@@ -40,7 +40,7 @@ Json parts_json(const std::vector<PartRow>& rows) {
 
 Json shape_json(const GroupShape& shape) {
   Json json;
-  json["layout"] = group_kind_text(shape.kind);
+  json["layout"] = to_text(shape.kind);
   json["members"] = shape.member_count;
   if (shape.kind != GroupKind::kExchange) {
     json["entries"] = shape.entry_count;

@@ -157,7 +157,7 @@ std::string optional_text(const std::optional<Value>& value) {
 inline void describe_messages(const Configuration& c, std::ostream& out) {
   for (const GroupSettings& group : c.groups) {
     const GroupShape& s = group.shape;
-    out << " group " << group.name << ' ' << group_kind_text(s.kind) << ' ' << s.member_count << ' '
+    out << " group " << group.name << ' ' << to_text(s.kind) << ' ' << s.member_count << ' '
         << s.entry_count << ' ' << s.eager_bytes << ' ' << s.eager_count << ' ' << s.box_count
         << ' ' << s.box_bytes << ' ' << s.box_count_max << ' ' << s.send_threshold << ' '
         << s.loan_count << ' ' << s.is_multi_threaded << ' ' << s.line_bytes;
@@ -172,7 +172,7 @@ inline void describe_messages(const Configuration& c, std::ostream& out) {
   }
   if (c.processes.empty()) return;
   out << ' ' << c.messages.socket;
-  for (const SingleCopyKind kind : c.messages.single_copy) out << ' ' << name_of(kind);
+  for (const SingleCopyKind kind : c.messages.single_copy) out << ' ' << to_text(kind);
   out << ' ' << static_cast<int>(c.messages.on_join_failure);
 }
 

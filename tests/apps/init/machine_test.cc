@@ -63,9 +63,9 @@ TEST(Machine, CapabilitiesThatAreKeptDependOnWhatIsServed) {
 }
 
 TEST(Machine, EndsAsItIsTold) {
-  STRCMP_EQUAL("reboot", name_of(MachineEnd::kReboot));
-  STRCMP_EQUAL("power-off", name_of(MachineEnd::kPowerOff));
-  STRCMP_EQUAL("halt", name_of(MachineEnd::kHalt));
+  STRCMP_EQUAL("reboot", to_text(MachineEnd::kReboot));
+  STRCMP_EQUAL("power-off", to_text(MachineEnd::kPowerOff));
+  STRCMP_EQUAL("halt", to_text(MachineEnd::kHalt));
   LONGS_EQUAL(1, test::exit_code_of([] { return reboot_of(MachineEnd::kReboot); }));
   LONGS_EQUAL(2, test::exit_code_of([] { return reboot_of(MachineEnd::kPowerOff); }));
   LONGS_EQUAL(3, test::exit_code_of([] { return reboot_of(MachineEnd::kHalt); }));

@@ -43,8 +43,8 @@ TEST_GROUP(ServiceDrains) {
     return capture.finish();
   }
   void expect_states(State of_cache, State of_relay) {
-    STRCMP_EQUAL(text_of(of_cache), text_of(drains.state_of(0)));
-    STRCMP_EQUAL(text_of(of_relay), text_of(drains.state_of(1)));
+    STRCMP_EQUAL(to_text(of_cache), to_text(drains.state_of(0)));
+    STRCMP_EQUAL(to_text(of_relay), to_text(drains.state_of(1)));
   }
 };
 

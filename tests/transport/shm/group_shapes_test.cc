@@ -44,7 +44,7 @@ std::vector<GroupShape> small_shapes(GroupKind kind) {
 }
 
 std::string text_of(const GroupShape& shape) {
-  std::string text = group_kind_text(shape.kind);
+  std::string text = to_text(shape.kind);
   for (const uint32_t number :
        {shape.entry_count, shape.eager_bytes, shape.eager_count, shape.box_bytes, shape.box_count,
         shape.box_count_max, shape.send_threshold, shape.loan_count, shape.is_multi_threaded,

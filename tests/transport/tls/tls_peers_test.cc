@@ -220,7 +220,7 @@ TEST(TlsMemory, AnyBlockOfAConversationMayBeRefused) {
       converse(version, index);
       if (outcome != Outcome::kDone) {
         CHECK(outcome == Outcome::kFailed);
-        STRCMP_EQUAL(text_of(TlsFailure::kMemory), text_of(failure));
+        STRCMP_EQUAL(to_text(TlsFailure::kMemory), to_text(failure));
         ++failed_count;
       }
       LONGS_EQUAL_TEXT(0, watch->held_count(),

@@ -114,7 +114,7 @@ class TlsSessionFixture : public Utest {
   }
   void fails_with(TlsFailure failure) {
     CHECK(shake_hands() == Outcome::kFailed);
-    STRCMP_EQUAL(text_of(failure), text_of(session.failure()));
+    STRCMP_EQUAL(to_text(failure), to_text(session.failure()));
     CHECK(session.handshake() == Outcome::kFailed);
     CHECK_FALSE(session.is_established());
   }

@@ -268,7 +268,7 @@ TEST(TlsSession, APeerThatLeavesInTheHandshakeIsGone) {
   CHECK(session.handshake() == Outcome::kMore);
   session.arrived(0);
   CHECK(session.handshake() == Outcome::kFailed);
-  STRCMP_EQUAL(text_of(TlsFailure::kGone), text_of(session.failure()));
+  STRCMP_EQUAL(to_text(TlsFailure::kGone), to_text(session.failure()));
 }
 
 TEST(TlsSession, RefusesGarbage) {
@@ -298,7 +298,7 @@ TEST(TlsSession, RefusesARecordThatWasChanged) {
   Outcome last = Outcome::kDone;
   STRCMP_EQUAL("", read(&last).c_str());
   CHECK(last == Outcome::kFailed);
-  STRCMP_EQUAL(text_of(TlsFailure::kProtocol), text_of(session.failure()));
+  STRCMP_EQUAL(to_text(TlsFailure::kProtocol), to_text(session.failure()));
   CHECK(session.write(bytes_of("x")).outcome == Outcome::kFailed);
 }
 
@@ -461,7 +461,7 @@ TEST(TlsSession, AHeapThatIsUsedUpEndsOneSessionAndNothingElse) {
       has_agreed = true;
     } else {
       has_failed = true;
-      STRCMP_EQUAL(text_of(TlsFailure::kMemory), text_of(session.failure()));
+      STRCMP_EQUAL(to_text(TlsFailure::kMemory), to_text(session.failure()));
     }
     session.end();
   }

@@ -59,7 +59,7 @@ static_assert(sizeof kTexts / sizeof kTexts[0] == kDropCount);
 
 }  // namespace
 
-const char* drop_name(Drop cause) noexcept {
+const char* to_text(Drop cause) noexcept {
   BP_ASSERT(cause < Drop::kCount);
   return kTexts[static_cast<uint32_t>(cause)].name;
 }

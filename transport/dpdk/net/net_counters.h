@@ -41,7 +41,7 @@ enum class Drop : uint8_t {
 inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
 
 // "too-short", as `bedplate stats` names it; and a line that explains it. Static. Threads: any.
-const char* drop_name(Drop cause) noexcept;
+const char* to_text(Drop cause) noexcept;
 const char* drop_help(Drop cause) noexcept;
 // The cure; nullptr: none is needed, such frames are meant for others.
 const char* drop_cure(Drop cause) noexcept;

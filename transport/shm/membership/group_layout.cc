@@ -18,7 +18,7 @@ constexpr uint64_t bitmap_bytes(uint64_t bit_count) noexcept { return align_up(b
 
 }  // namespace
 
-const char* group_part_text(GroupPart part) noexcept {
+const char* to_text(GroupPart part) noexcept {
   switch (part) {
     case GroupPart::kHeader: return "header";
     case GroupPart::kBoxOwners: return "box owners";

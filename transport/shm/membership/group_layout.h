@@ -42,7 +42,7 @@ enum class GroupPart : uint32_t {
   kEager,
   kCount
 };
-const char* group_part_text(GroupPart part) noexcept;
+const char* to_text(GroupPart part) noexcept;
 
 class GroupLayout {
  public:

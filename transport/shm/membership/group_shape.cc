@@ -27,7 +27,7 @@ Error out_of_range(const Range& range) noexcept {
 
 }  // namespace
 
-const char* group_kind_text(GroupKind kind) noexcept {
+const char* to_text(GroupKind kind) noexcept {
   switch (kind) {
     case GroupKind::kLazy: return "lazy";
     case GroupKind::kMesh: return "mesh";
@@ -71,7 +71,7 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
     return configuration_error_while("laying out a group of FIFOs")
         .set_answer("eager_bytes is %u and eager_count is %u", shape.eager_bytes, shape.eager_count)
         .set_cure("eager_bytes times eager_count must be %" PRIu64 " at least in the layout %s",
-                  least, group_kind_text(shape.kind));
+                  least, to_text(shape.kind));
   }
   return {};
 }

@@ -16,7 +16,7 @@ namespace bedplate {
 enum class GroupKind : uint32_t { kLazy, kMesh, kExchange };
 
 // "lazy", "mesh", "exchange": static.
-const char* group_kind_text(GroupKind kind) noexcept;
+const char* to_text(GroupKind kind) noexcept;
 
 // The description of a group. Plain data: joiners get a copy, and the segment's header has one.
 struct GroupShape {

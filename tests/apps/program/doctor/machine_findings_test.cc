@@ -24,7 +24,7 @@ TEST_GROUP(MachineFindings) {
     for (const Finding& finding : device_findings(root.path())) findings.push_back(finding);
     for (const Finding& finding : findings) {
       if (finding.name != name) continue;
-      std::string text = std::string(verdict_text(finding.verdict)) + ": " + finding.value;
+      std::string text = std::string(to_text(finding.verdict)) + ": " + finding.value;
       if (!finding.cure.empty()) text += "; " + finding.cure;
       return text;
     }

@@ -84,7 +84,7 @@ TEST(BrokenPackets, AreDroppedForTheirCauses) {
     at += 16 + count;
   }
   for (uint32_t i = 1; i < kDropCount; ++i) {
-    const char* name = drop_name(static_cast<Drop>(i));
+    const char* name = to_text(static_cast<Drop>(i));
     CHECK(drop_help(static_cast<Drop>(i))[0] != 0);
     UNSIGNED_LONGS_EQUAL_TEXT(expected[name], rig.dropped(static_cast<Drop>(i)), name);
   }

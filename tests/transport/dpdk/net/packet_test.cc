@@ -24,7 +24,7 @@ TEST_GROUP(Packet) {
     return cause;
   }
   void expect(Drop cause, const Bytes& bytes, int line) {
-    STRCMP_EQUAL_LOCATION(drop_name(cause), drop_name(parse(bytes)), "", __FILE__,
+    STRCMP_EQUAL_LOCATION(to_text(cause), to_text(parse(bytes)), "", __FILE__,
                           static_cast<size_t>(line));
   }
 };

@@ -52,7 +52,7 @@ class Extents {
     if (align_up(end, line) != layout_.bytes()) return "end at " + std::to_string(end);
     for (size_t i = 0; i < sums.size(); ++i) {
       const auto part = static_cast<GroupPart>(i);
-      if (sums[i] != layout_.part_bytes(part)) return group_part_text(part);
+      if (sums[i] != layout_.part_bytes(part)) return to_text(part);
     }
     return {};
   }
