@@ -80,4 +80,17 @@ static_assert(Histogram::bucket_of(UINT64_MAX) == Histogram::kBucketCount - 1);
 static_assert(Histogram::last_of(Histogram::kBucketCount - 1) + 1 == uint64_t{1}
                                                                          << Histogram::kPowerMax);
 
+// The percentiles that are told of any histogram, wherever there is one.
+struct Percentile {
+  const char* name;  // for people
+  const char* key;   // in JSON
+  double share;      // of all values, which do not exceed it
+  bool is_brief;     // told also where there is little room
+};
+inline constexpr Percentile kPercentiles[] = {{"p50", "p50", 0.5, true},
+                                              {"p90", "p90", 0.9, false},
+                                              {"p99", "p99", 0.99, true},
+                                              {"p99.9", "p999", 0.999, false},
+                                              {"max", "max", 1.0, true}};
+
 }  // namespace bedplate

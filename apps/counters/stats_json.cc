@@ -8,13 +8,11 @@
 #include "apps/counters/counter_signs.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/assert.h"
+#include "platform/histogram.h"
 #include "platform/text_writer.h"
 
 namespace bedplate {
 namespace {
-
-constexpr HistogramShare kShares[] = {
-    {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}};
 
 // The keys that lead to a set.
 struct Path {
@@ -92,15 +90,13 @@ AuditReport no_audit(std::string_view why) noexcept {
 
 }  // namespace
 
-std::span<const HistogramShare> histogram_shares() noexcept { return kShares; }
-
 bool write_known_value(const SeenCounter& counter, JsonText* json) noexcept {
   char text[SeenCounter::kWordsBytesMax];
   TextWriter words(text);
   if (counter.is_histogram()) {
     json->begin_object().key("count").number(Histogram::count_of(counter.values));
-    for (const HistogramShare& share : kShares) {
-      json->key(share.name).number(Histogram::percentile_of(counter.values, share.share));
+    for (const Percentile& each : kPercentiles) {
+      json->key(each.key).number(Histogram::percentile_of(counter.values, each.share));
     }
     json->end_object();
   } else if (counter.write_words(&words)) {

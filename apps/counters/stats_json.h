@@ -23,13 +23,6 @@
 
 namespace bedplate {
 
-// The shares of a histogram that are told.
-struct HistogramShare {
-  const char* name;
-  double share;
-};
-std::span<const HistogramShare> histogram_shares() noexcept;
-
 // The value of a counter. Returns false, and writes nothing: this build does not know what its
 // values mean.
 bool write_known_value(const SeenCounter& counter, JsonText* json) noexcept;

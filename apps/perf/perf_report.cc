@@ -4,19 +4,10 @@
 #include <cstdio>
 
 #include "apps/program/json_output.h"
+#include "platform/histogram.h"
 
 namespace bedplate {
 namespace {
-
-struct Percentile {
-  const char* name;  // in the table
-  const char* key;   // in JSON
-  double share;
-};
-constexpr Percentile kPercentiles[] = {{"median", "median_ns", 0.5},
-                                       {"90 %", "p90_ns", 0.9},
-                                       {"99 %", "p99_ns", 0.99},
-                                       {"99.9 %", "p99_9_ns", 0.999}};
 
 // Send and put measure a round trip: one way is half of it.
 double way_count(PerfOperation operation) noexcept {
@@ -39,9 +30,9 @@ Json latency_json(const PerfTask& task, const PerfResult& result) {
                {"count", result.count},
                {"min_ns", static_cast<double>(times.min_ns()) / ways}};
   for (const Percentile& percentile : kPercentiles) {
-    json[percentile.key] = static_cast<double>(times.percentile_ns(percentile.share)) / ways;
+    json[std::string(percentile.key) + "_ns"] =
+        static_cast<double>(times.percentile_ns(percentile.share)) / ways;
   }
-  json["max_ns"] = static_cast<double>(times.max_ns()) / ways;
   json["mean_ns"] = times.mean_ns() / ways;
   json["verified"] = result.verified_count;
   return json;
@@ -103,7 +94,7 @@ void print_perf_heading(const PerfTask& task) {
   }
   std::printf("\n%10s %10s %10s", "bytes", "count", "min");
   for (const Percentile& percentile : kPercentiles) std::printf(" %10s", percentile.name);
-  std::printf(" %10s   us, %s\n", "max",
+  std::printf("   us, %s\n",
               way_count(task.operation) == 2 ? "half of there and back" : "there and back");
   std::fflush(stdout);
 }
@@ -121,7 +112,6 @@ void print_perf_line(const PerfTask& task, const PerfResult& result) {
     for (const Percentile& percentile : kPercentiles) {
       print(result.times.percentile_ns(percentile.share));
     }
-    print(result.times.max_ns());
     std::printf("\n");
   }
   std::fflush(stdout);

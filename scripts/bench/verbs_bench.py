@@ -100,7 +100,7 @@ def our_figure(text, is_bandwidth):
     if report["page_bytes"] != 2 * MIB:
         raise BenchError("looking at the pool: it is not on hugepages; see hugepages= above")
     result = report["results"][0]
-    return result["bytes_per_second"] / MIB if is_bandwidth else result["median_ns"] / 1e3
+    return result["bytes_per_second"] / MIB if is_bandwidth else result["p50_ns"] / 1e3
 
 
 def read_figures(output):

@@ -4,7 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "apps/counters/stats_json.h"
+#include "platform/histogram.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -37,10 +37,9 @@ std::string scaled(uint64_t value, std::span<const Scale> scales, const char* sm
 
 std::string histogram_text(const SeenCounter& counter) {
   std::string text;
-  for (const HistogramShare& share : histogram_shares()) {
-    const uint64_t value = Histogram::percentile_of(counter.values, share.share);
-    const std::string name = std::string(share.name) == "p999" ? "p99.9" : share.name;
-    text += name + " " + value_text(value, counter.unit, true) + ", ";
+  for (const Percentile& each : kPercentiles) {
+    const uint64_t value = Histogram::percentile_of(counter.values, each.share);
+    text += std::string(each.name) + " " + value_text(value, counter.unit, true) + ", ";
   }
   return text + "of " + std::to_string(Histogram::count_of(counter.values));
 }
@@ -82,8 +81,8 @@ std::string counter_text(const SeenCounter& counter, bool with_unit) {
 Json counter_json(const SeenCounter& counter) {
   if (counter.is_histogram()) {
     Json json = {{"count", Histogram::count_of(counter.values)}};
-    for (const HistogramShare& share : histogram_shares()) {
-      json[share.name] = Histogram::percentile_of(counter.values, share.share);
+    for (const Percentile& each : kPercentiles) {
+      json[each.key] = Histogram::percentile_of(counter.values, each.share);
     }
     return json;
   }

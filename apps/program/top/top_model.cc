@@ -7,6 +7,7 @@
 
 #include "apps/program/counters/counter_text.h"
 #include "apps/program/counters/signs.h"
+#include "platform/histogram.h"
 
 namespace bedplate {
 namespace {
@@ -16,12 +17,6 @@ constexpr std::array<std::string_view, 2> kFirst = {"shard", "source"};
 constexpr std::array<std::string_view, 9> kLast = {
     "peer", "verbs", "group", "shard_group", "vfio", "owner", "pool", "heap_owner", "heap"};
 constexpr size_t kBarColumns = 20;
-
-struct Percentile {
-  const char* name;
-  double share;
-};
-constexpr Percentile kPercentiles[] = {{"p50", 0.5}, {"p99", 0.99}, {"max", 1.0}};
 
 // Instances of one set, which have the same counters.
 using Group = std::vector<const SetChange*>;
@@ -206,6 +201,7 @@ class SectionBuilder {
       return TopValue{rate_text(rate, ""), rate};
     });
     for (const Percentile& percentile : kPercentiles) {
+      if (!percentile.is_brief) continue;
       add(counter.name, name + " " + percentile.name, TopAspect::kPercentile,
           [&](const CounterChange& one) {
             if (!one.is_changed) return TopValue{"-"};
