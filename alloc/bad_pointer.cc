@@ -11,6 +11,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "platform/call_stack.h"
 #include "platform/log.h"
+#include "platform/log_limit.h"
 
 namespace bedplate {
 namespace {

@@ -11,6 +11,7 @@
 #include "alloc/interception_decision.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/log.h"
+#include "platform/log_limit.h"
 
 namespace bedplate {
 namespace {

@@ -1,6 +1,7 @@
 #include "platform/log.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -147,12 +148,6 @@ void stop_with(const Error& error) noexcept {
   char line[kLineBytesMax];
   write_last_line(line, format_line(error, line, sizeof line));
   _exit(static_cast<int>(error.kind));
-}
-
-bool OncePerSecond::try_pass() noexcept {
-  const uint64_t now = monotonic_ns();
-  uint64_t until = quiet_until_ns_.load(std::memory_order_relaxed);
-  return now >= until && quiet_until_ns_.compare_exchange_strong(until, now + kNsPerSecond);
 }
 
 }  // namespace bedplate

@@ -11,7 +11,6 @@
 // says how.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -44,18 +43,6 @@ bool tell_dropped_lines() noexcept;
 // Writes `error` and ends the process with the exit code of its kind: for failures before main,
 // which nobody can be told otherwise. Nothing is flushed and no destructor runs.
 [[noreturn]] void stop_with(const Error& error) noexcept;
-
-// Lets one message a second pass, of those that could otherwise fill the log. Constant-initialised.
-// Threads: any.
-class OncePerSecond {
- public:
-  // Whether this message may be logged. Messages that are held back are not counted (LogLimit does
-  // that).
-  bool try_pass() noexcept;
-
- private:
-  std::atomic<uint64_t> quiet_until_ns_{0};
-};
 
 }  // namespace bedplate
 

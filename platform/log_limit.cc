@@ -29,4 +29,10 @@ void LogLimit::lift(const char* source) noexcept {
   held_back_ = 0;
 }
 
+bool OncePerSecond::try_pass() noexcept {
+  const uint64_t now = monotonic_ns();
+  uint64_t until = quiet_until_ns_.load(std::memory_order_relaxed);
+  return now >= until && quiet_until_ns_.compare_exchange_strong(until, now + kNsPerSecond);
+}
+
 }  // namespace bedplate

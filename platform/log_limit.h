@@ -1,8 +1,12 @@
-// A limit on one source's lines in the log: some lines in each period; further ones are counted,
-// and the count is logged when the period is over. Everything that a peer can cause has one limit
-// for each source, so that a flood from one hides nothing about the others.
+// Limits on one source's lines in the log. Everything that a peer can cause has one limit for each
+// source, so that a flood from one hides nothing about the others.
+//
+// LogLimit lets some lines pass in each period, counts further ones, and logs the count when the
+// period is over. OncePerSecond serves where several threads log and none comes back to tell a
+// count, as in malloc: what it holds back is in a counter of its user's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "platform/assert.h"
@@ -45,6 +49,16 @@ class LogLimit {
   uint64_t held_back_ = 0;
   uint64_t period_ns_;
   uint64_t period_end_ns_ = 0;
+};
+
+// Lets one message a second pass. Constant-initialised. Threads: any.
+class OncePerSecond {
+ public:
+  // Whether this message may be logged.
+  bool try_pass() noexcept;
+
+ private:
+  std::atomic<uint64_t> quiet_until_ns_{0};
 };
 
 }  // namespace bedplate

@@ -51,6 +51,15 @@ TEST(LogLimit, SaysItToATimerToo) {
                capture.finish().c_str());
 }
 
+TEST(LogLimit, OncePerSecondLetsNoMorePass) {
+  OncePerSecond limit;
+  const uint64_t begin_ns = monotonic_ns();
+  CHECK(limit.try_pass());
+  uint64_t more = 0;
+  for (int i = 0; i < 1000; ++i) more += limit.try_pass() ? 1 : 0;
+  CHECK(more <= (monotonic_ns() - begin_ns) / kNsPerSecond);
+}
+
 // With a limit of 0 no period would begin, so the messages held back would never be reported.
 TEST(LogLimit, OfNoMessagesIsAProgrammingError) {
   BP_CHECK_DIES("count_max > 0", LogLimit(0).lift("them"));

@@ -14,7 +14,6 @@
 #include "transport/dpdk/net/frame_sender_datapath.h"
 #include "transport/dpdk/net/neighbours_datapath.h"
 #include "transport/dpdk/net/packet_datapath.h"
-#include "transport/dpdk/net/rate_limit_datapath.h"
 #include "transport/dpdk/net/routes_datapath.h"
 
 namespace bedplate {

@@ -9,8 +9,8 @@
 
 #include "transport/dpdk/net/frame_sender_datapath.h"
 #include "transport/dpdk/net/packet_datapath.h"
-#include "transport/dpdk/net/rate_limit_datapath.h"
 #include "transport/dpdk/net/routes_datapath.h"
+#include "transport/dpdk/net/token_bucket_datapath.h"
 
 namespace bedplate {
 
@@ -46,8 +46,8 @@ class Icmp {
   FrameSender& sender_;
   const Routes& routes_;
   NetCounters& counters_;
-  RateLimit replies_{kRepliesPerSecond, kBurst};
-  RateLimit refusals_{kRefusalsPerSecond, kBurst};
+  TokenBucket replies_{kRepliesPerSecond, kBurst};
+  TokenBucket refusals_{kRefusalsPerSecond, kBurst};
 };
 
 }  // namespace bedplate

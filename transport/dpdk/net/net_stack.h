@@ -20,6 +20,7 @@
 #include "transport/dpdk/net/path_mtus_datapath.h"
 #include "transport/dpdk/net/port_shared_datapath.h"
 #include "transport/dpdk/net/socket_table_datapath.h"
+#include "transport/dpdk/net/token_bucket_datapath.h"
 
 namespace bedplate {
 
@@ -180,7 +181,7 @@ class NetStack final : private NeighbourAsker {
   Icmp icmp_;
   PathMtus paths_;
   SocketTable sockets_;
-  RateLimit handed_control_{kHandedControlPerSecond, 256};
+  TokenBucket handed_control_{kHandedControlPerSecond, 256};
   NetTime time_;
   IpAddress link_local_;
   // Groups that neighbour discovery needs.

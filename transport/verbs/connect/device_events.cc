@@ -3,6 +3,7 @@
 // There is one stream of events for all queue pairs of a device, and every connector reads it: an
 // event may be about another provider's link, so it goes to the owner of the queue pair. A queue
 // pair is not destroyed before its events were acknowledged, so its owner is still there.
+#include "platform/log.h"
 #include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/device/verbs_device.h"
 

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "platform/file.h"
-#include "platform/log.h"
+#include "platform/log_limit.h"
 #include "platform/thread_owner.h"
 #include "platform/thread_stack.h"
 #include "transport/loop/doorbell.h"

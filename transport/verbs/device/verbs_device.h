@@ -22,7 +22,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "platform/log.h"
+#include "platform/log_limit.h"
 #include "transport/registration.h"
 #include "transport/verbs/device/device_quirks.h"
 #include "transport/verbs/device/verbs_ports.h"

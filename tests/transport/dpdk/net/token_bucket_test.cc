@@ -1,14 +1,14 @@
 // A token bucket: so many at once, so many in a second.
-#include "transport/dpdk/net/rate_limit_datapath.h"
+#include "transport/dpdk/net/token_bucket_datapath.h"
 
 #include <CppUTest/TestHarness.h>
 
 using namespace bedplate;
 
-TEST_GROUP(RateLimit){};
+TEST_GROUP(TokenBucket){};
 
-TEST(RateLimit, GivesABurstAndThenSoManyInASecond) {
-  RateLimit limit(10, 3);
+TEST(TokenBucket, GivesABurstAndThenSoManyInASecond) {
+  TokenBucket limit(10, 3);
   uint64_t now_ns = 1'000'000'000'000;
   for (int i = 0; i < 3; ++i) CHECK(limit.try_take(now_ns));
   CHECK(!limit.try_take(now_ns));

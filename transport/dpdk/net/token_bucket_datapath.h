@@ -1,4 +1,4 @@
-// A token bucket: allows so many events in a second, and so many at once.
+// A token bucket, for packets: allows so many in a second, and so many at once.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace bedplate {
 
-class RateLimit {
+class TokenBucket {
  public:
   // Requires: both are over 0.
-  RateLimit(uint32_t per_second, uint32_t burst) noexcept
+  TokenBucket(uint32_t per_second, uint32_t burst) noexcept
       : token_ns_(1'000'000'000 / per_second), full_ns_(token_ns_ * burst), saved_ns_(full_ns_) {
     BP_ASSERT(token_ns_ > 0 && burst > 0);
   }
