@@ -17,6 +17,7 @@
 #include "mimalloc.h"
 #include "mimalloc-internal.h"
 #include "platform/assert.h"
+#include "platform/text_words.h"
 
 extern mi_decl_thread mi_heap_t* _mi_heap_default;
 
@@ -113,10 +114,10 @@ bool read_task_file(pid_t tid, const char* name, char* text, size_t text_bytes) 
 // namespace.
 bool proc_is_ours() noexcept {
   char target[16];
-  const ssize_t length = readlink("/proc/self", target, sizeof target - 1);
-  if (length <= 0) return false;
-  target[length] = '\0';
-  return std::atoi(target) == getpid();
+  const ssize_t length = readlink("/proc/self", target, sizeof target);
+  pid_t self = 0;
+  return length > 0 && parse_number({target, static_cast<size_t>(length)}, &self) &&
+         self == getpid();
 }
 
 // Whether a signal stays open while its handler runs (SA_NODEFER), so that nothing tells a thread

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -123,7 +122,7 @@ Result<std::vector<pid_t>> list_threads() {
   }
   std::vector<pid_t> threads;
   while (const dirent* entry = readdir(entries.get())) {
-    if (entry->d_name[0] != '.') threads.push_back(static_cast<pid_t>(std::atoi(entry->d_name)));
+    if (pid_t thread = 0; parse_number(entry->d_name, &thread)) threads.push_back(thread);
   }
   return threads;
 }

@@ -71,8 +71,25 @@ std::optional<uint64_t> read_number_file(const char* path) noexcept {
   char text[64];
   if (!read_text_file(path, text, sizeof text)) return std::nullopt;
   std::string_view rest = text;
-  const uint64_t number = take_number<uint64_t>(&rest, 0);
-  return rest.data() == text ? std::nullopt : std::optional(number);
+  return try_take_number<uint64_t>(&rest);
+}
+
+std::optional<uint64_t> read_number_field(const char* path, std::string_view field) noexcept {
+  struct Wanted {
+    std::string_view field;
+    std::optional<uint64_t> number;
+  } wanted{field, {}};
+  const auto see = [](const char* text, void* context) {
+    auto* sought = static_cast<Wanted*>(context);
+    std::string_view line(text);
+    if (sought->number || !line.starts_with(sought->field)) return;
+    line.remove_prefix(sought->field.size());
+    if (!line.starts_with(':')) return;
+    line.remove_prefix(1);
+    sought->number = try_take_number<uint64_t>(&line);
+  };
+  if (!read_lines(path, see, &wanted).ok()) return std::nullopt;
+  return wanted.number;
 }
 
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "platform/result.h"
@@ -55,6 +56,10 @@ Result<void> read_lines(const char* path, void (*line)(const char* text, void* c
 // The decimal number that a /proc or /sys file begins with; nothing when there is none, or the file
 // cannot be read.
 std::optional<uint64_t> read_number_file(const char* path) noexcept;
+
+// The decimal number of a field in a file of /proc, as MemAvailable in "MemAvailable:  1234 kB";
+// nothing if there is no such field with a number, or the file cannot be read.
+std::optional<uint64_t> read_number_field(const char* path, std::string_view field) noexcept;
 
 // Makes the directory `path` (one level) with `mode`, less the umask. One that is there already is
 // no error, and keeps its mode.

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <charconv>
+#include <cstddef>
+#include <optional>
 #include <string_view>
 
 namespace bedplate {
@@ -28,18 +30,24 @@ bool parse_number(std::string_view word, Number* to, int base = 10) noexcept {
   return outcome == std::errc() && end == word.data() + word.size();
 }
 
-// The number at the front of *text, behind spaces and tabs, which *text loses with it; `otherwise`
-// if there is none that fits: then *text loses nothing.
+// The number at the front of *text, behind spaces and tabs, which *text loses with it; nothing if
+// there is none that fits: then *text loses nothing.
 template <typename Number>
-Number take_number(std::string_view* text, Number otherwise, int base = 10) noexcept {
+std::optional<Number> try_take_number(std::string_view* text, int base = 10) noexcept {
   const char* begin = text->data();
   const char* const end = begin + text->size();
   while (begin < end && (*begin == ' ' || *begin == '\t')) ++begin;
   Number number{};
   const auto [rest, outcome] = std::from_chars(begin, end, number, base);
-  if (outcome != std::errc()) return otherwise;
+  if (outcome != std::errc()) return {};
   *text = {rest, static_cast<size_t>(end - rest)};
   return number;
+}
+
+// The same; `otherwise` if there is none.
+template <typename Number>
+Number take_number(std::string_view* text, Number otherwise, int base = 10) noexcept {
+  return try_take_number<Number>(text, base).value_or(otherwise);
 }
 
 }  // namespace bedplate

@@ -64,16 +64,16 @@ Result<void> take_signal() noexcept {
 // Whether it is a worker of io_uring's: the kernel's own, which runs nothing of ours and keeps all
 // signals from itself (PF_IO_WORKER in include/linux/sched.h; the ninth field of proc(5)'s stat).
 bool is_kernels(pid_t thread) noexcept {
-  constexpr unsigned long kIoWorker = 0x10;
+  constexpr uint64_t kIoWorker = 0x10;
   char path[64];
   char text[512];
   std::snprintf(path, sizeof path, "%s/%d/stat", kThreads, static_cast<int>(thread));
   if (!read_text_file(path, text, sizeof text).ok()) return false;
   const char* behind_name = std::strrchr(text, ')');
-  unsigned long flags = 0;
-  return behind_name != nullptr &&
-         std::sscanf(behind_name + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
-         (flags & kIoWorker) != 0;
+  if (behind_name == nullptr) return false;
+  std::string_view fields(behind_name + 1);
+  for (int field = 3; field < 9; ++field) take_word(&fields);
+  return (take_number<uint64_t>(&fields, 0) & kIoWorker) != 0;
 }
 
 enum class Answer { kGiven, kSilent, kNoThread };

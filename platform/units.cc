@@ -1,9 +1,10 @@
 #include "platform/units.h"
 
-#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <limits>
+
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -17,11 +18,10 @@ constexpr Unit kUnits[] = {{"TiB", kTiB}, {"GiB", kGiB}, {"MiB", kMiB}, {"KiB", 
 }  // namespace
 
 std::optional<uint64_t> parse_bytes(std::string_view text) noexcept {
+  const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789"));
   uint64_t count = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, count);
-  if (problem != std::errc{}) return std::nullopt;
-  std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  if (!parse_number(digits, &count)) return std::nullopt;
+  std::string_view suffix = text.substr(digits.size());
   uint64_t scale = suffix.empty() ? 1 : 0;  // spaces are for a unit: "1 " is not a size
   while (!suffix.empty() && suffix.front() == ' ') suffix.remove_prefix(1);
   for (const Unit& unit : kUnits) {

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <set>
 #include <string>
 
@@ -42,12 +41,7 @@ constexpr uint64_t kOtherDescriptors = 64;
 constexpr uint64_t kLeftBytes = 64 * kMiB;  // the kernel's
 
 uint64_t available_memory_bytes() noexcept {
-  uint64_t kib = 0;
-  const auto see = [](const char* line, void* into) {
-    std::sscanf(line, "MemAvailable: %" SCNu64, static_cast<uint64_t*>(into));
-  };
-  if (!read_lines("/proc/meminfo", see, &kib).ok()) return 0;
-  return kib * kKiB;
+  return read_number_field("/proc/meminfo", "MemAvailable").value_or(0) * kKiB;
 }
 
 // The limit after raising the soft one as far as it goes.
@@ -162,18 +156,7 @@ uint64_t polled_shard_count(const Configuration& configuration, const ApplianceP
 
 // Memory of this program, in bytes; `field`: one of /proc/self/status, as "VmSize" or "VmRSS".
 uint64_t own_bytes(const char* field) noexcept {
-  struct Wanted {
-    const char* field;
-    uint64_t kib = 0;
-  } wanted{field};
-  const auto see = [](const char* line, void* into) {
-    auto* found = static_cast<Wanted*>(into);
-    const size_t length = std::strlen(found->field);
-    if (std::strncmp(line, found->field, length) != 0 || line[length] != ':') return;
-    std::sscanf(line + length + 1, "%" SCNu64, &found->kib);
-  };
-  (void)read_lines("/proc/self/status", see, &wanted).ok();
-  return wanted.kib * kKiB;
+  return read_number_field("/proc/self/status", field).value_or(0) * kKiB;
 }
 
 // Bytes that the kernel will charge to the control group once the appliance serves, beside
@@ -282,17 +265,10 @@ void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
                             .set_cure("make [pool] bytes smaller, or add memory"));
   }
   if (!promises_strictly()) return;
-  struct Promises {
-    uint64_t limit = 0;
-    uint64_t given = 0;
-  } kib;
-  const auto see = [](const char* line, void* into) {
-    auto* found = static_cast<Promises*>(into);
-    std::sscanf(line, "CommitLimit: %" SCNu64, &found->limit);
-    std::sscanf(line, "Committed_AS: %" SCNu64, &found->given);
-  };
-  if (!read_lines("/proc/meminfo", see, &kib).ok()) return;
-  const uint64_t left = (kib.limit - std::min(kib.limit, kib.given)) * kKiB;
+  const auto limit_kib = read_number_field("/proc/meminfo", "CommitLimit");
+  const auto given_kib = read_number_field("/proc/meminfo", "Committed_AS");
+  if (!limit_kib || !given_kib) return;
+  const uint64_t left = (*limit_kib - std::min(*limit_kib, *given_kib)) * kKiB;
   if (left >= needed) return;
   problems->push_back(
       error_while("looking at what the kernel promises (vm.overcommit_memory is 2)")

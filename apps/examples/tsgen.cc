@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "apps/tsrelay/rtp_datapath.h"
 #include "apps/examples/ts_generator.h"
 #include "platform/clock.h"
+#include "platform/text_words.h"
 #include "transport/udp/udp_socket.h"
 
 using namespace bedplate;
@@ -59,9 +59,9 @@ bool read(int count, char** words, Wish* wish) {
     } else if (word == "--file") {
       wish->file = words[i];
     } else if (word == "--rate") {
-      wish->bits_per_second = std::strtoull(words[i], nullptr, 10);
+      if (!parse_number(words[i], &wish->bits_per_second)) return false;
     } else if (word == "--seconds") {
-      wish->seconds = std::strtoull(words[i], nullptr, 10);
+      if (!parse_number(words[i], &wish->seconds)) return false;
     } else {
       return false;
     }

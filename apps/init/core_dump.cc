@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <fcntl.h>
 
 #include <sys/mman.h>
@@ -16,6 +16,7 @@
 #include "apps/init/machine.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -143,7 +144,8 @@ int dump_core(int count, char** words) noexcept {
   }
   write_dump(words[3]);
   BP_LOG_INFO("crash: %s in %s s", words[4], words[5]);
-  sleep_s(static_cast<uint32_t>(std::atol(words[5])));
+  std::string_view delay_s(words[5]);
+  sleep_s(take_number<uint32_t>(&delay_s, 0));
   for (const MachineEnd end : {MachineEnd::kReboot, MachineEnd::kPowerOff}) {
     if (std::strcmp(words[4], to_text(end)) == 0) end_machine(end);
   }

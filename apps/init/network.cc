@@ -1,14 +1,12 @@
 #include "apps/init/network.h"
 
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
-#include <cstring>
 #include <net/if.h>
 
 #include "apps/init/machine.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/text_words.h"
 #include "transport/sockets/netlink.h"
 
 namespace bedplate {
@@ -86,11 +84,10 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
 // of a listening socket count connections, not bytes.
 void add_unsent(const char* line, void* into) noexcept {
   constexpr unsigned kListens = 0x0A;
-  unsigned state = kListens;
-  uint64_t bytes = 0;
-  if (std::sscanf(line, " %*u: %*s %*s %x %" SCNx64, &state, &bytes) == 2 && state != kListens) {
-    *static_cast<uint64_t*>(into) += bytes;
-  }
+  std::string_view rest(line);
+  for (int i = 0; i < 3; ++i) take_word(&rest);
+  if (take_number(&rest, kListens, 16) == kListens) return;
+  *static_cast<uint64_t*>(into) += take_number<uint64_t>(&rest, 0, 16);
 }
 
 }  // namespace

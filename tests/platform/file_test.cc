@@ -153,6 +153,16 @@ TEST(File, NumberIsReadOrNothing) {
   CHECK_FALSE(read_number_file("/nonexistent/file").has_value());
 }
 
+TEST(File, AFieldsNumberIsReadOrNothing) {
+  write_file("MemFree: 7 kB\nMem:\t  12 kB\nMem: 13\nHuge 5\nName: x\n");
+  CHECK(read_number_field(path.c_str(), "Mem") == uint64_t{12});
+  CHECK(read_number_field(path.c_str(), "MemFree") == uint64_t{7});
+  for (const char* field : {"Huge", "Name", "None", ""}) {
+    CHECK_TEXT(!read_number_field(path.c_str(), field), field);
+  }
+  CHECK_FALSE(read_number_field("/nonexistent/file", "Mem").has_value());
+}
+
 TEST(File, DirectoryIsMadeOnce) {
   CHECK(ensure_directory(path.c_str(), 0700).ok());
   struct stat status {};

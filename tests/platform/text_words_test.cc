@@ -59,6 +59,8 @@ TEST(TextWords, ANumberIsTakenFromTheFront) {
   text = "70000 ";
   LONGS_EQUAL(7, take_number<uint16_t>(&text, 7));  // it does not fit
   CHECK(text == "70000 ");
+  CHECK(try_take_number<uint32_t>(&text) == 70000U && text == " ");
+  CHECK(!try_take_number<uint32_t>(&text) && text == " ");
   text = "";
   LONGS_EQUAL(7, take_number<int>(&text, 7));
 }

@@ -209,12 +209,8 @@ int print(const std::vector<Finding>& findings, bool as_json) {
 // The sysctl line for a number of hugepages; empty: sysctl has none for one node, or for another
 // size than the kernel's default.
 std::string lasting_count(const HugepageNeed& need, uint64_t total) {
-  uint64_t default_kib = 0;
-  const auto see = [](const char* line, void* into) {
-    std::sscanf(line, "Hugepagesize: %" SCNu64, static_cast<uint64_t*>(into));
-  };
-  const bool is_default = read_lines("/proc/meminfo", see, &default_kib).ok() &&
-                          default_kib * kKiB == page_bytes(need.page);
+  const auto default_kib = read_number_field("/proc/meminfo", "Hugepagesize");
+  const bool is_default = default_kib && *default_kib * kKiB == page_bytes(need.page);
   if (!is_default || need.node != kAnyNode) return "";
   return "vm.nr_hugepages = " + std::to_string(total);
 }

@@ -1,11 +1,11 @@
 #include "apps/program/doctor/machine_findings.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include <dirent.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@
 #include "platform/file.h"
 #include "platform/numa.h"
 #include "platform/text.h"
+#include "platform/text_words.h"
 #include "platform/units.h"
 #include "transport/vfio/pci_device.h"
 
@@ -46,13 +47,11 @@ std::set<std::string> names_in(const std::string& directory) {
 }
 
 // The numbers of those `names` that are `prefix` and a number: 0 and 1 for cpu0, cpu1 and cpufreq.
-std::set<int> numbers_in(const std::set<std::string>& names, const char* prefix) {
+std::set<int> numbers_in(const std::set<std::string>& names, std::string_view prefix) {
   std::set<int> numbers;
-  for (const std::string& name : names) {
-    int number = 0, used = 0;
-    const std::string format = std::string(prefix) + "%d%n";
-    if (std::sscanf(name.c_str(), format.c_str(), &number, &used) == 1 &&
-        static_cast<size_t>(used) == name.size()) {
+  for (const std::string_view name : names) {
+    int number = 0;
+    if (name.starts_with(prefix) && parse_number(name.substr(prefix.size()), &number)) {
       numbers.insert(number);
     }
   }
@@ -224,18 +223,9 @@ std::set<int> nodes(const std::string& root) {
 
 // "Node 0 MemTotal:  3970400 kB"
 uint64_t node_bytes(const std::string& root, int node) {
-  uint64_t kib = 0;
-  const std::string file =
-      root + "/sys/devices/system/node/node" + std::to_string(node) + "/meminfo";
-  const auto read = [](const char* line, void* context) {
-    int number = 0;
-    uint64_t amount = 0;
-    if (std::sscanf(line, "Node %d MemTotal: %" SCNu64, &number, &amount) == 2) {
-      *static_cast<uint64_t*>(context) = amount;
-    }
-  };
-  if (!read_lines(file.c_str(), read, &kib).ok()) return 0;
-  return kib * kKiB;
+  const std::string number = std::to_string(node);
+  const std::string file = root + "/sys/devices/system/node/node" + number + "/meminfo";
+  return read_number_field(file.c_str(), "Node " + number + " MemTotal").value_or(0) * kKiB;
 }
 
 Finding numa(const std::string& root) {
@@ -268,15 +258,11 @@ struct FreeMemory {
 // 2^1, and so on.
 void add_free(const char* line, void* context) {
   auto* found = static_cast<FreeMemory*>(context);
-  int used = 0;
-  std::sscanf(line, "Node %*d, zone %*s%n", &used);
-  if (used == 0) return;
-  line += used;
-  uint64_t count = 0;
-  for (int order = 0; std::sscanf(line, "%" SCNu64 "%n", &count, &used) == 1; ++order) {
-    line += used;
-    found->pages += count << order;
-    if (order >= kHugepageOrder) found->hugepages += count << order;
+  std::string_view rest(line);
+  for (int i = 0; i < 4; ++i) take_word(&rest);  // "Node N, zone NAME"
+  for (int order = 0; const auto count = try_take_number<uint64_t>(&rest); ++order) {
+    found->pages += *count << order;
+    if (order >= kHugepageOrder) found->hugepages += *count << order;
   }
 }
 

@@ -10,8 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
 #include "platform/file.h"
 #include "platform/hugepage.h"
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -70,7 +72,10 @@ void add_once(std::vector<std::string>* all, const std::string& one) {
 Result<void> apply(const Setting& setting, const std::string& root) {
   const std::string path = root + setting.file;
   if (!setting.page) return write_file(path, 0, setting.value);
-  auto written = write_hugepage_count(path.c_str(), *setting.page, std::stoull(setting.value));
+  uint64_t count = 0;
+  const bool is_number = parse_number(setting.value, &count);
+  BP_ASSERT(is_number);
+  auto written = write_hugepage_count(path.c_str(), *setting.page, count);
   if (written.ok()) return written;
   return Error(written.error()).set_cure("%s", kAsRoot);
 }

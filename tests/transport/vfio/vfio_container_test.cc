@@ -2,8 +2,6 @@
 // behind an IOMMU (tests/guest/vfio_test.py), the pool in it.
 #include "transport/vfio/vfio_container.h"
 
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 
@@ -143,14 +141,7 @@ static std::string vfio_group() {
 }
 
 static uint64_t locked_bytes() {
-  uint64_t kib = 0;
-  (void)read_lines(
-      "/proc/self/status",
-      [](const char* line, void* into) {
-        (void)std::sscanf(line, "VmLck: %" SCNu64, static_cast<uint64_t*>(into));
-      },
-      &kib);
-  return kib * kKiB;
+  return read_number_field("/proc/self/status", "VmLck").value_or(0) * kKiB;
 }
 
 #define BP_SKIP_WITHOUT_VFIO() \

@@ -1,10 +1,11 @@
 #include "transport/dpdk/eal/pci_drivers.h"
 
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 
 #include <link.h>
+
+#include "platform/text_words.h"
 
 namespace bedplate {
 namespace {
@@ -54,17 +55,14 @@ bool is_driver_for(std::string_view driver_text, const PciIdentity& identity) no
                          identity.subsystem_device};
   uint32_t count = 0;
   bool is_match = true;
-  const char* at = driver_text.data() + list + kIdentities.size();
-  const char* const end = driver_text.data() + driver_text.size();
-  while (at < end) {
-    uint32_t number = 0;
-    const auto read = std::from_chars(at, end, number);
-    if (read.ec != std::errc{}) {
-      ++at;
+  std::string_view rest = driver_text.substr(list + kIdentities.size());
+  while (!rest.empty()) {
+    const auto number = try_take_number<uint32_t>(&rest);
+    if (!number) {
+      rest.remove_prefix(1);
       continue;
     }
-    at = read.ptr;
-    is_match = is_match && (number == is[count] || number == kAny);
+    is_match = is_match && (*number == is[count] || *number == kAny);
     if (++count < std::size(is)) continue;
     if (is_match) return true;
     count = 0;

@@ -1,15 +1,15 @@
 #include "transport/dpdk/eal/vfio_group.h"
 
-#include <cstdlib>
-
 #include <rte_vfio.h>
 
+#include "platform/text_words.h"
 #include "transport/dpdk/eal/eal_log.h"
 
 namespace bedplate {
 
 Result<int> open_eal_vfio_group(const std::string& number) {
-  const int group = rte_vfio_get_group_fd(std::atoi(number.c_str()));
+  int id = 0;
+  const int group = parse_number(number, &id) ? rte_vfio_get_group_fd(id) : -1;
   if (group >= 0) return group;
   return error_while("having EAL open IOMMU group %s", number.c_str())
       .set_answer("%s", take_eal_error())
