@@ -29,9 +29,9 @@
 #include <span>
 #include <string_view>
 
+#include "alloc/keyed_cache_counters.h"
 #include "platform/assert.h"
 #include "platform/cache_line.h"
-#include "platform/counter.h"
 
 namespace bedplate {
 
@@ -57,17 +57,6 @@ struct CacheItem {
   std::string_view text() noexcept { return {head(), uint64_t{head_bytes} + body_bytes}; }
 };
 static_assert(sizeof(CacheItem) == 48);
-
-// Written by the cache's thread; its owner plans them.
-struct KeyedCacheCounters {
-  Counter evictions;          // forgotten to make room for others
-  Counter items;              // what is kept now
-  Counter bytes;              // of the memory, for what is kept now
-  Counter peak_bytes;         // the most of that; all of it, once something was forgotten for room
-  Counter evicted_unfetched;  // of the evictions, those of items that are not is_fetched
-  Counter reclaimed;          // whose time was over, when their room was wanted
-  Counter expired_unfetched;  // of these, those that are not is_fetched
-};
 
 // All are required but the seed and the offset.
 struct KeyedCacheOptions {

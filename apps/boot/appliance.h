@@ -24,6 +24,7 @@
 #include "apps/boot/openings.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/pool_counters.h"
+#include "apps/boot/runtime_counters.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_group.h"

@@ -1,16 +1,86 @@
-// Brings up to date the counters of the pool and the heap that nobody pushes: how much each owner
-// has taken, and how much is free.
+// The counters of the pool and the heap. The keeper brings up to date those that nobody pushes: how
+// much each owner has taken, and how much is free.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
+#include "alloc/heap_owner.h"
+#include "alloc/heap_walk.h"
 #include "apps/boot/appliance_plan.h"
-#include "apps/boot/runtime_counters.h"
 #include "apps/counters/counters_file.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/pool_map.h"
+#include "platform/counter_table.h"
 
 namespace bedplate {
+
+struct PoolCounters {
+  Counter total_bytes;
+  Counter is_sealed;
+  Counter is_enforced_by_kernel;
+  Counter registrations;
+  Counter registrations_after_seal;
+  Counter allocations_refused;
+  Counter allocations_checked;  // debug builds: pointers seen to lie in the pool
+  Counter bad_pointers_refused;
+  Counter support_level;  // the bits of SupportLevel
+};
+
+// A way to take memory from the pool (pinned_pool/no_way_back.h).
+struct WayCounters {
+  Counter state;  // WayState
+};
+
+// A segment, as the audit compares it with the kernel's maps: PoolMapSegment.
+struct SegmentCounters {
+  Counter bytes;
+  Counter page_bytes;
+  Counter node;
+  Counter address;
+  Counter device;
+  Counter inode;
+  Counter is_locked;
+  Counter is_writable;
+  Counter has_write_seal;
+};
+
+struct OwnerCounters {
+  Counter bytes;
+  Counter used_bytes;  // kNoValue for another process's heap: only that process knows
+};
+
+struct HeapCounters {
+  Counter bytes;
+  Counter used_peak_bytes;
+  Counter free_bytes;
+  Counter largest_free_bytes;
+  SharedText largest_owner;  // that has the most of it
+};
+
+struct HeapOwnerCounters {
+  Counter used_bytes;
+  Counter used_peak_bytes;
+  Counter limit_bytes;  // kNoValue: none
+  Counter refused;
+};
+static_assert(kNoLimit == kNoValue);
+
+// A size class of the heap (alloc/heap_walk.h).
+struct HeapClassCounters {
+  Counter used_bytes;
+  Counter free_bytes;
+};
+
+void describe(CounterTable& table, PoolCounters& counters);
+void describe(CounterTable& table, WayCounters& counters);
+void describe(CounterTable& table, SegmentCounters& counters);
+void describe(CounterTable& table, OwnerCounters& counters);
+void describe(CounterTable& table, HeapCounters& counters);
+void describe(CounterTable& table, HeapOwnerCounters& counters);
+void describe(CounterTable& table, HeapClassCounters& counters);
 
 class PoolCountersKeeper {
  public:

@@ -1,83 +1,26 @@
-// The counters of the runtime's own parts, described as services describe theirs (counter_table.h).
+// The sets of counters that an appliance has of the runtime, whose owner is empty.
 //
-// The parts count into structs of their own, beside their code; this file names each counter, and
-// says which sets an appliance has. The owner of these sets is empty. Names, kinds and units are an
-// interface: docs/counters.md is made from them.
+// The parts of the runtime describe their counters beside their code, as services do
+// (counter_table.h); this file has the structs that put several of them together. Names, kinds and
+// units are an interface: docs/counters.md is made from them.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
-#include "alloc/heap_owner.h"
-#include "alloc/heap_walk.h"
 #include "apps/boot/peers_needs.h"
 #include "apps/configuration/configuration.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/join/membership.h"
 #include "pinned_pool/plan.h"
 #include "platform/counter_table.h"
-#include "transport/loop/event_loop.h"
-#include "transport/shm/endpoint/shm_provider.h"
-#include "transport/sockets/stream_sockets.h"
+#include "transport/loop/loop_counters.h"
+#include "transport/shm/endpoint/shm_counters.h"
+#include "transport/sockets/socket_counters.h"
 #include "transport/verbs/channel/verbs_counters.h"
 
 namespace bedplate {
-
-struct PoolCounters {
-  Counter total_bytes;
-  Counter is_sealed;
-  Counter is_enforced_by_kernel;
-  Counter registrations;
-  Counter registrations_after_seal;
-  Counter allocations_refused;
-  Counter allocations_checked;  // debug builds: pointers seen to lie in the pool
-  Counter bad_pointers_refused;
-  Counter support_level;  // the bits of SupportLevel
-};
-
-// A way to take memory from the pool (pinned_pool/no_way_back.h).
-struct WayCounters {
-  Counter state;  // WayState
-};
-
-// A segment, as the audit compares it with the kernel's maps: PoolMapSegment.
-struct SegmentCounters {
-  Counter bytes;
-  Counter page_bytes;
-  Counter node;
-  Counter address;
-  Counter device;
-  Counter inode;
-  Counter is_locked;
-  Counter is_writable;
-  Counter has_write_seal;
-};
-
-struct OwnerCounters {
-  Counter bytes;
-  Counter used_bytes;  // kNoValue for another process's heap: only that process knows
-};
-
-struct HeapCounters {
-  Counter bytes;
-  Counter used_peak_bytes;
-  Counter free_bytes;
-  Counter largest_free_bytes;
-  SharedText largest_owner;  // that has the most of it
-};
-
-struct HeapOwnerCounters {
-  Counter used_bytes;
-  Counter used_peak_bytes;
-  Counter limit_bytes;  // kNoValue: none
-  Counter refused;
-};
-static_assert(kNoLimit == kNoValue);
-
-// A size class of the heap (alloc/heap_walk.h).
-struct HeapClassCounters {
-  Counter used_bytes;
-  Counter free_bytes;
-};
 
 // Written by the shard, but for the last two, which are the main thread's (core_watch.h).
 struct alignas(kCacheLineBytes) ShardCounters {
@@ -131,17 +74,8 @@ struct VfioCounters {
   Counter mappings_left;
 };
 
-void describe(CounterTable& table, PoolCounters& counters);
 void describe(CounterTable& table, ProcessCounters& counters);
-void describe(CounterTable& table, WayCounters& counters);
-void describe(CounterTable& table, SegmentCounters& counters);
-void describe(CounterTable& table, OwnerCounters& counters);
-void describe(CounterTable& table, HeapCounters& counters);
-void describe(CounterTable& table, HeapOwnerCounters& counters);
-void describe(CounterTable& table, HeapClassCounters& counters);
 void describe(CounterTable& table, ShardCounters& counters);
-// The sources that a shard polls: each service's together, and each part of the runtime's.
-void describe(CounterTable& table, SourceCounters& counters);
 void describe(CounterTable& table, GroupCounters& counters);
 void describe(CounterTable& table, ShardGroupCounters& counters);
 void describe(CounterTable& table, PeersCounters& counters);

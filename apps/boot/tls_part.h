@@ -13,7 +13,6 @@
 
 #include "apps/configuration/read_table.h"
 #include "apps/connections/connection_session.h"
-#include "platform/counter_table.h"
 #include "platform/log_limit.h"
 #include "transport/tls/tls_counters.h"
 #include "transport/tls/tls_credentials.h"
@@ -47,47 +46,5 @@ const TlsPart* tls_part() noexcept;
 
 // Checks that a certificate and its key come together, and tls_client_authorities only with them.
 void check_tls_certificate(ReadTable& read, const TlsFiles& files);
-
-inline void describe(CounterTable& table, TlsCounters& c) {
-  table.counter("tls_handshakes", c.handshakes, "handshakes", "Handshakes that were agreed.");
-  table
-      .counter("tls_failed_protocol", c.failed_protocol, "handshakes",
-               "Failed: what the client sent is no TLS 1.2 or 1.3.")
-      .sign_as_it_grows(
-          "clients come without TLS 1.2 or 1.3, {tls_failed_protocol} by now: the log names them; "
-          "have them use it");
-  table
-      .counter("tls_failed_credentials", c.failed_credentials, "handshakes",
-               "Failed: the client's key, certificate or ciphers are not ours.")
-      .sign_as_it_grows(
-          "clients bring keys or certificates that are not ours, {tls_failed_credentials} by now: "
-          "the log names them; give them good ones");
-  table
-      .counter("tls_failed_refused", c.failed_refused, "handshakes",
-               "Failed: the client refused our certificate, key or ciphers.")
-      .sign_as_it_grows(
-          "clients refuse our certificate or key, {tls_failed_refused} by now: look whether it has "
-          "expired, and whom they trust");
-  table
-      .counter("tls_failed_memory", c.failed_memory, "handshakes",
-               "Failed: the memory for TLS was used up.")
-      .sign_as_it_grows(
-          "there is no memory for TLS, and {tls_failed_memory} handshakes failed by now: raise its "
-          "[[limit]], or have fewer clients");
-  table
-      .counter("tls_failed_gone", c.failed_gone, "handshakes",
-               "Failed: the client left in the middle.")
-      .sign_as_it_grows(
-          "clients leave in the middle of a handshake, {tls_failed_gone} by now: look at their "
-          "logs, and at the network between");
-  table
-      .counter("tls_broken_records", c.broken_records, "connections",
-               "Closed after the handshake: what came was changed, or is no record.")
-      .sign_as_it_grows(
-          "what comes by TLS was changed on the way, {tls_broken_records} connections by now: look "
-          "at what lies between, and at the clients");
-  table.counter("tls_read_bytes", c.read_bytes, "bytes", "Received, without what TLS adds.");
-  table.counter("tls_written_bytes", c.written_bytes, "bytes", "Sent, without what TLS adds.");
-}
 
 }  // namespace bedplate

@@ -2,7 +2,9 @@
 // Zeroed memory is a valid set. Invariant: gets = hits + misses, except between the two additions.
 #pragma once
 
-#include "apps/counters/part_counters.h"
+#include "alloc/keyed_cache_counters.h"
+#include "platform/counter_table.h"
+#include "transport/sockets/stream_server.h"
 
 namespace bedplate::kvd {
 

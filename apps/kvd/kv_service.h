@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "alloc/keyed_cache_datapath.h"
 #include "apps/kvd/message_gets_datapath.h"
 #include "apps/services/service.h"
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "alloc/keyed_cache_datapath.h"
 #include "apps/kvd/session_datapath.h"
 #include "transport/messages/message_answers_datapath.h"
 

@@ -5,6 +5,7 @@
 // too large for the buffer is received straight into its item.
 #pragma once
 
+#include "alloc/keyed_cache_datapath.h"
 #include "apps/kvd/kv_counters.h"
 #include "apps/kvd/stats_datapath.h"
 #include "platform/text_words.h"

@@ -6,7 +6,6 @@
 #include <linux/capability.h>
 #include <rte_mbuf.h>
 
-#include "apps/ports/port_counters_table.h"
 #include "platform/log.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/vfio_group.h"

@@ -6,7 +6,7 @@
 #include "apps/boot/ports_part.h"
 #include "apps/boot/service_context.h"
 #include "apps/ports/open_port.h"
-#include "apps/ports/port_counters_table.h"
+#include "apps/ports/eal_counters.h"
 #include "apps/ports/port_settings.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/pinned_pool.h"

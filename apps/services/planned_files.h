@@ -84,7 +84,6 @@ struct FileNeed {
   FilePlan plan;
 };
 
-void describe(CounterTable& table, FileCounters& counters);
 // The name of its counters among those of its service; the instance is the file's name.
 inline constexpr const char* kFileCounters = "files";
 

@@ -31,7 +31,6 @@ ROOTS = (
     "platform/log.h",
     "platform/progress.h",
     "platform/text_words.h",
-    "apps/counters/part_counters.h",
     "transport/messages/joined_process.h",
     "transport/messages/message_answers_datapath.h",
     "transport/sockets/datagram_network.h",

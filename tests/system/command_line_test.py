@@ -354,7 +354,8 @@ def counters_are_documented(box):
 def every_description_of_counters_is_looked_at(box):
     """The unit test that wants a sign, or a reason for none, of each counter that tells of trouble
     knows all structs of counters that the sources describe; `counters` shows both."""
-    sources = [path for path in glob.glob(os.path.join(REPOSITORY, "apps/**/*.*"), recursive=True)
+    sources = [path for layer in ("alloc", "transport", "apps")
+               for path in glob.glob(os.path.join(REPOSITORY, layer, "**/*.*"), recursive=True)
                if path.endswith((".h", ".cc"))]
     described = {name for path in sources for name in
                  re.findall(r"^(?:inline )?void describe\(CounterTable& \w+,\s*(?:const )?(\w+)& ",

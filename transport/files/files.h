@@ -21,6 +21,8 @@
 
 namespace bedplate {
 
+class CounterTable;
+
 class File;
 class Files;
 
@@ -76,6 +78,7 @@ struct FileCounters {
   Counter polled;         // of the operations, those that the polled ring has ended
   Counter polling_ended;  // 1: the kernel has refused to poll it, which is not asked again
 };
+void describe(CounterTable& table, FileCounters& counters);
 
 struct FileOptions {
   std::string name;

@@ -19,11 +19,10 @@
 #include "alloc/heap_owner.h"
 #include "platform/cache_line.h"
 #include "platform/clock.h"
-#include "platform/counter.h"
-#include "platform/histogram.h"
 #include "platform/thread_owner.h"
 #include "transport/loop/doorbell.h"
 #include "transport/loop/loop_call_datapath.h"
+#include "transport/loop/loop_counters.h"
 #include "transport/loop/stall_watch.h"
 #include "transport/loop/timer_queue.h"
 
@@ -55,34 +54,6 @@ class Sleeper {
   // there is something to poll. May return early. Handles nothing: callbacks come from poll(), when
   // the loop's time is right again.
   virtual void sleep_until(uint64_t deadline_ns) noexcept = 0;
-};
-
-// Written by the shard, read by `bedplate stats`.
-//
-// Time is counted at each look at the clock that the loop takes anyway: since the last one it was
-// busy if anything had work, else it spun. The kernel works for the thread while it waits (io_uring
-// copies there): the thread's processor time beyond the counted time is busy too, asked for at
-// looks that are kCpuLookNs apart or more. The rest of the time it slept. So busy and spin together
-// are no less than the processor time of the thread, up to the last look.
-struct EventLoopCounters {
-  Counter iterations;
-  Counter sleeps;
-  Counter busy_ns;
-  Counter spin_ns;
-  Counter is_asleep;
-  Counter calls;  // of other threads
-  StallCounters stalled;
-  Counter call_stalls;   // of these, those that a call had a part in
-  Counter timer_stalls;  // and a timer
-  Histogram round;       // ns of a round with work, of one in kRoundsPerMeasure
-};
-
-// Counters of a source, or of several that are counted together.
-struct alignas(kCacheLineBytes) SourceCounters {
-  Histogram round;  // ns that it takes of a round in which it has work, of one in kRoundsPerMeasure
-  // Stalls that it had a part in: it was timed and took so long, or had work while nothing was
-  // timed by itself.
-  Counter stalls;
 };
 
 struct EventLoopOptions {

@@ -11,20 +11,13 @@
 
 #include <cstdint>
 
-#include "platform/counter.h"
 #include "platform/file.h"
 #include "platform/log_limit.h"
+#include "transport/loop/loop_counters.h"
 
 namespace bedplate {
 
 class ProcessPulse;
-
-struct StallCounters {
-  Counter stalls;       // how often something kept the loop for longer than it may
-  Counter longest_ns;   // the longest of these
-  Counter preemptions;  // how often the thread was kept from its core for so long
-  Counter standstills;  // how often the whole process stood still for so long
-};
 
 // Threads: the loop's, but for the constructor. For EventLoop alone.
 class StallWatch {

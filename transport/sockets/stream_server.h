@@ -38,7 +38,9 @@
 
 namespace bedplate {
 
-// Written by the shard; the service plans and describes them.
+class CounterTable;
+
+// Written by the shard; the service plans them.
 struct StreamServerCounters {
   Counter connections_open;
   Counter connections_peak;  // the most that were open at once
@@ -48,6 +50,9 @@ struct StreamServerCounters {
   Counter received_bytes;
   Counter sent_bytes;  // of replies that went out whole
 };
+// For the describe() of the struct that they are in. `key`: the key of the service's table that its
+// connections are planned by (`bedplate plan --explain`); nullptr: none.
+void describe(CounterTable& table, const StreamServerCounters& counters, const char* key = nullptr);
 
 struct StreamServerOptions {
   const char* name = "a service";  // in the log; static

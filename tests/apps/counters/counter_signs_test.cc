@@ -10,10 +10,10 @@
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/boot/runtime_counters.h"
-#include "apps/ports/port_counters_table.h"
 #include "apps/services/planned_files.h"
 #include "apps/tsrelay/relay_counters.h"
 #include "tests/apps/counters/counters_file_fixture.h"
+#include "transport/dpdk/port/port_counters.h"
 
 using namespace bedplate;
 

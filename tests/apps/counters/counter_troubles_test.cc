@@ -2,17 +2,26 @@
 #include <string>
 #include <vector>
 
+#include "alloc/keyed_cache_counters.h"
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/stores/nvme_drives.h"
+#include "apps/boot/pool_counters.h"
 #include "apps/boot/runtime_counters.h"
-#include "apps/boot/tls_part.h"
 #include "apps/control/control_session.h"
 #include "apps/counters/counter_signs.h"
 #include "apps/http/http_session.h"
 #include "apps/kvd/kv_counters.h"
-#include "apps/ports/port_counters_table.h"
-#include "apps/services/planned_files.h"
+#include "apps/ports/eal_counters.h"
 #include "apps/tsrelay/relay_counters.h"
+#include "transport/dpdk/net/net_counters.h"
+#include "transport/dpdk/port/port_counters.h"
+#include "transport/files/files.h"
+#include "transport/loop/loop_counters.h"
+#include "transport/shm/endpoint/shm_counters.h"
+#include "transport/sockets/socket_counters.h"
+#include "transport/sockets/stream_server.h"
+#include "transport/tls/tls_counters.h"
+#include "transport/verbs/channel/verbs_counters.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -35,14 +44,15 @@ std::vector<CounterSet> sets_of() {
 }
 std::vector<CounterSet> all_sets() {
   return sets_of<PoolCounters, WayCounters, SegmentCounters, OwnerCounters, HeapCounters,
-                 HeapOwnerCounters, HeapClassCounters, ShardCounters, SourceCounters, GroupCounters,
-                 ShardGroupCounters, SignalCounters, ProcessCounters, VfioCounters, PeersCounters,
-                 PeerCounters, FileCounters, TlsCounters, ControlCounters, HttpCounters,
-                 kvd::Counters, ConnectionCounters, VolumeCounters, StoreCounters, NvmeCounters,
-                 NvmeQueueCounters, EalCounters, PortCounters, PortQueueCounters, NetCounters,
-                 relay::StreamCounters, relay::LegCounters, relay::OutputCounters,
-                 relay::RecordingCounters, relay::ReaderCounters, KeyedCacheCounters,
-                 StreamServerCounters, ServedCounters>();
+                 HeapOwnerCounters, HeapClassCounters, ShardCounters, EventLoopCounters,
+                 SocketCounters, SourceCounters, GroupCounters, ShmCounters, VerbsCounters,
+                 DatagramCounters, ShardGroupCounters, SignalCounters, ProcessCounters,
+                 VfioCounters, PeersCounters, PeerCounters, FileCounters, TlsCounters,
+                 ControlCounters, HttpCounters, kvd::Counters, ConnectionCounters, VolumeCounters,
+                 StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters, PortCounters,
+                 PortQueueCounters, NetCounters, relay::StreamCounters, relay::LegCounters,
+                 relay::OutputCounters, relay::RecordingCounters, relay::ReaderCounters,
+                 KeyedCacheCounters, StreamServerCounters, ServedCounters>();
 }
 
 CounterDescription described(const char* name, const char* help, const char* unit = "packets",

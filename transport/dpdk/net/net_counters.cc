@@ -1,6 +1,10 @@
 #include "transport/dpdk/net/net_counters.h"
 
+#include <algorithm>
+#include <string>
+
 #include "platform/assert.h"
+#include "platform/counter_table.h"
 
 namespace bedplate {
 namespace {
@@ -64,14 +68,52 @@ const char* to_text(Drop cause) noexcept {
   return kTexts[static_cast<uint32_t>(cause)].name;
 }
 
-const char* drop_help(Drop cause) noexcept {
-  BP_ASSERT(cause < Drop::kCount);
-  return kTexts[static_cast<uint32_t>(cause)].help;
-}
-
-const char* drop_cure(Drop cause) noexcept {
-  BP_ASSERT(cause < Drop::kCount);
-  return kTexts[static_cast<uint32_t>(cause)].cure;
+void describe(CounterTable& table, NetCounters& c) {
+  table.counter("received_frames", c.received_frames, "frames", "Frames that were looked at.");
+  table.counter("received_datagrams", c.received_datagrams, "datagrams", "Handed to sockets.");
+  table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.");
+  table.counter("sent_frames", c.sent_frames, "frames", "Frames handed to the port.");
+  table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Datagrams of sockets that went.");
+  table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
+  table.counter("copied_bytes", c.copied_bytes, "bytes",
+                "Sent bytes that were copied; the rest went by reference.");
+  table.counter("summed_bytes", c.summed_bytes, "bytes",
+                "Sent bytes that were read for a checksum, which the device does not make.");
+  table
+      .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
+               "Longer than the buffer of their socket.")
+      .sign_as_it_grows(
+          "datagrams come that are longer than their buffer, {truncated_datagrams} by now: raise "
+          "buffer_bytes, or have shorter ones sent");
+  table.counter("looped_frames", c.looped_frames, "frames",
+                "Own multicast, and what went to an own address.");
+  table.counter("handed_frames", c.handed_frames, "frames", "Frames handed to other shards.");
+  table.counter("echo_replies", c.echo_replies, "replies", "Answers to ping.");
+  table
+      .counter("address_conflicts", c.address_conflicts, "times",
+               "Another station claimed an address of this port.")
+      .sign_as_it_grows(
+          "another station has an address of this port, {address_conflicts} times by now: the log "
+          "names both; give one of them another address");
+  table
+      .counter("neighbours_full", c.neighbours_full, "times",
+               "No room was left for one more neighbour.")
+      .sign_as_it_grows(
+          "there is no room for more neighbours, {neighbours_full} times by now: have fewer "
+          "stations in its network, with a router before them");
+  for (uint32_t i = 1; i < kDropCount; ++i) {
+    const DropText& drop = kTexts[i];
+    std::string name = "drop_" + std::string(drop.name);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string help = "Frames dropped: " + std::string(drop.help) + ".";
+    CounterDescription& counter = table.counter(name.c_str(), c.drops[i], "frames", help.c_str());
+    if (drop.cure != nullptr) {
+      const std::string is = "{" + name + "} are dropped by now: " + drop.help;
+      counter.sign_as_it_grows((is + "; " + drop.cure).c_str());
+    } else {
+      counter.no_sign("a network carries such frames for others");
+    }
+  }
 }
 
 }  // namespace bedplate

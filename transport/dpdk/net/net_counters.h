@@ -7,6 +7,8 @@
 
 namespace bedplate {
 
+class CounterTable;
+
 // Why a frame was dropped. kNone: it was not.
 enum class Drop : uint8_t {
   kNone,
@@ -40,11 +42,8 @@ enum class Drop : uint8_t {
 };
 inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
 
-// "too-short", as `bedplate stats` names it; and a line that explains it. Static. Threads: any.
+// "too-short", as `bedplate stats` names it. Static. Threads: any.
 const char* to_text(Drop cause) noexcept;
-const char* drop_help(Drop cause) noexcept;
-// The cure; nullptr: none is needed, such frames are meant for others.
-const char* drop_cure(Drop cause) noexcept;
 
 // Written by the shard. A zeroed one is a valid one.
 struct NetCounters {
@@ -66,5 +65,6 @@ struct NetCounters {
 
   void drop(Drop cause) noexcept { drops[static_cast<uint32_t>(cause)].add(1); }
 };
+void describe(CounterTable& table, NetCounters& counters);
 
 }  // namespace bedplate

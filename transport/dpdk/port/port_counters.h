@@ -1,12 +1,14 @@
 // A port's counters: one set for the port, written by the control thread, and one for each queue,
-// written by its shard. Any thread or process reads. apps/ports/port_counters_table.h has the unit
-// and meaning of each. The device's own counters (missed, errors) are read from it now and then.
+// written by its shard. Any thread or process reads; describe() has the unit and meaning of each.
+// The device's own counters (missed, errors) are read from it now and then.
 #pragma once
 
 #include "platform/cache_line.h"
 #include "platform/counter.h"
 
 namespace bedplate {
+
+class CounterTable;
 
 // kGone: the device was taken away; it does not come back in this process.
 enum class PortState : uint64_t { kDown, kUp, kGone };
@@ -52,5 +54,8 @@ struct alignas(kCacheLineBytes) PortQueueCounters {
   Counter wakes;           // of its shard, by its wake descriptor
   Counter unforwarded_frames;
 };
+
+void describe(CounterTable& table, PortCounters& counters);
+void describe(CounterTable& table, PortQueueCounters& counters);
 
 }  // namespace bedplate

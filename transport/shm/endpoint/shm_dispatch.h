@@ -12,25 +12,14 @@
 #include <span>
 #include <vector>
 
-#include "platform/counter.h"
 #include "transport/messages/fast_box_datapath.h"
 #include "transport/messages/message_slot.h"
 #include "transport/messages/provider.h"
 #include "transport/shm/endpoint/borrower.h"
 #include "transport/shm/endpoint/endpoint_table.h"
+#include "transport/shm/endpoint/shm_counters.h"
 
 namespace bedplate {
-
-// Written by the shard that polls.
-struct ShmCounters {
-  Counter received;
-  Counter unhandled;     // messages that no handler was set for
-  Counter abandoned;     // slots that a member claimed and did not publish in time
-  Counter cut_off;       // members that wrote nonsense
-  Counter memory_waits;  // polls that stopped at a message of somebody new for want of memory
-  Counter boxes_granted;
-  Counter boxes_returned;
-};
 
 // The part that gives and takes fast boxes, in groups that have some.
 class BoxKeeper {

@@ -1,14 +1,8 @@
-#include "apps/ports/port_counters_table.h"
+#include "transport/dpdk/port/port_counters.h"
 
-#include <algorithm>
-#include <string>
+#include "platform/counter_table.h"
 
 namespace bedplate {
-
-void describe(CounterTable& table, EalCounters& c) {
-  table.gauge("heap_bytes", c.heap_bytes, "bytes", "The heap of DPDK, in the pool.");
-  table.gauge("heap_used_bytes", c.heap_used_bytes, "bytes", "The part of it that is taken.");
-}
 
 void describe(CounterTable& table, PortCounters& c) {
   table.state("state", c.state, kPortStateWords, "The state of the link; or the device is gone.");
@@ -69,54 +63,6 @@ void describe(CounterTable& table, PortQueueCounters& c) {
           "the port that frames go on by is full, and {unforwarded_frames} are dropped by now: "
           "give it longer queues, or less to send");
   table.counter("wakes", c.wakes, "times", "The shard slept, and a frame that came woke it.");
-}
-
-void describe(CounterTable& table, NetCounters& c) {
-  table.counter("received_frames", c.received_frames, "frames", "Frames that were looked at.");
-  table.counter("received_datagrams", c.received_datagrams, "datagrams", "Handed to sockets.");
-  table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.");
-  table.counter("sent_frames", c.sent_frames, "frames", "Frames handed to the port.");
-  table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Datagrams of sockets that went.");
-  table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
-  table.counter("copied_bytes", c.copied_bytes, "bytes",
-                "Sent bytes that were copied; the rest went by reference.");
-  table.counter("summed_bytes", c.summed_bytes, "bytes",
-                "Sent bytes that were read for a checksum, which the device does not make.");
-  table
-      .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
-               "Longer than the buffer of their socket.")
-      .sign_as_it_grows(
-          "datagrams come that are longer than their buffer, {truncated_datagrams} by now: raise "
-          "buffer_bytes, or have shorter ones sent");
-  table.counter("looped_frames", c.looped_frames, "frames",
-                "Own multicast, and what went to an own address.");
-  table.counter("handed_frames", c.handed_frames, "frames", "Frames handed to other shards.");
-  table.counter("echo_replies", c.echo_replies, "replies", "Answers to ping.");
-  table
-      .counter("address_conflicts", c.address_conflicts, "times",
-               "Another station claimed an address of this port.")
-      .sign_as_it_grows(
-          "another station has an address of this port, {address_conflicts} times by now: the log "
-          "names both; give one of them another address");
-  table
-      .counter("neighbours_full", c.neighbours_full, "times",
-               "No room was left for one more neighbour.")
-      .sign_as_it_grows(
-          "there is no room for more neighbours, {neighbours_full} times by now: have fewer "
-          "stations in its network, with a router before them");
-  for (uint32_t i = 1; i < kDropCount; ++i) {
-    const auto cause = static_cast<Drop>(i);
-    std::string name = "drop_" + std::string(to_text(cause));
-    std::replace(name.begin(), name.end(), '-', '_');
-    const std::string help = "Frames dropped: " + std::string(drop_help(cause)) + ".";
-    CounterDescription& counter = table.counter(name.c_str(), c.drops[i], "frames", help.c_str());
-    if (const char* const cure = drop_cure(cause)) {
-      const std::string is = "{" + name + "} are dropped by now: " + std::string(drop_help(cause));
-      counter.sign_as_it_grows((is + "; " + cure).c_str());
-    } else {
-      counter.no_sign("a network carries such frames for others");
-    }
-  }
 }
 
 }  // namespace bedplate

@@ -1,0 +1,18 @@
+// The counters of EAL: one set for the process, written by the control thread.
+#pragma once
+
+#include "platform/counter_table.h"
+
+namespace bedplate {
+
+struct EalCounters {
+  Counter heap_bytes;       // given to DPDK
+  Counter heap_used_bytes;  // of it
+};
+
+inline void describe(CounterTable& table, EalCounters& c) {
+  table.gauge("heap_bytes", c.heap_bytes, "bytes", "The heap of DPDK, in the pool.");
+  table.gauge("heap_used_bytes", c.heap_used_bytes, "bytes", "The part of it that is taken.");
+}
+
+}  // namespace bedplate
