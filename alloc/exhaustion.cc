@@ -107,7 +107,7 @@ void tell_no_place(const HeapRefusal& refusal) noexcept {
     log_error(error.set_cure("ask for a smaller one"));
     return;
   }
-  const ByteText largest = format_bytes(heap_block_bytes_max());
+  const UnitText largest = format_bytes(heap_block_bytes_max());
   if (refusal.alignment == 0) {
     error.set_answer("even when empty, the heap has no block larger than %s", largest.text);
   } else {

@@ -102,8 +102,8 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
     return error.set_cure("raise the limit on data: ulimit -d unlimited");
   }
   if (step == TakeStep::kSizeFile && error_number == EFBIG) {
-    error.set_answer("a file may have %" PRIu64 " KiB, and a segment is one",
-                     limit_of(RLIMIT_FSIZE) / kKiB);
+    error.set_answer("a file may have %s, and a segment is one",
+                     format_bytes(limit_of(RLIMIT_FSIZE)).text);
     return error.set_cure("raise the limit on files: ulimit -f unlimited");
   }
   // The error knows the cure (EMFILE, ENFILE).

@@ -22,8 +22,8 @@ void LogLimit::lift(const char* source) noexcept {
   BP_KEEPS_VALID(*this);
   if (passed_ == 0 || monotonic_ns() < period_end_ns_) return;
   if (held_back_ > 0) {
-    BP_LOG_WARNING("%" PRIu64 " more messages about %s within %" PRIu64 " ms were not logged",
-                   held_back_, source, period_ns_ / kNsPerMs);
+    BP_LOG_WARNING("%" PRIu64 " more messages about %s within %s were not logged", held_back_,
+                   source, format_rounded_ns(period_ns_).text);
   }
   passed_ = 0;
   held_back_ = 0;

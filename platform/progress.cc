@@ -1,9 +1,7 @@
 #include "platform/progress.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
-#include <iterator>
 
 #include "platform/log.h"
 #include "platform/terminal_bar.h"
@@ -13,43 +11,15 @@ namespace bedplate {
 namespace {
 
 constexpr size_t kTextBytesMax = 240;
-constexpr uint64_t kMinutes = 60;
-constexpr uint64_t kHours = 60 * kMinutes;
 
 constinit std::atomic<ProgressListener*> the_listener{nullptr};
 
-struct Amount {
-  char text[32];
-};
-
-// "7.5 GiB": one digit behind the point, which people can read while it grows.
-Amount amount_of(double bytes) noexcept {
-  constexpr double kNextUnit = 1023.95;  // from there on it would be written as 1024.0
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  for (; unit + 1 < std::size(kUnits) && bytes >= kNextUnit; ++unit) bytes /= 1024;
-  Amount amount;
-  const bool is_whole = unit == 0 || bytes == static_cast<double>(static_cast<uint64_t>(bytes));
-  std::snprintf(amount.text, sizeof amount.text, is_whole ? "%.0f %s" : "%.1f %s", bytes,
-                kUnits[unit]);
-  return amount;
+uint64_t rounded(double number) noexcept {
+  constexpr double kMax = 1e18;
+  return static_cast<uint64_t>(std::min(number, kMax) + 0.5);
 }
 
-// "40 s", "12 min", "3 h 20 min".
-Amount time_of(double seconds) noexcept {
-  constexpr double kSecondsMax = 1e9;
-  const auto whole = static_cast<uint64_t>(std::min(seconds, kSecondsMax) + 0.5);
-  Amount amount;
-  if (whole < 2 * kMinutes) {
-    std::snprintf(amount.text, sizeof amount.text, "%" PRIu64 " s", whole);
-  } else if (whole < 2 * kHours) {
-    std::snprintf(amount.text, sizeof amount.text, "%" PRIu64 " min", whole / kMinutes);
-  } else {
-    std::snprintf(amount.text, sizeof amount.text, "%" PRIu64 " h %" PRIu64 " min", whole / kHours,
-                  whole % kHours / kMinutes);
-  }
-  return amount;
-}
+UnitText wait_text(double seconds) noexcept { return format_wait(rounded(seconds)); }
 
 double seconds_of(uint64_t ns) noexcept {
   return static_cast<double>(ns) / static_cast<double>(kNsPerSecond);
@@ -134,8 +104,8 @@ void Progress::write_text(char* text, size_t text_bytes, uint64_t now_ns) const 
   const double passed_s = std::max(seconds_of(now_ns - begun_ns_), 1e-3);
   if (options_.total_bytes == 0) {
     const uint64_t wait_ns = options_.wait_max_ns;
-    std::snprintf(text, text_bytes, "%s: for %s now%s%s%s", doing_, time_of(passed_s).text,
-                  wait_ns == 0 ? "" : ", ", wait_ns == 0 ? "" : time_of(seconds_of(wait_ns)).text,
+    std::snprintf(text, text_bytes, "%s: for %s now%s%s%s", doing_, wait_text(passed_s).text,
+                  wait_ns == 0 ? "" : ", ", wait_ns == 0 ? "" : wait_text(seconds_of(wait_ns)).text,
                   wait_ns == 0 ? "" : " at most");
     return;
   }
@@ -143,11 +113,12 @@ void Progress::write_text(char* text, size_t text_bytes, uint64_t now_ns) const 
   const auto total = static_cast<double>(options_.total_bytes);
   char left[48] = "";
   if (done > 0) {
-    std::snprintf(left, sizeof left, ", %s left", time_of((total - done) / done * passed_s).text);
+    std::snprintf(left, sizeof left, ", %s left", wait_text((total - done) / done * passed_s).text);
   }
-  std::snprintf(text, text_bytes, "%s: %s of %s (%.0f %%), %s/s%s", doing_, amount_of(done).text,
-                amount_of(total).text, static_cast<double>(static_cast<int>(done * 100 / total)),
-                amount_of(done / passed_s).text, left);
+  std::snprintf(text, text_bytes, "%s: %s of %s (%.0f %%), %s/s%s", doing_,
+                format_rounded_bytes(rounded(done)).text, format_rounded_bytes(rounded(total)).text,
+                static_cast<double>(static_cast<int>(done * 100 / total)),
+                format_rounded_bytes(rounded(done / passed_s)).text, left);
 }
 
 }  // namespace bedplate

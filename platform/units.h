@@ -1,4 +1,6 @@
-// Units of memory and time, rounding, and byte sizes as people write them. Threads: any.
+// Units of memory and time, rounding, and texts of sizes, times and counts: for people these are
+// written here alone, so one value looks the same in errors, the log, `stats`, `top` and on the
+// status page. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +39,23 @@ constexpr uint64_t align_down(uint64_t value, uint64_t alignment) noexcept {
 // and whatever does not fit into 63 bits.
 std::optional<uint64_t> parse_bytes(std::string_view text) noexcept;
 
-// The text of `bytes` in the largest unit that divides it: "256 MiB", "12 KiB", "100 bytes".
-struct ByteText {
+// A number with its unit.
+struct UnitText {
   char text[32];
 };
-ByteText format_bytes(uint64_t bytes) noexcept;
+
+// The text of `bytes` in the largest unit that divides it: "256 MiB", "12 KiB", "100 bytes".
+UnitText format_bytes(uint64_t bytes) noexcept;
+
+// Texts of few digits, for values that change: in the largest unit of which there is 1 or more, with
+// one digit behind the point if there are less than 100 and it is not whole. The status page writes
+// the same (apps/http/page/page.js).
+UnitText format_rounded_bytes(uint64_t bytes) noexcept;  // "174 MiB", "12.5 KiB", "512 bytes"
+UnitText format_rounded_ns(uint64_t ns) noexcept;        // "12.5 us", "2 s", "0 ns"
+// The text of a number of things, or of things in a second; from 10000 on in thousands and so on:
+// "9657", "12.3k", "123M". Below 10 it may have a digit behind the point: "0.5", "<0.1".
+UnitText format_rounded_count(double count) noexcept;
+// The text of a time for which somebody waits: "40 s", "12 min", "3 h 20 min".
+UnitText format_wait(uint64_t seconds) noexcept;
 
 }  // namespace bedplate

@@ -10,6 +10,7 @@
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
 #include "pinned_pool/no_way_back.h"
+#include "platform/units.h"
 #include "transport/registration.h"
 
 namespace bedplate {
@@ -186,8 +187,8 @@ void PoolCountersKeeper::refresh_heap_owners() noexcept {
   }
   if (most_bytes == 0) return;
   char text[SharedText::kBytesMax + 1];
-  std::snprintf(text, sizeof text, "%s (%" PRIu64 " MiB)", heap_owner_use({largest}).name.text,
-                most_bytes / kMiB);
+  std::snprintf(text, sizeof text, "%s (%s)", heap_owner_use({largest}).name.text,
+                format_rounded_bytes(most_bytes).text);
   heap_->largest_owner.set(text);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "platform/assert.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
@@ -64,25 +65,8 @@ Part take_part(std::string_view* says) noexcept {
   return part;
 }
 
-// Writes `value` in the largest unit that makes it 1 or more; below 100, with one digit behind the
-// point.
-void write_scaled(uint64_t value, std::span<const uint64_t> units, const char* const* names,
-                  TextWriter* writer) noexcept {
-  size_t i = 0;
-  while (i + 1 < units.size() && value < units[i]) ++i;
-  writer->number(value / units[i]);
-  if (units[i] > 1 && value < 100 * units[i]) {
-    writer->text(".").number(value % units[i] * 10 / units[i]);
-  }
-  writer->text(" ").text(names[i]);
-}
-
 void write_value(const CounterRecord& counter, std::span<const Counter> values,
                  TextWriter* writer) noexcept {
-  constexpr uint64_t kTimes[] = {kNsPerSecond, kNsPerMs, kNsPerUs, 1};
-  constexpr const char* kTimeNames[] = {"s", "ms", "us", "ns"};
-  constexpr uint64_t kSizes[] = {kTiB, kGiB, kMiB, kKiB, 1};
-  constexpr const char* kSizeNames[] = {"TiB", "GiB", "MiB", "KiB", "bytes"};
   const uint64_t value = values[0].read();
   const std::string_view unit = CountersView::text(counter.unit);
   if (is_kind(counter, CounterKind::kText)) {
@@ -94,9 +78,9 @@ void write_value(const CounterRecord& counter, std::span<const Counter> values,
   } else if (is_kind(counter, CounterKind::kGauge) && value == kNoValue) {
     writer->text("unknown");
   } else if (unit == "ns") {
-    write_scaled(value, kTimes, kTimeNames, writer);
+    writer->text(format_rounded_ns(value).text);
   } else if (unit == "bytes") {
-    write_scaled(value, kSizes, kSizeNames, writer);
+    writer->text(format_rounded_bytes(value).text);
   } else {
     writer->number(value);
   }

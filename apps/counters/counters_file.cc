@@ -139,7 +139,8 @@ Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& direct
     outcome = posix_fallocate(fd.number(), 0, static_cast<off_t>(bytes));
   } while (outcome == EINTR);
   if (outcome == 0) return {};
-  return error_while("taking %" PRIu64 " KiB for the counters file %s", bytes / kKiB, path.c_str())
+  return error_while("taking %s for the counters file %s", format_rounded_bytes(bytes).text,
+                     path.c_str())
       .set_answer_errno(outcome)
       .set_cure("free as much in the file system of %s (`df %s`), or choose another "
                 "[appliance] runtime_directory",

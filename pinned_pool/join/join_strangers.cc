@@ -17,6 +17,7 @@
 
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/units.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5
@@ -137,11 +138,10 @@ void JoinServer::make_room() noexcept {
 void JoinServer::drop_expired() noexcept {
   const uint64_t now = monotonic_ns();
   while (!silent_.empty() && connections_[silent_.front()].deadline_ns <= now) {
-    Error error =
-        error_while("joining the pool")
-            .set_answer("nothing was said in time")
-            .set_cure("say it within %llu ms of connecting",
-                      static_cast<unsigned long long>(options_.request_timeout_ns / kNsPerMs));
+    Error error = error_while("joining the pool")
+                      .set_answer("nothing was said in time")
+                      .set_cure("say it within %s of connecting",
+                                format_rounded_ns(options_.request_timeout_ns).text);
     refuse(connections_[silent_.front()], error, true);  // it may have had no core
   }
 }

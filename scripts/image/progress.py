@@ -14,15 +14,18 @@ import time
 BAR_FIRST_S, BAR_PERIOD_S, LINE_PERIOD_S = 1, 0.2, 5
 CELLS_MAX, CELLS_MIN = 24, 8
 WIPE = "\r\x1b[K"
+UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
 
 def amount_text(count):
-    """7.5 GiB."""
-    units = ["bytes", "KiB", "MiB", "GiB", "TiB"]
-    while count >= 1023.95 and len(units) > 1:
-        count /= 1024
-        units.pop(0)
-    return f"{count:.0f} {units[0]}" if count == int(count) else f"{count:.1f} {units[0]}"
+    """7.5 GiB, as format_rounded_bytes() of platform/units.h writes it."""
+    count = int(count + 0.5)
+    one, unit = next((one, unit) for (one, unit), (below, _) in zip(UNITS, (*UNITS[1:], (0, "")))
+                     if count >= one - below // 2 or one == 1)
+    tenths = (count * 10 + one // 2) // one
+    if count % one == 0 or tenths >= 1000:
+        return f"{(count + one // 2) // one} {unit}"
+    return f"{tenths // 10}.{tenths % 10} {unit}"
 
 
 def time_text(seconds):

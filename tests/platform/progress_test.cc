@@ -105,7 +105,7 @@ TEST(Progress, WithoutATerminalThereIsALineEveryFiveSeconds) {
   pass_ms(100);
   progress.add(128 * kMiB);
   const std::string first =
-      "bedplate: taking memory: 6.2 GiB of 16 GiB (39 %), 1.2 GiB/s, 8 s left\n";
+      "bedplate: taking memory: 6.3 GiB of 16 GiB (39 %), 1.3 GiB/s, 8 s left\n";
   STRCMP_EQUAL(first.c_str(), capture.text().c_str());
   pass_ms(4900);
   progress.look();

@@ -20,6 +20,22 @@ void check_parsed(const char* text, uint64_t bytes) {
   CHECK_TEXT(*parsed == bytes, text);
 }
 
+struct UnitRow {
+  const char* kind;
+  double number;
+  const char* text;
+};
+constexpr UnitRow kUnitRows[] = {
+#include "tests/platform/unit_texts.inc"
+};
+
+UnitText text_of(const UnitRow& row) {
+  const std::string_view kind = row.kind;
+  if (kind == "count") return format_rounded_count(row.number);
+  const auto whole = static_cast<uint64_t>(row.number);
+  return kind == "ns" ? format_rounded_ns(whole) : format_rounded_bytes(whole);
+}
+
 void check_refused(std::string_view text) {
   CHECK_TEXT(!parse_bytes(text).has_value(), text.data());
 }
@@ -71,13 +87,33 @@ TEST(Units, LargestUnitThatDividesIsWritten) {
   STRCMP_EQUAL("18446744073709551615 bytes", format_bytes(UINT64_MAX).text);
 }
 
+TEST(Units, RoundedTextsAreThoseOfTheTable) {
+  for (const UnitRow& row : kUnitRows) STRCMP_EQUAL(row.text, text_of(row).text);
+}
+
+TEST(Units, LargestNumbersFit) {
+  STRCMP_EQUAL("16777216 TiB", format_rounded_bytes(UINT64_MAX).text);
+  STRCMP_EQUAL("18446744074 s", format_rounded_ns(UINT64_MAX).text);
+  STRCMP_EQUAL("100000000000000000T", format_rounded_count(1e300).text);
+  STRCMP_EQUAL("5124095576030431 h 0 min", format_wait(UINT64_MAX).text);
+}
+
+TEST(Units, WaitsAreSaidInMinutesAndHours) {
+  STRCMP_EQUAL("0 s", format_wait(0).text);
+  STRCMP_EQUAL("119 s", format_wait(119).text);
+  STRCMP_EQUAL("2 min", format_wait(120).text);
+  STRCMP_EQUAL("119 min", format_wait(7199).text);
+  STRCMP_EQUAL("2 h 0 min", format_wait(7200).text);
+  STRCMP_EQUAL("3 h 20 min", format_wait(12'059).text);
+}
+
 TEST(Units, WhatIsWrittenIsParsedBack) {
   const Seed seed;
   std::mt19937_64 random(seed.value());
   for (int round = 0; round < 10'000; ++round) {
     const uint64_t bytes = (random() >> (1 + random() % 63)) << (random() % 8);
     if (bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) continue;
-    ByteText text = format_bytes(bytes);
+    UnitText text = format_bytes(bytes);
     if (char* unit = std::strstr(text.text, " bytes")) *unit = '\0';
     const auto parsed = parse_bytes(text.text);
     CHECK_TEXT(parsed.has_value() && *parsed == bytes, seed.text());

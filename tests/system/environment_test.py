@@ -45,7 +45,7 @@ LIMITS = {
     "address_space": ("--as={room}",
                       "Cannot allocate memory; raise the limit on address "
                       "space: ulimit -v unlimited"),
-    "file_size": (f"--fsize={MIB}", "a file may have 1024 KiB, and a segment is one; raise the "
+    "file_size": (f"--fsize={MIB}", "a file may have 1 MiB, and a segment is one; raise the "
                                     "limit on files: ulimit -f unlimited"),
     "open_files": ("--nofile=3", "Too many open files; raise the limit of open files, which is 3: "
                    "ulimit -n 1024"),

@@ -12,6 +12,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts
 sys.path.insert(0, FOLDER)
 import build  # noqa: E402
 import progress  # noqa: E402
+from unit_texts import unit_texts  # noqa: E402
 
 MIB = 1 << 20
 
@@ -54,6 +55,12 @@ def work(output, clock, steps, step_tenths=1):
             clock.tenths += step_tenths
             told.add(MIB)
     return output.getvalue()
+
+
+@test()
+def amounts_are_written_as_all_else_writes_them(_box):
+    for _, number, text in unit_texts("bytes"):
+        expect(progress.amount_text(number), text, f"{number} bytes")
 
 
 @test()

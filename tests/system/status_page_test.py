@@ -1,5 +1,6 @@
 """The status page: whose it is, what services do now, and that it can be read on a narrow screen."""
 
+import json
 import os
 import re
 
@@ -10,6 +11,7 @@ from harness import (BOUND_SECONDS, MIB, expect, expect_in, expect_true, free_po
 from browser import Browser
 from http_test import TOKEN, get
 from raw_nbd import RawClient
+from unit_texts import unit_texts
 
 VOLUMES = [{"name": "ram0", "bytes": "64 MiB"}, {"name": "a-second-volume-of-a-long-name",
                                                  "bytes": "1 MiB"}]
@@ -88,12 +90,12 @@ def what_services_do_is_seen_first(box):
             expect(client.reply().error, 0, "the answer")
             told = {head: browser.value(cell("blockd volumes", "ram0", head))
                     for head in ("operations/s", "bytes/s", "p99")}
-            return (float(told["operations/s"].split()[0]) > 0 and told["bytes/s"].endswith("iB")
-                    and re.fullmatch(r"≤ [\d.]+ (ns|µs|ms|s)", told["p99"]))
+            return (told["operations/s"] not in ("0", "–") and told["bytes/s"].endswith("iB")
+                    and re.fullmatch(r"≤ [\d.]+ (ns|us|ms|s)", told["p99"]))
         wait_for(is_seen, "the volume's rates")
     other = "a-second-volume-of-a-long-name"
     expect([browser.value(cell("blockd volumes", other, head))
-            for head in ("operations/s", "bytes/s", "p99", "queue")], ["0", "0 B", "–", "0"],
+            for head in ("operations/s", "bytes/s", "p99", "queue")], ["0", "0 bytes", "–", "0"],
            "the other volume, which nobody asks")
     wait_for(lambda: browser.value(cell("blockd volumes", "ram0", "queue")) == "0", "nothing waits")
 
@@ -111,7 +113,7 @@ def a_service_of_somebody_else_is_there_by_itself(box):
     with service_c_test.connect(port) as client:
         def is_seen():
             service_c_test.ask(client, "get pear\n" * 100, 100)
-            return float(browser.value(cell("", "store", "requests/s"))) > 0
+            return browser.value(cell("", "store", "requests/s")) not in ("0", "–")
         wait_for(is_seen, "what it does")
     store.stop()
 
@@ -135,6 +137,16 @@ BROKEN_WORDS = """[...document.querySelectorAll('tbody th')].flatMap(cell => {
   }
   return broken;
 })"""
+
+
+@test()
+def it_writes_numbers_as_all_else_does(box):
+    _, port = start(box)
+    browser = show(box, port, 1280)
+    rows = unit_texts("bytes", "ns", "count")
+    written = browser.value(f"{json.dumps(rows)}.map(([kind, number]) => kind === 'bytes' ? "
+                            "bytes(number) : kind === 'ns' ? seconds(number / 1e9) : short(number))")
+    expect(written, [text for _, _, text in rows], "what the page writes")
 
 
 @test()

@@ -278,7 +278,7 @@ def a_crash_leaves_them(box):
     expect([one["kind"] for one in traced(box, appliance)], ["read"], "what is left")
     copy = box.path("copy.stats")
     shutil.copy(os.path.join(appliance.runtime_directory, "test.stats"), copy)
-    expect_in("blockd read ram0, 512 B", box.bedplate("trace", "--from", copy).stdout, "the copy")
+    expect_in("blockd read ram0, 512 bytes", box.bedplate("trace", "--from", copy).stdout, "the copy")
     os.truncate(copy, os.path.getsize(copy) - 64)
     done = box.bedplate("trace", "--from", copy, expect_code=1)
     expect_in("it was cut: ", done.stderr, "of a copy that is cut")

@@ -1,12 +1,12 @@
 #include "transport/files/files.h"
 
 #include <cerrno>
-#include <cinttypes>
 
 #include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/counter_table.h"
 #include "platform/log.h"
+#include "platform/units.h"
 
 namespace bedplate {
 
@@ -63,9 +63,9 @@ bool Files::close(uint64_t patience_ns) noexcept {
   for (const File& file : files_) {
     if (file.in_flight_count_ == 0) continue;
     BP_LOG_ERROR("stopping: the kernel has not ended %u of the operations on the file %s within "
-                 "%" PRIu64 " ms; they are left to the end of the process; see what its disk or "
-                 "file system waits for (dmesg)",
-                 file.in_flight_count_, file.name().c_str(), patience_ns / kNsPerMs);
+                 "%s; they are left to the end of the process; see what its disk or file system "
+                 "waits for (dmesg)",
+                 file.in_flight_count_, file.name().c_str(), format_rounded_ns(patience_ns).text);
   }
   // Each by its own operations: a thread that is left running would use objects that its owner may
   // destroy.

@@ -56,7 +56,7 @@ void tell_queue(int fd, int name, uint32_t bytes, const char* what, const char* 
   int given = 0;
   socklen_t given_bytes = sizeof given;
   if (bytes == 0 || getsockopt(fd, SOL_SOCKET, name, &given, &given_bytes) != 0) return;
-  const ByteText has = format_bytes(static_cast<uint64_t>(given / 2));
+  const UnitText has = format_bytes(static_cast<uint64_t>(given / 2));
   if (given / 2 < asked_of(bytes)) {
     BP_LOG_WARNING("%s of a datagram socket is %s, %s were asked for; sysctl -w %s=%u allows them",
                    what, has.text, format_bytes(bytes).text, sysctl, bytes);

@@ -41,25 +41,32 @@ function rate(key) {
   const time = now.uptime - (before ? before.uptime : 0);
   return change < 0 || time <= 0 ? null : change / time;
 }
+// As format_rounded_bytes(), _ns() and _count() of platform/units.h write them.
+const sizes = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"],
+               [1, "bytes"]];
+const times = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
+const counts = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
+// The first of `units` of which there are `least` or more, after rounding; else the last.
+function unitOf(number, units, least) {
+  return units.find(([one], i) => i + 1 === units.length
+                    || number >= least * one - units[i + 1][0] / 2);
+}
+function rounded(number, most) {
+  const tenths = Math.floor(number * 10 + 0.5);
+  const isWhole = number === Math.floor(number) || tenths >= most;
+  return isWhole ? String(Math.floor(number + 0.5)) : (tenths / 10).toFixed(1);
+}
 function short(number) {
-  if (Math.abs(number) >= 1e5) {
-    const power = Math.min(4, Math.floor(Math.log10(Math.abs(number)) / 3));
-    return (number / 10 ** (3 * power)).toFixed(1) + " " + "_kMGT"[power];
-  }
-  return String(Number.isInteger(number) ? number : Number(number.toPrecision(3)));
+  if (number > 0 && number < 0.05) return "<0.1";
+  const [one, name] = unitOf(number, counts, 10);
+  return rounded(number / one, one === 1 ? 100 : 1000) + name;
 }
-function bytes(number) {
-  let power = 0;
-  while (number >= 1024 && power < 4) { number /= 1024; ++power; }
-  const unit = ["B", "KiB", "MiB", "GiB", "TiB"][power];
-  return number.toFixed(power && number < 100 ? 1 : 0) + " " + unit;
+function inUnit(number, units) {
+  const [one, name] = unitOf(number, units, 1);
+  return rounded(number / one, 1000) + " " + name;
 }
-function seconds(number) {
-  const three = value => String(Number(value.toPrecision(3)));
-  if (number < 1e-6) return (number * 1e9).toFixed(0) + " ns";
-  if (number < 1e-3) return three(number * 1e6) + " µs";
-  return number < 1 ? three(number * 1e3) + " ms" : short(number) + " s";
-}
+const bytes = number => inUnit(Math.round(number), sizes);
+const seconds = number => inUnit(Math.round(number * 1e9), times);
 function value(name, number) {
   const is = part => name.includes(part) && !name.endsWith("_count");  // of a histogram
   return is("_bytes") ? bytes(number) : is("_seconds") ? seconds(number) : short(number);

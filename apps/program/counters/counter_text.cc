@@ -10,31 +10,6 @@
 namespace bedplate {
 namespace {
 
-struct Scale {
-  uint64_t one;
-  const char* name;
-};
-constexpr Scale kByteScales[] = {{kTiB, "TiB"}, {kGiB, "GiB"}, {kMiB, "MiB"}, {kKiB, "KiB"}};
-constexpr Scale kTimeScales[] = {{kNsPerSecond, "s"}, {kNsPerMs, "ms"}, {kNsPerUs, "us"}};
-
-// A value below 100 units that is not whole has one digit after the point; others have none.
-std::string scaled(uint64_t value, std::span<const Scale> scales, const char* smallest) {
-  char text[48];
-  for (const Scale& scale : scales) {
-    if (value < scale.one) continue;
-    const uint64_t tenths = value / scale.one * 10 + value % scale.one * 10 / scale.one;
-    const bool is_whole = value % scale.one == 0 || tenths >= 1000;
-    if (is_whole) {
-      std::snprintf(text, sizeof text, "%" PRIu64 " %s", value / scale.one, scale.name);
-    } else {
-      std::snprintf(text, sizeof text, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10,
-                    scale.name);
-    }
-    return text;
-  }
-  return std::to_string(value) + " " + smallest;
-}
-
 std::string histogram_text(const SeenCounter& counter) {
   std::string text;
   for (const Percentile& each : kPercentiles) {
@@ -47,8 +22,8 @@ std::string histogram_text(const SeenCounter& counter) {
 }  // namespace
 
 std::string value_text(uint64_t value, std::string_view unit, bool with_unit) {
-  if (unit == "bytes") return scaled(value, kByteScales, "B");
-  if (unit == "ns") return scaled(value, kTimeScales, "ns");
+  if (unit == "bytes") return format_rounded_bytes(value).text;
+  if (unit == "ns") return format_rounded_ns(value).text;
   if (unit == "boolean" && value <= 1) return value == 1 ? "yes" : "no";
   if (unit == "address") {
     char text[24];

@@ -8,6 +8,7 @@
 #include "apps/program/counters/counter_text.h"
 #include "apps/program/counters/signs.h"
 #include "platform/histogram.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
@@ -227,31 +228,13 @@ class SectionBuilder {
   TopSection section_;
 };
 
-// Scales values of 10000 and more, to about three digits.
-std::string scaled_text(double value) {
-  constexpr struct {
-    double one;
-    const char* name;
-  } kScales[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-  char text[32];
-  for (const auto& scale : kScales) {
-    if (value < scale.one * 10) continue;
-    const double scaled = value / scale.one;
-    std::snprintf(text, sizeof text, scaled < 100 ? "%.1f%s" : "%.0f%s", scaled, scale.name);
-    return text;
-  }
-  std::snprintf(text, sizeof text, value < 10 && value != static_cast<int>(value) ? "%.1f" : "%.0f",
-                value);
-  return text;
-}
-
 }  // namespace
 
 std::string rate_text(double per_second, std::string_view unit) {
   if (unit == "bytes") {
     return value_text(static_cast<uint64_t>(per_second + 0.5), unit, false) + "/s";
   }
-  return scaled_text(per_second) + "/s";
+  return format_rounded_count(per_second).text + std::string("/s");
 }
 
 std::string share_text(double share) {
@@ -265,7 +248,7 @@ std::string amount_text(uint64_t value, std::string_view unit) {
   if (unit == "bytes" || unit == "ns" || unit == "boolean" || unit == "address") {
     return value_text(value, unit, false);
   }
-  return scaled_text(static_cast<double>(value));
+  return format_rounded_count(static_cast<double>(value)).text;
 }
 
 std::optional<TopSection> signs_section(const CountersSnapshot& now) {

@@ -129,8 +129,7 @@ TEST(CounterSigns, NoCharacterIsCutInTwo) {
     begin();
     of(0).silent_ns.set(6 * kSecond);
     expect_seen(
-        ("disks stores a: " + std::string(160 - bytes, 'x') + " is silent for 6.0 s,  waits")
-            .c_str(),
+        ("disks stores a: " + std::string(160 - bytes, 'x') + " is silent for 6 s,  waits").c_str(),
         1);
     running.reset();
     signs = {};

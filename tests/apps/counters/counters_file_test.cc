@@ -150,7 +150,7 @@ BP_PROBE(CountersFileOnAFullFileSystem) {
   BP_PROBE_CHECK(lock.take("/tmp/run", "demo").ok());
   const Result<void> checked = check_counters_file(lock, sets);
   BP_PROBE_CHECK(!checked.ok());
-  BP_PROBE_CHECK(std::strstr(checked.error().doing, "KiB for the counters file /tmp/run/demo") !=
+  BP_PROBE_CHECK(std::strstr(checked.error().doing, " for the counters file /tmp/run/demo") !=
                  nullptr);
   BP_PROBE_CHECK(std::strcmp(checked.error().answer, std::strerror(ENOSPC)) == 0);
   BP_PROBE_CHECK(std::strstr(checked.error().cure, "df /tmp/run") != nullptr);

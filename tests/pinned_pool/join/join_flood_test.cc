@@ -267,7 +267,7 @@ TEST(JoinFlood, IsCountedInTheLog) {
   floods = false;
   // Nobody connects any more: the control thread tells by itself.
   CHECK(JoinRig::becomes([&] {
-    return capture.text().find(" more messages about processes that are not known within 1000 ms "
+    return capture.text().find(" more messages about processes that are not known within 1 s "
                                "were not logged\n") != std::string::npos;
   }));
 }
