@@ -47,9 +47,9 @@ struct UnitText {
 // The text of `bytes` in the largest unit that divides it: "256 MiB", "12 KiB", "100 bytes".
 UnitText format_bytes(uint64_t bytes) noexcept;
 
-// Texts of few digits, for values that change: in the largest unit of which there is 1 or more, with
-// one digit behind the point if there are less than 100 and it is not whole. The status page writes
-// the same (apps/http/page/page.js).
+// Texts of few digits, for values that change: in the largest unit of which there is 1 or more,
+// with one digit behind the point if there are less than 100 and it is not whole. The status page
+// writes the same (apps/http/page/page.js).
 UnitText format_rounded_bytes(uint64_t bytes) noexcept;  // "174 MiB", "12.5 KiB", "512 bytes"
 UnitText format_rounded_ns(uint64_t ns) noexcept;        // "12.5 us", "2 s", "0 ns"
 // The text of a number of things, or of things in a second; from 10000 on in thousands and so on:

@@ -186,7 +186,7 @@ void PoolCountersKeeper::refresh_heap_owners() noexcept {
     largest = i;
   }
   if (most_bytes == 0) return;
-  char text[SharedText::kBytesMax + 1];
+  char text[sizeof(OwnerName) + sizeof(UnitText) + sizeof " ()"];
   std::snprintf(text, sizeof text, "%s (%s)", heap_owner_use({largest}).name.text,
                 format_rounded_bytes(most_bytes).text);
   heap_->largest_owner.set(text);

@@ -20,8 +20,10 @@ UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"),
 def amount_text(count):
     """7.5 GiB, as format_rounded_bytes() of platform/units.h writes it."""
     count = int(count + 0.5)
-    one, unit = next((one, unit) for (one, unit), (below, _) in zip(UNITS, (*UNITS[1:], (0, "")))
-                     if count >= one - below // 2 or one == 1)
+    place = 0
+    while place + 1 < len(UNITS) and count < UNITS[place][0] - UNITS[place + 1][0] // 2:
+        place += 1
+    one, unit = UNITS[place]
     tenths = (count * 10 + one // 2) // one
     if count % one == 0 or tenths >= 1000:
         return f"{(count + one // 2) // one} {unit}"
