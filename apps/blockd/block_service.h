@@ -1,4 +1,4 @@
-// blockd as a service of the runtime: [blockd] of the configuration, what it plans, where it runs.
+// blockd as a service of the runtime: what it plans, and where it runs.
 //
 // Connections run on one shard, and volumes on one or several (volume_shards.h). create() opens the
 // stores that are not memory; they live as long as this. Functions without a comment implement
@@ -9,67 +9,23 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/blockd/block_server.h"
-#include "apps/blockd/stores/file_store.h"
+#include "apps/blockd/block_settings.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/stores/rbd_images.h"
 #include "apps/blockd/stores/store_silence.h"
 #include "apps/services/service.h"
-#include "transport/sockets/socket_address.h"
 #include "transport/tls/tls_stream.h"
 
 namespace bedplate {
 
-// A [[blockd.volume]]: memory, or the store that one of file, device, nvme and rbd names.
-struct VolumeSettings {
-  std::string name;
-  uint64_t bytes = 0;  // of memory; of a file or device: 0: all of it
-  bool read_only = false;
-  std::optional<PageWish> pages = {};  // nothing: the pool's
-  std::optional<int> node = {};        // nothing: the node of its shard's core
-  std::optional<uint32_t> shard = {};  // nothing: one of the volumes' shards
-  std::string file = {};               // this or one of the next; all empty: memory
-  std::string device = {};
-  NvmeSettings nvme = {};
-  std::string rbd = {};
-  std::optional<uint32_t> rbd_timeout_s = {};  // nothing: that of [blockd.ceph]
-  bool polled = false;                         // of a file or device
-  StoreQueueShape queue = {};
-
-  // describe() refuses a volume that names two stores.
-  bool is_memory() const noexcept {
-    return file.empty() && device.empty() && !is_nvme() && !is_rbd();
-  }
-  bool is_nvme() const noexcept { return !nvme.address.empty(); }
-  bool is_rbd() const noexcept { return !rbd.empty(); }
-  // The path of the file or device.
-  const std::string& path() const noexcept { return file.empty() ? device : file; }
-};
-
-// [blockd]; docs/configuration.md has its keys, with their ranges and defaults.
-struct BlockdSettings {
-  std::vector<SocketAddress> listen;
-  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
-  uint32_t connections_shard = 0;           // index into Configuration::shards
-  std::vector<uint32_t> volumes_shards;     // for volumes that name none; empty: the last shard
-  uint32_t max_connections = 64;
-  uint32_t requests_per_connection = 64;
-  uint32_t handshake_timeout_ms = 10000;
-  uint32_t client_timeout_s = 60;
-  TlsFiles tls;
-  PlainText plain_text = PlainText::kLocal;
-  CephSettings ceph;
-  std::vector<VolumeSettings> volumes;
-};
-
 class BlockService final : public Service {
  public:
   const char* name() const noexcept override { return "blockd"; }
-  void describe(ConfigurationTable& table) override;
+  void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
   void preflight(std::vector<Error>* problems) override;
   Result<void> prepare() override;

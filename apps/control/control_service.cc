@@ -9,7 +9,6 @@
 
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/service_context.h"
-#include "apps/configuration/read_table.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/service_calls.h"
 #include "apps/services/service_plan.h"
@@ -18,7 +17,6 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kAskersMax = 1024;
 // The heap of the parser for a line, and of the texts of the plan and the methods; the heap gives
 // each size class of a thread pages of its own.
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
@@ -59,40 +57,19 @@ void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime
   }
 }
 
-void ControlService::describe(ConfigurationTable& table) {
-  table.text("group", &group_, 1, 32)
-      .otherwise("no others may")
-      .help(
-          "A group whose users may ask, too, beside root and the appliance's own user: a name, or "
-          "a number, of /etc/group ([control.md](control.md)).");
-  table.integer("max_connections", &max_connections_, 1, kAskersMax)
-      .help("How many may be open. Their memory is planned; a new one takes the place of one that "
-            "says nothing.");
-  table.path("serial", &serial_, 1, 255)
-      .otherwise("none: the socket alone")
-      .help("A serial line that is answered on, too, say `/dev/ttyS1`: everybody that has the "
-            "line may ask ([control.md](control.md#a-serial-line)).");
-  table.integer("serial_baud", &serial_baud_, kSerialBaudMin, kSerialBaudMax)
-      .help(std::string("Its speed: ") + kSerialBauds + ". 8 bits, no parity, one stop bit.");
-  table.check([this](ReadTable& read) {
-    if (!is_serial_baud(serial_baud_) && !read.was_refused("serial_baud")) {
-      read.refuse_value("serial_baud", std::to_string(serial_baud_) + " baud is not known",
-                        std::string("write ") + kSerialBauds);
-    }
-  });
-}
-
 Result<void> ControlService::plan(ServicePlan& plan) {
-  const ApplianceSettings& settings = plan.configuration().appliance;
-  user_ = settings.user;
+  const ApplianceSettings& appliance = plan.configuration().appliance;
+  user_ = appliance.user;
   SocketAddress address;
   address.kind = SocketAddress::Kind::kUnix;
-  address.path = control_path(settings.runtime_directory, settings.name);
-  plan.listen("group", {address}, {}, {.access = {.is_restricted = true, .group = group_}});
+  address.path = control_path(appliance.runtime_directory, appliance.name);
+  plan.listen("group", {address}, {},
+              {.access = {.is_restricted = true, .group = settings_.group}});
   plan.counters<ControlCounters>("control");
   plan.threads(1);
-  plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount + 1, "max_connections");
-  if (!serial_.empty()) plan.descriptors(1, nullptr);
+  plan.descriptors(settings_.max_connections + ConnectionThread::kDescriptorCount + 1,
+                   "max_connections");
+  if (!settings_.serial.empty()) plan.descriptors(1, nullptr);
   plan.heap(session_count() * (ConnectionThread::bytes_each() + sizeof(ControlSession)) +
             kTextHeapBytes);
   plan.kept_heap(OwnerName("heap", name()), kLineHeapBytes, 1);
@@ -100,8 +77,8 @@ Result<void> ControlService::plan(ServicePlan& plan) {
 }
 
 void ControlService::preflight(std::vector<Error>* problems) {
-  if (serial_.empty()) return;
-  if (auto there = check_serial_line(serial_.c_str()); !there.ok()) {
+  if (settings_.serial.empty()) return;
+  if (auto there = check_serial_line(settings_.serial.c_str()); !there.ok()) {
     problems->push_back(there.error());
   }
 }
@@ -113,12 +90,12 @@ Result<void> ControlService::prepare() {
   if (own_ == 0 && !user_.empty()) {
     BP_TRY_ASSIGN(own_, find_user_id(user_.c_str()));
   }
-  if (!group_.empty()) {
-    auto group = find_group_id(group_.c_str());
+  if (!settings_.group.empty()) {
+    auto group = find_group_id(settings_.group.c_str());
     if (!group.ok()) return group.error();
     group_id_ = group.value();
   }
-  if (!serial_.empty()) return line_.begin(serial_, serial_baud_);
+  if (!settings_.serial.empty()) return line_.begin(settings_.serial, settings_.serial_baud);
   return {};
 }
 
@@ -155,7 +132,7 @@ Result<void> ControlService::create(ServiceContext& context) {
                          .too_many = &ControlService::no_place,
                          .refusal = &ControlService::refusal,
                          .context = this,
-                         .line = serial_.empty() ? nullptr : &line_},
+                         .line = settings_.serial.empty() ? nullptr : &line_},
                         listening, sessions);
 }
 

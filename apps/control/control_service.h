@@ -14,6 +14,7 @@
 #include "apps/connections/connection_thread.h"
 #include "apps/control/control_line.h"
 #include "apps/control/control_session.h"
+#include "apps/control/control_settings.h"
 #include "apps/control/runtime_methods.h"
 #include "apps/services/service.h"
 
@@ -33,7 +34,7 @@ class ControlService final : public Service {
       : plan_text_(plan_text) {}
 
   const char* name() const noexcept override { return "control"; }
-  void describe(ConfigurationTable& table) override;
+  void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
   void preflight(std::vector<Error>* problems) override;
   Result<void> prepare() override;
@@ -44,16 +45,13 @@ class ControlService final : public Service {
  private:
   bool is_allowed(int fd, uint32_t* user) const noexcept;
   // The number of all sessions: those of connections, and one for the line.
-  uint32_t session_count() const noexcept { return max_connections_ + (serial_.empty() ? 0 : 1); }
+  uint32_t session_count() const noexcept {
+    return settings_.max_connections + (settings_.serial.empty() ? 0 : 1);
+  }
   static std::string_view refusal(void* self, int fd, std::span<char> room) noexcept;
   static std::string_view no_place(void* self, std::span<char> room) noexcept;
 
-  // ---- [control] ----
-  std::string group_;
-  uint32_t max_connections_ = 8;
-  std::string serial_;
-  uint32_t serial_baud_ = kSerialBaud;
-
+  ControlSettings settings_;
   std::string (*plan_text_)(const AppliancePlan&, const Configuration&);
   std::string user_;  // to become instead of root; empty: none
   uint32_t own_ = 0;

@@ -12,6 +12,7 @@
 #include "apps/boot/tls_part.h"
 #include "apps/connections/connection_thread.h"
 #include "apps/http/http_session.h"
+#include "apps/http/http_settings.h"
 #include "apps/services/service.h"
 #include "platform/recent_lines.h"
 
@@ -19,11 +20,10 @@ namespace bedplate {
 
 class HttpService final : public Service {
  public:
-  HttpService();
   ~HttpService() override;
 
   const char* name() const noexcept override { return "http"; }
-  void describe(ConfigurationTable& table) override;
+  void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
   void preflight(std::vector<Error>* problems) override;
   Result<void> prepare() override;
@@ -38,14 +38,8 @@ class HttpService final : public Service {
   static std::string_view too_many(void* self, std::span<char> room) noexcept;
   Result<void> secure(ServiceContext& context, std::vector<ConnectionSession*>* sessions);
 
-  // ---- [http] ----
-  std::vector<SocketAddress> listen_;
-  std::vector<SocketAddress> image_listen_;
-  std::string token_file_;
+  HttpSettings settings_;
   std::string user_;  // of the appliance; empty: that of the process
-  TlsFiles tls_files_;
-  uint32_t max_connections_ = 8;
-
   HttpSite site_;
   std::unique_ptr<LineSlot[]> log_;  // the log's last lines, for as long as this lives
   std::unique_ptr<TlsServer> tls_;   // nullptr: HTTP is in clear

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "alloc/keyed_cache_datapath.h"
+#include "apps/kvd/kv_settings.h"
 #include "apps/kvd/message_gets_datapath.h"
 #include "apps/services/service.h"
 
@@ -17,25 +18,17 @@ namespace bedplate {
 class KvService final : public Service {
  public:
   const char* name() const noexcept override { return "kvd"; }
-  void describe(ConfigurationTable& table) override;
+  void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override {
-    if (shard == shard_) server_.start();
+    if (shard == settings_.shard) server_.start();
   }
   void request_drain() noexcept override { server_.request_drain(); }
   bool is_drained() const noexcept override { return server_.is_drained(); }
 
  private:
-  // ---- [kvd] ----
-  std::vector<SocketAddress> listen_;
-  std::vector<SocketAddress> image_listen_;
-  uint32_t shard_ = 0;
-  uint64_t cache_bytes_ = 64 * kMiB;
-  uint64_t value_bytes_max_ = kMiB;
-  uint32_t max_connections_ = 256;
-  uint32_t client_timeout_s_ = 60;
-
+  KvSettings settings_;
   KeyedCache cache_;
   kvd::Facts facts_;
   std::optional<kvd::Stats> stats_;

@@ -1,0 +1,213 @@
+#include "apps/blockd/block_settings.h"
+
+#include <algorithm>
+
+#include "apps/blockd/stores/rbd_mapping.h"
+#include "apps/boot/tls_part.h"
+#include "apps/configuration/read_table.h"
+#include "platform/numa.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+using Rule = ConfigurationKey::Rule;
+
+constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
+constexpr uint64_t kBufferBytesMin = align_up(StoreQueue::kBufferBytesMin, kMiB);
+
+void check_volume(ReadTable& read, const VolumeSettings& settings) {
+  const char* first = nullptr;
+  bool was_refused = false;
+  for (const char* store : {"file", "device", "nvme", "rbd"}) {
+    was_refused |= read.was_refused(store);
+    if (!read.has(store)) continue;
+    if (first != nullptr) {
+      read.refuse_value(store, std::string("the volume has a \"") + first + "\", too",
+                        "expected one of them");
+    }
+    first = first == nullptr ? store : first;
+  }
+  if (settings.polled && !read.has("file") && !read.has("device")) {
+    read.refuse_keys({"polled"}, "is of a volume on a file or a block device",
+                     "expected \"file\" or \"device\" beside it");
+  }
+  if (!read.has("nvme")) {
+    read.refuse_keys({"nvme_namespace", "nvme_queue_depth", "nvme_timeout_ms", "nvme_write_cache"},
+                     "is of a volume on an NVMe drive", "expected \"nvme\" beside it");
+  }
+  if (!read.has("rbd")) {
+    read.refuse_keys({"rbd_timeout_s"}, "is of a volume on a Ceph image",
+                     "expected \"rbd\" beside it");
+  }
+  if (settings.is_rbd()) {
+    if (auto image = parse_rbd_image(settings.rbd); !image.ok()) {
+      read.refuse_value("rbd", std::string("\"rbd\" is ") + image.error().answer,
+                        image.error().cure);
+    }
+  }
+  if (!settings.is_memory() || was_refused) return;
+  if (!read.has("bytes")) {
+    read.refuse("\"bytes\" is missing in [[blockd.volume]]",
+                "expected it, or \"file\", or \"device\", or \"nvme\", or \"rbd\"");
+  }
+}
+
+// Checks that [blockd.ceph] is there if and only if a volume has "rbd", and checks its values.
+void check_ceph(ReadTable& read, const BlockdSettings& settings) {
+  const bool is_used = std::any_of(settings.volumes.begin(), settings.volumes.end(),
+                                   [](const VolumeSettings& volume) { return volume.is_rbd(); });
+  if (is_used && !read.has("ceph")) {
+    read.refuse("[blockd.ceph] is missing, and a volume has \"rbd\"",
+                "expected its monitors, user and keyring");
+  }
+  if (!is_used && read.has("ceph") && !read.was_refused("volume")) {
+    read.refuse("[blockd.ceph] is there, and no volume has \"rbd\"",
+                "expected one, or the table left out");
+  }
+}
+
+void check_cluster(ReadTable& read, const CephSettings& settings) {
+  using Kind = SocketAddress::Kind;
+  // In the text for the kernel these characters end a word.
+  if (settings.user.find_first_of(", \t\n") != settings.user.npos) {
+    read.refuse_value("user", "\"user\" has a comma or a blank", "expected the X of client.X");
+  }
+  for (const SocketAddress& monitor : settings.monitors) {
+    if (monitor.kind == Kind::kTcp4 || monitor.kind == Kind::kTcp6) continue;
+    read.refuse_value("monitors", "a monitor is at " + monitor.text(),
+                      "expected \"tcp:ADDRESS:PORT\"");
+  }
+}
+
+constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
+
+}  // namespace
+
+static void describe(ConfigurationTable& table, VolumeSettings& settings) {
+  table.text("name", &settings.name, 1, 255)
+      .required()
+      .unique()
+      .help("The export's name. The first volume also answers to the empty name.");
+  table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
+      .otherwise("all that there is of another store")
+      .rule(Rule::kMultipleOf4KiB)
+      .help("The export's size. Required in memory: all of it lies in the pool. Another store "
+            "exports its first bytes.");
+  table.path("file", &settings.file, 1, 255)
+      .otherwise("none: it lies in memory")
+      .help("The file that the volume lies on ([Stores](nbd.md#stores)).");
+  table.path("device", &settings.device, 1, 255)
+      .otherwise("what `file` says")
+      .help("The block device that it lies on instead.");
+  table.boolean("polled", &settings.polled)
+      .help("Polls the drive of `file` or `device` for completions, instead of waiting for its "
+            "interrupt ([Polled drives](nbd.md#polled-drives)).");
+  table.text("nvme", &settings.nvme.address, 1, 32)
+      .otherwise("what `file` or `device` says")
+      .help("The PCI address of the NVMe drive that it lies on instead, without the kernel's "
+            "driver ([nvme.md](nvme.md)): `\"0000:01:00.0\"`.");
+  table.integer("nvme_namespace", &settings.nvme.space, 1, 0xffff'fffe)
+      .help("The drive's namespace.");
+  table.integer("nvme_queue_depth", &settings.nvme.queue_depth, 3, NvmeQueue::kEntryCountMax - 1)
+      .help("How many commands the drive is given at once, by each shard that has volumes on it; "
+            "all its volumes say the same, here and below.");
+  table.integer("nvme_timeout_ms", &settings.nvme.timeout_ms, 100, 600'000)
+      .help("After how long a command is aborted; after twice as long the drive is reset.");
+  table.choice("nvme_write_cache", &settings.nvme.has_write_cache, kCacheChoices)
+      .otherwise("as the drive has it")
+      .help("Lets the drive acknowledge writes that a power cut would lose.");
+  table.text("rbd", &settings.rbd, 3, 255)
+      .otherwise("what `file`, `device` or `nvme` says")
+      .help("The image of the Ceph cluster in [blockd.ceph] that it lies on instead: "
+            "`\"pool/image\"` ([Ceph](nbd.md#ceph)).");
+  table.integer("rbd_timeout_s", &settings.rbd_timeout_s, 1, 600)
+      .otherwise("`timeout_s` of [blockd.ceph]")
+      .help("How long the cluster may take to let this image be had.");
+  table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
+      .rule(Rule::kMultipleOf4KiB)
+      .help("Memory for data on its way between the store and clients; a volume in memory needs "
+            "none. The largest request takes 32 MiB.");
+  table.integer("operations", &settings.queue.task_count, 1, 1024)
+      .help("How many operations a store is given at once; more requests wait.");
+  table.boolean("read_only", &settings.read_only).help("Refuses writes with EPERM.");
+  table.choice("pages", &settings.pages, kPageChoices)
+      .otherwise("those of the pool")
+      .help("The pages of this volume alone.");
+  table.integer("node", &settings.node, 0, kNodeCountMax - 1)
+      .otherwise("its shard's")
+      .help("The NUMA node that the volume, or its buffers, lie on.");
+  table.shard("shard", &settings.shard)
+      .otherwise("one of `volumes_shards`")
+      .help("The shard that it lives on.");
+  table.check([&settings](ReadTable& read) { check_volume(read, settings); });
+}
+
+static void describe(ConfigurationTable& table, CephSettings& settings) {
+  table.addresses("monitors", &settings.monitors, 1, 16)
+      .required()
+      .unique()
+      .help("Its monitors, where they speak the protocol v1: `\"tcp:10.0.0.1:6789\"`.");
+  table.text("user", &settings.user, 1, 64)
+      .required()
+      .help("The user by which it knows the appliance, without `client.`.");
+  table.path("keyring", &settings.keyring, 1, 255)
+      .required()
+      .help("The file with the user's key, for its owner alone. An image gets it with it.");
+  table.integer("timeout_s", &settings.timeout_s, 1, 600)
+      .help("How long the cluster may take to let a volume's image be had, unless the volume says "
+            "another time; beyond that the boot is refused.");
+  table.check([&settings](ReadTable& read) { check_cluster(read, settings); });
+}
+
+void describe(ConfigurationTable& table, BlockdSettings& settings) {
+  table.addresses("listen", &settings.listen, 1, 8)
+      .required()
+      .unique()
+      .help("The addresses at which the NBD server listens; see Addresses below.");
+  table.addresses("image_listen", &settings.image_listen, 1, 8)
+      .otherwise("those of listen")
+      .unique()
+      .help("The addresses instead, as first process of an image.");
+  table.shard("connections_shard", &settings.connections_shard)
+      .help("The shard that connections live on.");
+  table.shards("volumes_shards", &settings.volumes_shards, kShardCountMax)
+      .otherwise("the last shard")
+      .help("The shards that volumes live on; that of the connections may be one. Each goes to one "
+            "on the NUMA node of its drive, where there is one, and of these to the one with the "
+            "fewest.");
+  table.integer("max_connections", &settings.max_connections, 1, 4096)
+      .help("How many clients may be connected. Their buffers, 128 KiB for each, are planned; "
+            "one more is closed at once.");
+  table.integer("requests_per_connection", &settings.requests_per_connection, 1, 1024)
+      .help("How many requests of one connection may be in flight.");
+  table.integer("handshake_timeout_ms", &settings.handshake_timeout_ms, 100, 600'000)
+      .help("How long a client may take to negotiate before it is disconnected.");
+  table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
+      .help("After how long a client over TCP is disconnected whose host gives no sign of "
+            "life, or that takes none of its replies "
+            "([nbd.md](nbd.md#clients-that-vanish)). 0: it keeps its place for ever.");
+  table.path("tls_certificate", &settings.tls.certificate, 1, 255)
+      .otherwise("none: clients of TLS need a shared key")
+      .help("The server's certificate for TLS, in PEM, with those between it and its authority "
+            "behind it ([nbd.md](nbd.md#tls)).");
+  table.path("tls_key", &settings.tls.key, 1, 255)
+      .otherwise("none: there is no certificate")
+      .help("The private key of `tls_certificate`. Its file is for its owner alone, or root's with "
+            "mode 0640.");
+  table.path("tls_client_authorities", &settings.tls.client_authorities, 1, 255)
+      .otherwise("none: no client needs a certificate")
+      .help("Certificates, in PEM: a client must show one that one of these has signed.");
+  table.path("tls_shared_keys", &settings.tls.shared_keys, 1, 255)
+      .otherwise("none: TLS is by certificate, if at all")
+      .help("Keys that clients have as well, in lines `NAME:KEY` as `psktool` writes them. Its "
+            "file is for its owner alone, or root's with mode 0640.");
+  table.table("ceph", &settings.ceph);
+  table.tables("volume", &settings.volumes, 1, 64);
+  table.check([&settings](ReadTable& read) {
+    check_ceph(read, settings);
+    check_tls_certificate(read, settings.tls);
+  });
+}
+
+}  // namespace bedplate

@@ -1,0 +1,64 @@
+// [blockd] of the configuration, with the checks of settings that depend on each other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/blockd/stores/ceph_cluster.h"
+#include "apps/blockd/stores/nvme_drives.h"
+#include "apps/blockd/stores/store_queue_datapath.h"
+#include "apps/configuration/configuration.h"
+#include "apps/configuration/configuration_table.h"
+#include "pinned_pool/plan.h"
+#include "transport/sockets/socket_address.h"
+#include "transport/tls/tls_credentials.h"
+
+namespace bedplate {
+
+// A [[blockd.volume]]: memory, or the store that one of file, device, nvme and rbd names.
+struct VolumeSettings {
+  std::string name;
+  uint64_t bytes = 0;  // of memory; of a file or device: 0: all of it
+  bool read_only = false;
+  std::optional<PageWish> pages = {};  // nothing: the pool's
+  std::optional<int> node = {};        // nothing: the node of its shard's core
+  std::optional<uint32_t> shard = {};  // nothing: one of the volumes' shards
+  std::string file = {};               // this or one of the next; all empty: memory
+  std::string device = {};
+  NvmeSettings nvme = {};
+  std::string rbd = {};
+  std::optional<uint32_t> rbd_timeout_s = {};  // nothing: that of [blockd.ceph]
+  bool polled = false;                         // of a file or device
+  StoreQueueShape queue = {};
+
+  // describe() refuses a volume that names two stores.
+  bool is_memory() const noexcept {
+    return file.empty() && device.empty() && !is_nvme() && !is_rbd();
+  }
+  bool is_nvme() const noexcept { return !nvme.address.empty(); }
+  bool is_rbd() const noexcept { return !rbd.empty(); }
+  // The path of the file or device.
+  const std::string& path() const noexcept { return file.empty() ? device : file; }
+};
+
+struct BlockdSettings {
+  std::vector<SocketAddress> listen;
+  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
+  uint32_t connections_shard = 0;           // index into Configuration::shards
+  std::vector<uint32_t> volumes_shards;     // for volumes that name none; empty: the last shard
+  uint32_t max_connections = 64;
+  uint32_t requests_per_connection = 64;
+  uint32_t handshake_timeout_ms = 10000;
+  uint32_t client_timeout_s = 60;
+  TlsFiles tls;
+  PlainText plain_text = PlainText::kLocal;
+  CephSettings ceph;
+  std::vector<VolumeSettings> volumes;
+};
+
+// docs/configuration.md has the keys, with their ranges and defaults.
+void describe(ConfigurationTable& table, BlockdSettings& settings);
+
+}  // namespace bedplate

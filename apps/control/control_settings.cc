@@ -1,0 +1,36 @@
+#include "apps/control/control_settings.h"
+
+#include "apps/configuration/configuration_table.h"
+#include "apps/configuration/read_table.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kAskersMax = 1024;
+
+}  // namespace
+
+void describe(ConfigurationTable& table, ControlSettings& settings) {
+  table.text("group", &settings.group, 1, 32)
+      .otherwise("no others may")
+      .help(
+          "A group whose users may ask, too, beside root and the appliance's own user: a name, or "
+          "a number, of /etc/group ([control.md](control.md)).");
+  table.integer("max_connections", &settings.max_connections, 1, kAskersMax)
+      .help("How many may be open. Their memory is planned; a new one takes the place of one that "
+            "says nothing.");
+  table.path("serial", &settings.serial, 1, 255)
+      .otherwise("none: the socket alone")
+      .help("A serial line that is answered on, too, say `/dev/ttyS1`: everybody that has the "
+            "line may ask ([control.md](control.md#a-serial-line)).");
+  table.integer("serial_baud", &settings.serial_baud, kSerialBaudMin, kSerialBaudMax)
+      .help(std::string("Its speed: ") + kSerialBauds + ". 8 bits, no parity, one stop bit.");
+  table.check([&settings](ReadTable& read) {
+    if (!is_serial_baud(settings.serial_baud) && !read.was_refused("serial_baud")) {
+      read.refuse_value("serial_baud", std::to_string(settings.serial_baud) + " baud is not known",
+                        std::string("write ") + kSerialBauds);
+    }
+  });
+}
+
+}  // namespace bedplate

@@ -1,0 +1,70 @@
+#include "apps/http/http_settings.h"
+
+#include "apps/boot/tls_part.h"
+#include "apps/configuration/configuration_table.h"
+#include "apps/configuration/read_table.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kListenersMax = 8;
+constexpr uint64_t kConnectionsMax = 1024;
+constexpr uint16_t kPort = 9464;
+
+void check_tls(ReadTable& read, const TlsFiles& files) {
+  check_tls_certificate(read, files);
+  if (!files.is_empty() && tls_part() == nullptr) {
+    read.refuse_value("tls_certificate", "this program has no TLS linked in",
+                      "link it with bedplate-tls (pkg-config; CMake: Bedplate::tls), or leave the "
+                      "key out");
+  }
+}
+
+}  // namespace
+
+HttpSettings::HttpSettings() {
+  SocketAddress address;
+  address.host = "127.0.0.1";
+  address.port = kPort;
+  listen.push_back(address);
+}
+
+void describe(ConfigurationTable& table, HttpSettings& settings) {
+  table.addresses("listen", &settings.listen, 1, kListenersMax)
+      .otherwise("[\"tcp:127.0.0.1:9464\"]")
+      .unique()
+      .help("The addresses at which HTTP is served ([http.md](http.md)). One that others than this "
+            "machine reach takes a token or client certificates.");
+  table.addresses("image_listen", &settings.image_listen, 1, kListenersMax)
+      .otherwise("those of listen")
+      .unique()
+      .help("The addresses instead, as first process of an image.");
+  table.path("token_file", &settings.token_file, 1, 255)
+      .otherwise("no token is asked for")
+      .help(
+          "A file with the token that each request must bring, of 16 to 256 bytes: "
+          "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up. Its file is "
+          "for its owner alone, or root's with mode 0640.");
+  table.path("tls_certificate", &settings.tls.certificate, 1, 255)
+      .otherwise("none: HTTP is in clear")
+      .help("The server's certificate, in PEM, with those between it and its authority behind it: "
+            "all of `listen` is HTTPS then ([http.md](http.md#tls)).");
+  table.path("tls_key", &settings.tls.key, 1, 255)
+      .otherwise("none: there is no certificate")
+      .help("The private key of `tls_certificate`. Its file is for its owner alone, or root's with "
+            "mode 0640.");
+  table.path("tls_client_authorities", &settings.tls.client_authorities, 1, 255)
+      .otherwise("none: no client is asked for a certificate")
+      .help("Certificates, in PEM: a client must show one that one of these has signed; or, where "
+            "there is a `token_file`, bring the token.");
+  table.text("host", &settings.host, 1, 253)
+      .otherwise("it has no name")
+      .help("A name by which it is asked, beside addresses and `localhost`. A request for another "
+            "name is refused: a page elsewhere may have made it.");
+  table.integer("max_connections", &settings.max_connections, 1, kConnectionsMax)
+      .help("How many may be open. Their memory is planned; a new one takes the place of one that "
+            "says nothing.");
+  table.check([&settings](ReadTable& read) { check_tls(read, settings.tls); });
+}
+
+}  // namespace bedplate

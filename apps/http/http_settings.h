@@ -1,0 +1,28 @@
+// [http] of the configuration, with the check of settings that depend on each other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/sockets/socket_address.h"
+#include "transport/tls/tls_credentials.h"
+
+namespace bedplate {
+
+struct HttpSettings {
+  // Listens at tcp:127.0.0.1:9464.
+  HttpSettings();
+
+  std::vector<SocketAddress> listen;
+  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
+  std::string token_file;
+  TlsFiles tls;
+  std::string host;
+  uint32_t max_connections = 8;
+};
+
+class ConfigurationTable;
+void describe(ConfigurationTable& table, HttpSettings& settings);
+
+}  // namespace bedplate

@@ -1,0 +1,25 @@
+// [kvd] of the configuration.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "platform/units.h"
+#include "transport/sockets/socket_address.h"
+
+namespace bedplate {
+
+struct KvSettings {
+  std::vector<SocketAddress> listen;
+  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
+  uint32_t shard = 0;
+  uint64_t cache_bytes = 64 * kMiB;
+  uint64_t value_bytes_max = kMiB;
+  uint32_t max_connections = 256;
+  uint32_t client_timeout_s = 60;
+};
+
+class ConfigurationTable;
+void describe(ConfigurationTable& table, KvSettings& settings);
+
+}  // namespace bedplate
