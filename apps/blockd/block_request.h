@@ -25,7 +25,6 @@
 
 namespace bedplate {
 
-class Connection;
 class Doorbell;
 class StoreQueue;
 
@@ -33,6 +32,10 @@ struct BlockRequest;
 struct RequestLane;
 struct VolumeCounters;
 struct VolumeHold;
+
+namespace nbd {
+class Connection;
+}
 
 // The volume behind an export. Read-only after boot.
 struct Volume {
@@ -77,7 +80,7 @@ struct BlockRequest {
   std::byte* data = nullptr;
   bool has_buffer = false;  // the volume's, at `data`: kRelease gives it back
   const Volume* volume = nullptr;
-  Connection* connection = nullptr;
+  nbd::Connection* connection = nullptr;
   RequestTrace trace;            // from its header on, by the loops' times
   uint64_t done_bytes = 0;       // the volume's: done so far of a long request; or descriptors'
   BlockRequest* next = nullptr;  // its owner queues it with this

@@ -19,7 +19,7 @@ uint64_t lane_capacity(const BlockServerOptions& options) noexcept {
 }
 
 uint64_t connection_stride(const BlockServerOptions& options) noexcept {
-  return align_up(sizeof(Connection), kCacheLineBytes) +
+  return align_up(sizeof(nbd::Connection), kCacheLineBytes) +
          align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
 }
 
@@ -163,14 +163,14 @@ void BlockServer::make_connections() noexcept {
   for (uint32_t i = options_.max_connections; i-- > 0;) {
     std::byte* place = connection_memory_.data() + i * connection_stride_bytes_;
     auto* slots =
-        reinterpret_cast<BlockRequest*>(place + align_up(sizeof(Connection), kCacheLineBytes));
+        reinterpret_cast<BlockRequest*>(place + align_up(sizeof(nbd::Connection), kCacheLineBytes));
     for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
     TlsStream* tls = nullptr;
     if (options_.has_tls) {
       tls = new (tls_memory_.data() + i * kTlsStrideBytes) TlsStream(*wiring_.tls);
     }
     auto* connection =
-        new (place) Connection(environment_, {slots, options_.requests_per_connection}, tls);
+        new (place) nbd::Connection(environment_, {slots, options_.requests_per_connection}, tls);
     connection->handshake_timer = {&BlockServer::handshake_expired, connection};
     free_.push(*connection);
   }
@@ -196,7 +196,7 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
 
 bool BlockServer::is_valid() const noexcept {
   uint32_t marked_count = 0;
-  for (const Connection* each = first_marked_; each != nullptr; each = each->next_marked) {
+  for (const nbd::Connection* each = first_marked_; each != nullptr; each = each->next_marked) {
     if (!each->is_marked || each->is_closed()) return false;
     if (++marked_count > options_.max_connections) return false;
   }
@@ -207,7 +207,7 @@ bool BlockServer::is_valid() const noexcept {
   }
   return marked_count == 0 && open_count == open_count_ &&
          free_.has_just(options_.max_connections - open_count,
-                        [](const Connection& one) { return one.is_closed(); });
+                        [](const nbd::Connection& one) { return one.is_closed(); });
 }
 
 void BlockServer::add_listener(int fd, nbd::Tls tls) noexcept {
@@ -268,7 +268,7 @@ void BlockServer::drain(void* server) noexcept {
     self.wiring_.sockets->stop_listening(self.listeners_[i].socket);
   }
   for (uint32_t i = 0; i < self.options_.max_connections; ++i) {
-    Connection& connection = self.connection(i);
+    nbd::Connection& connection = self.connection(i);
     if (!connection.is_closed()) connection.finish();
   }
 }
@@ -282,8 +282,8 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(is_own_thread());
   // A volume may have grown; clients that are connected keep the old size.
   for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
-  Connection* connection = free_.first();
-  ConnectionCounters& counters = *wiring_.connection_counters;
+  nbd::Connection* connection = free_.first();
+  nbd::ConnectionCounters& counters = *wiring_.connection_counters;
   if (connection == nullptr || is_draining_ || !is_accepting_ || connection->open(fd, tls) != 0) {
     Counter& counter =
         connection == nullptr ? counters.connections_refused : counters.connections_turned_away;
@@ -302,10 +302,10 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
 }
 
 void BlockServer::handshake_expired(void* context) noexcept {
-  static_cast<Connection*>(context)->handshake_overdue();
+  static_cast<nbd::Connection*>(context)->handshake_overdue();
 }
 
-void BlockServer::handshake_done(Connection& connection) noexcept {
+void BlockServer::handshake_done(nbd::Connection& connection) noexcept {
   BP_DCHECK(is_own_thread());
   wiring_.connections_loop->timers().cancel(connection.handshake_timer);
 }
@@ -315,7 +315,7 @@ void BlockServer::submit(BlockRequest& request) noexcept {
   request.volume->requests->push(request);
 }
 
-void BlockServer::mark(Connection& connection) noexcept {
+void BlockServer::mark(nbd::Connection& connection) noexcept {
   BP_DCHECK(is_own_thread() && !connection.is_closed());
   if (connection.is_marked) return;
   connection.is_marked = true;
@@ -329,7 +329,7 @@ uint32_t BlockServer::flush_marked() noexcept {
   uint32_t count = 0;
   bool has_looked = false;
   while (first_marked_ != nullptr) {
-    Connection& connection = *first_marked_;
+    nbd::Connection& connection = *first_marked_;
     first_marked_ = connection.next_marked;
     connection.is_marked = false;
     if (!has_looked && connection.has_answers()) {

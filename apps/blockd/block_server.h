@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "apps/blockd/block_request.h"
-#include "apps/blockd/block_server_counters.h"
-#include "apps/blockd/connection_datapath.h"
+#include "apps/blockd/nbd_connection_datapath.h"
+#include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/stores/store_queue_datapath.h"
+#include "apps/blockd/volume_counters.h"
 #include "apps/blockd/volume_datapath.h"
 #include "pinned_pool/plan.h"
 #include "platform/free_list.h"
@@ -66,13 +67,13 @@ struct BlockServerWiring {
   EventLoop* connections_loop = nullptr;
   StreamSockets* sockets = nullptr;           // of the connections' shard
   std::vector<EventLoop*> volume_loops = {};  // each has volumes
-  ConnectionCounters* connection_counters = nullptr;
+  nbd::ConnectionCounters* connection_counters = nullptr;
   std::vector<BlockVolumeWiring> volumes = {};  // one for each
   TlsEnvironment* tls = nullptr;                // if the options have TLS
   TraceWriter trace = {};                       // of the connections' shard
 };
 
-class BlockServer final : public PollSource, private ConnectionHost {
+class BlockServer final : public PollSource, private nbd::ConnectionHost {
  public:
   // Hands out the carve that plan_block_server asked for under this name.
   using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
@@ -154,14 +155,14 @@ class BlockServer final : public PollSource, private ConnectionHost {
   bool is_valid() const noexcept;
 
  private:
-  Connection& connection(uint32_t index) const noexcept {
-    return *reinterpret_cast<Connection*>(connection_memory_.data() +
-                                          index * connection_stride_bytes_);
+  nbd::Connection& connection(uint32_t index) const noexcept {
+    return *reinterpret_cast<nbd::Connection*>(connection_memory_.data() +
+                                               index * connection_stride_bytes_);
   }
   bool is_own_thread() const noexcept { return wiring_.connections_loop->is_own_thread(); }
   void submit(BlockRequest& request) noexcept override;
-  void mark(Connection& connection) noexcept override;
-  void handshake_done(Connection& connection) noexcept override;
+  void mark(nbd::Connection& connection) noexcept override;
+  void handshake_done(nbd::Connection& connection) noexcept override;
 
   Result<void> take_memory(const Carve& carve);
   Result<void> make_shards(const Carve& carve);
@@ -197,7 +198,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
 
   BlockServerOptions options_;
   BlockServerWiring wiring_;
-  ConnectionEnvironment environment_;
+  nbd::ConnectionEnvironment environment_;
   std::vector<nbd::ExportInfo> exports_;
   std::deque<MemoryStore> memory_stores_;
   std::deque<StoreQueue> queues_;
@@ -208,8 +209,8 @@ class BlockServer final : public PollSource, private ConnectionHost {
   std::span<std::byte> tls_memory_;
   uint64_t connection_stride_bytes_ = 0;
   uint32_t open_count_ = 0;
-  FreeList<&Connection::next_free> free_;
-  Connection* first_marked_ = nullptr;
+  FreeList<&nbd::Connection::next_free> free_;
+  nbd::Connection* first_marked_ = nullptr;
   Listener listeners_[kListenerCountMax];
   uint32_t listener_count_ = 0;
   LoopCall drain_call_ = {.function = &BlockServer::drain, .context = this};

@@ -147,7 +147,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.listen("listen", settings_.listen, settings_.image_listen,
               {.encryption = options_.has_tls ? Encryption::kOffered : Encryption::kNone,
                .tls_cure = "set tls_certificate or tls_shared_keys in [blockd]"});
-  plan.counters<ConnectionCounters>("connections");
+  plan.counters<nbd::ConnectionCounters>("connections");
   plan_trace(plan);
   if (options_.has_tls) {
     plan.counters<TlsCounters>("tls");
@@ -285,7 +285,7 @@ Result<void> BlockService::connect_tls(ServiceContext& context) {
 Result<void> BlockService::create(ServiceContext& context) {
   const uint32_t connections = settings_.connections_shard;
   BP_TRY_ASSIGN(const auto connection_counters,
-                context.counters<ConnectionCounters>("connections"));
+                context.counters<nbd::ConnectionCounters>("connections"));
   BP_TRY(drives_.create(context));
   std::vector<uint32_t> shards;
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {

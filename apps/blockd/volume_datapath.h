@@ -8,7 +8,7 @@
 #include <span>
 
 #include "apps/blockd/block_request.h"
-#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/volume_counters.h"
 #include "platform/tail_queue.h"
 #include "transport/loop/doorbell.h"
 #include "transport/loop/event_loop.h"

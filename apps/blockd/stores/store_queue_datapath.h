@@ -20,10 +20,10 @@
 #include <span>
 
 #include "apps/blockd/block_request.h"
-#include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/stores/buffer_arena_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
 #include "apps/blockd/stores/write_order_datapath.h"
+#include "apps/blockd/volume_counters.h"
 #include "platform/free_list.h"
 #include "platform/tail_queue.h"
 #include "transport/loop/event_loop.h"

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/volume_counters.h"
 #include "platform/units.h"
 
 namespace bedplate {

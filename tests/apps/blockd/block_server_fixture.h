@@ -66,7 +66,7 @@ class BlockServerFixture : public Utest {
     return rig->start(options, variant());
   }
 
-  ConnectionCounters& counted() { return rig->connection_counters; }
+  nbd::ConnectionCounters& counted() { return rig->connection_counters; }
   NbdPeer negotiated(bool structured = false, std::string_view name = "") {
     NbdPeer peer = rig->connect();
     CHECK(peer.is_connected());

@@ -189,7 +189,7 @@ class BlockServerRig {
   RigShard connections;
   RigShard volumes;
   BlockServer server;
-  ConnectionCounters connection_counters;
+  nbd::ConnectionCounters connection_counters;
   VolumeCounters volume_counters;
   StoreCounters store_counters;
 

@@ -570,7 +570,7 @@ TEST(BlockServerPlan, ItsLanesHoldEveryRequestThereCanBe) {
       CHECK(planned[0].carves[2].bytes >= sizeof(BlockRequestFifo) + items_bytes);
       CHECK_EQUAL(planned[0].carves[2].bytes, planned[0].carves[3].bytes);
       CHECK(planned[0].carves[0].bytes >=
-            connections * (sizeof(Connection) + requests * sizeof(BlockRequest)));
+            connections * (sizeof(nbd::Connection) + requests * sizeof(BlockRequest)));
       for (const CarvePlan& each : planned[0].carves) LONGS_EQUAL(0, each.bytes % 64);
     }
   }

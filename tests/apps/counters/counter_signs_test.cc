@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/services/planned_files.h"
@@ -329,9 +329,9 @@ TEST(CounterSigns, WhatTheRelayLosesOrDrops) {
 }
 
 TEST(CounterSigns, WhoIsSentAwayAndWhatAPeerLoses) {
-  Grown::expect<ConnectionCounters>(directory, "connections_refused",
-                                    "clients are sent away, 3 by now: end those that are not "
-                                    "needed, or raise max_connections\n");
+  Grown::expect<nbd::ConnectionCounters>(directory, "connections_refused",
+                                         "clients are sent away, 3 by now: end those that are not "
+                                         "needed, or raise max_connections\n");
   Grown::expect<PeersCounters>(directory, "lost",
                                "a peer has ended before it had all, and 3 messages are lost by "
                                "now: its log says why it did, those who sent them must do so "

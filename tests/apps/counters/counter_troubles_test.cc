@@ -3,8 +3,9 @@
 #include <vector>
 
 #include "alloc/keyed_cache_counters.h"
-#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/stores/nvme_drives.h"
+#include "apps/blockd/volume_counters.h"
 #include "apps/boot/pool_counters.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/control/control_session.h"
@@ -48,10 +49,10 @@ std::vector<CounterSet> all_sets() {
                  SocketCounters, SourceCounters, GroupCounters, ShmCounters, VerbsCounters,
                  DatagramCounters, ShardGroupCounters, SignalCounters, ProcessCounters,
                  VfioCounters, PeersCounters, PeerCounters, FileCounters, TlsCounters,
-                 ControlCounters, HttpCounters, kvd::Counters, ConnectionCounters, VolumeCounters,
-                 StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters, PortCounters,
-                 PortQueueCounters, NetCounters, relay::StreamCounters, relay::LegCounters,
-                 relay::OutputCounters, relay::RecordingCounters, relay::ReaderCounters,
+                 ControlCounters, HttpCounters, kvd::Counters, nbd::ConnectionCounters,
+                 VolumeCounters, StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters, PortCounters, PortQueueCounters,
+                 NetCounters, relay::StreamCounters, relay::LegCounters, relay::OutputCounters,
+                 relay::RecordingCounters, relay::ReaderCounters,
                  KeyedCacheCounters, StreamServerCounters, ServedCounters>();
 }
 

@@ -1,7 +1,7 @@
-// blockd's counters: its shards write them, `bedplate stats` reads them. The describe() functions
-// at the end give each one's unit and meaning. They lie in the counters file, or in a test's own
-// memory; zeroed memory is a valid set. Threads: the shard named at each struct writes, any thread
-// or process reads.
+// The counters of NBD's connections: their shard writes them, `bedplate stats` reads them. describe()
+// gives each one's unit and meaning. They lie in the counters file, or in a test's own memory;
+// zeroed memory is a valid set. Threads: the shard of the connections writes, any thread or process
+// reads.
 #pragma once
 
 #include "apps/blockd/nbd_request_datapath.h"
@@ -9,9 +9,8 @@
 #include "platform/counter.h"
 #include "platform/counter_table.h"
 #include "platform/histogram.h"
-#include "platform/units.h"
 
-namespace bedplate {
+namespace bedplate::nbd {
 
 // Counts the requests of all connections, or those for one volume.
 struct RequestCounters {
@@ -26,22 +25,22 @@ struct RequestCounters {
 };
 
 // Counts an accepted request. Cost: an addition or two.
-inline void count_request(RequestCounters& counters, const nbd::Request& request) noexcept {
+inline void count_request(RequestCounters& counters, const Request& request) noexcept {
   switch (request.command) {
-    case nbd::Command::kRead:
+    case Command::kRead:
       counters.requests_read.add(1);
       return counters.read_bytes.add(request.length);
-    case nbd::Command::kWrite:
+    case Command::kWrite:
       counters.requests_write.add(1);
       return counters.written_bytes.add(request.length);
-    case nbd::Command::kTrim: return counters.requests_trim.add(1);
-    case nbd::Command::kWriteZeroes: return counters.requests_write_zeroes.add(1);
-    case nbd::Command::kBlockStatus: return counters.requests_block_status.add(1);
+    case Command::kTrim: return counters.requests_trim.add(1);
+    case Command::kWriteZeroes: return counters.requests_write_zeroes.add(1);
+    case Command::kBlockStatus: return counters.requests_block_status.add(1);
     default: return counters.requests_flush.add(1);
   }
 }
 
-// Written by the shard of the connections.
+// All connections of a server.
 struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
   Counter connections_open;
   Counter connections_peak;  // the most that were open at once
@@ -64,46 +63,17 @@ struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
 };
 
 // Adds the time that a request took. A refused one may have a command without a histogram.
-inline void count_time(ConnectionCounters& counters, nbd::Command command, uint64_t ns) noexcept {
+inline void count_time(ConnectionCounters& counters, Command command, uint64_t ns) noexcept {
   switch (command) {
-    case nbd::Command::kRead: return counters.read_ns.add(ns);
-    case nbd::Command::kWrite: return counters.write_ns.add(ns);
-    case nbd::Command::kFlush: return counters.flush_ns.add(ns);
-    case nbd::Command::kTrim: return counters.trim_ns.add(ns);
-    case nbd::Command::kWriteZeroes: return counters.write_zeroes_ns.add(ns);
-    case nbd::Command::kBlockStatus: return counters.block_status_ns.add(ns);
+    case Command::kRead: return counters.read_ns.add(ns);
+    case Command::kWrite: return counters.write_ns.add(ns);
+    case Command::kFlush: return counters.flush_ns.add(ns);
+    case Command::kTrim: return counters.trim_ns.add(ns);
+    case Command::kWriteZeroes: return counters.write_zeroes_ns.add(ns);
+    case Command::kBlockStatus: return counters.block_status_ns.add(ns);
     default: return;
   }
 }
-
-// One volume as its clients see it; written by the shard of the connections.
-struct alignas(kCacheLineBytes) VolumeRequestCounters : RequestCounters {
-  Counter requests_in_flight;
-  Histogram request_ns;  // as those of ConnectionCounters, of any kind
-};
-
-// One volume. Its shard writes all but `requests`.
-struct alignas(kCacheLineBytes) VolumeCounters {
-  Counter grants;   // destinations given to writes that are received in place
-  Counter commits;  // writes whose payload arrived whole
-  Counter aborts;   // writes whose client left in the middle
-  VolumeRequestCounters requests;
-};
-
-// One volume on a store that is not memory. Its shard writes all but the last.
-struct alignas(kCacheLineBytes) StoreCounters {
-  Counter operations;        // under way
-  Counter operations_peak;   // the most at once
-  Counter operations_max;    // the limit
-  Counter requests_waiting;  // for an operation to end, or for a buffer
-  Counter buffer_bytes;      // taken
-  Counter buffer_peak_bytes;
-  Counter buffer_max_bytes;
-  Counter errors;
-  Counter has_failed_flush;
-  Counter operations_ended;
-  Counter silent_ns;  // by the control thread (StoreSilence)
-};
 
 // The headings of the columns that show requests and bytes.
 struct RequestColumns {
@@ -194,54 +164,4 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   times("block_status_ns", c.block_status_ns, "The same of a block status.");
 }
 
-inline void describe(CounterTable& table, VolumeCounters& c) {
-  table.counter("grants", c.grants, "requests",
-                "Places given to writes that are received in place.");
-  table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
-  table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.")
-      .no_sign("broken_connections has their clients");
-  describe_requests(table, c.requests, {"operations", "bytes", "bytes"});
-  table
-      .histogram("request_ns", c.requests.request_ns, "ns",
-                 "Any of them, from its header's receipt to its answer being handed to the socket.")
-      .at_a_glance("p99");
-  table
-      .gauge("requests_in_flight", c.requests.requests_in_flight, "requests",
-             "Received, and not answered in full yet.")
-      .at_a_glance("queue");
-}
-
-inline void describe(CounterTable& table, StoreCounters& c) {
-  table.gauge("operations", c.operations, "operations", "Under way in the store.");
-  table
-      .gauge("operations_peak", c.operations_peak, "operations",
-             "The most that were under way in the store at once.")
-      .peak_of("volume.operations", "Requests wait for an operation to end.");
-  table.gauge("operations_max", c.operations_max, "operations",
-              "The store is given no more than that at once; further requests wait.");
-  table.gauge("requests_waiting", c.requests_waiting, "requests",
-              "Wait for an operation of the store to end, or for a buffer.");
-  table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Memory of its buffers that is taken.");
-  table
-      .gauge("buffer_peak_bytes", c.buffer_peak_bytes, "bytes",
-             "The most memory of its buffers that was taken at once.")
-      .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
-  table.gauge("buffer_max_bytes", c.buffer_max_bytes, "bytes",
-              "All of its buffers; requests that find none free wait.");
-  table.counter("errors", c.errors, "requests", "Requests that the store has failed.")
-      .sign_as_it_grows("its store {place} fails requests, {errors} by now");
-  table.counter("operations_ended", c.operations_ended, "operations", "Answered by the store.");
-  table
-      .gauge("silent_ns", c.silent_ns, "ns",
-             "How long the store has ended none of those under way; 0: none, or it does.")
-      .sign_from(5 * kNsPerSecond,
-                 "its store {place} has answered nothing for {silent_ns} (operations that wait: "
-                 "{operations})");
-  table
-      .boolean("has_failed_flush", c.has_failed_flush,
-               "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.")
-      .sign_from(1, "a flush of {place} has failed, so what was written may be lost: look at the "
-                    "drive, then open the volume anew");
-}
-
-}  // namespace bedplate
+}  // namespace bedplate::nbd

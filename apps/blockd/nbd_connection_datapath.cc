@@ -1,4 +1,4 @@
-#include "apps/blockd/connection_datapath.h"
+#include "apps/blockd/nbd_connection_datapath.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,7 +14,7 @@
 #include "platform/usdt.h"
 #include "transport/tls/tls_stream.h"
 
-namespace bedplate {
+namespace bedplate::nbd {
 
 Connection::Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
                        TlsStream* tls) noexcept
@@ -53,9 +53,9 @@ bool Connection::is_valid() const noexcept {
                           !socket_.receive.is_in_flight && taken == 0);
 }
 
-int Connection::open(int fd, nbd::Tls tls) noexcept {
+int Connection::open(int fd, Tls tls) noexcept {
   BP_ASSERT(is_closed() && is_own_thread());
-  BP_ASSERT(tls == nbd::Tls::kNone || tls_ != nullptr);
+  BP_ASSERT(tls == Tls::kNone || tls_ != nullptr);
   BP_DCHECK_SLOW(is_valid());
   socket_.fd = fd;
   if (const int outcome = environment_.sockets->attach(socket_); outcome != 0) {
@@ -156,7 +156,7 @@ void Connection::receive_ended(int64_t result) noexcept {
 
 void Connection::negotiate() noexcept {
   while (negotiation_.pending_output().empty() && buffered_bytes() > 0 &&
-         negotiation_.state() == nbd::Negotiation::State::kNegotiating) {
+         negotiation_.state() == Negotiation::State::kNegotiating) {
     buffer_begin_ +=
         static_cast<uint32_t>(negotiation_.consume({buffer_ + buffer_begin_, buffered_bytes()}));
   }
@@ -167,13 +167,13 @@ void Connection::negotiate() noexcept {
     return start_send();
   }
   switch (negotiation_.state()) {
-    case nbd::Negotiation::State::kNegotiating: receive_more(); break;
-    case nbd::Negotiation::State::kDisconnect:
+    case Negotiation::State::kNegotiating: receive_more(); break;
+    case Negotiation::State::kDisconnect:
       if (!negotiation_.is_aborted()) environment_.counters->protocol_errors.add(1);
       break_off();
       break;
-    case nbd::Negotiation::State::kStartTls: start_tls(); break;
-    case nbd::Negotiation::State::kTransmission:
+    case Negotiation::State::kStartTls: start_tls(); break;
+    case Negotiation::State::kTransmission:
       enter_transmission(negotiation_.export_index());
       phase_ = Phase::kServing;
       incoming_ = Incoming::kHeaders;
@@ -200,7 +200,7 @@ void Connection::start_tls() noexcept {
 
 // This client keeps the size that it was told, though the volume may have grown since.
 void Connection::enter_transmission(size_t export_index) noexcept {
-  const nbd::ExportInfo& info = environment_.exports[export_index];
+  const ExportInfo& info = environment_.exports[export_index];
   volume_ = &environment_.volumes[export_index];
   view_ = {info.bytes, info.read_only, negotiation_.structured_replies(),
            negotiation_.block_status()};
@@ -210,7 +210,7 @@ void Connection::enter_transmission(size_t export_index) noexcept {
 // slots are taken; then receives more, if it can use it.
 void Connection::parse() noexcept {
   while (phase_ == Phase::kServing && incoming_ == Incoming::kHeaders &&
-         buffered_bytes() >= nbd::kRequestHeaderBytes && !free_requests_.is_empty()) {
+         buffered_bytes() >= kRequestHeaderBytes && !free_requests_.is_empty()) {
     if (!parse_one()) return;
   }
   receive_more();
@@ -219,18 +219,18 @@ void Connection::parse() noexcept {
 // Returns whether to go on.
 bool Connection::parse_one() noexcept {
   BlockRequest& request = *free_requests_.first();
-  const nbd::RequestBytes header(buffer_ + buffer_begin_, nbd::kRequestHeaderBytes);
-  buffer_begin_ += nbd::kRequestHeaderBytes;
-  if (!nbd::try_decode(header, request.wire)) {
+  const RequestBytes header(buffer_ + buffer_begin_, kRequestHeaderBytes);
+  buffer_begin_ += kRequestHeaderBytes;
+  if (!try_decode(header, request.wire)) {
     protocol_error();
     return false;
   }
-  const nbd::Verdict verdict = nbd::check(request.wire, view_);
-  if (verdict.kind == nbd::Verdict::Kind::kDisconnect) {
+  const Verdict verdict = check(request.wire, view_);
+  if (verdict.kind == Verdict::Kind::kDisconnect) {
     protocol_error();
     return false;
   }
-  if (verdict.kind == nbd::Verdict::Kind::kFinish) {
+  if (verdict.kind == Verdict::Kind::kFinish) {
     finish();
     return false;
   }
@@ -243,8 +243,8 @@ bool Connection::parse_one() noexcept {
   request.trace.begin(environment_.loop->now_ns());
   BP_USDT(request_received, request.wire.cookie, request.wire.command, request.wire.length);
   switch (verdict.kind) {
-    case nbd::Verdict::Kind::kAccept: accept(request); break;
-    case nbd::Verdict::Kind::kRefuse: refuse(request, verdict.error); break;
+    case Verdict::Kind::kAccept: accept(request); break;
+    case Verdict::Kind::kRefuse: refuse(request, verdict.error); break;
     default: {  // kRefuseAndDrain
       environment_.counters->requests_refused.add(1);
       const uint32_t dropped = std::min(buffered_bytes(), verdict.drain_bytes);
@@ -268,9 +268,9 @@ void Connection::accept(BlockRequest& request) noexcept {
   count_request(volume_->counters->requests, request.wire);
   RequestStep step = RequestStep::kSubmit;
   read_ahead_bytes_ = std::max(read_ahead_bytes_, kAheadBytes);  // a write sets it anew
-  if (request.wire.command == nbd::Command::kWrite) {
+  if (request.wire.command == Command::kWrite) {
     step = accept_write(request);
-  } else if (request.wire.command == nbd::Command::kFlush) {
+  } else if (request.wire.command == Command::kFlush) {
     // FLUSH has no range: these fields are reserved, and a client may write anything there.
     request.wire.offset = request.wire.length = 0;
   }
@@ -306,7 +306,7 @@ void Connection::submit(BlockRequest& request, RequestStep step) noexcept {
   environment_.host->submit(request);
 }
 
-void Connection::refuse(BlockRequest& request, nbd::ErrorCode error) noexcept {
+void Connection::refuse(BlockRequest& request, ErrorCode error) noexcept {
   environment_.counters->requests_refused.add(1);
   request.error = error;
   queue_reply(request);
@@ -333,7 +333,7 @@ void Connection::receive_more() noexcept {
   receive_pieces_[0] = {buffer_ + kept, read_ahead_bytes_ - kept};
   is_burst_ = kept > 0;
   // Waits for a whole header: half of one is of no use. The handshake takes any bytes.
-  start_receive(1, incoming_ == Incoming::kHeaders ? nbd::kRequestHeaderBytes - kept : 1);
+  start_receive(1, incoming_ == Incoming::kHeaders ? kRequestHeaderBytes - kept : 1);
 }
 
 // The volume's shard has granted the place for write_'s payload. It answers reads and writes in the
@@ -423,24 +423,24 @@ void Connection::append(std::byte* bytes, size_t count) noexcept {
 
 // Appends the reply with its header at `place`. Returns the place for the next reply's header.
 std::byte* Connection::append_reply(const BlockRequest& request, std::byte* place) noexcept {
-  const nbd::Request& wire = request.wire;
-  const nbd::ReplyBytes header(place, nbd::kMaxReplyHeaderBytes);
-  const bool is_read = wire.command == nbd::Command::kRead;
-  const bool failed = request.error != nbd::ErrorCode::kNone;
+  const Request& wire = request.wire;
+  const ReplyBytes header(place, kMaxReplyHeaderBytes);
+  const bool is_read = wire.command == Command::kRead;
+  const bool failed = request.error != ErrorCode::kNone;
   size_t header_bytes = 0;
-  const bool is_status = wire.command == nbd::Command::kBlockStatus;
+  const bool is_status = wire.command == Command::kBlockStatus;
   uint64_t data_bytes = is_read && !failed ? wire.length : 0;
   if (!(is_read || is_status) || !view_.structured_replies) {
-    header_bytes = nbd::encode_simple_reply(header, wire.cookie, request.error);
+    header_bytes = encode_simple_reply(header, wire.cookie, request.error);
   } else if (failed) {
-    header_bytes = nbd::encode_error_chunk(header, wire.cookie, request.error);
+    header_bytes = encode_error_chunk(header, wire.cookie, request.error);
   } else if (is_read) {
-    header_bytes = nbd::encode_read_chunk(header, wire.cookie, wire.offset, wire.length);
+    header_bytes = encode_read_chunk(header, wire.cookie, wire.offset, wire.length);
   } else if (request.data == nullptr) {
-    header_bytes = nbd::encode_all_data(header, wire.cookie, wire.length);
+    header_bytes = encode_all_data(header, wire.cookie, wire.length);
   } else {
     data_bytes = request.done_bytes;
-    header_bytes = nbd::encode_block_status(header, wire.cookie, static_cast<uint32_t>(data_bytes));
+    header_bytes = encode_block_status(header, wire.cookie, static_cast<uint32_t>(data_bytes));
   }
   append(place, header_bytes);
   if (data_bytes > 0) append(request.data, data_bytes);
@@ -580,4 +580,4 @@ void Connection::close() noexcept {
   phase_ = Phase::kClosed;
 }
 
-}  // namespace bedplate
+}  // namespace bedplate::nbd

@@ -27,8 +27,10 @@
 #include <span>
 
 #include "apps/blockd/block_request.h"
-#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/nbd_negotiation.h"
+#include "apps/blockd/nbd_request_datapath.h"
+#include "apps/blockd/volume_counters.h"
 #include "platform/assert.h"
 #include "platform/free_list.h"
 #include "platform/tail_queue.h"
@@ -38,8 +40,11 @@
 
 namespace bedplate {
 
-class Connection;
 class TlsStream;
+
+namespace nbd {
+
+class Connection;
 
 // The server as its connections call it; BlockServer implements it.
 class ConnectionHost {
@@ -61,7 +66,7 @@ struct ConnectionEnvironment {
   StreamSockets* sockets = nullptr;
   const EventLoop* loop = nullptr;  // the sockets'; tells the time
   ConnectionCounters* counters = nullptr;
-  std::span<const nbd::ExportInfo> exports;
+  std::span<const ExportInfo> exports;
   std::span<const Volume> volumes;      // same order as the exports
   std::span<std::byte> discard_memory;  // payload of refused writes goes here; nobody reads it
   TraceWriter trace;
@@ -78,7 +83,7 @@ class Connection {
 
   // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); `tls` is Tls::kNone
   // if it was made without a TlsStream. Returns 0; or an errno: then `fd` is still the caller's.
-  int open(int fd, nbd::Tls tls) noexcept;
+  int open(int fd, Tls tls) noexcept;
 
   // A request comes back from the volume's shard.
   void request_returned(BlockRequest& request) noexcept;
@@ -128,11 +133,11 @@ class Connection {
 
   static constexpr uint32_t kBufferBytes = 128 * kKiB;
   // How many bytes are read ahead, unless the last write was small or large.
-  static constexpr uint32_t kAheadBytes = 64 * nbd::kRequestHeaderBytes;
-  static constexpr uint32_t kAheadOfLargeBytes = nbd::kRequestHeaderBytes;
+  static constexpr uint32_t kAheadBytes = 64 * kRequestHeaderBytes;
+  static constexpr uint32_t kAheadOfLargeBytes = kRequestHeaderBytes;
   static constexpr uint32_t kSmallWriteMaxBytes = 8 * kKiB;
   static constexpr uint32_t kBurstWriteMaxBytes = 32 * kKiB;
-  static_assert(kBurstWriteMaxBytes + nbd::kRequestHeaderBytes <= kBufferBytes);
+  static_assert(kBurstWriteMaxBytes + kRequestHeaderBytes <= kBufferBytes);
   static constexpr uint32_t kRepliesPerSend = 64;
 
   static void receive_completed(void* context, int64_t result) noexcept;
@@ -149,7 +154,7 @@ class Connection {
   RequestStep accept_write(BlockRequest& request) noexcept;
   uint32_t read_ahead_after_write(uint32_t length) const noexcept;
   void submit(BlockRequest& request, RequestStep step) noexcept;
-  void refuse(BlockRequest& request, nbd::ErrorCode error) noexcept;
+  void refuse(BlockRequest& request, ErrorCode error) noexcept;
   void payload_granted() noexcept;
   void payload_received(uint64_t bytes_after) noexcept;
   void payload_ended(RequestStep step) noexcept;
@@ -186,10 +191,10 @@ class Connection {
   StreamSocket socket_;
   iovec receive_pieces_[2];
   iovec send_pieces_[2 * kRepliesPerSend];
-  std::byte reply_headers_[kRepliesPerSend * nbd::kMaxReplyHeaderBytes];
+  std::byte reply_headers_[kRepliesPerSend * kMaxReplyHeaderBytes];
 
   const Volume* volume_ = nullptr;
-  nbd::ExportView view_ = {};
+  ExportView view_ = {};
   uint64_t discard_left_bytes_ = 0;
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for
   BlockRequest* refused_ = nullptr;  // answered once its payload has been discarded
@@ -201,7 +206,7 @@ class Connection {
   uint32_t submitted_count_ = 0;  // requests that are with the volume's shard
   uint32_t stored_count_ = 0;     // of these, writes whose payloads lie in the buffer
 
-  nbd::Negotiation negotiation_;
+  Negotiation negotiation_;
   uint32_t read_ahead_bytes_ = kAheadBytes;
   bool is_burst_ = false;  // the next request came in one receive with the one before it
   uint32_t buffer_begin_ = 0;
@@ -209,4 +214,5 @@ class Connection {
   std::byte buffer_[kBufferBytes];  // nothing in it moves while stored_count_ > 0
 };
 
+}  // namespace nbd
 }  // namespace bedplate

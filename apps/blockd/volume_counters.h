@@ -1,0 +1,93 @@
+// The counters of volumes and their stores, as nbd_counters.h has those of connections. Threads: the
+// shard named at each struct writes, any thread or process reads.
+#pragma once
+
+#include "apps/blockd/nbd_counters.h"
+#include "platform/cache_line.h"
+#include "platform/counter.h"
+#include "platform/counter_table.h"
+#include "platform/histogram.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+// One volume as its clients see it; written by the shard of the connections.
+struct alignas(kCacheLineBytes) VolumeRequestCounters : nbd::RequestCounters {
+  Counter requests_in_flight;
+  Histogram request_ns;  // as those of nbd::ConnectionCounters, of any kind
+};
+
+// One volume. Its shard writes all but `requests`.
+struct alignas(kCacheLineBytes) VolumeCounters {
+  Counter grants;   // destinations given to writes that are received in place
+  Counter commits;  // writes whose payload arrived whole
+  Counter aborts;   // writes whose client left in the middle
+  VolumeRequestCounters requests;
+};
+
+// One volume on a store that is not memory. Its shard writes all but the last.
+struct alignas(kCacheLineBytes) StoreCounters {
+  Counter operations;        // under way
+  Counter operations_peak;   // the most at once
+  Counter operations_max;    // the limit
+  Counter requests_waiting;  // for an operation to end, or for a buffer
+  Counter buffer_bytes;      // taken
+  Counter buffer_peak_bytes;
+  Counter buffer_max_bytes;
+  Counter errors;
+  Counter has_failed_flush;
+  Counter operations_ended;
+  Counter silent_ns;  // by the control thread (StoreSilence)
+};
+
+inline void describe(CounterTable& table, VolumeCounters& c) {
+  table.counter("grants", c.grants, "requests",
+                "Places given to writes that are received in place.");
+  table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
+  table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.")
+      .no_sign("broken_connections has their clients");
+  nbd::describe_requests(table, c.requests, {"operations", "bytes", "bytes"});
+  table
+      .histogram("request_ns", c.requests.request_ns, "ns",
+                 "Any of them, from its header's receipt to its answer being handed to the socket.")
+      .at_a_glance("p99");
+  table
+      .gauge("requests_in_flight", c.requests.requests_in_flight, "requests",
+             "Received, and not answered in full yet.")
+      .at_a_glance("queue");
+}
+
+inline void describe(CounterTable& table, StoreCounters& c) {
+  table.gauge("operations", c.operations, "operations", "Under way in the store.");
+  table
+      .gauge("operations_peak", c.operations_peak, "operations",
+             "The most that were under way in the store at once.")
+      .peak_of("volume.operations", "Requests wait for an operation to end.");
+  table.gauge("operations_max", c.operations_max, "operations",
+              "The store is given no more than that at once; further requests wait.");
+  table.gauge("requests_waiting", c.requests_waiting, "requests",
+              "Wait for an operation of the store to end, or for a buffer.");
+  table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Memory of its buffers that is taken.");
+  table
+      .gauge("buffer_peak_bytes", c.buffer_peak_bytes, "bytes",
+             "The most memory of its buffers that was taken at once.")
+      .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
+  table.gauge("buffer_max_bytes", c.buffer_max_bytes, "bytes",
+              "All of its buffers; requests that find none free wait.");
+  table.counter("errors", c.errors, "requests", "Requests that the store has failed.")
+      .sign_as_it_grows("its store {place} fails requests, {errors} by now");
+  table.counter("operations_ended", c.operations_ended, "operations", "Answered by the store.");
+  table
+      .gauge("silent_ns", c.silent_ns, "ns",
+             "How long the store has ended none of those under way; 0: none, or it does.")
+      .sign_from(5 * kNsPerSecond,
+                 "its store {place} has answered nothing for {silent_ns} (operations that wait: "
+                 "{operations})");
+  table
+      .boolean("has_failed_flush", c.has_failed_flush,
+               "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.")
+      .sign_from(1, "a flush of {place} has failed, so what was written may be lost: look at the "
+                    "drive, then open the volume anew");
+}
+
+}  // namespace bedplate
