@@ -62,14 +62,15 @@ void BlockService::list_volumes(ControlCall& call) noexcept {
   const auto write = [](void* self, ControlCall& there) noexcept {
     auto& service = *static_cast<BlockService*>(self);
     BlockServer& server = service.server_;
-    const size_t count = server.volume_count();
+    const size_t count = server.volumes().size();
     JsonText& json = there.result();
     if (there.page() == 0) json.begin_array();
     const size_t end = std::min<size_t>(there.page() + kAtOnce, count);
     for (size_t i = there.page(); i < end; ++i) {
-      json.begin_object().key("volume").text(server.volume_options(i).name);
-      json.key("shard").text(service.shard_names_[server.volume_options(i).shard]);
-      json.key("bytes").number(server.volume_bytes(i));
+      const Volume& volume = server.volumes()[i];
+      json.begin_object().key("volume").text(volume.plan->name);
+      json.key("shard").text(service.shard_names_[volume.plan->shard]);
+      json.key("bytes").number(volume.store->bytes());
       json.key("read_only").boolean(server.is_read_only(i));
       json.key("held").boolean(server.is_held(i)).end_object();
     }
@@ -80,9 +81,9 @@ void BlockService::list_volumes(ControlCall& call) noexcept {
 
 void BlockService::set_read_only(ControlCall& call) noexcept {
   if (!find_volume(call)) return;
-  const auto& options = server_.volume_options(*server_.find_volume(call.text("volume")));
-  if (!call.boolean("on") && options.read_only) {
-    call.refuse(error_while("letting the volume %.64s take writes", options.name.c_str())
+  const VolumePlan& plan = *server_.volumes()[*server_.find_volume(call.text("volume"))].plan;
+  if (!call.boolean("on") && plan.read_only) {
+    call.refuse(error_while("letting the volume %.64s take writes", plan.name.c_str())
                     .set_answer("it was opened for reading alone")
                     .set_cure("set read_only = false in its [[blockd.volume]], and start again"));
     return;
@@ -106,7 +107,7 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
     // after it.
     if (there.boolean("on") && service.is_draining_.load(std::memory_order_relaxed)) {
       there.refuse(error_while("holding the volume %.64s",
-                               service.server_.volume_options(index).name.c_str())
+                               service.server_.volumes()[index].plan->name.c_str())
                        .set_answer("blockd drains: all that waits is answered")
                        .set_cure("hold it when the appliance serves again"));
       return;

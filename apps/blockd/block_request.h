@@ -12,39 +12,22 @@
 // store writes it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "apps/blockd/nbd_request_datapath.h"
-#include "apps/blockd/stores/volume_store.h"
 #include "platform/assert.h"
-#include "platform/tail_queue.h"
 #include "platform/trace_ring.h"
 #include "transport/loop/spsc_fifo_datapath.h"
 
 namespace bedplate {
 
 class Doorbell;
-class StoreQueue;
-
-struct BlockRequest;
-struct RequestLane;
-struct VolumeCounters;
-struct VolumeHold;
+struct Volume;
 
 namespace nbd {
 class Connection;
 }
-
-// The volume behind an export. Read-only after boot.
-struct Volume {
-  VolumeStore* store = nullptr;
-  StoreQueue* queue = nullptr;  // to the store; nullptr: the volume is memory
-  VolumeHold* hold = nullptr;
-  RequestLane* requests = nullptr;  // to its shard
-  VolumeCounters* counters = nullptr;
-};
 
 enum class RequestStep : uint8_t {
   kSubmit,   // new; a write: asks for a destination
@@ -79,18 +62,11 @@ struct BlockRequest {
   // BLOCK_STATUS: descriptors, as they are sent; nullptr: the whole range is data.
   std::byte* data = nullptr;
   bool has_buffer = false;  // the volume's, at `data`: kRelease gives it back
-  const Volume* volume = nullptr;
+  Volume* volume = nullptr;
   nbd::Connection* connection = nullptr;
   RequestTrace trace;            // from its header on, by the loops' times
   uint64_t done_bytes = 0;       // the volume's: done so far of a long request; or descriptors'
   BlockRequest* next = nullptr;  // its owner queues it with this
-};
-
-// The requests that a held volume has received since it was held, oldest first. It belongs to the
-// volume's shard; any thread may read `is_on`.
-struct VolumeHold {
-  std::atomic<bool> is_on{false};
-  TailQueue<&BlockRequest::next> requests;
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <new>
 
 #include <unistd.h>
@@ -63,7 +64,7 @@ LaneCarves lanes_of(const BlockServerOptions& options, uint32_t shard) {
 
 uint32_t volume_shard_count(const BlockServerOptions& options) noexcept {
   uint32_t count = 0;
-  for (const BlockVolumeOptions& volume : options.volumes) {
+  for (const VolumePlan& volume : options.volumes) {
     count = std::max(count, volume.shard + 1);
   }
   return count;
@@ -91,7 +92,7 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
   if (options.has_tls) requests.back().carves.push_back(carves.tls);
   for (size_t i = 0; i < options.volumes.size(); ++i) {
     const OwnerName owner = volume_owner(options, i);
-    const BlockVolumeOptions& volume = options.volumes[i];
+    const VolumePlan& volume = options.volumes[i];
     if (volume.queue.has_value()) {
       requests.push_back({owner,
                           {{owner, volume.queue->buffer_bytes},
@@ -134,26 +135,27 @@ Result<void> BlockServer::make_shards(const Carve& carve) {
   return {};
 }
 
-Result<void> BlockServer::add_volumes(const Carve& carve) {
-  BP_ASSERT(wiring_.volumes.size() == options_.volumes.size());
-  for (size_t i = 0; i < options_.volumes.size(); ++i) {
-    const BlockVolumeOptions& volume = options_.volumes[i];
-    const BlockVolumeWiring& wiring = wiring_.volumes[i];
-    VolumeShard& shard = shards_[volume.shard];
+Result<void> BlockServer::add_volumes(const Carve& carve, const OpenVolume& open_volume) {
+  volumes_ = std::vector<Volume>(options_.volumes.size());
+  exports_.resize(volumes_.size());
+  for (size_t i = 0; i < volumes_.size(); ++i) {
+    const VolumePlan& plan = options_.volumes[i];
+    Volume& volume = volumes_[i];
+    VolumeShard& shard = shards_[plan.shard];
+    volume.plan = &plan;
+    volume.requests = &shard.requests;
+    BP_TRY(open_volume(i, volume));
     BP_TRY_ASSIGN(const auto memory, carve(volume_owner(options_, i)));
-    Volume made = {
-        .hold = &holds_.emplace_back(), .requests = &shard.requests, .counters = wiring.counters};
-    if (volume.queue.has_value()) {
+    if (plan.queue.has_value()) {
       BP_TRY_ASSIGN(const auto tasks, carve(queue_owner(options_, i)));
-      made.store = wiring.store;
-      made.queue = &queues_.emplace_back();
-      made.queue->create(*wiring.store, *volume.queue, memory, tasks, shard.service.replies(),
-                         *wiring_.volume_loops[volume.shard], *wiring.store_counters);
+      volume.queue = std::make_unique<StoreQueue>();
+      volume.queue->create(*volume.store, *plan.queue, memory, tasks, shard.service.replies(),
+                           *wiring_.volume_loops[plan.shard], *volume.store_counters);
     } else {
-      made.store = &memory_stores_.emplace_back(memory.data(), volume.bytes);
+      volume.store = std::make_unique<MemoryStore>(memory.data(), plan.bytes);
     }
-    volumes_.push_back(made);
-    exports_.push_back({volume.name, made.store->bytes(), volume.read_only});
+    exports_[i] = {plan.name, volume.store->bytes(), plan.read_only};
+    volume.exported = &exports_[i];
   }
   return {};
 }
@@ -176,13 +178,14 @@ void BlockServer::make_connections() noexcept {
   }
 }
 
-Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& options,
+Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volume,
+                                 const BlockServerOptions& options,
                                  const BlockServerWiring& wiring) {
   options_ = options;
   wiring_ = wiring;
   BP_TRY(take_memory(carve));
   BP_TRY(make_shards(carve));
-  BP_TRY(add_volumes(carve));
+  BP_TRY(add_volumes(carve, open_volume));
   environment_.host = this;
   environment_.sockets = wiring_.sockets;
   environment_.loop = wiring_.connections_loop;
@@ -239,20 +242,20 @@ void BlockServer::VolumeShard::release_held(void* shard) noexcept {
   auto& self = *static_cast<VolumeShard*>(shard);
   BlockServer& server = self.server;
   for (size_t i = 0; i < server.volumes_.size(); ++i) {
-    if (server.options_.volumes[i].shard == self.number) server.set_held(i, false);
+    if (server.volumes_[i].plan->shard == self.number) server.set_held(i, false);
   }
 }
 
 std::optional<size_t> BlockServer::find_volume(std::string_view name) const noexcept {
-  for (size_t i = 0; i < options_.volumes.size(); ++i) {
-    if (options_.volumes[i].name == name) return i;
+  for (size_t i = 0; i < volumes_.size(); ++i) {
+    if (volumes_[i].plan->name == name) return i;
   }
   return {};
 }
 
 void BlockServer::set_read_only(size_t volume, bool is_read_only) noexcept {
-  BP_ASSERT(is_own_thread() && volume < exports_.size());
-  exports_[volume].read_only = is_read_only;
+  BP_ASSERT(is_own_thread() && volume < volumes_.size());
+  volumes_[volume].exported->read_only = is_read_only;
   for (uint32_t i = 0; i < options_.max_connections; ++i) {
     if (!connection(i).is_closed()) connection(i).set_read_only(volumes_[volume], is_read_only);
   }
@@ -281,7 +284,7 @@ void BlockServer::accepted(void* context, int fd) noexcept {
 void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(is_own_thread());
   // A volume may have grown; clients that are connected keep the old size.
-  for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
+  for (Volume& volume : volumes_) volume.exported->bytes = volume.store->bytes();
   nbd::Connection* connection = free_.first();
   nbd::ConnectionCounters& counters = *wiring_.connection_counters;
   if (connection == nullptr || is_draining_ || !is_accepting_ || connection->open(fd, tls) != 0) {

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,8 +18,8 @@
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/nbd_connection_datapath.h"
 #include "apps/blockd/nbd_counters.h"
-#include "apps/blockd/stores/store_queue_datapath.h"
-#include "apps/blockd/volume_counters.h"
+#include "apps/blockd/nbd_negotiation.h"
+#include "apps/blockd/volume.h"
 #include "apps/blockd/volume_datapath.h"
 #include "pinned_pool/plan.h"
 #include "platform/free_list.h"
@@ -30,17 +29,8 @@
 
 namespace bedplate {
 
-struct BlockVolumeOptions {
-  std::string name;
-  uint64_t bytes = 0;  // of memory
-  bool read_only = false;
-  Placement placement = {};
-  std::optional<StoreQueueShape> queue = {};  // nothing: the volume is memory
-  uint32_t shard = 0;                         // its number among BlockServerWiring::volume_loops
-};
-
 struct BlockServerOptions {
-  std::vector<BlockVolumeOptions> volumes;
+  std::vector<VolumePlan> volumes;
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
@@ -55,39 +45,35 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
 // The volume's name, cut to the length that names of owners and counters may have.
 std::string short_volume_name(const BlockServerOptions& options, size_t index);
 
-// A volume's parts. `store`: only its queue uses it; it lives as long as the loops.
-struct BlockVolumeWiring {
-  VolumeCounters* counters = nullptr;
-  VolumeStore* store = nullptr;  // this and the next: if the volume has a queue
-  StoreCounters* store_counters = nullptr;
-};
-
 // How a server is tied to the shards.
 struct BlockServerWiring {
   EventLoop* connections_loop = nullptr;
   StreamSockets* sockets = nullptr;           // of the connections' shard
   std::vector<EventLoop*> volume_loops = {};  // each has volumes
   nbd::ConnectionCounters* connection_counters = nullptr;
-  std::vector<BlockVolumeWiring> volumes = {};  // one for each
-  TlsEnvironment* tls = nullptr;                // if the options have TLS
-  TraceWriter trace = {};                       // of the connections' shard
+  TlsEnvironment* tls = nullptr;  // if the options have TLS
+  TraceWriter trace = {};         // of the connections' shard
 };
 
 class BlockServer final : public PollSource, private nbd::ConnectionHost {
  public:
   // Hands out the carve that plan_block_server asked for under this name.
   using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
+  // Fills in the counters of the volume of this index and, if its plan has a queue, its store and
+  // the store's counters.
+  using OpenVolume = std::function<Result<void>(size_t index, Volume& volume)>;
 
-  // The budgets of one poll: of each of volumes(), and of this.
+  // The budgets of one poll: of each source_of(), and of this.
   static constexpr uint32_t kVolumeBudget = 64;
   static constexpr uint32_t kReplyBudget = 64;
 
-  // Takes the memory that plan_block_server asked for. The caller adds volumes(N) to the N-th loop
-  // of the volumes, then this to the connections' loop, which has timers for max_connections.
-  // Requires: the pool is not sealed; `wiring`'s parts outlive this. Errors: those of `carve`.
-  Result<void> create(const Carve& carve, const BlockServerOptions& options,
-                      const BlockServerWiring& wiring);
-  PollSource& volumes(uint32_t shard) noexcept { return shards_[shard].service; }
+  // Takes the memory that plan_block_server asked for, and opens the volumes. The caller adds
+  // source_of(N) to the N-th loop of the volumes, then this to the connections' loop, which has
+  // timers for max_connections. Requires: the pool is not sealed; `wiring`'s parts outlive this.
+  // Errors: those of `carve` and `open_volume`.
+  Result<void> create(const Carve& carve, const OpenVolume& open_volume,
+                      const BlockServerOptions& options, const BlockServerWiring& wiring);
+  PollSource& source_of(uint32_t shard) noexcept { return shards_[shard].service; }
 
   // Accepts connections on `fd`, which stays the caller's. Called before start(). Requires: `tls`
   // is Tls::kNone if the options have no TLS.
@@ -98,29 +84,23 @@ class BlockServer final : public PollSource, private nbd::ConnectionHost {
 
   // Stops listening and lets every connection finish what it has begun. Threads: any.
   void request_drain() noexcept;
+
   // ---- While it runs: calls for the control socket ----
 
-  // The volume of this name; nothing: there is none. Threads: any.
+  // The index of the volume of this name; nothing: there is none. Threads: any.
   std::optional<size_t> find_volume(std::string_view name) const noexcept;
-  size_t volume_count() const noexcept { return volumes_.size(); }
-  uint64_t volume_bytes(size_t volume) const noexcept {
-    BP_DCHECK(volume < volumes_.size());
-    return volumes_[volume].store->bytes();
-  }
-  const BlockVolumeOptions& volume_options(size_t volume) const noexcept {
-    BP_DCHECK(volume < volumes_.size());
-    return options_.volumes[volume];
-  }
+  // All volumes, by their indices; each field names its threads.
+  std::span<Volume> volumes() noexcept { return volumes_; }
   EventLoop& connections_loop() noexcept { return *wiring_.connections_loop; }
   EventLoop& volume_loop(size_t volume) noexcept {
     BP_DCHECK(volume < volumes_.size());
-    return *wiring_.volume_loops[options_.volumes[volume].shard];
+    return *wiring_.volume_loops[volumes_[volume].plan->shard];
   }
 
   // Whether writes are refused, from the next request on. Threads: the connections' shard.
   bool is_read_only(size_t volume) const noexcept {
-    BP_DCHECK(is_own_thread() && volume < exports_.size());
-    return exports_[volume].read_only;
+    BP_DCHECK(is_own_thread() && volume < volumes_.size());
+    return volumes_[volume].exported->read_only;
   }
   void set_read_only(size_t volume, bool is_read_only) noexcept;
   // Whether new clients are served; others are closed at once. Threads: the connections' shard.
@@ -135,13 +115,13 @@ class BlockServer final : public PollSource, private nbd::ConnectionHost {
 
   // Whether requests wait before they reach the volume. Threads: any.
   bool is_held(size_t volume) const noexcept {
-    BP_DCHECK(volume < holds_.size());
-    return holds_[volume].is_on.load(std::memory_order_relaxed);
+    BP_DCHECK(volume < volumes_.size());
+    return volumes_[volume].hold.is_on.load(std::memory_order_relaxed);
   }
   // Returns how many held requests were released. Threads: the volume's shard.
   uint32_t set_held(size_t volume, bool is_held) noexcept {
     BP_DCHECK(volume_loop(volume).is_own_thread());
-    return shards_[options_.volumes[volume].shard].service.hold(volumes_[volume], is_held);
+    return shards_[volumes_[volume].plan->shard].service.hold(volumes_[volume], is_held);
   }
 
   // Whether the drain is complete: no connection is open. Threads: any.
@@ -166,7 +146,7 @@ class BlockServer final : public PollSource, private nbd::ConnectionHost {
 
   Result<void> take_memory(const Carve& carve);
   Result<void> make_shards(const Carve& carve);
-  Result<void> add_volumes(const Carve& carve);
+  Result<void> add_volumes(const Carve& carve, const OpenVolume& open_volume);
   void make_connections() noexcept;
   static void accepted(void* context, int fd) noexcept;
   static void handshake_expired(void* context) noexcept;
@@ -199,11 +179,8 @@ class BlockServer final : public PollSource, private nbd::ConnectionHost {
   BlockServerOptions options_;
   BlockServerWiring wiring_;
   nbd::ConnectionEnvironment environment_;
-  std::vector<nbd::ExportInfo> exports_;
-  std::deque<MemoryStore> memory_stores_;
-  std::deque<StoreQueue> queues_;
-  std::deque<VolumeHold> holds_;
   std::vector<Volume> volumes_;
+  std::vector<nbd::ExportInfo> exports_;  // those of the volumes, side by side for the handshake
   std::deque<VolumeShard> shards_;
   std::span<std::byte> connection_memory_;
   std::span<std::byte> tls_memory_;

@@ -1,6 +1,7 @@
 #include "apps/blockd/block_service.h"
 
 #include <algorithm>
+#include <span>
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -31,7 +32,7 @@ int node_of(const VolumeSettings& volume) {
 
 // Numbers each volume's shard among the shards that have volumes, and returns these shards.
 std::vector<uint32_t> number_shards(const std::vector<uint32_t>& shards,
-                                    std::vector<BlockVolumeOptions>& volumes) {
+                                    std::vector<VolumePlan>& volumes) {
   std::vector<uint32_t> distinct = distinct_shards(shards);
   for (size_t i = 0; i < volumes.size(); ++i) {
     const auto number = std::lower_bound(distinct.begin(), distinct.end(), shards[i]);
@@ -237,20 +238,19 @@ Result<std::unique_ptr<VolumeStore>> BlockService::open_file(ServiceContext& con
   return store;
 }
 
-Result<BlockVolumeWiring> BlockService::open_volume(ServiceContext& context, size_t volume_index) {
-  const VolumeSettings& volume = settings_.volumes[volume_index];
+Result<void> BlockService::open_volume(ServiceContext& context, size_t volume_index,
+                                       Volume& volume) {
+  const VolumeSettings& settings = settings_.volumes[volume_index];
   const std::string name = short_volume_name(options_, volume_index);
-  BP_TRY_ASSIGN(const auto counters, context.counters<VolumeCounters>("volumes", name));
-  if (volume.is_memory()) return BlockVolumeWiring{counters};
-  BP_TRY_ASSIGN(const auto store_counters, context.counters<StoreCounters>("stores", name));
-  std::unique_ptr<VolumeStore> store;
-  if (volume.is_nvme()) {
-    store = drives_.make_store(volume.name);
-  } else {
-    BP_TRY_ASSIGN(store, open_file(context, volume_index));
+  BP_TRY_ASSIGN(volume.counters, context.counters<VolumeCounters>("volumes", name));
+  if (settings.is_memory()) return {};
+  BP_TRY_ASSIGN(volume.store_counters, context.counters<StoreCounters>("stores", name));
+  if (settings.is_nvme()) {
+    volume.store = drives_.make_store(settings.name);
+    return {};
   }
-  stores_.push_back({std::move(store), store_counters, &volume});
-  return BlockVolumeWiring{counters, stores_.back().store.get(), store_counters};
+  BP_TRY_ASSIGN(volume.store, open_file(context, volume_index));
+  return {};
 }
 
 // Loads the TLS files, while the process may still read them.
@@ -298,10 +298,6 @@ Result<void> BlockService::create(ServiceContext& context) {
                               .sockets = &context.sockets(connections),
                               .connection_counters = connection_counters};
   BP_TRY_ASSIGN(wiring.trace, context.trace(connections));
-  for (size_t i = 0; i < settings_.volumes.size(); ++i) {
-    BP_TRY_ASSIGN(const auto volume, open_volume(context, i));
-    wiring.volumes.push_back(volume);
-  }
   for (const uint32_t shard : volume_shards_) {
     wiring.volume_loops.push_back(&context.loop(shard));
     volume_sockets_[shard] = &context.sockets(shard);
@@ -311,9 +307,12 @@ Result<void> BlockService::create(ServiceContext& context) {
     wiring.tls = &tls_;
   }
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
-  BP_TRY(server_.create(carve, options_, wiring));
+  const auto open_one = [&](size_t index, Volume& volume) {
+    return open_volume(context, index, volume);
+  };
+  BP_TRY(server_.create(carve, open_one, options_, wiring));
   for (uint32_t i = 0; i < volume_shards_.size(); ++i) {
-    BP_TRY(context.add_source(volume_shards_[i], server_.volumes(i), BlockServer::kVolumeBudget));
+    BP_TRY(context.add_source(volume_shards_[i], server_.source_of(i), BlockServer::kVolumeBudget));
   }
   // Polled after the volumes, so that their commands leave in the same round.
   BP_TRY(drives_.add_sources(context));
@@ -325,33 +324,37 @@ Result<void> BlockService::create(ServiceContext& context) {
   return {};
 }
 
-void BlockService::tell_silence(StoredVolume& volume) noexcept {
+void BlockService::tell_silence(Volume& volume, const VolumeSettings& settings) noexcept {
   using Change = StoreSilence::Change;
-  const Change change = volume.silence.look(*volume.counters, monotonic_ns());
+  StoreCounters& counters = *volume.store_counters;
+  const Change change = volume.silence.look(counters, monotonic_ns());
   if (change == Change::kNone) return;
-  const std::string place = place_of(*volume.settings);
+  const std::string place = place_of(settings);
   if (change == Change::kAnswers) {
     BP_LOG_WARNING("%s answers again", place.c_str());
     return;
   }
   BP_LOG_WARNING("%s has ended none of %llu operations for %llu s: clients of volume %s wait "
                  "for it",
-                 place.c_str(), static_cast<unsigned long long>(volume.counters->operations.read()),
+                 place.c_str(), static_cast<unsigned long long>(counters.operations.read()),
                  static_cast<unsigned long long>(StoreSilence::kToldNs / kNsPerSecond),
-                 volume.settings->name.c_str());
+                 settings.name.c_str());
 }
 
 // Logs for the shards, which cannot log.
 void BlockService::tick() noexcept {
-  for (StoredVolume& volume : stores_) {
+  const std::span<Volume> volumes = server_.volumes();
+  for (size_t i = 0; i < volumes.size(); ++i) {
+    Volume& volume = volumes[i];
+    if (volume.queue == nullptr) continue;
     volume.store->look_at_size();
-    tell_silence(volume);
-    if (volume.has_told_failure || volume.counters->has_failed_flush.read() == 0) continue;
+    tell_silence(volume, settings_.volumes[i]);
+    if (volume.has_told_failure || volume.store_counters->has_failed_flush.read() == 0) continue;
     volume.has_told_failure = true;
     BP_LOG_ERROR("%s: a flush has failed, so nobody knows what it has lost of the writes since the "
                  "one before; FLUSH and FUA answer EIO until the volume is opened anew: see what "
                  "is wrong with it (dmesg), have its clients check their data, start again",
-                 place_of(*volume.settings).c_str());
+                 place_of(settings_.volumes[i]).c_str());
   }
   drives_.tick();
   // The drives shut down only after all clients are served.

@@ -1,12 +1,10 @@
 // blockd as a service of the runtime: what it plans, and where it runs.
 //
-// Connections run on one shard, and volumes on one or several (volume_shards.h). create() opens the
-// stores that are not memory; they live as long as this. Functions without a comment implement
-// service.h, which names their threads.
+// Connections run on one shard, and volumes on one or several (volume_shards.h). Functions without a
+// comment implement service.h, which names their threads.
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,7 +14,7 @@
 #include "apps/blockd/block_settings.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/stores/rbd_images.h"
-#include "apps/blockd/stores/store_silence.h"
+#include "apps/blockd/volume.h"
 #include "apps/services/service.h"
 #include "transport/tls/tls_stream.h"
 
@@ -49,17 +47,7 @@ class BlockService final : public Service {
  private:
   void plan_trace(ServicePlan& plan) const;
   void place_volumes(const Configuration& configuration, const std::vector<uint32_t>& shards);
-
-  BlockdSettings settings_;
-  // A volume that is not memory.
-  struct StoredVolume {
-    std::unique_ptr<VolumeStore> store;
-    StoreCounters* counters;
-    const VolumeSettings* settings;
-    bool has_told_failure = false;
-    StoreSilence silence = {};
-  };
-  static void tell_silence(StoredVolume& volume) noexcept;
+  static void tell_silence(Volume& volume, const VolumeSettings& settings) noexcept;
   nbd::Tls tls_of(int listener) const;
   Result<void> connect_tls(ServiceContext& context);
   Result<FilePlan> file_plan(size_t volume_index);
@@ -68,16 +56,17 @@ class BlockService final : public Service {
   void set_read_only(ControlCall& call) noexcept;
   void hold_volume(ControlCall& call) noexcept;
   void set_listening(ControlCall& call) noexcept;
-  Result<BlockVolumeWiring> open_volume(ServiceContext& context, size_t volume_index);
+  // Fills in the volume (BlockServer::OpenVolume).
+  Result<void> open_volume(ServiceContext& context, size_t volume_index, Volume& volume);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
+  BlockdSettings settings_;
   BlockServerOptions options_;            // of the last plan
   std::vector<uint32_t> volume_shards_;   // of the last plan: shards that have volumes, ascending
   std::vector<std::string> shard_names_;  // their names
   NvmeDrives drives_;                     // of the last plan
   RbdBus rbd_bus_;
   RbdImages rbd_images_{rbd_bus_};  // of the last plan
-  std::deque<StoredVolume> stores_;
   TlsCredentials credentials_;
   TlsEnvironment tls_;
   LogLimit tls_log_limit_{10};

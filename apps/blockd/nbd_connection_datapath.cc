@@ -200,8 +200,8 @@ void Connection::start_tls() noexcept {
 
 // This client keeps the size that it was told, though the volume may have grown since.
 void Connection::enter_transmission(size_t export_index) noexcept {
-  const ExportInfo& info = environment_.exports[export_index];
   volume_ = &environment_.volumes[export_index];
+  const ExportInfo& info = *volume_->exported;
   view_ = {info.bytes, info.read_only, negotiation_.structured_replies(),
            negotiation_.block_status()};
 }

@@ -30,7 +30,7 @@
 #include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/nbd_negotiation.h"
 #include "apps/blockd/nbd_request_datapath.h"
-#include "apps/blockd/volume_counters.h"
+#include "apps/blockd/volume.h"
 #include "platform/assert.h"
 #include "platform/free_list.h"
 #include "platform/tail_queue.h"
@@ -67,7 +67,7 @@ struct ConnectionEnvironment {
   const EventLoop* loop = nullptr;  // the sockets'; tells the time
   ConnectionCounters* counters = nullptr;
   std::span<const ExportInfo> exports;
-  std::span<const Volume> volumes;      // same order as the exports
+  std::span<Volume> volumes;            // same order as the exports
   std::span<std::byte> discard_memory;  // payload of refused writes goes here; nobody reads it
   TraceWriter trace;
 };
@@ -193,7 +193,7 @@ class Connection {
   iovec send_pieces_[2 * kRepliesPerSend];
   std::byte reply_headers_[kRepliesPerSend * kMaxReplyHeaderBytes];
 
-  const Volume* volume_ = nullptr;
+  Volume* volume_ = nullptr;
   ExportView view_ = {};
   uint64_t discard_left_bytes_ = 0;
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for

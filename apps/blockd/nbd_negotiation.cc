@@ -33,15 +33,6 @@ static_assert(kInfoReplyMaxBytes <= Negotiation::kOutputCapacityBytes);
 
 }  // namespace
 
-uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept {
-  uint32_t flags = kTransmissionHasFlags | kTransmissionSendFlush | kTransmissionSendFua |
-                   kTransmissionSendTrim | kTransmissionSendWriteZeroes |
-                   kTransmissionCanMultiConn | kTransmissionSendFastZero;
-  if (info.read_only) flags |= kTransmissionReadOnly;
-  if (structured_replies) flags |= kTransmissionSendDf;
-  return static_cast<uint16_t>(flags);
-}
-
 Negotiation::Negotiation(std::span<const ExportInfo> exports) noexcept : exports_(exports) {
   for (const ExportInfo& each : exports) {
     BP_ASSERT(!each.name.empty() && each.name.size() <= kNameMaxBytes);

@@ -14,26 +14,15 @@
 #include <string_view>
 #include <type_traits>
 
+#include "apps/blockd/nbd_export.h"
 #include "apps/blockd/nbd_wire.h"
 #include "platform/assert.h"
 
 namespace bedplate::nbd {
 
-inline constexpr size_t kNameMaxBytes = 255;
-
 // The longest data of an option that is read, and that is skipped; longer data ends the connection.
 inline constexpr uint32_t kOptionDataMaxBytes = 8 * kKiB;
 inline constexpr uint32_t kOptionSkipMaxBytes = 64 * kKiB;
-
-// A volume as clients see it. The name is 1..kNameMaxBytes bytes and lives as long as this.
-struct ExportInfo {
-  std::string_view name;
-  uint64_t bytes;
-  bool read_only;
-};
-
-// The flags that an export is announced with ("Transmission flags").
-uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept;
 
 // TLS for clients ("Encryption"): refused; possible; required: a client without it is told nothing.
 enum class Tls : uint8_t { kNone, kOffered, kRequired };

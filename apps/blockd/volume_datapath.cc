@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "apps/blockd/stores/store_queue_datapath.h"
+#include "apps/blockd/volume.h"
 #include "platform/nontemporal_copy.h"
 #include "platform/units.h"
 #include "platform/usdt.h"
@@ -85,7 +85,9 @@ void VolumeService::handle(std::span<BlockRequest* const> requests) noexcept {
 // Requires: a payload that came with its header is stored.
 void VolumeService::carry_out(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
-  if (StoreQueue* queue = request.volume->queue; queue != nullptr) return queue->take(request);
+  if (StoreQueue* queue = request.volume->queue.get(); queue != nullptr) {
+    return queue->take(request);
+  }
   BP_USDT(request_begun, request.wire.cookie, request.step);
   request.trace.pass(kBegun, options_.loop->now_ns());
   switch (request.wire.command) {
@@ -107,15 +109,15 @@ void VolumeService::carry_out(BlockRequest& request) noexcept {
 
 // Returns true if the volume is held and the request is new: it was put into the volume's list.
 bool VolumeService::waits(BlockRequest& request) noexcept {
-  VolumeHold& hold = *request.volume->hold;
+  VolumeHold& hold = request.volume->hold;
   const bool is_new = request.step == RequestStep::kSubmit || request.step == RequestStep::kStore;
   if (!hold.is_on.load(std::memory_order_relaxed) || !is_new) return false;
   hold.requests.push(request);
   return true;
 }
 
-uint32_t VolumeService::hold(const Volume& volume, bool is_on) noexcept {
-  VolumeHold& hold = *volume.hold;
+uint32_t VolumeService::hold(Volume& volume, bool is_on) noexcept {
+  VolumeHold& hold = volume.hold;
   hold.is_on.store(is_on, std::memory_order_relaxed);
   if (is_on) return 0;
   uint32_t count = 0;

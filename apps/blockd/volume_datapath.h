@@ -8,7 +8,6 @@
 #include <span>
 
 #include "apps/blockd/block_request.h"
-#include "apps/blockd/volume_counters.h"
 #include "platform/tail_queue.h"
 #include "transport/loop/doorbell.h"
 #include "transport/loop/event_loop.h"
@@ -30,7 +29,7 @@ class VolumeService final : public PollSource {
   }
   // Holds new requests for `volume`, or releases the held ones; begun requests go on. Returns the
   // number of requests released. Threads: its shard's.
-  uint32_t hold(const Volume& volume, bool is_on) noexcept;
+  uint32_t hold(Volume& volume, bool is_on) noexcept;
   // The lane for the answers of its volumes' queues; its next poll rings the doorbell for them.
   ReplyLane& replies() noexcept { return replies_; }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "apps/blockd/volume.h"
 #include "platform/usdt.h"
 
 namespace bedplate {

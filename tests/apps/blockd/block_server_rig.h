@@ -138,18 +138,18 @@ class BlockServerRig {
     trace_ring.create(trace_records);
     wiring.trace = TraceWriter(&trace_ring, 0);
     for (RigShard* shard : shards) wiring.volume_loops.push_back(&shard->loop);
-    for (const BlockVolumeOptions& volume : options.volumes) {
-      BlockVolumeWiring& its = wiring.volumes.emplace_back();
-      its.counters = &volume_counters;
-      if (!volume.queue.has_value()) continue;
-      File& file = *shards[volume.shard]->files.find(volume.name);
-      its.store = stores_.emplace_back(std::make_unique<FileStore>(file, 0)).get();
-      its.store_counters = &store_counters;
-    }
-    const auto made = server.create(carve, options, wiring);
+    const auto open_volume = [&](size_t, Volume& volume) {
+      volume.counters = &volume_counters;
+      if (!volume.plan->queue.has_value()) return Result<void>();
+      File& file = *shards[volume.plan->shard]->files.find(volume.plan->name);
+      volume.store = std::make_unique<FileStore>(file, 0);
+      volume.store_counters = &store_counters;
+      return Result<void>();
+    };
+    const auto made = server.create(carve, open_volume, options, wiring);
     BP_ASSERT(made.ok());
     for (uint32_t i = 0; i < shards.size(); ++i) {
-      shards[i]->loop.add_source(server.volumes(i), BlockServer::kVolumeBudget);
+      shards[i]->loop.add_source(server.source_of(i), BlockServer::kVolumeBudget);
     }
     connections.loop.add_source(server, BlockServer::kReplyBudget);
     connections.loop.timers().reserve_more(options.max_connections);
@@ -198,7 +198,7 @@ class BlockServerRig {
 
  private:
   void make_files(const BlockServerOptions& options, const std::vector<RigShard*>& shards) {
-    for (const BlockVolumeOptions& volume : options.volumes) {
+    for (const VolumePlan& volume : options.volumes) {
       if (!volume.queue.has_value()) continue;
       char path[] = "/tmp/bedplate-volume-XXXXXX";
       Fd& fd = file_fds_.emplace_back(mkostemp(path, O_CLOEXEC));
@@ -257,7 +257,6 @@ class BlockServerRig {
   bool is_running_ = false;
   std::deque<Fd> file_fds_;
   FileCounters file_counters_;
-  std::vector<std::unique_ptr<FileStore>> stores_;
   Fd unix_listener_;
   sockaddr_un unix_address_ = {};
   socklen_t unix_address_bytes_ = 0;

@@ -9,6 +9,7 @@
 
 #include <poll.h>
 
+#include "apps/blockd/volume.h"
 #include "platform/units.h"
 #include "tests/support/seed.h"
 
@@ -38,15 +39,15 @@ struct Parts {
 TEST_GROUP(VolumeService) {
   std::unique_ptr<Parts> parts = std::make_unique<Parts>();
   std::vector<std::byte> memory = std::vector<std::byte>(kVolumeBytes, std::byte{0xee});
-  MemoryStore store{memory.data(), kVolumeBytes};
-  VolumeHold hold;
-  Volume volume{&store, nullptr, &hold, nullptr, &parts->counters};
+  Volume volume;
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
   EventLoop loop;  // tells the time
   VolumeService service;
 
   void setup() override {
+    volume.store = std::make_unique<MemoryStore>(memory.data(), kVolumeBytes);
+    volume.counters = &parts->counters;
     requests = BlockRequestFifo::create(parts->request_lane.bytes, kLaneItems);
     replies = BlockRequestFifo::create(parts->reply_lane.bytes, kLaneItems);
     CHECK(parts->doorbell.create().ok());

@@ -5,11 +5,13 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
 
 #include "apps/blockd/stores/store_queue_datapath.h"
+#include "apps/blockd/volume.h"
 #include "apps/blockd/volume_datapath.h"
 #include "tests/apps/blockd/stores/made_up_store.h"
 
@@ -35,33 +37,39 @@ class StoreQueueFixture : public Utest {
   BlockRequestFifo* replies = nullptr;
   EventLoop loop;  // tells the time
   VolumeService service;
-  std::deque<StoreQueue> queues;
   std::vector<std::span<std::byte>> memory;
-  std::unique_ptr<MadeUpStore> store;
-  VolumeHold hold;
-  Volume volume;
+  std::deque<Volume> volumes;
+  MadeUpStore* store = nullptr;  // of the first volume
+  Volume* volume = nullptr;      // of request(): the first, unless a test takes another
 
   void setup() override {
     requests = BlockRequestFifo::create(lanes->requests, LaneMemory::kItems);
     replies = BlockRequestFifo::create(lanes->replies, LaneMemory::kItems);
     service.create({requests, replies, nullptr, &loop});
-    store = std::make_unique<MadeUpStore>(kBytes);
+    store = &add_volume(4, kBytes);
+    volume = &volumes.front();
     for (uint64_t i = 0; i < kBytes; ++i) {
       store->seen[i] = store->durable[i] = static_cast<std::byte>(1 + i % 251);
     }
-    volume = add_volume(*store, 4);
   }
   void teardown() override {
     for (const std::span<std::byte> each : memory) munmap(each.data(), each.size());
   }
 
-  Volume add_volume(MadeUpStore& its_store, uint32_t task_count) {
+  // Adds a volume, behind the others. Returns its store.
+  MadeUpStore& add_volume(uint32_t task_count, uint64_t bytes, bool has_extents = true,
+                          bool zeroes_fast = true) {
     const StoreQueueShape shape = {align_up(StoreQueue::kBufferBytesMin, kMiB), task_count};
     const std::span<std::byte> buffers = zeroed(shape.buffer_bytes);
-    StoreQueue& queue = queues.emplace_back();
-    queue.create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)), service.replies(),
-                 loop, lanes->store_counters[queues.size() - 1]);
-    return {&its_store, &queue, &hold, nullptr, &lanes->counters};
+    auto made = std::make_unique<MadeUpStore>(bytes, has_extents, zeroes_fast);
+    MadeUpStore& its_store = *made;
+    Volume& added = volumes.emplace_back();
+    added.store = std::move(made);
+    added.counters = &lanes->counters;
+    added.queue = std::make_unique<StoreQueue>();
+    added.queue->create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)),
+                        service.replies(), loop, lanes->store_counters[volumes.size() - 1]);
+    return its_store;
   }
   // Not of the heap: what other tests have left may have cut it into pieces of less than 33 MiB.
   std::span<std::byte> zeroed(uint64_t bytes) {
@@ -75,7 +83,7 @@ class StoreQueueFixture : public Utest {
                        uint16_t flags = 0) const {
     BlockRequest made;
     made.wire = {command, flags, length, 1, offset};
-    made.volume = &volume;
+    made.volume = volume;
     return made;
   }
   void push(BlockRequest& each) {
@@ -146,7 +154,7 @@ class StoreQueueFixture : public Utest {
     CHECK_EQUAL(0, counted().operations.read());
     CHECK_EQUAL(0, counted().requests_waiting.read());
     CHECK_EQUAL(0, counted().buffer_bytes.read());
-    for (const StoreQueue& queue : queues) CHECK(queue.is_valid());
+    for (const Volume& each : volumes) CHECK(each.queue->is_valid());
   }
 };
 

@@ -85,9 +85,9 @@ TEST(StoreQueue, APayloadIsReceivedIntoTheMemoryThatTheStoreWritesFrom) {
 
 // A grant takes no operation of the store's, nor do extents that it does not know.
 TEST(StoreQueue, ProbesTellOfWhatBeginsAndEndsAtOnce) {
-  MadeUpStore other(kBytes, false);
-  const Volume own = volume;
-  const Volume of_other = add_volume(other, 1);
+  add_volume(1, kBytes, false);
+  Volume* const own = volume;
+  Volume* const of_other = &volumes.back();
   for (const char* name : {"request_begun", "request_done"}) {
     test::ProbeCounter& probe = counter.emplace(name);
     BlockRequest write = request(Command::kWrite, 0, 4096);
@@ -318,9 +318,8 @@ TEST(StoreQueue, WhatTheStoreCannotZeroIsWrittenUnlessItMustBeFast) {
 }
 
 TEST(StoreQueue, WhereZeroingInPlaceMayTakeLongFastZeroIsRefused) {
-  MadeUpStore device(kBytes, false, false);
-  const Volume before = volume;
-  volume = add_volume(device, 2);
+  MadeUpStore& device = add_volume(2, kBytes, false, false);
+  volume = &volumes.back();
   BlockRequest zero = request(Command::kWriteZeroes, 0, kBlock,
                               nbd::kCommandFlagFastZero | nbd::kCommandFlagNoHole);
   push(zero);
@@ -332,7 +331,6 @@ TEST(StoreQueue, WhereZeroingInPlaceMayTakeLongFastZeroIsRefused) {
   POINTERS_EQUAL(&hole, reply());
   CHECK(hole.error == ErrorCode::kEnotsup);
   CHECK(device.begun.empty());
-  volume = before;
   expect_quiet();
 }
 
@@ -360,8 +358,8 @@ TEST(StoreQueue, ExtentsAreToldAsTheStoreTellsThem) {
 }
 
 TEST(StoreQueue, AStoreThatKnowsNoExtentsHasDataEverywhere) {
-  MadeUpStore device(kBytes, false);
-  volume = add_volume(device, 2);
+  MadeUpStore& device = add_volume(2, kBytes, false);
+  volume = &volumes.back();
   BlockRequest status = request(Command::kBlockStatus, 0, 4096);
   push(status);
   POINTERS_EQUAL(&status, reply());
@@ -414,8 +412,8 @@ TEST(StoreQueue, ARequestHasBegunWithItsOperationAndIsDoneWithIt) {
 }
 
 TEST(StoreQueue, WhatTakesNoOperationHasBegunAndIsDoneToo) {
-  MadeUpStore device(kBytes, false);
-  volume = add_volume(device, 2);
+  add_volume(2, kBytes, false);
+  volume = &volumes.back();
   BlockRequest status = request(Command::kBlockStatus, 0, 4096);
   status.trace.begin(loop.look_at_clock());
   push(status);
@@ -440,8 +438,8 @@ TEST(StoreQueue, AWriteHasBegunWhenItIsWritten) {
 
 TEST(StoreQueue, WhatFindsNoBufferWaitsAndIsNotOvertaken) {
   constexpr uint32_t kLarge = 32 * kMiB;
-  MadeUpStore large(uint64_t{kLarge} * 2);
-  volume = add_volume(large, 4);
+  MadeUpStore& large = add_volume(4, uint64_t{kLarge} * 2);
+  volume = &volumes.back();
   BlockRequest first = request(Command::kWrite, 1, kLarge);
   BlockRequest second = request(Command::kWrite, kLarge, kLarge / 2);
   BlockRequest third = request(Command::kRead, 0, 4096);
@@ -464,9 +462,8 @@ TEST(StoreQueue, AStoreThatDoesNotAnswerHoldsUpNoOther) {
   std::vector<BlockRequest> reads(32, request(Command::kRead, 0, kBlock));
   for (BlockRequest& each : reads) push(each);
   LONGS_EQUAL(4, store->begun.size());
-  MadeUpStore other(kBytes);
-  const Volume stuck = volume;
-  volume = add_volume(other, 4);
+  MadeUpStore& other = add_volume(4, kBytes);
+  volume = &volumes.back();
   for (int i = 0; i < 100; ++i) {
     BlockRequest read = request(Command::kRead, 0, kBlock);
     push(read);
@@ -477,12 +474,10 @@ TEST(StoreQueue, AStoreThatDoesNotAnswerHoldsUpNoOther) {
     POINTERS_EQUAL(&read, reply());
   }
   CHECK_EQUAL(28, counted().requests_waiting.read());
-  volume = stuck;
 }
 
 TEST(StoreQueue, TellsHowMuchItsStoreMayHaveAtOnce) {
-  MadeUpStore other(kBytes);
-  add_volume(other, 7);
+  add_volume(7, kBytes);
   CHECK_EQUAL(4, lanes->store_counters[0].operations_max.read());
   CHECK_EQUAL(7, lanes->store_counters[1].operations_max.read());
   for (const StoreCounters& each : lanes->store_counters) {
@@ -556,7 +551,7 @@ TEST(StoreQueue, AnyRequestsInAnyOrderLeaveTheModelsBytes) {
       its.is_out = false;
       ++done_count;
     }
-    for (const StoreQueue& queue : queues) good &= queue.is_valid();
+    for (const Volume& each : volumes) good &= each.queue->is_valid();
   }
   CHECK_TEXT(good && done_count > 1'000, seed.text());
   for (Slot& slot : slots) {
