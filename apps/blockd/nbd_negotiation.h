@@ -2,8 +2,9 @@
 //
 // One object per connection, in memory that the caller has planned: it owns fixed arrays, allocates
 // nothing, and no conversation, however long or hostile, changes its size. An option is read field
-// by field and never held as a whole, so 8 KiB of data need no 8 KiB of memory. It knows no time:
-// the owner of the socket ends a handshake that takes too long.
+// by field (HandshakeField) and never held as a whole, so 8 KiB of data need no 8 KiB of memory.
+// HandshakeOutput makes bytes of the answers. It knows no time: the owner of the socket ends a
+// handshake that takes too long.
 // Source: doc/proto.md of the NBD project, sections "Fixed newstyle negotiation", "Option types"
 // and "Option reply types"; docs/nbd.md lists the answer to each option.
 #pragma once
@@ -15,6 +16,8 @@
 #include <type_traits>
 
 #include "apps/blockd/nbd_export.h"
+#include "apps/blockd/nbd_handshake_field.h"
+#include "apps/blockd/nbd_handshake_output.h"
 #include "apps/blockd/nbd_wire.h"
 #include "platform/assert.h"
 
@@ -34,10 +37,10 @@ enum class Tls : uint8_t { kNone, kOffered, kRequired };
 //     if (n.state() == kNegotiating) n.consume(receive(at most n.wanted_bytes()));
 //
 // Invariants, which is_valid() checks before and after each call: 1. While negotiating, the field
-// that is read lacks at least a byte, and none beyond the data of its option. 2. The pending bytes
-// lie within the output, which begins anew once all is sent; a LIST in progress has some. 3. In
-// kTransmission an export is chosen, and TLS runs if it is required. 4. TLS starts once at most,
-// and never with Tls::kNone. 5. kDisconnect has a reason.
+// that is read lacks at least a byte, and none beyond the data of its option. 2. The output is
+// valid, and a LIST in progress has some. 3. In kTransmission an export is chosen, and TLS runs if
+// it is required. 4. TLS starts once at most, and never with Tls::kNone. 5. kDisconnect has a
+// reason.
 // Threads: one at a time.
 class Negotiation {
  public:
@@ -63,9 +66,7 @@ class Negotiation {
 
   // The bytes to send next; valid until the next call that is not const. At most
   // kOutputCapacityBytes; a long answer (LIST) comes in several steps.
-  std::span<const std::byte> pending_output() const noexcept {
-    return {output_ + output_begin_, output_end_ - output_begin_};
-  }
+  std::span<const std::byte> pending_output() const noexcept { return output_.pending(); }
 
   // The first `bytes` of the pending output are sent. Requires: it had that many.
   void output_sent(size_t bytes) noexcept;
@@ -101,9 +102,7 @@ class Negotiation {
 
   bool is_valid() const noexcept;
 
-  // The longest text that goes with an error reply.
-  static constexpr size_t kErrorTextMaxBytes = 64;
-  static constexpr size_t kOutputCapacityBytes = 512;
+  static constexpr size_t kOutputCapacityBytes = HandshakeOutput::kCapacityBytes;
 
  private:
   // The field that is being read.
@@ -140,24 +139,14 @@ class Negotiation {
   void answer_option() noexcept;
   void answer_info() noexcept;
   void answer_contexts() noexcept;
-  bool is_about_contexts() const noexcept {
-    return option_ == Option::kListMetaContext || option_ == Option::kSetMetaContext;
-  }
   void continue_list() noexcept;
   void disconnect(const char* reason) noexcept;
 
-  void append(const void* data, size_t bytes) noexcept;
-  void append_reply(OptionReplyType type, size_t data_bytes) noexcept;
-  size_t output_room_bytes() const noexcept { return kOutputCapacityBytes - output_end_; }
-  size_t find_named_export() const noexcept;
-
   static constexpr size_t kNoExport = SIZE_MAX;
-  // A field is kept up to the length of a name; further bytes are only counted.
-  static constexpr size_t kFieldKeptBytes = kNameMaxBytes;
 
   std::span<const ExportInfo> exports_;
   State state_ = State::kNegotiating;
-  Field field_ = Field::kClientFlags;
+  Field reads_ = Field::kClientFlags;
   Tls tls_ = Tls::kNone;
   bool is_secure_ = false;
   bool no_zeroes_ = false;
@@ -167,8 +156,7 @@ class Negotiation {
   bool wants_name_ = false;  // the information requests of this INFO or GO
   bool wants_block_size_ = false;
   bool wants_context_ = false;  // a query of contexts named base:allocation
-  uint32_t field_bytes_ = 0;    // the field's length; the next: how many of them have arrived
-  uint32_t field_have_bytes_ = 0;
+  HandshakeField field_;
   Option option_ = Option::kAbort;  // the option that is being read or answered
   uint32_t option_bytes_ = 0;       // its data's length; the next: those that have not arrived yet
   uint32_t option_left_bytes_ = 0;
@@ -179,10 +167,7 @@ class Negotiation {
   uint32_t queries_left_ = 0;
   size_t list_index_ = 0;
   const char* reason_ = nullptr;
-  size_t output_begin_ = 0;  // sent up to here, filled up to output_end_
-  size_t output_end_ = 0;
-  std::byte field_data_[kFieldKeptBytes] = {};
-  std::byte output_[kOutputCapacityBytes] = {};
+  HandshakeOutput output_;
 };
 static_assert(sizeof(Negotiation) <= 1024, "one for each of up to 4096 connections");
 static_assert(std::is_trivially_destructible_v<Negotiation>);

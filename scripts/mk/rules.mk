@@ -304,7 +304,7 @@ FUZZ_SECONDS ?= 60
 # The code that the fuzzer follows: one archive, from which each target takes its part, with the
 # invariants checked, as in a debug build.
 FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
-  apps/blockd/nbd_negotiation.cc alloc/keyed_cache_datapath.cc \
+  $(addprefix apps/blockd/,nbd_handshake_output.cc nbd_negotiation.cc) alloc/keyed_cache_datapath.cc \
   $(addprefix transport/loop/,doorbell.cc event_loop.cc stall_watch.cc timer_queue.cc) \
   $(addprefix transport/sockets/,datagram_address.cc ip_address.cc stream_session_datapath.cc) \
   $(addprefix transport/tls/,tls_credentials.cc tls_library.cc tls_session.cc) \
