@@ -1,7 +1,7 @@
 // blockd as a service of the runtime: what it plans, and where it runs.
 //
-// Connections run on one shard, and volumes on one or several (volume_shards.h). Functions without a
-// comment implement service.h, which names their threads.
+// Connections run on one shard, and volumes on one or several (volume_shards.h). Functions without
+// a comment implement service.h, which names their threads.
 #pragma once
 
 #include <atomic>

@@ -1,14 +1,11 @@
 // One NBD connection: a handshake, then requests in and replies out, many in flight.
 //
-// Receiving. Requests are read ahead into a buffer, many at a time; the last write decides how far.
-// After a small write all of the buffer is used: the payloads of a burst come with their headers,
-// and the volume's shard copies them from there. After a large write only the next header is read:
-// the payload goes straight from the socket into the destination that the volume's shard granted,
-// in one receive together with the bytes behind it. The part that was read ahead with the header is
-// copied there. A medium write counts as small while writes come in bursts: then a copy costs less
-// than a receive of its own; it costs more if the client waits for each write. While a write waits
-// for its grant nothing is received: the stream is at its payload.
-// Sending. All replies that are ready leave in one send, read data straight from the volume.
+// Receiving. Requests are read ahead, many at a time (ReadAhead). The payload of a write that came
+// with its header is copied from there by the volume's shard. Any other payload goes straight from
+// the socket into the destination that the volume's shard grants, in one receive together with the
+// bytes behind it; the part that was read ahead with the header is copied there. While a write
+// waits for its grant nothing is received: the stream is at its payload.
+// Sending. All replies that are ready leave in one send (ReplyQueue).
 //
 // Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more
 // requests, answers the outstanding ones, and closes. `is_broken`: no answer reaches the client.
@@ -17,32 +14,33 @@
 // Invariants, which is_valid() checks before and after each call from outside: 1. Each request is
 // in one place: free, with the volume's shard, ready to be answered, being sent, or write_ or
 // refused_ while its payload comes. 2. write_ is set exactly while its grant or its payload is
-// awaited; refused_ exactly while its payload is discarded. 3. The buffered bytes lie within the
-// buffer; the writes whose payloads lie there are with the volume's shard. 4. A closed connection
-// has no descriptor, nothing in flight, and all its requests.
+// awaited; refused_ exactly while its payload is discarded. 3. The bytes read ahead are valid; the
+// writes whose payloads lie there are with the volume's shard. 4. A closed connection has no
+// descriptor, nothing in flight, and all its requests.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include <sys/uio.h>
+
 #include "apps/blockd/block_request.h"
+#include "apps/blockd/nbd_client_socket_datapath.h"
 #include "apps/blockd/nbd_counters.h"
+#include "apps/blockd/nbd_export.h"
 #include "apps/blockd/nbd_negotiation.h"
+#include "apps/blockd/nbd_read_ahead_datapath.h"
+#include "apps/blockd/nbd_reply_queue_datapath.h"
 #include "apps/blockd/nbd_request_datapath.h"
 #include "apps/blockd/volume.h"
-#include "platform/assert.h"
 #include "platform/free_list.h"
-#include "platform/tail_queue.h"
-#include "platform/units.h"
+#include "platform/trace_ring.h"
 #include "transport/loop/event_loop.h"
 #include "transport/sockets/stream_sockets.h"
+#include "transport/tls/tls_stream.h"
 
-namespace bedplate {
-
-class TlsStream;
-
-namespace nbd {
+namespace bedplate::nbd {
 
 class Connection;
 
@@ -93,14 +91,11 @@ class Connection {
   void flush() noexcept;
   // Whether flush() would send some.
   bool has_answers() const noexcept {
-    return !replies_.is_empty() && !socket_.send.is_in_flight && !is_broken_;
+    return replies_.has_ready() && !socket_.is_sending() && !is_broken_;
   }
 
   // Takes no more requests, answers the ones in flight, then closes.
   void finish() noexcept;
-  // Closes as soon as nothing is in flight; answers nothing more.
-  void break_off() noexcept;
-  void count_broken() noexcept;
   // The client took too long to negotiate.
   void handshake_overdue() noexcept;
 
@@ -110,7 +105,6 @@ class Connection {
   }
 
   bool is_closed() const noexcept { return phase_ == Phase::kClosed; }
-  bool is_negotiating() const noexcept { return phase_ == Phase::kNegotiating; }
   // Whether the invariants hold. Cost: a walk through the requests.
   bool is_valid() const noexcept;
 
@@ -131,67 +125,48 @@ class Connection {
     kDiscard,  // payload of a refused write
   };
 
-  static constexpr uint32_t kBufferBytes = 128 * kKiB;
-  // How many bytes are read ahead, unless the last write was small or large.
-  static constexpr uint32_t kAheadBytes = 64 * kRequestHeaderBytes;
-  static constexpr uint32_t kAheadOfLargeBytes = kRequestHeaderBytes;
-  static constexpr uint32_t kSmallWriteMaxBytes = 8 * kKiB;
-  static constexpr uint32_t kBurstWriteMaxBytes = 32 * kKiB;
-  static_assert(kBurstWriteMaxBytes + kRequestHeaderBytes <= kBufferBytes);
-  static constexpr uint32_t kRepliesPerSend = 64;
-
   static void receive_completed(void* context, int64_t result) noexcept;
   static void send_completed(void* context, int64_t result) noexcept;
 
   void received(uint64_t bytes) noexcept;
   void receive_ended(int64_t result) noexcept;
+  void receive_more() noexcept;
+
   void negotiate() noexcept;
   void start_tls() noexcept;
   void enter_transmission(size_t export_index) noexcept;
+
   void parse() noexcept;
   bool parse_one() noexcept;
   void accept(BlockRequest& request) noexcept;
   RequestStep accept_write(BlockRequest& request) noexcept;
-  uint32_t read_ahead_after_write(uint32_t length) const noexcept;
+  void discard_payload(BlockRequest& request, uint32_t bytes) noexcept;
   void submit(BlockRequest& request, RequestStep step) noexcept;
-  void refuse(BlockRequest& request, ErrorCode error) noexcept;
   void payload_granted() noexcept;
-  void payload_received(uint64_t bytes_after) noexcept;
   void payload_ended(RequestStep step) noexcept;
-  void receive_more() noexcept;
-  void start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept;
-  void start_send() noexcept;
-  bool is_secure() const noexcept;
+
+  void queue_reply(BlockRequest& request) noexcept;
+  void release(BlockRequest& request) noexcept;
+  void end_request(BlockRequest& request) noexcept;
   void pass(BlockRequest& request, RequestStation station) const noexcept {
     request.trace.pass(station, environment_.loop->now_ns());
   }
-  void tell_trace(const BlockRequest& request) noexcept;
-  void append(std::byte* bytes, size_t count) noexcept;
-  std::byte* append_reply(const BlockRequest& request, std::byte* place) noexcept;
-  void queue_reply(BlockRequest& request) noexcept;
-  void release(BlockRequest& request) noexcept;
-  void release_sent(bool is_sent) noexcept;
-  void drop_replies() noexcept;
-  void protocol_error() noexcept;
-  void close() noexcept;
 
-  uint32_t buffered_bytes() const noexcept {
-    BP_DCHECK(buffer_begin_ <= buffer_end_);
-    return buffer_end_ - buffer_begin_;
-  }
+  void protocol_error() noexcept;
+  void count_broken() noexcept;
+  // Closes as soon as nothing is in flight; answers nothing more.
+  void break_off() noexcept;
+  void close() noexcept;
   bool is_own_thread() const noexcept { return environment_.loop->is_own_thread(); }
-  void empty_buffer() noexcept { buffer_begin_ = buffer_end_ = 0; }
 
   const ConnectionEnvironment& environment_;
-  TlsStream* const tls_;
+  ClientSocket socket_;
   Phase phase_ = Phase::kClosed;
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;
   bool is_counted_broken_ = false;  // sending and receiving may both fail
-  StreamSocket socket_;
   iovec receive_pieces_[2];
-  iovec send_pieces_[2 * kRepliesPerSend];
-  std::byte reply_headers_[kRepliesPerSend * kMaxReplyHeaderBytes];
+  iovec handshake_piece_;
 
   Volume* volume_ = nullptr;
   ExportView view_ = {};
@@ -199,20 +174,13 @@ class Connection {
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for
   BlockRequest* refused_ = nullptr;  // answered once its payload has been discarded
   FreeList<&BlockRequest::next> free_requests_;
-  uint32_t taken_count_ = 0;                // requests that are not free
-  TailQueue<&BlockRequest::next> replies_;  // ready to be sent
-  TailQueue<&BlockRequest::next> being_sent_;
+  uint32_t taken_count_ = 0;  // requests that are not free
   const uint32_t request_count_;
   uint32_t submitted_count_ = 0;  // requests that are with the volume's shard
-  uint32_t stored_count_ = 0;     // of these, writes whose payloads lie in the buffer
+  ReplyQueue replies_;
 
   Negotiation negotiation_;
-  uint32_t read_ahead_bytes_ = kAheadBytes;
-  bool is_burst_ = false;  // the next request came in one receive with the one before it
-  uint32_t buffer_begin_ = 0;
-  uint32_t buffer_end_ = 0;
-  std::byte buffer_[kBufferBytes];  // nothing in it moves while stored_count_ > 0
+  ReadAhead read_ahead_;
 };
 
-}  // namespace nbd
-}  // namespace bedplate
+}  // namespace bedplate::nbd

@@ -1,7 +1,7 @@
-// The counters of NBD's connections: their shard writes them, `bedplate stats` reads them. describe()
-// gives each one's unit and meaning. They lie in the counters file, or in a test's own memory;
-// zeroed memory is a valid set. Threads: the shard of the connections writes, any thread or process
-// reads.
+// The counters of NBD's connections: their shard writes them, `bedplate stats` reads them.
+// describe() gives each one's unit and meaning. They lie in the counters file, or in a test's own
+// memory; zeroed memory is a valid set. Threads: the shard of the connections writes, any thread or
+// process reads.
 #pragma once
 
 #include "apps/blockd/nbd_request_datapath.h"

@@ -1,5 +1,5 @@
-// The counters of volumes and their stores, as nbd_counters.h has those of connections. Threads: the
-// shard named at each struct writes, any thread or process reads.
+// The counters of volumes and their stores, as nbd_counters.h has those of connections. Threads:
+// the shard named at each struct writes, any thread or process reads.
 #pragma once
 
 #include "apps/blockd/nbd_counters.h"
