@@ -275,7 +275,7 @@ Result<DatagramSocket*> OpenPort::make_socket(uint32_t shard, const DatagramShap
         .set_cure("this is a defect of the program: it lists the ports before the services that "
                   "use them");
   }
-  lane->sockets.push_back(std::make_unique<PortDatagramSocket>(*lane->stack, shape));
+  lane->sockets.push_back(std::make_unique<PortDatagramSocket>(lane->stack->socket_parts(), shape));
   return lane->sockets.back().get();
 }
 

@@ -32,6 +32,8 @@ struct FrameOffloads {
 // places, and joins come at any time.
 class FrameQueue {
  public:
+  static constexpr uint32_t kBurstMax = 64;  // frames that are received at once
+
   virtual ~FrameQueue() = default;
 
   // Sends frames in their order. Returns how many the port took from the front: it owns these, and

@@ -143,4 +143,11 @@ bool FrameSender::send(rte_mbuf* frame) noexcept {
   return false;
 }
 
+uint32_t FrameSender::send_batch(std::span<rte_mbuf*> frames) noexcept {
+  const uint32_t count = queue_.send(frames);
+  BP_ASSERT(count <= frames.size());
+  counters_.sent_frames.add(count);
+  return count;
+}
+
 }  // namespace bedplate

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "transport/dpdk/net/frame_queue.h"
 #include "transport/dpdk/net/ip_words_datapath.h"
@@ -54,6 +55,8 @@ class FrameSender {
 
   // Takes the frame in any case. Returns whether the port took it; if not, that is counted.
   bool send(rte_mbuf* frame) noexcept;
+  // Sends frames in their order. Returns how many the port took; the rest stays the caller's.
+  uint32_t send_batch(std::span<rte_mbuf*> frames) noexcept;
 
  private:
   FrameQueue& queue_;

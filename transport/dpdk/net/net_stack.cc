@@ -62,6 +62,23 @@ NetStack::NetStack(FrameQueue& queue, const NetOptions& options)
       icmp_(sender_, routes_, *counters_),
       paths_(options.path_count_max),
       sockets_(options.socket_count_max),
+      others_(options.shared, options.queue_index, *counters_),
+      looped_(*counters_),
+      ways_(routes_, neighbours_, paths_, sender_.mtu_bytes(), *counters_),
+      ports_(sockets_, routes_, others_),
+      groups_(memberships_, reports_),
+      parts_{.name = options_.name,
+             .time = time_,
+             .routes = routes_,
+             .ports = ports_,
+             .groups = groups_,
+             .ways = ways_,
+             .neighbours = neighbours_,
+             .datagrams = datagram_sender_,
+             .frames = sender_,
+             .looped = looped_,
+             .notes = notes_,
+             .counters = *counters_},
       link_local_(link_local_of(queue.mac())) {
   BP_ASSERT(check(options) == nullptr);
   for (uint32_t i = 0; i < options.address_count; ++i) routes_.add(options.addresses[i]);
@@ -74,7 +91,6 @@ NetStack::NetStack(FrameQueue& queue, const NetOptions& options)
 }
 
 NetStack::~NetStack() {
-  for (uint32_t i = 0; i < looped_count_; ++i) rte_pktmbuf_free(looped_[i]);
   for (uint32_t i = 0; i < sockets_.count_max(); ++i) BP_ASSERT(sockets_.at(i) == nullptr);
 }
 
@@ -83,11 +99,10 @@ NetStack::~NetStack() {
 void NetStack::join_solicited_nodes() noexcept {
   for (uint32_t i = 0; i < routes_.address_count(); ++i) {
     if (routes_.address(i).family != AF_INET6) continue;
-    const int outcome =
-        change_membership(true, own_groups_, solicited_node(routes_.address(i)), {});
+    const int outcome = groups_.change(true, own_groups_, solicited_node(routes_.address(i)), {});
     BP_ASSERT(outcome == 0 || outcome == EADDRINUSE);
   }
-  const int outcome = change_membership(true, own_groups_, link_group(1), {});
+  const int outcome = groups_.change(true, own_groups_, link_group(1), {});
   BP_ASSERT(outcome == 0);
 }
 
@@ -97,78 +112,11 @@ bool NetStack::is_valid() const noexcept {
     const PortDatagramSocket* socket = sockets_.at(i);
     if (socket == nullptr) continue;
     if (!socket->is_open() || !socket->is_valid()) return false;
-    if (socket->is_pending() && !has_pending_) return false;
-    if (socket->wants_room() && !wants_room_) return false;
+    if (socket->is_pending() && !notes_.has_pending) return false;
+    if (socket->wants_room() && !notes_.wants_room) return false;
   }
   if (!discovery_.is_valid() || !reports_.is_valid() || !paths_.is_valid()) return false;
-  return looped_count_ <= kLoopedMax;
-}
-
-bool NetStack::is_port_taken(const PortDatagramSocket& socket, uint16_t port) const noexcept {
-  for (const PortDatagramSocket* one = sockets_.first(port); one != nullptr;
-       one = one->link().next) {
-    if (one != &socket && one->collides_with(socket, port)) return true;
-  }
-  return false;
-}
-
-int NetStack::choose_port(PortDatagramSocket& socket) noexcept {
-  constexpr uint32_t kCount = 65536 - kFirstFreePort;
-  for (uint32_t i = 0; i < kCount; ++i) {
-    const uint16_t port = next_free_port_;
-    next_free_port_ = port == 65535 ? kFirstFreePort : static_cast<uint16_t>(port + 1);
-    // Answers to a port that another shard has could go to that shard.
-    const bool is_others = options_.shared != nullptr && options_.shared->owners(port) != 0;
-    if (is_others || is_port_taken(socket, port)) continue;
-    socket.set_local_port(port);
-    return 0;
-  }
-  return EADDRINUSE;
-}
-
-int NetStack::insert(PortDatagramSocket& socket) noexcept {
-  BP_ASSERT(!socket.is_open());
-  const DatagramAddress local = socket.local();
-  if (!is_unspecified(local.ip) && !is_multicast(local.ip) && !routes_.is_own(local.ip) &&
-      !routes_.is_broadcast(local.ip)) {
-    return EADDRNOTAVAIL;
-  }
-  if (local.port != 0 && is_port_taken(socket, local.port)) return EADDRINUSE;
-  if (local.port == 0) {
-    if (const int outcome = choose_port(socket); outcome != 0) return outcome;
-  }
-  BP_DCHECK(!is_port_taken(socket, socket.local().port));
-  if (!sockets_.insert(socket)) return ENOBUFS;
-  if (options_.shared != nullptr) {
-    options_.shared->set_owner(PortShared::bucket_of(socket.local().port), options_.queue_index,
-                               true);
-  }
-  return 0;
-}
-
-void NetStack::remove(PortDatagramSocket& socket) noexcept {
-  sockets_.remove(socket);
-  if (options_.shared == nullptr) return;
-  const uint32_t bucket = PortShared::bucket_of(socket.local().port);
-  for (uint32_t i = 0; i < sockets_.count_max(); ++i) {
-    const PortDatagramSocket* other = sockets_.at(i);
-    if (other != nullptr && PortShared::bucket_of(other->local().port) == bucket) return;
-  }
-  options_.shared->set_owner(bucket, options_.queue_index, false);
-}
-
-int NetStack::change_membership(bool is_join, Memberships::Holder& holder, const IpAddress& group,
-                                const IpAddress& source) noexcept {
-  int error_number = 0;
-  LinkGroup* its = is_join ? memberships_.join(holder, group, source, error_number)
-                           : memberships_.leave(holder, group, source, error_number);
-  if (its == nullptr) return error_number;
-  reports_.changed(*its);
-  return 0;
-}
-
-void NetStack::leave_all(Memberships::Holder& holder) noexcept {
-  while (LinkGroup* its = memberships_.leave_any(holder)) reports_.changed(*its);
+  return looped_.count() <= LoopedFrames::kCountMax;
 }
 
 }  // namespace bedplate

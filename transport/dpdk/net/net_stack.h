@@ -7,28 +7,47 @@
 //
 // It has neither thread, clock nor timer: the caller pushes frames into receive(), passes in the
 // time, and calls advance() when next_deadline_ns() has come.
+//
+//     receive(burst): take each frame; then sockets with datagrams call received()
+//     advance():
+//       take the frames that the port sent to itself, and those that other shards handed over
+//       neighbours: ask again, or give up: frames that waited are dropped, and their owners told
+//       discovery, group reports: send what is due
+//       sockets with datagrams call received(); those that wait for room in the port, has_room()
+//
+//     take a frame: parse it; a bad one is dropped, and the cause counted
+//       ARP, neighbour discovery -> discovery: learns MACs, answers for the port's addresses
+//       UDP to one station -> the socket that fits best; none here: the shards that have its port;
+//                             none at all: ICMP refuses it
+//       UDP to many        -> each socket that takes it, here and on the other shards
+//       IGMP, MLD          -> group reports: note when to answer a query
+//       ICMP               -> echo is answered; an error sets the path's MTU, and a socket tells it
+//       (all but UDP and echo go to the other shards as well)
+//
+//     a socket sends (port_datagram_socket.h): find the way, make the frame, and
+//       to this port itself -> looped; own multicast that is heard here -> sent, and looped
+//       the next hop's MAC is unknown -> it waits for the answer; else -> the port, in bursts
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "transport/dpdk/net/datagram_sender_datapath.h"
 #include "transport/dpdk/net/discovery_datapath.h"
 #include "transport/dpdk/net/group_reports_datapath.h"
 #include "transport/dpdk/net/icmp_datapath.h"
+#include "transport/dpdk/net/looped_frames_datapath.h"
+#include "transport/dpdk/net/net_time.h"
+#include "transport/dpdk/net/other_shards_datapath.h"
 #include "transport/dpdk/net/path_mtus_datapath.h"
 #include "transport/dpdk/net/port_shared_datapath.h"
+#include "transport/dpdk/net/socket_groups_datapath.h"
+#include "transport/dpdk/net/socket_parts.h"
 #include "transport/dpdk/net/socket_table_datapath.h"
-#include "transport/dpdk/net/token_bucket_datapath.h"
+#include "transport/dpdk/net/udp_ports_datapath.h"
+#include "transport/dpdk/net/way_finder_datapath.h"
 
 namespace bedplate {
-
-// The time of an event. A burst has one time.
-struct NetTime {
-  uint64_t now_ns = 0;   // of monotonic_ns(), as EventLoop::now_ns()
-  uint64_t wall_ns = 0;  // since 1970, for datagrams that are received; 0: unknown
-};
 
 struct NetOptions {
   static constexpr uint32_t kAddressCountMax = Routes::kAddressCountMax - 1;
@@ -59,8 +78,6 @@ struct NetOptions {
 // Threads: its shard's; made before the seal, when it allocates all that it ever needs.
 class NetStack final : private NeighbourAsker {
  public:
-  static constexpr uint32_t kBurstMax = 64;
-
   // nullptr, or the mistake in `options`.
   static const char* check(const NetOptions& options) noexcept;
 
@@ -74,7 +91,7 @@ class NetStack final : private NeighbourAsker {
   void start(const NetTime& time) noexcept;
 
   // Takes a burst that the port received: calls sockets' owners, and sends answers. It owns the
-  // frames from here on. Requires: at most kBurstMax.
+  // frames from here on. Requires: at most FrameQueue::kBurstMax.
   void receive(std::span<rte_mbuf*> frames, const NetTime& time) noexcept;
   // Does the work that is due, serves sockets that wait, and takes frames that other shards have
   // handed over. Call it in each round of the loop, after receive(), and at the latest at
@@ -88,57 +105,13 @@ class NetStack final : private NeighbourAsker {
   const NetCounters& counters() const noexcept { return *counters_; }
   const Neighbours& neighbours() const noexcept { return neighbours_; }
   const Routes& routes() const noexcept { return routes_; }
-  const char* name() const noexcept { return options_.name; }
+  // The parts that its sockets use.
+  const SocketParts& socket_parts() const noexcept { return parts_; }
 
   // Whether the invariants hold. Cost: a look at all sockets, neighbours and memberships.
   bool is_valid() const noexcept;
 
-  // ---- For its sockets --------------------------------------------------------------------------
-
-  // The way of a datagram.
-  struct Way {
-    IpAddress from;
-    uint32_t mtu_bytes = 0;
-    bool is_own = false;             // to this port itself: nothing goes out
-    rte_ether_addr mac = {};         // of the next hop, if not own
-    Neighbour* waits_for = nullptr;  // its MAC is asked for; good until the next find_way()
-  };
-  // `from`: none, or one of the port's own. Returns 0 or an errno value.
-  int find_way(const IpAddress& to, const IpAddress& from, Way& way) noexcept;
-  void wait(Neighbour& neighbour, rte_mbuf* frame) noexcept { neighbours_.wait(neighbour, frame); }
-  // Sends frames in their order. Returns how many the port took.
-  uint32_t send(std::span<rte_mbuf*> frames) noexcept;
-  DatagramSender& datagram_sender() noexcept { return datagram_sender_; }
-  // Queues a frame that the next advance() receives; it may be on its way out as well, by one more
-  // reference.
-  void loop_back(rte_mbuf* frame) noexcept;
-  // Whether a socket of this port, here or on another shard, may have joined the group.
-  bool has_listeners(const IpAddress& group, uint16_t port) const noexcept;
-
-  // Chooses a port if `socket` has none. Returns 0 or an errno value.
-  int insert(PortDatagramSocket& socket) noexcept;
-  void remove(PortDatagramSocket& socket) noexcept;
-  // A socket has datagrams that came before it was started; or it waits for room.
-  void note_pending() noexcept { has_pending_ = true; }
-  void note_wants_room() noexcept { wants_room_ = true; }
-  int change_membership(bool is_join, Memberships::Holder& holder, const IpAddress& group,
-                        const IpAddress& source) noexcept;
-  void leave_all(Memberships::Holder& holder) noexcept;
-  bool accepts(const Memberships::Holder& holder, const IpAddress& group,
-               const IpAddress& source) const noexcept {
-    return memberships_.accepts(holder, group, source);
-  }
-  bool has_joined(const Memberships::Holder& holder, const IpAddress& group) const noexcept {
-    return memberships_.has(holder, group);
-  }
-  FrameQueue& queue() noexcept { return sender_.queue(); }
-  NetCounters& writable_counters() noexcept { return *counters_; }
-
  private:
-  static constexpr uint32_t kLoopedMax = 256;
-  static constexpr uint32_t kHandedControlPerSecond = 4000;
-  static constexpr uint16_t kFirstFreePort = 49152;  // RFC 6335, 6
-
   // The origin of a frame.
   struct Origin {
     bool is_own = false;     // this port has sent it, to itself
@@ -156,12 +129,7 @@ class NetStack final : private NeighbourAsker {
   Drop take_datagram(rte_mbuf* frame, const Packet& packet, const Origin& origin,
                      bool& is_taken) noexcept;
   Drop deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_taken) noexcept;
-  bool hand_to_owners(rte_mbuf* frame, const Packet& packet, const Origin& origin) noexcept;
-  void hand_to_all(rte_mbuf* frame) noexcept;
-  void hand_over(rte_mbuf* frame, uint32_t queues, const Origin& origin) noexcept;
   void tell_failure(const IcmpFailure& failure) noexcept;
-  bool is_port_taken(const PortDatagramSocket& socket, uint16_t port) const noexcept;
-  int choose_port(PortDatagramSocket& socket) noexcept;
   void deliver_pending() noexcept;
   uint32_t take_looped() noexcept;
   uint32_t take_handed() noexcept;
@@ -181,16 +149,17 @@ class NetStack final : private NeighbourAsker {
   Icmp icmp_;
   PathMtus paths_;
   SocketTable sockets_;
-  TokenBucket handed_control_{kHandedControlPerSecond, 256};
+  OtherShards others_;
+  LoopedFrames looped_;
+  WayFinder ways_;
+  UdpPorts ports_;
+  SocketGroups groups_;
+  SocketNotes notes_;
   NetTime time_;
+  SocketParts parts_;
   IpAddress link_local_;
   // Groups that neighbour discovery needs.
   Memberships::Holder own_groups_ = Memberships::kNone;
-  rte_mbuf* looped_[kLoopedMax];
-  uint32_t looped_count_ = 0;
-  uint16_t next_free_port_ = kFirstFreePort;
-  bool has_pending_ = false;  // a started socket has datagrams
-  bool wants_room_ = false;
 };
 
 }  // namespace bedplate

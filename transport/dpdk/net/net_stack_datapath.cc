@@ -1,6 +1,5 @@
 // NetStack's data path.
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 
 #include <netinet/icmp6.h>
@@ -27,7 +26,7 @@ void NetStack::start(const NetTime& time) noexcept {
 }
 
 void NetStack::receive(std::span<rte_mbuf*> frames, const NetTime& time) noexcept {
-  BP_ASSERT(frames.size() <= kBurstMax);
+  BP_ASSERT(frames.size() <= FrameQueue::kBurstMax);
   BP_KEEPS_VALID(*this);
   BP_DCHECK(time.now_ns >= time_.now_ns && "time does not go back");
   time_ = time;
@@ -44,19 +43,19 @@ uint32_t NetStack::advance(const NetTime& time) noexcept {
   time_ = time;
   datagram_sender_.forget_sums();
   uint32_t count = 0;
-  if (looped_count_ > 0) count += take_looped();
-  if (options_.shared != nullptr) count += take_handed();
+  if (looped_.count() > 0) count += take_looped();
+  if (others_.are_there()) count += take_handed();
   neighbours_.advance(time.now_ns);
   discovery_.advance(time.now_ns);
   reports_.advance(time.now_ns);
   deliver_pending();
-  if (wants_room_) count += tell_room();
+  if (notes_.wants_room) count += tell_room();
   return count;
 }
 
 uint64_t NetStack::next_deadline_ns() const noexcept {
-  if (has_pending_ || wants_room_ || looped_count_ > 0) return 0;
-  if (options_.shared != nullptr && options_.shared->has_frames(options_.queue_index)) return 0;
+  if (notes_.has_pending || notes_.wants_room || looped_.count() > 0) return 0;
+  if (others_.have_handed()) return 0;
   return std::min(
       {neighbours_.next_deadline_ns(), discovery_.next_deadline_ns(), reports_.next_deadline_ns()});
 }
@@ -78,7 +77,7 @@ Drop NetStack::take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin
                            bool& is_taken) noexcept {
   const bool may_answer = !origin.is_handed;
   if (packet.kind == PacketKind::kArp) {
-    if (may_answer) hand_to_all(frame);
+    if (may_answer) others_.hand_to_all(frame, time_.now_ns);
     return discovery_.take_arp(packet, may_answer, time_.now_ns);
   }
   if (!is_multicast(packet.to) && !routes_.is_own(packet.to) && !routes_.is_broadcast(packet.to)) {
@@ -87,21 +86,21 @@ Drop NetStack::take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin
   if (routes_.is_broadcast(packet.from)) return Drop::kIpSource;
   const uint8_t type = packet.message[0];
   if (packet.kind == PacketKind::kIcmp6 && type >= ND_ROUTER_SOLICIT && type <= ND_REDIRECT) {
-    if (may_answer) hand_to_all(frame);
+    if (may_answer) others_.hand_to_all(frame, time_.now_ns);
     return discovery_.take_icmp6(packet, may_answer, time_.now_ns);  // learns who has its addresses
   }
   if (!origin.is_own && routes_.is_own(packet.from)) return Drop::kIpSource;
   switch (packet.kind) {
     case PacketKind::kUdp: return take_datagram(frame, packet, origin, is_taken);
     case PacketKind::kIgmp:
-      if (may_answer) hand_to_all(frame);
+      if (may_answer) others_.hand_to_all(frame, time_.now_ns);
       return reports_.take_igmp(packet, time_.now_ns);
     default: break;
   }
   const bool is_mld = packet.kind == PacketKind::kIcmp6 &&
                       ((type >= kMldFirst && type <= kMldLast) || type == kMldV2Report);
   const bool is_echo = type == (packet.kind == PacketKind::kIcmp6 ? 128 : 8);
-  if (may_answer && !is_echo) hand_to_all(frame);
+  if (may_answer && !is_echo) others_.hand_to_all(frame, time_.now_ns);
   return is_mld ? reports_.take_mld(packet, time_.now_ns) : take_icmp(packet, origin);
 }
 
@@ -112,7 +111,7 @@ Drop NetStack::take_icmp(const Packet& packet, const Origin& origin) noexcept {
   // A quote may be made up: it must fit a socket and an address of ours.
   const PortDatagramSocket* socket = sockets_.find(failure.from, failure.to);
   if (socket == nullptr || !routes_.is_own(failure.from.ip)) {
-    return options_.shared == nullptr ? Drop::kIcmp : Drop::kNone;
+    return others_.are_there() ? Drop::kNone : Drop::kIcmp;
   }
   if (failure.error_number == EMSGSIZE &&
       (failure.mtu_bytes >= sender_.mtu_bytes() ||
@@ -131,9 +130,12 @@ void NetStack::tell_failure(const IcmpFailure& failure) noexcept {
 
 Drop NetStack::take_datagram(rte_mbuf* frame, const Packet& packet, const Origin& origin,
                              bool& is_taken) noexcept {
-  const bool is_to_many = is_multicast(packet.to) || routes_.is_broadcast(packet.to);
-  if (is_to_many) {
-    const bool is_handed = hand_to_owners(frame, packet, origin);
+  // No frame is handed over twice.
+  const auto hand_to_owners = [&] {
+    return !origin.is_handed && others_.hand_to_owners(frame, packet.to_port, origin.is_own);
+  };
+  if (is_multicast(packet.to) || routes_.is_broadcast(packet.to)) {
+    const bool is_handed = hand_to_owners();
     const Drop cause = deliver_to_all(frame, packet, is_taken);
     return is_handed && cause == Drop::kIpDestination ? Drop::kNone : cause;
   }
@@ -144,7 +146,7 @@ Drop NetStack::take_datagram(rte_mbuf* frame, const Packet& packet, const Origin
     is_taken = cause == Drop::kNone;
     return cause;
   }
-  if (hand_to_owners(frame, packet, origin)) return Drop::kNone;
+  if (hand_to_owners()) return Drop::kNone;
   if (!origin.is_handed && !origin.is_own) icmp_.refuse(packet, time_.now_ns);
   return Drop::kNoSocket;
 }
@@ -174,141 +176,36 @@ Drop NetStack::deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_ta
 }
 
 void NetStack::deliver_pending() noexcept {
-  if (!has_pending_) return;
-  has_pending_ = false;
+  if (!notes_.has_pending) return;
+  notes_.has_pending = false;
   // Owners that are called may close and open sockets; the other sockets keep their slots.
   for (uint32_t slot = 0; slot < sockets_.count_max(); ++slot) {
     if (PortDatagramSocket* socket = sockets_.at(slot)) socket->deliver();
   }
 }
 
-// ---- Other shards -------------------------------------------------------------------------------
-
-void NetStack::hand_over(rte_mbuf* frame, uint32_t queues, const Origin& origin) noexcept {
-  BP_ASSERT(!origin.is_handed && "nothing that was handed over is handed on");
-  BP_ASSERT((queues & 1U << options_.queue_index) == 0);
-  for (; queues != 0; queues &= queues - 1) {
-    rte_pktmbuf_refcnt_update(frame, 1);
-    const auto queue = static_cast<uint32_t>(std::countr_zero(queues));
-    if (options_.shared->hand_over(queue, {frame, origin.is_own})) {
-      counters_->handed_frames.add(1);
-    } else {
-      rte_pktmbuf_free(frame);
-      counters_->drop(Drop::kQueueFull);
-    }
-  }
-}
-
-bool NetStack::hand_to_owners(rte_mbuf* frame, const Packet& packet,
-                              const Origin& origin) noexcept {
-  if (options_.shared == nullptr || origin.is_handed) return false;
-  const uint32_t others = options_.shared->owners(packet.to_port) & ~(1U << options_.queue_index);
-  hand_over(frame, others, origin);
-  return others != 0;
-}
-
-void NetStack::hand_to_all(rte_mbuf* frame) noexcept {
-  if (options_.shared == nullptr || options_.shared->queue_count() == 1) return;
-  BP_DCHECK(options_.queue_index < options_.shared->queue_count());
-  if (!handed_control_.try_take(time_.now_ns)) {
-    counters_->drop(Drop::kRateLimited);
-    return;
-  }
-  const uint32_t all = ~uint32_t{0} >> (32 - options_.shared->queue_count());
-  hand_over(frame, all & ~(1U << options_.queue_index), {});
-}
-
 uint32_t NetStack::take_handed() noexcept {
-  PortShared::Handed handed[kBurstMax];
-  const uint32_t count = options_.shared->take(options_.queue_index, handed);
-  BP_DCHECK(count <= kBurstMax);
+  PortShared::Handed handed[FrameQueue::kBurstMax];
+  const uint32_t count = others_.take(handed);
+  BP_DCHECK(count <= FrameQueue::kBurstMax);
   for (uint32_t i = 0; i < count; ++i) {
     take_frame(handed[i].frame, {.is_own = handed[i].is_own != 0, .is_handed = true});
   }
   return count;
 }
 
-// ---- Loopback -----------------------------------------------------------------------------------
-
-bool NetStack::has_listeners(const IpAddress& group, uint16_t port) const noexcept {
-  if (options_.shared != nullptr &&
-      (options_.shared->owners(port) & ~(1U << options_.queue_index)) != 0) {
-    return true;
-  }
-  for (const PortDatagramSocket* one = sockets_.first(port); one != nullptr;
-       one = one->link().next) {
-    if (one->local().port == port && one->has_joined(group)) return true;
-  }
-  return false;
-}
-
-void NetStack::loop_back(rte_mbuf* frame) noexcept {
-  BP_DCHECK(rte_mbuf_refcnt_read(frame) > 0);
-  if (looped_count_ == kLoopedMax) {
-    rte_pktmbuf_free(frame);
-    counters_->drop(Drop::kQueueFull);
-    return;
-  }
-  looped_[looped_count_++] = frame;
-  counters_->looped_frames.add(1);
-}
-
 // Takes a burst at most, so that a socket has room for all frames that are for it.
 uint32_t NetStack::take_looped() noexcept {
-  BP_DCHECK(looped_count_ <= kLoopedMax);
-  const uint32_t count = std::min(looped_count_, kBurstMax);
-  rte_mbuf* frames[kBurstMax];
-  std::copy_n(looped_, count, frames);
-  std::copy(looped_ + count, looped_ + looped_count_, looped_);
-  looped_count_ -= count;
+  rte_mbuf* frames[FrameQueue::kBurstMax];
+  const uint32_t count = looped_.take(frames);
   for (uint32_t i = 0; i < count; ++i) take_frame(frames[i], {.is_own = true});
   deliver_pending();
   return count;
 }
 
-// ---- Sending ------------------------------------------------------------------------------------
-
-int NetStack::find_way(const IpAddress& to, const IpAddress& from, Way& way) noexcept {
-  way = {};
-  way.mtu_bytes = sender_.mtu_bytes();
-  if (routes_.is_broadcast(to)) return EACCES;
-  if (is_loopback(to) || is_unspecified(to)) return ENETUNREACH;
-  way.is_own = routes_.is_own(to);
-  way.from = from.family != 0 ? from : way.is_own ? to : routes_.source_for(to);
-  if (way.from.family == 0) return ENETUNREACH;
-  if (way.is_own) return 0;
-  if (is_multicast(to)) {
-    way.mac = multicast_mac(to);
-    return 0;
-  }
-  const IpAddress hop = routes_.next_hop(to);
-  if (hop.family == 0) return ENETUNREACH;
-  Neighbour* neighbour = neighbours_.use(hop, time_.now_ns);
-  if (neighbour == nullptr) {
-    counters_->neighbours_full.add(1);
-    return ENOBUFS;
-  }
-  way.mtu_bytes = paths_.mtu_bytes(to, way.mtu_bytes, time_.now_ns);
-  BP_DCHECK(way.from.family == to.family);
-  BP_DCHECK(way.mtu_bytes <= sender_.mtu_bytes());
-  if (neighbour->has_mac()) {
-    way.mac = neighbour->mac;
-  } else {
-    way.waits_for = neighbour;
-  }
-  return 0;
-}
-
-uint32_t NetStack::send(std::span<rte_mbuf*> frames) noexcept {
-  const uint32_t count = sender_.queue().send(frames);
-  BP_ASSERT(count <= frames.size());
-  counters_->sent_frames.add(count);
-  return count;
-}
-
 uint32_t NetStack::tell_room() noexcept {
   if (!sender_.queue().has_room()) return 0;
-  wants_room_ = false;
+  notes_.wants_room = false;
   uint32_t count = 0;
   for (uint32_t slot = 0; slot < sockets_.count_max(); ++slot) {
     PortDatagramSocket* socket = sockets_.at(slot);
@@ -316,6 +213,8 @@ uint32_t NetStack::tell_room() noexcept {
   }
   return count;
 }
+
+// ---- For its neighbours -------------------------------------------------------------------------
 
 void NetStack::ask(const IpAddress& target, const rte_ether_addr* known) noexcept {
   discovery_.ask(target, known);

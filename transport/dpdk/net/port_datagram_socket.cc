@@ -8,8 +8,8 @@
 
 namespace bedplate {
 
-PortDatagramSocket::PortDatagramSocket(NetStack& stack, const DatagramShape& shape)
-    : stack_(stack),
+PortDatagramSocket::PortDatagramSocket(const SocketParts& parts, const DatagramShape& shape)
+    : parts_(parts),
       shape_(shape),
       batch_(std::make_unique<Batch>()),
       kept_(std::make_unique<rte_mbuf*[]>(shape.buffer_count)) {
@@ -53,19 +53,19 @@ const char* PortDatagramSocket::problem_of(const DatagramOptions& options) noexc
 Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
   BP_ASSERT(!is_open_);
   Error error = error_while("opening a datagram socket at %s on the port \"%s\"",
-                            options.local.text().c_str(), stack_.name());
+                            options.local.text().c_str(), parts_.name);
   if (const char* problem = problem_of(options)) {
     error.kind = ErrorKind::kConfiguration;
     return error.set_answer("%s", problem).set_cure("change the options of the socket");
   }
   if (options.multicast_interface != nullptr &&
-      std::strcmp(options.multicast_interface, stack_.name()) != 0) {
+      std::strcmp(options.multicast_interface, parts_.name) != 0) {
     return error.set_answer_errno(ENODEV).set_cure(
         "name the port itself as the interface of multicast, or none");
   }
   if (options.peer.is_there() && !is_multicast(options.peer.ip) &&
-      !stack_.routes().is_own(options.peer.ip) &&
-      stack_.routes().next_hop(options.peer.ip).family == 0) {
+      !parts_.routes.is_own(options.peer.ip) &&
+      parts_.routes.next_hop(options.peer.ip).family == 0) {
     return error.set_answer_errno(ENETUNREACH)
         .set_cure("give the port an address in the peer's network, or a gateway");
   }
@@ -73,7 +73,7 @@ Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
   local_ = options.local;
   peer_ = options.peer;
   shares_port_ = options.shares_port;
-  if (const int outcome = stack_.insert(*this); outcome != 0) {
+  if (const int outcome = parts_.ports.bind(*this); outcome != 0) {
     error.set_answer_errno(outcome);
     switch (outcome) {
       case EADDRNOTAVAIL:
@@ -95,7 +95,7 @@ int PortDatagramSocket::start() noexcept {
   BP_KEEPS_VALID(*this);
   BP_ASSERT(is_open_ && !is_started_);
   is_started_ = true;
-  if (pending_count_ > 0) stack_.note_pending();
+  if (pending_count_ > 0) parts_.notes.has_pending = true;
   return 0;
 }
 
@@ -103,8 +103,8 @@ int PortDatagramSocket::start() noexcept {
 void PortDatagramSocket::close() noexcept {
   BP_KEEPS_VALID(*this);
   if (!is_open_) return;
-  stack_.leave_all(memberships_);
-  stack_.remove(*this);
+  parts_.groups.leave_all(memberships_);
+  parts_.ports.release(*this);
   for (uint32_t i = 0; i < pending_count_; ++i) rte_pktmbuf_free(batch_->frames[i]);
   pending_count_ = 0;
   is_open_ = is_started_ = wants_room_ = false;
@@ -114,15 +114,15 @@ void PortDatagramSocket::close() noexcept {
 Result<void> PortDatagramSocket::change_membership(bool is_join, const IpAddress& group,
                                                    const IpAddress& source, const char* interface) {
   BP_ASSERT(is_open_);
-  const bool is_here = interface == nullptr || std::strcmp(interface, stack_.name()) == 0;
+  const bool is_here = interface == nullptr || std::strcmp(interface, parts_.name) == 0;
   int outcome = ENODEV;
   if (is_here) outcome = EINVAL;
   if (is_here && group.family == local_.ip.family) {
-    outcome = stack_.change_membership(is_join, memberships_, group, source);
+    outcome = parts_.groups.change(is_join, memberships_, group, source);
   }
   if (outcome == 0) return {};
   Error error = error_while("%s the group %s on the port \"%s\"", is_join ? "joining" : "leaving",
-                            DatagramAddress{group, 0, 0}.text().c_str(), stack_.name())
+                            DatagramAddress{group, 0, 0}.text().c_str(), parts_.name)
                     .set_answer_errno(outcome);
   switch (outcome) {
     case EADDRINUSE: return error.set_cure("it is joined already: join it once");

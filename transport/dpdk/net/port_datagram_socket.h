@@ -17,7 +17,8 @@
 #include <memory>
 #include <span>
 
-#include "transport/dpdk/net/net_stack.h"
+#include "transport/dpdk/net/packet_datapath.h"
+#include "transport/dpdk/net/socket_parts.h"
 #include "transport/sockets/datagram_socket.h"
 
 namespace bedplate {
@@ -26,11 +27,11 @@ namespace bedplate {
 // than the shape says. 2. It has pending frames, or memberships, only while it is open.
 class PortDatagramSocket final : public DatagramSocket {
  public:
-  static constexpr uint32_t kBatchMax = NetStack::kBurstMax;  // given to received() at once
+  static constexpr uint32_t kBatchMax = FrameQueue::kBurstMax;  // given to received() at once
 
-  // Before the seal: it allocates. Requires: UdpSocket::check_shape finds nothing. `stack` outlives
-  // it.
-  PortDatagramSocket(NetStack& stack, const DatagramShape& shape);
+  // Before the seal: it allocates. Requires: UdpSocket::check_shape finds nothing. `parts` are of a
+  // packet layer, which outlives it (NetStack::socket_parts).
+  PortDatagramSocket(const SocketParts& parts, const DatagramShape& shape);
   ~PortDatagramSocket() override;
   PortDatagramSocket(const PortDatagramSocket&) = delete;
   PortDatagramSocket& operator=(const PortDatagramSocket&) = delete;
@@ -100,7 +101,7 @@ class PortDatagramSocket final : public DatagramSocket {
   };
   // The way of the last datagram, for the next ones to the same address.
   struct LastWay {
-    NetStack::Way way;
+    DatagramWay way;
     DatagramAddress to;
     IpAddress from;
     int error_number = 0;
@@ -120,7 +121,7 @@ class PortDatagramSocket final : public DatagramSocket {
   void note_sent(uint32_t bytes) noexcept;
   bool flush(Outgoing& outgoing) noexcept;
 
-  NetStack& stack_;
+  SocketParts parts_;
   DatagramShape shape_;
   std::unique_ptr<Batch> batch_;
   std::unique_ptr<rte_mbuf*[]> kept_;  // each by one reference

@@ -46,11 +46,11 @@ uint32_t PortDatagramSocket::score(const DatagramAddress& to,
 bool PortDatagramSocket::takes_from_many(const DatagramAddress& to,
                                          const DatagramAddress& from) const noexcept {
   if (score(to, from) == 0) return false;
-  return !is_multicast(to.ip) || stack_.accepts(memberships_, to.ip, from.ip);
+  return !is_multicast(to.ip) || parts_.groups.accepts(memberships_, to.ip, from.ip);
 }
 
 bool PortDatagramSocket::has_joined(const IpAddress& group) const noexcept {
-  return stack_.has_joined(memberships_, group);
+  return parts_.groups.has_joined(memberships_, group);
 }
 
 // ---- Receiving ----------------------------------------------------------------------------------
@@ -84,11 +84,11 @@ Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wa
   datagram.to = packet.to;
   datagram.received_ns = wall_ns;
   datagram.ecn = packet.ecn;
-  NetCounters& counters = stack_.writable_counters();
+  NetCounters& counters = parts_.counters;
   counters.received_datagrams.add(1);
   counters.received_bytes.add(datagram.byte_count);
   if (datagram.is_truncated) counters.truncated_datagrams.add(1);
-  if (is_started_) stack_.note_pending();
+  if (is_started_) parts_.notes.has_pending = true;
   return Drop::kNone;
 }
 
@@ -127,7 +127,7 @@ void PortDatagramSocket::deliver() noexcept {
 
 void PortDatagramSocket::release(const std::byte* bytes) noexcept {
   BP_KEEPS_VALID(*this);
-  rte_mbuf* mbuf = stack_.queue().find(bytes);
+  rte_mbuf* mbuf = parts_.frames.queue().find(bytes);
   BP_ASSERT(mbuf != nullptr && "no buffer of a port is given back");
   uint32_t index = hint_of(mbuf).load(std::memory_order_relaxed);
   if (index >= kept_count_ || kept_[index] != mbuf) {
@@ -168,8 +168,8 @@ int PortDatagramSocket::find_way(const OutgoingDatagram& datagram, LastWay& last
     IpAddress from = datagram.from;
     if (from.family == 0 && !is_unspecified(local_.ip) && !is_multicast(local_.ip))
       from = local_.ip;
-    if (from.family != 0 && !stack_.routes().is_own(from)) return EADDRNOTAVAIL;
-    return stack_.find_way(to.ip, from, last.way);
+    if (from.family != 0 && !parts_.routes.is_own(from)) return EADDRNOTAVAIL;
+    return parts_.ways.find(to.ip, from, parts_.time.now_ns, last.way);
   };
   return last.error_number = check();
 }
@@ -186,14 +186,14 @@ rte_mbuf* PortDatagramSocket::make_frame(const OutgoingDatagram& datagram, const
   fields.to_port = last.to.port;
   fields.bytes = datagram.bytes + offset_bytes;
   fields.byte_count = bytes;
-  rte_mbuf* frame = stack_.datagram_sender().make(fields);
+  rte_mbuf* frame = parts_.datagrams.make(fields);
   if (frame != nullptr) FrameSender::set_destination(frame, last.way.mac);
   return frame;
 }
 
 void PortDatagramSocket::note_sent(uint32_t bytes) noexcept {
-  stack_.writable_counters().sent_datagrams.add(1);
-  stack_.writable_counters().sent_bytes.add(bytes);
+  parts_.counters.sent_datagrams.add(1);
+  parts_.counters.sent_bytes.add(bytes);
 }
 
 // Returns whether the port took all frames. Frees the others; `done` is before them.
@@ -202,10 +202,10 @@ bool PortDatagramSocket::flush(Outgoing& outgoing) noexcept {
   BP_ASSERT(count <= kBatchMax);
   if (count == 0) return true;
   outgoing.count = 0;
-  const uint32_t sent = stack_.send({outgoing.frames, count});
+  const uint32_t sent = parts_.frames.send_batch({outgoing.frames, count});
   for (uint32_t i = 0; i < sent; ++i) {
     note_sent(outgoing.bytes[i]);
-    if (outgoing.is_looped[i]) stack_.loop_back(outgoing.frames[i]);
+    if (outgoing.is_looped[i]) parts_.looped.push(outgoing.frames[i]);
     outgoing.done = outgoing.after[i];
   }
   for (uint32_t i = sent; i < count; ++i) {
@@ -227,7 +227,7 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
     uint32_t bytes = datagram.byte_count - cursor.offset_bytes;
     if (datagram.segment_bytes != 0) bytes = std::min(bytes, datagram.segment_bytes);
     int error_number = find_way(datagram, last);
-    const NetStack::Way& way = last.way;
+    const DatagramWay& way = last.way;
     if (error_number == 0 &&
         bytes + DatagramSender::header_bytes(local_.ip.family) > way.mtu_bytes) {
       error_number = EMSGSIZE;
@@ -256,11 +256,11 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
       note_sent(bytes);
       outgoing.done = cursor;
       if (way.waits_for != nullptr) {
-        stack_.wait(*way.waits_for, frame);
+        parts_.neighbours.wait(*way.waits_for, frame);
       } else if (is_group && !hears_own_multicast_) {
         rte_pktmbuf_free(frame);
       } else {
-        stack_.loop_back(frame);
+        parts_.looped.push(frame);
       }
       continue;
     }
@@ -269,7 +269,7 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
     outgoing.after[slot] = cursor;
     outgoing.bytes[slot] = bytes;
     outgoing.is_looped[slot] =
-        is_group && hears_own_multicast_ && stack_.has_listeners(last.to.ip, last.to.port);
+        is_group && hears_own_multicast_ && parts_.ports.has_listeners(last.to.ip, last.to.port);
     if (outgoing.is_looped[slot]) rte_pktmbuf_refcnt_update(frame, 1);
     if (outgoing.count == kBatchMax && !flush(outgoing)) {
       result.status = DatagramStatus::kAgain;
@@ -281,7 +281,7 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
   }
   if (result.status == DatagramStatus::kAgain) {
     wants_room_ = true;
-    stack_.note_wants_room();
+    parts_.notes.wants_room = true;
   }
   result.sent_count = outgoing.done.index;
   BP_ASSERT(result.sent_count <= datagrams.size());

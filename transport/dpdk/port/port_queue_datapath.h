@@ -39,8 +39,6 @@ class FrameReceiver {
 // Threads: its shard's.
 class PortQueue final : public FrameQueue, public PollSource {
  public:
-  static constexpr uint32_t kBurstMax = 64;
-
   struct Options {
     Port* port = nullptr;  // outlives it, and its use ends before it is closed
     uint16_t index = 0;

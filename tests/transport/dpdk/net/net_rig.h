@@ -8,6 +8,7 @@
 
 #include "tests/transport/dpdk/net/frames.h"
 #include "tests/transport/dpdk/net/made_up_port.h"
+#include "transport/dpdk/net/net_stack.h"
 #include "transport/dpdk/net/port_datagram_socket.h"
 
 namespace bedplate::made_up {
@@ -49,7 +50,7 @@ struct End {
   bool keeps = false;
   void (*meanwhile)(End& self) = nullptr;  // called within received()
 
-  explicit End(NetStack& stack, DatagramShape shape = {}) : socket(stack, shape) {
+  explicit End(NetStack& stack, DatagramShape shape = {}) : socket(stack.socket_parts(), shape) {
     all.reserve(256);
   }
 
@@ -140,8 +141,9 @@ struct Rig {
   }
   // Makes the MAC of `peer` known.
   void know(const std::string& peer) {
-    NetStack::Way way;
-    must(stack->find_way(frames::ip(peer), {}, way) == 0, "there is no way");
+    DatagramWay way;
+    must(stack->socket_parts().ways.find(frames::ip(peer), {}, now_ns, way) == 0,
+         "there is no way");
     answer_for(peer);
     port.sent.clear();
     port.flags.clear();

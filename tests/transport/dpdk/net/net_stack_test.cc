@@ -174,7 +174,7 @@ TEST(NetStack, WhatItDoesForTrafficKeepsTheLaw) {
   rig.port.records = false;
   // Owners that store nothing.
   static PortDatagramSocket* socket;
-  PortDatagramSocket own(*rig.stack, {});
+  PortDatagramSocket own(rig.stack->socket_parts(), {});
   socket = &own;
   DatagramOptions options;
   options.local = made_up::at("0.0.0.0:5004");

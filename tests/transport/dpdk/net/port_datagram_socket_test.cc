@@ -93,7 +93,9 @@ TEST(PortDatagramSocket, AVlanIsOnAllFramesAndNoOtherIsTaken) {
   stripped->vlan_tci = 5 << 13 | 7;
   rig.receive(stripped);
   LONGS_EQUAL(2, end.all.size());
-  rig.stack->find_way(ip("192.0.2.9"), {}, *std::make_unique<NetStack::Way>());
+  const SocketParts& parts = rig.stack->socket_parts();
+  DatagramWay way;
+  parts.ways.find(ip("192.0.2.9"), {}, parts.time.now_ns, way);
   const Bytes asked = rig.port.take_sent();
   CHECK(part(asked, 12, 6) == be(0x8100, 2) + be(7, 2) + be(0x0806, 2));
 }

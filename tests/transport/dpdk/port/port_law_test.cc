@@ -96,8 +96,8 @@ struct Station {
     receiver.stack = stack.get();
     end.queue->set_receiver(receiver);
     stack->start(kTime);
-    NetStack::Way way;
-    CHECK_EQUAL(0, stack->find_way(frames::ip("192.0.2.9"), {}, way));
+    DatagramWay way;
+    CHECK_EQUAL(0, stack->socket_parts().ways.find(frames::ip("192.0.2.9"), {}, kTime.now_ns, way));
     peer.send(to_us(0x0806, arp(2, mac(kPeer), "192.0.2.9", "192.0.2.1", mac(kOwn))));
     end.queue->poll(64);
     while (peer.queue->poll(64) > 0) continue;
@@ -112,7 +112,8 @@ struct SendsOn {
   uint32_t sent_count = 0;
   const std::byte* last = nullptr;
 
-  SendsOn(Station& from, Station& by) : in(*from.stack, {}), out(*by.stack, {}) {
+  SendsOn(Station& from, Station& by)
+      : in(from.stack->socket_parts(), {}), out(by.stack->socket_parts(), {}) {
     DatagramOptions options;
     options.local = parse_datagram_address("0.0.0.0:5004").take();
     options.owner.context = this;

@@ -1,0 +1,80 @@
+// The other shards of a port, as the packet layer of one shard sees them: it hands frames over to
+// them, and takes the frames that they hand over. PortShared has the rules, and the rings.
+//
+// It does not look into frames.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <rte_mbuf.h>
+
+#include "platform/assert.h"
+#include "transport/dpdk/net/net_counters.h"
+#include "transport/dpdk/net/port_shared_datapath.h"
+#include "transport/dpdk/net/token_bucket_datapath.h"
+
+namespace bedplate {
+
+// Threads: the shard's.
+class OtherShards {
+ public:
+  // `shared`, of a port with several queues, and `counters` outlive it. nullptr: there are no other
+  // shards. `queue_index`: this shard's.
+  OtherShards(PortShared* shared, uint32_t queue_index, NetCounters& counters) noexcept
+      : shared_(shared), queue_index_(queue_index), counters_(counters) {}
+
+  bool are_there() const noexcept { return shared_ != nullptr; }
+
+  // Whether any shard, this one included, may have a socket of `udp_port`. Without other shards it
+  // is false.
+  bool is_owned(uint16_t udp_port) const noexcept {
+    return shared_ != nullptr && shared_->owners(udp_port) != 0;
+  }
+  // Whether another shard may have one.
+  bool have_socket(uint16_t udp_port) const noexcept {
+    return shared_ != nullptr && others_with(udp_port) != 0;
+  }
+  // Tells the others whether this shard has sockets of a bucket of ports (PortShared::bucket_of).
+  // Requires: are_there().
+  void set_owner(uint32_t bucket, bool is_owner) noexcept {
+    shared_->set_owner(bucket, queue_index_, is_owner);
+  }
+
+  // Hands the frame, by one more reference, to all others that may have a socket of `udp_port`.
+  // Returns whether there are any. `is_own`: this port has sent it, to itself.
+  bool hand_to_owners(rte_mbuf* frame, uint16_t udp_port, bool is_own) noexcept {
+    const uint32_t others = shared_ != nullptr ? others_with(udp_port) : 0;
+    if (others != 0) hand_over(frame, others, is_own);
+    return others != 0;
+  }
+  // Hands a frame that all learn from to all others.
+  void hand_to_all(rte_mbuf* frame, uint64_t now_ns) noexcept;
+
+  // Whether they have handed frames over. Then take() has them; it requires are_there(), and
+  // returns how many it took.
+  bool have_handed() const noexcept {
+    return shared_ != nullptr && shared_->has_frames(queue_index_);
+  }
+  uint32_t take(std::span<PortShared::Handed> handed) noexcept {
+    BP_DCHECK(shared_ != nullptr);
+    return shared_->take(queue_index_, handed);
+  }
+
+ private:
+  static constexpr uint32_t kControlPerSecond = 4000;  // frames that go to all
+  static constexpr uint32_t kControlBurst = 256;
+
+  // A bit for the queue of each.
+  uint32_t others_with(uint16_t udp_port) const noexcept {
+    return shared_->owners(udp_port) & ~(1U << queue_index_);
+  }
+  void hand_over(rte_mbuf* frame, uint32_t queues, bool is_own) noexcept;
+
+  PortShared* shared_;
+  uint32_t queue_index_;
+  NetCounters& counters_;
+  TokenBucket control_{kControlPerSecond, kControlBurst};
+};
+
+}  // namespace bedplate

@@ -1,0 +1,47 @@
+// Finds the way of a datagram: its source address, the MAC of its next hop, and how long it may be.
+//
+// If the next hop's MAC is not known, the station is asked, and the frame must wait for the answer
+// (Neighbours::wait).
+#pragma once
+
+#include <cstdint>
+
+#include "transport/dpdk/net/neighbours_datapath.h"
+#include "transport/dpdk/net/net_counters.h"
+#include "transport/dpdk/net/path_mtus_datapath.h"
+#include "transport/dpdk/net/routes_datapath.h"
+
+namespace bedplate {
+
+struct DatagramWay {
+  IpAddress from;
+  uint32_t mtu_bytes = 0;
+  bool is_own = false;             // to this port itself: nothing goes out
+  rte_ether_addr mac = {};         // of the next hop, if not own
+  Neighbour* waits_for = nullptr;  // its MAC is asked for; good until the next find()
+};
+
+// Threads: the shard's.
+class WayFinder {
+ public:
+  // All outlive it. `link_mtu_bytes`: of the port's link.
+  WayFinder(const Routes& routes, Neighbours& neighbours, const PathMtus& paths,
+            uint32_t link_mtu_bytes, NetCounters& counters) noexcept
+      : routes_(routes),
+        neighbours_(neighbours),
+        paths_(paths),
+        link_mtu_bytes_(link_mtu_bytes),
+        counters_(counters) {}
+
+  // `from`: none, or one of the port's own. Returns 0 or an errno value.
+  int find(const IpAddress& to, const IpAddress& from, uint64_t now_ns, DatagramWay& way) noexcept;
+
+ private:
+  const Routes& routes_;
+  Neighbours& neighbours_;
+  const PathMtus& paths_;
+  uint32_t link_mtu_bytes_;
+  NetCounters& counters_;
+};
+
+}  // namespace bedplate
