@@ -21,47 +21,27 @@
 // enabled until it is ready nothing is with any shard. 4. The only admin commands under way are the
 // step's, and an abort; there are none while it may not answer (it is being enabled, has failed, or
 // is closed). 5. The step's namespace and queue are there. 6. The counter of its state is its
-// state. And enter(): 7. A state follows one that it may follow. And read32(), write32(): 8. Once
-// it is closed no register is used.
+// state. And enter(): 7. A state follows one that it may follow. And NvmeRegisters: 8. Once it is
+// closed no register is used.
 // Threads: one at a time; after the start the shard's that has the control.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "platform/cache_line.h"
-#include "platform/counter.h"
 #include "platform/units.h"
+#include "transport/nvme/nvme_aborts.h"
+#include "transport/nvme/nvme_counters.h"
+#include "transport/nvme/nvme_health.h"
+#include "transport/nvme/nvme_identity.h"
 #include "transport/nvme/nvme_problem.h"
-#include "transport/nvme/nvme_queue_pair_datapath.h"
+#include "transport/nvme/nvme_queue_pairs.h"
+#include "transport/nvme/nvme_registers.h"
 
 namespace bedplate {
-
-// Written by the control's shard.
-struct alignas(kCacheLineBytes) NvmeCounters {
-  Counter state;        // NvmeController::State
-  Counter problem;      // NvmeProblem: the last one
-  Counter queue_pairs;  // that it has granted
-  Counter aborts;       // that the controller has carried out
-  Counter resets;
-  Counter bad_completions;  // of admin commands
-  // From its health log; 0 before it was read first.
-  Counter warnings;
-  Counter temperature_kelvin;
-  Counter spare_percent;
-  Counter used_percent;
-  Counter read_units;
-  Counter written_units;
-  Counter power_cycles;
-  Counter power_on_hours;
-  Counter unsafe_shutdowns;
-  Counter media_errors;
-  Counter new_media_errors;  // of them, since it was read first
-};
 
 // The way to the controller.
 class NvmePort {
@@ -81,13 +61,6 @@ struct NvmeOptions {
   std::optional<bool> has_write_cache = {};  // nothing: as the drive has it
   std::vector<uint32_t> namespaces = {1};
   bool is_only_identified = false;  // it is ready once it is known; it has no I/O queue
-};
-
-// The memory of a queue pair: NvmeQueuePair::bytes_for(NvmeOptions::queue_entries), zeroed, aligned
-// to a page.
-struct NvmeQueuePlace {
-  std::span<std::byte> memory;
-  NvmeQueueCounters* counters = nullptr;
 };
 
 class NvmeController {
@@ -126,23 +99,17 @@ class NvmeController {
   void give_up(NvmeProblem problem) noexcept;
 
   // Right once it was ready; from then on it does not change.
-  uint32_t queue_count() const noexcept { return queue_count_; }
-  NvmeQueuePair& queue_pair(size_t index) noexcept {
-    BP_DCHECK(index < queue_count_);
-    return pairs_[index];
-  }
+  uint32_t queue_count() const noexcept { return pairs_.count(); }
+  NvmeQueuePair& queue_pair(size_t index) noexcept { return pairs_.at(index); }
   State state() const noexcept { return state_; }
   // How long it may take until it is ready or has failed.
   uint64_t ready_max_ns() const noexcept { return 2 * ready_ns_ + options_.timeout_ns; }
   NvmeProblem problem() const noexcept { return problem_; }
   uint32_t problem_detail() const noexcept { return problem_detail_; }
   // Closed, and no shard uses a register any more.
-  bool is_let_go_of() const noexcept { return state_ == State::kClosed && have_followed(); }
+  bool is_let_go_of() const noexcept { return state_ == State::kClosed && pairs_.have_followed(); }
   // In the order of the options. Its numbers are right once it was ready.
-  const NvmeNamespace& space(size_t index) const noexcept {
-    BP_DCHECK(index < options_.namespaces.size());
-    return spaces_[index];
-  }
+  const NvmeNamespace& space(size_t index) const noexcept { return identity_.space(index); }
 
   bool is_valid() const noexcept;
 
@@ -159,21 +126,12 @@ class NvmeController {
     kGrowth,
     kNone
   };
-  struct AdminCall : NvmeCall {
+  struct StepCall : NvmeCall {
     NvmeController* controller = nullptr;
   };
 
   bool are_pairs_valid() const noexcept;
   bool is_step_valid() const noexcept;
-
-  uint32_t read32(size_t offset) const noexcept;
-  uint64_t read64(size_t offset) const noexcept;
-  void write32(size_t offset, uint32_t value) noexcept;
-  void write64(size_t offset, uint64_t value) noexcept;
-
-  std::span<NvmeQueuePair> pairs() const noexcept { return {pairs_.get(), queue_count_}; }
-  void want(NvmeQueuePair::Phase phase) noexcept;
-  bool have_followed() const noexcept;
 
   void enter(State state) noexcept;
   void note_problem(NvmeProblem problem) noexcept;
@@ -186,24 +144,18 @@ class NvmeController {
   void close() noexcept;
   void poll_admin() noexcept;
 
-  nvme::Command* begin_admin(AdminCall& call) noexcept;
   void begin_step(Step step) noexcept;
-  void describe_queue(nvme::Command& command, nvme::AdminOpcode opcode) const noexcept;
   static void step_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
   void step_ended(uint16_t status, uint32_t result) noexcept;
   void after_namespace() noexcept;
   bool know_queue_count(uint32_t result) noexcept;
   void become_ready() noexcept;
-  void know_controller() noexcept;
-  NvmeProblem know_namespace(bool is_first) noexcept;
-  void know_health() noexcept;
 
   uint64_t watch(uint32_t status) noexcept;
   NvmeProblem what_is_late() const noexcept;
-  void abort_late() noexcept;
-  static void abort_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
 
   NvmePort* port_ = nullptr;
+  NvmeRegisters registers_;
   NvmeOptions options_;
   NvmeCounters* counters_ = nullptr;
   State state_ = State::kDisabling;
@@ -214,22 +166,16 @@ class NvmeController {
   uint64_t ready_ns_ = 0;     // how long a change of state may take
   uint64_t deadline_ns_ = 0;  // of this state
   uint64_t health_ns_ = 0;    // when the next look at its health is due
-  bool is_health_known_ = false;
   bool is_stopping_ = false;  // it was told to stop, or to shut down
   NvmeQueue admin_;
-  std::unique_ptr<NvmeQueuePair[]> pairs_;
-  uint32_t queue_count_ = 0;
-  uint32_t queue_index_ = 0;                                   // of the step
-  NvmeQueuePair::Phase phase_ = NvmeQueuePair::Phase::kEnded;  // that is wanted of them
-  std::byte* data_ = nullptr;                                  // a page, of the step's command
-  AdminCall step_call_;
-  AdminCall abort_call_;
-  bool is_aborting_ = false;
-  uint64_t transfer_bytes_max_ = 0;
-  uint16_t optionals_ = 0;
-  bool has_cache_ = false;
-  std::unique_ptr<NvmeNamespace[]> spaces_;
-  size_t space_index_ = 0;  // of the step
+  NvmeQueuePairs pairs_;
+  NvmeAborts aborts_;
+  NvmeIdentity identity_;
+  NvmeHealth health_;
+  std::byte* data_ = nullptr;  // a page, of the step's command
+  StepCall step_call_;
+  uint32_t queue_index_ = 0;  // of the step
+  uint32_t space_index_ = 0;  // of the step
   bool was_ready_ = false;
 };
 

@@ -1,0 +1,36 @@
+#include "transport/nvme/nvme_aborts.h"
+
+#include "platform/assert.h"
+#include "transport/nvme/nvme_wire.h"
+
+namespace bedplate {
+
+void NvmeAborts::create(NvmeCounters& counters) noexcept {
+  counters_ = &counters;
+  call_.completed = &NvmeAborts::completed;
+  call_.aborts = this;
+}
+
+void NvmeAborts::look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t now_ns) noexcept {
+  if (is_under_way_) return;
+  for (NvmeQueuePair& pair : pairs.all()) {
+    const uint32_t late_id = pair.take_late();
+    if (late_id == NvmeQueuePair::kNone) continue;
+    nvme::Command* command = admin.try_begin(call_, now_ns).command;
+    BP_ASSERT(command != nullptr);  // a step and an abort are all there is
+    is_under_way_ = true;
+    command->opcode = nvme::kAbort;
+    command->word10 = pair.queue().id() | late_id << 16;
+    return admin.ring();
+  }
+}
+
+// Result, bit 0: it was not aborted.
+void NvmeAborts::completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept {
+  NvmeAborts& self = *static_cast<Call&>(call).aborts;
+  BP_DCHECK(self.is_under_way_ && &call == &self.call_);
+  self.is_under_way_ = false;
+  if (status == nvme::kSuccess && (result & 1) == 0) self.counters_->aborts.add(1);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,37 @@
+// Aborts the late commands of a drive's queue pairs, one at a time: every controller takes that.
+//
+// Invariant: an abort is under way exactly while the admin queue has its command. (look, completed)
+#pragma once
+
+#include <cstdint>
+
+#include "transport/nvme/nvme_counters.h"
+#include "transport/nvme/nvme_queue_datapath.h"
+#include "transport/nvme/nvme_queue_pairs.h"
+
+namespace bedplate {
+
+// Threads: the control's.
+class NvmeAborts {
+ public:
+  // `counters` outlive it.
+  void create(NvmeCounters& counters) noexcept;
+
+  // Begins an abort if none is under way, and a pair has a late command. Requires: the admin queue
+  // has a slot.
+  void look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t now_ns) noexcept;
+  bool is_under_way() const noexcept { return is_under_way_; }
+
+ private:
+  struct Call : NvmeCall {
+    NvmeAborts* aborts = nullptr;
+  };
+
+  static void completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
+
+  Call call_;
+  NvmeCounters* counters_ = nullptr;
+  bool is_under_way_ = false;
+};
+
+}  // namespace bedplate

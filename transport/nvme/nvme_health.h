@@ -1,0 +1,19 @@
+// Puts the health log of a drive into its counters.
+#pragma once
+
+#include <cstddef>
+
+#include "transport/nvme/nvme_counters.h"
+
+namespace bedplate {
+
+class NvmeHealth {
+ public:
+  // Takes a log of nvme::kHealthBytes. The errors of the first one are not new.
+  void take_log(const std::byte* log, NvmeCounters& counters) noexcept;
+
+ private:
+  bool is_known_ = false;
+};
+
+}  // namespace bedplate
