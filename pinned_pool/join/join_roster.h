@@ -1,7 +1,7 @@
 // The roster: the processes that may join, those that have joined, and the part of each.
 //
 // It keeps the account of groups, members and instances (the k-th place of one `[[process]]`)
-// and talks to nobody; join_server.h has the sockets. A part goes from one process to the next
+// and talks to nobody; join_connections.h has the sockets. A part goes from one process to the next
 // only when the former cannot reach it any more, nobody refers to it, and none of its data is left
 // in memory.
 //

@@ -1,22 +1,19 @@
-// New connections: from accept() until their process gets a part, or is refused.
-//
-// Anybody can connect, as often as the system permits. So all work here has a budget for each turn
-// (JoinServer::turn), and silent connections are shared out among users.
-#include "pinned_pool/join/join_server.h"
+#include "pinned_pool/join/join_strangers.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pinned_pool/join/join_watch.h"
+#include "platform/assert.h"
 #include "platform/clock.h"
-#include "platform/log.h"
+#include "platform/file.h"
 #include "platform/units.h"
 
 #ifndef SO_PEERPIDFD
@@ -26,7 +23,8 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kAcceptPauseNs = 100 * kNsPerMs;
+using Phase = JoinConnection::Phase;
+using Watched = JoinConnections::Watched;
 
 // Opens a pidfd of the process at the other end. Without SO_PEERPIDFD its number may have become
 // another process's if it has ended; but then its connection has hung up, which is noticed.
@@ -46,137 +44,85 @@ bool has_gone(int socket) noexcept {
 }  // namespace
 
 // Serves present connections first: they are kSilentCountMax at most, so newcomers get their turn.
-void JoinServer::serve_strangers(std::span<const epoll_event> events) noexcept {
-  uint32_t budget = kStrangersPerTurn;
+void JoinStrangers::serve(std::span<const epoll_event> events) noexcept {
+  uint32_t budget = kPerTurn;
   bool may_accept = false;
   for (const epoll_event& event : events) {
-    if (event.data.u64 == kListenerMark) {
+    if (event.data.u64 == JoinWatch::kListenerMark) {
       may_accept = true;
-    } else if (Connection* stranger = stranger_of(event.data.u64); stranger && budget > 0) {
-      --budget;
-      read_socket(*stranger);
+      continue;
     }
+    JoinConnection* connection = connections_.find(event.data.u64);
+    if (connection == nullptr || connection->phase != Phase::kConnected || budget == 0) continue;
+    --budget;
+    read(*connection);
   }
   while (may_accept && budget-- > 0) may_accept = accept_one();
 }
 
 // Accepts a connection. Returns true if there may be another one.
-bool JoinServer::accept_one() noexcept {
-  Fd socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket.is_open()) {
-    if (errno == ECONNABORTED || errno == EINTR) return true;
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      pause_accepting();
+bool JoinStrangers::accept_one() noexcept {
+  Fd socket;
+  switch (acceptor_.accept(&socket)) {
+    case JoinAcceptor::Outcome::kAccepted: break;
+    case JoinAcceptor::Outcome::kWentAway: return true;
+    case JoinAcceptor::Outcome::kNone: return false;
+    case JoinAcceptor::Outcome::kNoDescriptor: {
+      const Error error = error_from_errno("accepting a process that wants to join")
+                              .set_cure("it waits; raise the limit of open files (ulimit -n)");
+      acceptor_.pause();
+      reports_.log_of_strangers(error);
+      return false;
     }
-    return false;
   }
-  BP_ASSERT(!unused_.is_empty());
-  Connection& connection = *unused_.first();
-  ucred peer = {};
-  socklen_t bytes = sizeof peer;
-  if (getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 ||
-      !watch(connection, Watched::kSocket, socket.number(), EPOLLIN)) {
-    closing_.close(socket);
-    return true;
-  }
-  unused_.pop();
-  connection.phase = Phase::kConnected;
-  connection.pid = peer.pid;
-  connection.uid = peer.uid;
-  connection.socket = std::move(socket);
-  connection.deadline_ns = monotonic_ns() + options_.request_timeout_ns;
-  silent_.push_back(place_of(connection));
-  BP_ASSERT(silent_.size() <= kSilentCountMax + 1);  // the room that was reserved
-  BP_DCHECK_SLOW(is_valid());
-  read_socket(connection);  // most have sent their request already
-  if (silent_.size() > kSilentCountMax) make_room();
+  const uint64_t deadline_ns = monotonic_ns() + options_.request_timeout_ns;
+  JoinConnection* connection = connections_.begin(std::move(socket), deadline_ns);
+  if (connection == nullptr) return true;
+  read(*connection);  // most have sent their request already
+  if (connections_.silent_count() > JoinConnections::kSilentCountMax) make_room();
   return true;
 }
 
-// No descriptor is free for a connection. The listener stays readable, so it is not watched
-// meanwhile.
-void JoinServer::pause_accepting() noexcept {
-  const Error error = error_from_errno("accepting a process that wants to join")
-                          .set_cure("it waits; raise the limit of open files (ulimit -n)");
-  epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, listener_.number(), nullptr);
-  accept_again_ns_ = monotonic_ns() + kAcceptPauseNs;
-  const uint32_t strangers = roster_->grant_count();
-  if (log_limits_[strangers].try_pass(log_source(strangers))) log_error(error);
-}
-
-// Drops a silent connection: the oldest of the user who has most, so that no user can push out
-// another's; if no user has two, the newest.
-void JoinServer::make_room() noexcept {
-  const auto count_of = [this](uint32_t place) {
-    return std::count_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
-      return connections_[other].uid == connections_[place].uid;
-    });
-  };
-  uint32_t leaves = silent_.back();
-  auto most = count_of(leaves);
-  if (most > 1)
-    leaves = *std::find_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
-      return connections_[other].uid == connections_[leaves].uid;
-    });
-  for (const uint32_t place : silent_) {
-    const auto count = count_of(place);
-    if (count <= most) continue;
-    most = count;
-    leaves = place;
-  }
-  Connection& connection = connections_[leaves];
+// Reads its request, if that has come.
+void JoinStrangers::read(JoinConnection& connection) noexcept {
   BP_ASSERT(connection.phase == Phase::kConnected);
-  refuse(connection,
-         error_while("joining the pool")
-             .set_answer("%zu connect and say nothing, %td of them of user %u", silent_.size(),
-                         most, connection.uid)
-             .set_cure("try again; say who joins right after connecting"),
-         true);
-}
-
-// Drops silent connections whose time is over.
-void JoinServer::drop_expired() noexcept {
-  const uint64_t now = monotonic_ns();
-  while (!silent_.empty() && connections_[silent_.front()].deadline_ns <= now) {
-    Error error = error_while("joining the pool")
-                      .set_answer("nothing was said in time")
-                      .set_cure("say it within %s of connecting",
-                                format_rounded_ns(options_.request_timeout_ns).text);
-    refuse(connections_[silent_.front()], error, true);  // it may have had no core
+  if (join::brings_descriptors(connection.socket.number())) {
+    return refuse(connection, error_while("joining the pool")
+                                  .set_answer("descriptors came, which nobody asked for")
+                                  .set_cure("send none"));
   }
-}
-
-void JoinServer::no_longer_silent(const Connection& connection) noexcept {
-  const auto its = std::find(silent_.begin(), silent_.end(), place_of(connection));
-  BP_ASSERT(its != silent_.end());
-  silent_.erase(its);
-}
-
-void JoinServer::answer_request(Connection& connection, const void* packet, size_t bytes) noexcept {
   join::Request request;
-  std::memcpy(static_cast<void*>(&request), packet, sizeof request);
-  Error error;
+  const int64_t got = join::receive_packet(connection.socket.number(), &request, sizeof request);
+  if (got == -EAGAIN) return;
+  if (got <= 0) return connections_.forget(connection);
+  answer_request(connection, request, static_cast<size_t>(got));
+  if (connection.has_part()) processes_.read(connection);  // it may have said more
+}
+
+// `bytes`: the packet's length, which may be another one than a request's.
+void JoinStrangers::answer_request(JoinConnection& connection, const join::Request& request,
+                                   size_t bytes) noexcept {
   if (auto checked = join::check_request(request, bytes, options_.pool->base()); !checked.ok()) {
-    error = checked.error();
+    Error error = checked.error();
     error.set_doing("joining the pool");
     return refuse(connection, error);
   }
   connection.process = request.process;
-  connection.grant = roster_->find_grant(request.process, connection.uid);
+  connection.grant = roster_.find_grant(request.process, connection.uid);
   bool may_come = false;
-  if (auto handed = hand_over(connection, request, &may_come); !handed.ok()) {
+  if (auto handed = give_part(connection, request, &may_come); !handed.ok()) {
     refuse(connection, handed.error(), may_come);
   }
 }
 
-Result<void> JoinServer::hand_over(Connection& connection, const join::Request& request,
-                                   bool* may_come) noexcept {
-  BP_ASSERT(connection.phase == Phase::kConnected);
+// Opens all that a process with a part has, and hands the part over.
+Result<void> JoinStrangers::give_part(JoinConnection& connection, const join::Request& request,
+                                      bool* may_come) noexcept {
   const auto failed = [&request] {
     return error_from_errno("joining the pool as %s", request.process.text);
   };
   // Comes before anything is opened, so that a refusal is cheap.
-  auto found = roster_->find_place(request, connection.uid, may_come);
+  auto found = roster_.find_place(request, connection.uid, may_come);
   if (!found.ok()) return found.error();
   if (has_gone(connection.socket.number())) {
     return error_while("joining the pool as %s", request.process.text)
@@ -192,40 +138,55 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
   if (pipe2(ends, O_CLOEXEC) != 0) return failed().set_cure("raise the limit of open files");
   connection.pipe = Fd(ends[0]);
   const Fd write_end(ends[1]);
-  if (!watch(connection, Watched::kProcess, connection.pidfd.number(), EPOLLIN) ||
-      !watch(connection, Watched::kPipe, connection.pipe.number(), 0)) {  // 0: a hang-up is told
+  if (!connections_.watch(connection, Watched::kProcess) ||
+      !connections_.watch(connection, Watched::kPipe)) {
     return failed().set_cure("raise the limit of watched files: sysctl fs.epoll.max_user_watches");
   }
-  roster_->admit(found.value(), request, connection.pid);
-  no_longer_silent(connection);
-  connection.instance = found.value();
-  connection.phase = Phase::kHandedOver;
-  connection.deadline_ns = monotonic_ns() + options_.ready_timeout_ns;
-  ++joining_count_;
-  BP_DCHECK_SLOW(is_valid());
-  changed(connection, false);
-  join::Accepted accepted;
-  int descriptors[join::kDescriptorCountMax];
-  uint32_t count = roster_->describe(connection.instance, &accepted, descriptors);
-  BP_ASSERT(count < join::kDescriptorCountMax);
-  descriptors[count++] = write_end.number();
-  const int outcome = join::send_packet(connection.socket.number(), &accepted, accepted.bytes(),
-                                        {descriptors, count});
-  if (outcome != 0) {
-    // Its place stays taken until the process has ended, as if it had failed by itself.
-    Error error = failed().set_answer_errno(outcome).set_cure("try again in a new process");
-    lose(connection, JoinEvent::Kind::kFailed, error);
-  }
+  processes_.hand_over(connection, found.value(), request, write_end);
   return {};
 }
 
+// Drops a silent connection, since there is one too many.
+void JoinStrangers::make_room() noexcept {
+  ptrdiff_t its_user_has = 0;
+  JoinConnection& connection = connections_.choose_to_drop(&its_user_has);
+  refuse(connection,
+         error_while("joining the pool")
+             .set_answer("%zu connect and say nothing, %td of them of user %u",
+                         connections_.silent_count(), its_user_has, connection.uid)
+             .set_cure("try again; say who joins right after connecting"),
+         true);
+}
+
+void JoinStrangers::check_deadlines() noexcept {
+  if (due_ns() == UINT64_MAX) return;
+  drop_expired();
+  acceptor_.resume_if_due(monotonic_ns());
+}
+
+uint64_t JoinStrangers::due_ns() const noexcept {
+  return std::min(acceptor_.due_ns(), connections_.silent_due_ns());
+}
+
+// Drops silent connections whose time is over.
+void JoinStrangers::drop_expired() noexcept {
+  const uint64_t now = monotonic_ns();
+  while (connections_.silent_due_ns() <= now) {
+    Error error = error_while("joining the pool")
+                      .set_answer("nothing was said in time")
+                      .set_cure("say it within %s of connecting",
+                                format_rounded_ns(options_.request_timeout_ns).text);
+    refuse(*connections_.oldest_silent(), error, true);  // it may have had no core
+  }
+}
+
 // Refuses a connection. `may_come`: the cause may pass; the joiner tries again until its timeout.
-void JoinServer::refuse(Connection& connection, const Error& error, bool may_come) noexcept {
+void JoinStrangers::refuse(JoinConnection& connection, const Error& error, bool may_come) noexcept {
   const join::Explained explained =
       join::explain(may_come ? join::PacketKind::kNotNow : join::PacketKind::kRefused, error);
   join::send_packet(connection.socket.number(), &explained, sizeof explained);
-  tell(connection, JoinEvent::Kind::kRefused, error);
-  forget(connection);
+  reports_.tell(connection, JoinEvent::Kind::kRefused, error);
+  connections_.forget(connection);
 }
 
 }  // namespace bedplate

@@ -12,7 +12,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "pinned_pool/join/join_connections.h"
+#include "pinned_pool/join/join_reports.h"
 #include "pinned_pool/join/join_socket.h"
+#include "pinned_pool/join/join_strangers.h"
 #include "tests/pinned_pool/join/join_rig.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
@@ -28,7 +31,7 @@ namespace {
 constexpr uint32_t kFloodMax = 2'000'000;
 // The most strangers served before an event that is ready when the count is read: those of the rest
 // of this turn, and of the next one.
-constexpr uint32_t kTwoTurns = 2 * JoinServer::kStrangersPerTurn;
+constexpr uint32_t kTwoTurns = 2 * JoinStrangers::kPerTurn;
 
 constexpr uid_t kOtherUser = 65534;
 
@@ -195,11 +198,11 @@ TEST(JoinFlood, PushesOutNobodyOfAnotherUser) {
   CHECK(pipe(ends) == 0);
   Child other = rig.fork_joiner([&](JoinOptions&) {
     become_other_user();
-    constexpr uint32_t kCount = 3 * JoinServer::kSilentCountMax;
+    constexpr uint32_t kCount = 3 * JoinConnections::kSilentCountMax;
     static int sockets[kCount];
     for (int& socket : sockets) socket = connect_raw(rig.path).release();
     // Its own oldest go: until there are as many as there may be, with ours.
-    for (uint32_t i = 0; i < kCount - (JoinServer::kSilentCountMax - 1); ++i) {
+    for (uint32_t i = 0; i < kCount - (JoinConnections::kSilentCountMax - 1); ++i) {
       join::Explained refusal;
       BP_PROBE_CHECK(join::receive_packet(sockets[i], &refusal, sizeof refusal) == sizeof refusal);
       BP_PROBE_CHECK(std::strstr(join::told(refusal).answer, "129 connect and say nothing, 12") !=
@@ -239,9 +242,9 @@ TEST(JoinFlood, FillsNoLogAndHidesNobody) {
   }
   LONGS_EQUAL(100, rig.wait_for(Kind::kRefused, 100));
   const std::string text = capture.text();
-  LONGS_EQUAL(JoinServer::kLinesOfStrangers, count_of(text, "is not Bedplate"));
+  LONGS_EQUAL(JoinReports::kLinesOfStrangers, count_of(text, "is not Bedplate"));
   CHECK(count_of(text, "being joined to the pool as relay: the") == 1);
-  constexpr uint32_t kLines = JoinServer::kLinesOfGrant + 2 * JoinServer::kLinesOfProcess;
+  constexpr uint32_t kLines = JoinReports::kLinesOfGrant + 2 * JoinReports::kLinesOfProcess;
   CHECK(count_of(text, "it wants 4 members") >= kLines - 8);
   CHECK(count_of(text, "it wants 4 members") <= kLines);
 }
@@ -256,7 +259,8 @@ TEST(JoinFlood, SaysAnothersNameInVain) {
     join::send_packet(socket.number(), &request, sizeof request);
   }
   LONGS_EQUAL(100, rig.wait_for(Kind::kRefused, 100));
-  LONGS_EQUAL(JoinServer::kLinesOfStrangers, count_of(capture.text(), "joining the pool as relay"));
+  LONGS_EQUAL(JoinReports::kLinesOfStrangers,
+              count_of(capture.text(), "joining the pool as relay"));
 }
 
 TEST(JoinFlood, IsCountedInTheLog) {

@@ -1,0 +1,38 @@
+// Rings the doorbells of a group after its members table has changed.
+//
+// Deaths are told at once. New members and free places are told within kRingWithinNs, so that a
+// thousand processes that join together do not wake one another a million times.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pinned_pool/join/join_roster.h"
+#include "platform/thread_owner.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+// Threads: the control thread's.
+class GroupDoorbells {
+ public:
+  static constexpr uint64_t kRingWithinNs = 20 * kNsPerMs;
+
+  // `control` is the control thread's. Both outlive it.
+  GroupDoorbells(JoinRoster& roster, const ThreadOwner& control)
+      : roster_(roster), control_(control), due_ns_(roster.group_count()) {}
+
+  // The group's table has changed: the next ring_due() rings, or one within kRingWithinNs.
+  void changed(uint32_t group, bool is_urgent) noexcept;
+  // Rings for the groups that are due.
+  void ring_due() noexcept;
+  // When it is to be called again; UINT64_MAX: nothing has changed.
+  uint64_t due_ns() const noexcept;
+
+ private:
+  JoinRoster& roster_;
+  const ThreadOwner& control_;
+  std::vector<uint64_t> due_ns_;  // of each group; 0: no change to tell
+};
+
+}  // namespace bedplate

@@ -1,0 +1,58 @@
+#include "pinned_pool/join/join_acceptor.h"
+
+#include <cerrno>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "platform/clock.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kPauseNs = 100 * kNsPerMs;
+
+}  // namespace
+
+Result<void> JoinAcceptor::open(JoinListener* listener, const std::string& path) noexcept {
+  if (listener != nullptr) {
+    listener_ = listener->take();
+    // Listens once more: joiners see the user of the last listen() as the socket's owner.
+    if (listen(listener_.number(), SOMAXCONN) == 0) return {};
+    return error_from_errno("listening for those who join");
+  }
+  BP_TRY_ASSIGN(listener_, listen_for_joiners(path.c_str()));
+  return {};
+}
+
+bool JoinAcceptor::begin() noexcept {
+  return watch_.add(listener_, EPOLLIN, JoinWatch::kListenerMark);
+}
+
+JoinAcceptor::Outcome JoinAcceptor::accept(Fd* socket) noexcept {
+  *socket = Fd(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket->is_open()) return Outcome::kAccepted;
+  switch (errno) {
+    case ECONNABORTED:
+    case EINTR: return Outcome::kWentAway;
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM: return Outcome::kNoDescriptor;
+    default: return Outcome::kNone;
+  }
+}
+
+void JoinAcceptor::pause() noexcept {
+  watch_.remove(listener_);
+  resume_ns_ = monotonic_ns() + kPauseNs;
+}
+
+void JoinAcceptor::resume_if_due(uint64_t now_ns) noexcept {
+  if (!is_paused() || now_ns < resume_ns_) return;
+  resume_ns_ = 0;
+  begin();
+}
+
+}  // namespace bedplate

@@ -1,0 +1,51 @@
+// The socket that processes connect to, at the owner's end. While no descriptor is free for one
+// more connection, it pauses, and connections wait in the socket.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pinned_pool/join/join_socket.h"
+#include "pinned_pool/join/join_watch.h"
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Threads: the control thread's. open() and begin(): any. listener(): any while no thread accepts.
+class JoinAcceptor {
+ public:
+  enum class Outcome : uint8_t {
+    kAccepted,
+    kWentAway,     // this connection has gone already: there may be another one
+    kNone,         // no connection waits
+    kNoDescriptor  // one waits, and no descriptor is free: pause()
+  };
+
+  // `watch` outlives it.
+  explicit JoinAcceptor(JoinWatch& watch) noexcept : watch_(watch) {}
+
+  // Takes `listener` over; nullptr: listens at `path` itself. Errors: listen_for_joiners()'s.
+  Result<void> open(JoinListener* listener, const std::string& path) noexcept;
+  // From now on events come with JoinWatch::kListenerMark. Returns false with errno set.
+  bool begin() noexcept;
+
+  // Accepts a connection into `socket`; otherwise sets errno.
+  Outcome accept(Fd* socket) noexcept;
+
+  // The socket stays readable, so it is not watched meanwhile.
+  void pause() noexcept;
+  bool is_paused() const noexcept { return resume_ns_ != 0; }
+  // When the pause ends; UINT64_MAX: there is none.
+  uint64_t due_ns() const noexcept { return is_paused() ? resume_ns_ : UINT64_MAX; }
+  void resume_if_due(uint64_t now_ns) noexcept;
+
+  Fd& listener() noexcept { return listener_; }
+
+ private:
+  JoinWatch& watch_;
+  Fd listener_;
+  uint64_t resume_ns_ = 0;  // 0: it does not pause
+};
+
+}  // namespace bedplate

@@ -1,0 +1,79 @@
+// Reports the joins, leaves and deaths of processes: as a JoinEvent to the server's owner, which
+// decides what to do, and in the log, within limits.
+//
+// Messages that others cause are limited in each period of ten seconds: kLinesOfStrangers about
+// connections that are no known process, or whose user may not have their name; for each
+// `[[process]]` kLinesOfGrant, and kLinesOfProcess for each process that it may have at once. The
+// rest is counted, and the count is logged.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "pinned_pool/join/join_connections.h"
+#include "pinned_pool/join/join_roster.h"
+#include "platform/log_limit.h"
+#include "platform/result.h"
+#include "platform/thread_owner.h"
+
+namespace bedplate {
+
+struct JoinEvent {
+  enum class Kind : uint8_t {
+    kJoined,   // alive
+    kRefused,  // it got nothing
+    kFailed,   // it was given its part and could not use it, or did not get ready in time
+    kLeft,     // it said so; dead in the table
+    kDied,     // it ended, hung up, or was cut off; dead in the table
+    kQuiet,
+    kFreed,  // its part can be given out again
+  };
+  Kind kind = Kind::kJoined;
+  MemberName process;  // empty: it gave no name
+  pid_t pid = 0;
+  uint32_t group = 0;
+  uint32_t member = 0;  // its first one; both are 0 for kRefused
+  uint32_t member_count = 0;
+  bool is_trusted = false;    // false for kRefused
+  Error error = {};           // why, for kRefused, kFailed and kDied
+  bool may_be_logged = true;  // false: its source has filled its part of the log
+};
+
+const char* to_text(JoinEvent::Kind kind) noexcept;
+
+// Threads: the control thread's.
+class JoinReports {
+ public:
+  using OnEvent = std::function<void(const JoinEvent&)>;
+
+  static constexpr uint32_t kLinesOfStrangers = 16;
+  static constexpr uint32_t kLinesOfGrant = 16;
+  static constexpr uint32_t kLinesOfProcess = 8;
+
+  // `control` is the control thread's; it and the roster outlive this. `on_event` may be empty.
+  JoinReports(const JoinRoster& roster, const ThreadOwner& control, OnEvent on_event,
+              uint64_t log_period_ns);
+
+  void tell(const JoinConnection& connection, JoinEvent::Kind kind,
+            const Error& error = {}) noexcept;
+  // Logs an error that is not about a known process.
+  void log_of_strangers(const Error& error) noexcept;
+
+  // Logs the count of messages that were held back, for periods that are over. Call it at due_ns();
+  // UINT64_MAX: nothing is held back.
+  void lift_limits() noexcept;
+  uint64_t due_ns() const noexcept;
+
+ private:
+  const char* source_of(uint32_t grant) const noexcept;
+
+  const JoinRoster& roster_;
+  const ThreadOwner& control_;
+  OnEvent on_event_;
+  std::vector<LogLimit> limits_;  // of each grant, and the last one of strangers
+};
+
+}  // namespace bedplate

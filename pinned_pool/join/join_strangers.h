@@ -1,0 +1,74 @@
+// New connections: from accept() until their process gets a part, or is refused.
+//
+// Anybody can connect, as often as the system permits. A connection that sends nothing, or
+// nonsense, costs a bounded time and nothing else: all work here has a budget for each turn
+// (JoinServer), and silent connections are shared out among users (JoinConnections).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <sys/epoll.h>
+
+#include "pinned_pool/join/join_acceptor.h"
+#include "pinned_pool/join/join_connections.h"
+#include "pinned_pool/join/join_processes.h"
+#include "pinned_pool/join/join_protocol.h"
+#include "pinned_pool/join/join_reports.h"
+#include "pinned_pool/join/join_roster.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Threads: the control thread's.
+class JoinStrangers {
+ public:
+  // The most connections without a part, and the most new ones, that are served in one turn.
+  static constexpr uint32_t kPerTurn = 16;
+
+  struct Options {
+    const PinnedPool* pool = nullptr;
+    uint64_t request_timeout_ns = 0;  // from connecting to its request
+  };
+
+  // All outlive it. A stranger that gets a part is one of `processes` from then on.
+  JoinStrangers(const Options& options, JoinAcceptor& acceptor, JoinConnections& connections,
+                JoinRoster& roster, JoinReports& reports, JoinProcesses& processes) noexcept
+      : options_(options),
+        acceptor_(acceptor),
+        connections_(connections),
+        roster_(roster),
+        reports_(reports),
+        processes_(processes) {}
+  JoinStrangers(const JoinStrangers&) = delete;
+  JoinStrangers& operator=(const JoinStrangers&) = delete;
+
+  // Serves the strangers among a turn's events, and accepts new ones.
+  void serve(std::span<const epoll_event> events) noexcept;
+  // Drops silent connections whose time is over; ends a pause of the acceptor.
+  void check_deadlines() noexcept;
+  // When check_deadlines() is to be called again; UINT64_MAX: there is no need.
+  uint64_t due_ns() const noexcept;
+
+ private:
+  bool accept_one() noexcept;
+  void read(JoinConnection& connection) noexcept;
+  void answer_request(JoinConnection& connection, const join::Request& request,
+                      size_t bytes) noexcept;
+  Result<void> give_part(JoinConnection& connection, const join::Request& request,
+                         bool* may_come) noexcept;
+  void make_room() noexcept;
+  void drop_expired() noexcept;
+  void refuse(JoinConnection& connection, const Error& error, bool may_come = false) noexcept;
+
+  const Options options_;
+  JoinAcceptor& acceptor_;
+  JoinConnections& connections_;
+  JoinRoster& roster_;
+  JoinReports& reports_;
+  JoinProcesses& processes_;
+};
+
+}  // namespace bedplate

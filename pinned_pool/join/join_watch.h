@@ -1,0 +1,44 @@
+// The events that the owner's control thread waits for: one epoll, and the event that ends the
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <sys/epoll.h>
+
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Threads: the control thread's, but for open(), stop(), and the first add() of a listener.
+class JoinWatch {
+ public:
+  // The data of events that are no connection's.
+  static constexpr uint64_t kStopMark = UINT64_MAX;
+  static constexpr uint64_t kListenerMark = UINT64_MAX - 1;
+
+  // `event_count`: the most events that can come at once, beside these two. It allocates.
+  // Errors: the system's.
+  Result<void> open(size_t event_count);
+  // From now on wait() returns an event with kStopMark.
+  void stop() noexcept;
+
+  // Watches `fd` for `events`, which come with `data`. Returns false with errno set.
+  bool add(const Fd& fd, uint32_t events, uint64_t data) noexcept;
+  // Comes before the file is closed: a forked child may have a copy, which would keep it here.
+  void remove(const Fd& fd) noexcept;
+
+  // Waits for events; -1: without an end. They are good until the next call.
+  std::span<const epoll_event> wait(int timeout_ms) noexcept;
+
+ private:
+  Fd epoll_;
+  Fd stop_event_;
+  std::vector<epoll_event> events_;
+};
+
+}  // namespace bedplate
