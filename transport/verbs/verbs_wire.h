@@ -6,8 +6,8 @@
 // and for tests: programs need only RemoteRights.
 //
 // Invariants: 1. Each record that we send passes the receiver's check (check_record, in
-// LinkConnector::send_record). 2. A hello that was shortened and completed is the same: each number
-// has room (shorten).
+// LinkTalks::send). 2. A hello that was shortened and completed is the same: each number has room
+// (shorten).
 #pragma once
 
 #include <bit>

@@ -11,7 +11,7 @@
 //
 // Invariants, around each change: 1. It listens, and has calls, only while it is open. 2. Each
 // call, dialed or received, is closed once: call_count() counts the open ones, and is 0 at the end.
-// (is_valid, and LinkConnector::is_valid, which knows them)
+// (is_valid, and LinkTalks::is_valid, which knows them)
 #pragma once
 
 #include <cstdint>

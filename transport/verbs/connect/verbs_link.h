@@ -70,7 +70,14 @@ struct VerbsLink final : QueuePairOwner {
   uint32_t datagram_queue = 0;  // of the peer; 0: it takes none
   char host[64] = {};           // where it is, for messages
 
+  uint64_t cut_instance = 0;  // that broke the rules, and is refused; the connector's at all times
+
   void take_event(ibv_event_type type) noexcept override;
+
+  // Notes the instance of the peer that broke the rules, if one did. Threads: the connector's.
+  void note_cut_off() noexcept {
+    if (state.load(std::memory_order_acquire) == LinkState::kCutOff) cut_instance = peer_instance;
+  }
 
   // Gives it to the other thread. Threads: the one that has it.
   void hand_over(LinkState next) noexcept {

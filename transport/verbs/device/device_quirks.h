@@ -52,7 +52,7 @@ struct DeviceQuirks {
   bool hides_long_messages = false;
 
   // Once its interface goes down under a connection, its connection manager stays dead until its
-  // link is made anew. There is no workaround: the log says so (LinkConnector::back_off).
+  // link is made anew. There is no workaround: the log says so (LinkDialer::back_off).
   // Seen: soft RoCE of Linux 6.1. Shown by
   // VerbsProcesses.ALinkThatWasDownLosesNothingAndBringsNothingTwice, which is skipped by rdma_cm.
   bool loses_manager = false;

@@ -1,0 +1,30 @@
+// The hosts whose handshakes were refused: each is logged once, and all refusals are counted.
+//
+// So a host that dials on and on fills no log. If there are too many hosts, further ones are only
+// counted. Threads: the connector's, and count() for any.
+//
+// Invariants: 1. It knows no more hosts than it has room for. 2. Each of them was refused at least
+// once. (is_valid)
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace bedplate {
+
+class RefusedHosts {
+ public:
+  void tell_once(const char* host, const char* why) noexcept;
+  // How many handshakes were refused. Threads: any.
+  uint64_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
+  bool is_valid() const noexcept { return host_count_ <= kHostCountMax && count() >= host_count_; }
+
+ private:
+  static constexpr uint32_t kHostCountMax = 32;
+
+  char hosts_[kHostCountMax][64] = {};
+  uint32_t host_count_ = 0;
+  std::atomic<uint64_t> count_{0};
+};
+
+}  // namespace bedplate
