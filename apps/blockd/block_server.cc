@@ -186,7 +186,7 @@ Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volu
   BP_TRY(take_memory(carve));
   BP_TRY(make_shards(carve));
   BP_TRY(add_volumes(carve, open_volume));
-  environment_.host = this;
+  environment_.server = this;
   environment_.sockets = wiring_.sockets;
   environment_.loop = wiring_.connections_loop;
   environment_.counters = wiring_.connection_counters;

@@ -55,7 +55,7 @@ struct BlockServerWiring {
   TraceWriter trace = {};         // of the connections' shard
 };
 
-class BlockServer final : public PollSource, private nbd::ConnectionHost {
+class BlockServer final : public PollSource {
  public:
   // Hands out the carve that plan_block_server asked for under this name.
   using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
@@ -127,6 +127,15 @@ class BlockServer final : public PollSource, private nbd::ConnectionHost {
   // Whether the drain is complete: no connection is open. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
 
+  // ---- Calls of its connections, on their shard ----
+
+  // Hands `request` to the volume's shard.
+  void submit(BlockRequest& request) noexcept;
+  // The connection has replies to send, or may have ended: look at it once this batch is done.
+  void mark(nbd::Connection& connection) noexcept;
+  // The negotiation is over: the handshake timer is no longer needed.
+  void handshake_done(nbd::Connection& connection) noexcept;
+
   uint32_t poll(uint32_t budget) noexcept override;
 
   // Invariants, checked before and after each poll, on the connections' shard: 1. A connection is
@@ -140,9 +149,6 @@ class BlockServer final : public PollSource, private nbd::ConnectionHost {
                                                index * connection_stride_bytes_);
   }
   bool is_own_thread() const noexcept { return wiring_.connections_loop->is_own_thread(); }
-  void submit(BlockRequest& request) noexcept override;
-  void mark(nbd::Connection& connection) noexcept override;
-  void handshake_done(nbd::Connection& connection) noexcept override;
 
   Result<void> take_memory(const Carve& carve);
   Result<void> make_shards(const Carve& carve);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "apps/blockd/block_server.h"
 #include "platform/assert.h"
 #include "platform/usdt.h"
 
@@ -31,7 +32,7 @@ Connection::Connection(const ConnectionEnvironment& environment, std::span<Block
                .wake =
                    [](void* self) noexcept {
                      auto& connection = *static_cast<Connection*>(self);
-                     connection.environment_.host->mark(connection);
+                     connection.environment_.server->mark(connection);
                    },
                .context = this}),
       request_count_(static_cast<uint32_t>(requests.size())),
@@ -87,7 +88,7 @@ void Connection::receive_completed(void* context, int64_t result) noexcept {
   } else {
     self.receive_ended(result);
   }
-  if (self.phase_ == Phase::kFinishing) self.environment_.host->mark(self);  // it may be the last
+  if (self.phase_ == Phase::kFinishing) self.environment_.server->mark(self);  // it may be the last
 }
 
 void Connection::received(uint64_t bytes) noexcept {
@@ -160,7 +161,7 @@ void Connection::negotiate() noexcept {
       enter_transmission(negotiation_.export_index());
       phase_ = Phase::kServing;
       incoming_ = Incoming::kHeaders;
-      environment_.host->handshake_done(*this);
+      environment_.server->handshake_done(*this);
       parse();
       break;
   }
@@ -270,7 +271,7 @@ void Connection::submit(BlockRequest& request, RequestStep step) noexcept {
   request.step = step;
   BP_USDT(request_queued, request.wire.cookie, step);
   ++submitted_count_;
-  environment_.host->submit(request);
+  environment_.server->submit(request);
 }
 
 void Connection::receive_more() noexcept {
@@ -331,7 +332,7 @@ void Connection::request_returned(BlockRequest& request) noexcept {
   } else if (request.step == RequestStep::kAbort || request.step == RequestStep::kRelease) {
     request.has_buffer = false;
     release(request);
-    environment_.host->mark(*this);
+    environment_.server->mark(*this);
     if (phase_ == Phase::kServing) parse();  // a slot became free
   } else if (request.step == RequestStep::kStored) {
     submit(request, RequestStep::kCommit);
@@ -344,7 +345,7 @@ void Connection::request_returned(BlockRequest& request) noexcept {
 
 void Connection::queue_reply(BlockRequest& request) noexcept {
   replies_.push(request);
-  environment_.host->mark(*this);
+  environment_.server->mark(*this);
 }
 
 // A request that has a buffer goes back to the volume first, to give it back.
@@ -364,7 +365,7 @@ void Connection::end_request(BlockRequest& request) noexcept {
 void Connection::flush() noexcept {
   BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
-  if (socket_.run()) return environment_.host->mark(*this);
+  if (socket_.run()) return environment_.server->mark(*this);
   if (is_broken_) {
     while (replies_.has_ready()) end_request(replies_.pop_ready());
   } else if (has_answers()) {
@@ -403,7 +404,7 @@ void Connection::send_completed(void* context, int64_t result) noexcept {
     if (result >= 0) self.pass(request, kSent);
     self.end_request(request);
   }
-  self.environment_.host->mark(self);
+  self.environment_.server->mark(self);
   BP_KEEPS_VALID(self);
   if (self.phase_ == Phase::kServing) self.parse();  // slots became free
 }
@@ -425,7 +426,7 @@ void Connection::finish() noexcept {
   phase_ = Phase::kFinishing;
   // Ends a receive that waits for a header; one that waits for a granted write's payload goes on.
   if (socket_.is_receiving() && incoming_ == Incoming::kHeaders) socket_.stop_receiving();
-  environment_.host->mark(*this);
+  environment_.server->mark(*this);
 }
 
 void Connection::count_broken() noexcept {
@@ -436,11 +437,11 @@ void Connection::count_broken() noexcept {
 void Connection::break_off() noexcept {
   BP_DCHECK(!is_closed());
   if (is_broken_) return;
-  if (phase_ == Phase::kNegotiating) environment_.host->handshake_done(*this);
+  if (phase_ == Phase::kNegotiating) environment_.server->handshake_done(*this);
   is_broken_ = true;
   phase_ = Phase::kFinishing;
   socket_.abort();
-  environment_.host->mark(*this);
+  environment_.server->mark(*this);
 }
 
 void Connection::handshake_overdue() noexcept {

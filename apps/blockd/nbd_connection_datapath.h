@@ -40,27 +40,17 @@
 #include "transport/sockets/stream_sockets.h"
 #include "transport/tls/tls_stream.h"
 
+namespace bedplate {
+
+class BlockServer;
+
+}  // namespace bedplate
+
 namespace bedplate::nbd {
-
-class Connection;
-
-// The server as its connections call it; BlockServer implements it.
-class ConnectionHost {
- public:
-  // Hands `request` to the volume's shard.
-  virtual void submit(BlockRequest& request) noexcept = 0;
-  // The connection has replies to send, or may have ended: look at it once this batch is done.
-  virtual void mark(Connection& connection) noexcept = 0;
-  // The negotiation is over: the handshake timer is no longer needed.
-  virtual void handshake_done(Connection& connection) noexcept = 0;
-
- protected:
-  ~ConnectionHost() = default;
-};
 
 // State that all connections of a server share; it outlives them.
 struct ConnectionEnvironment {
-  ConnectionHost* host = nullptr;
+  BlockServer* server = nullptr;
   StreamSockets* sockets = nullptr;
   const EventLoop* loop = nullptr;  // the sockets'; tells the time
   ConnectionCounters* counters = nullptr;
@@ -108,7 +98,7 @@ class Connection {
   // Whether the invariants hold. Cost: a walk through the requests.
   bool is_valid() const noexcept;
 
-  // For the host's lists and timers.
+  // For the server's lists and timers.
   Connection* next_marked = nullptr;
   bool is_marked = false;
   Connection* next_free = nullptr;

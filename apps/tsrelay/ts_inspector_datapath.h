@@ -46,7 +46,7 @@ struct TsClock {
   bool is_discontinuous = false;  // or another clock than before
 };
 
-class TsInspector final : private TsTablesOwner {
+class TsInspector {
  public:
   // PIDs with PCRs: one of each program, and a few that no PMT names.
   static constexpr uint32_t kClocksMax = TsTables::kProgramsMax + 8;
@@ -65,6 +65,11 @@ class TsInspector final : private TsTablesOwner {
   // Forgets all that it has learned of the stream: the next packets are another sender's. The
   // counts go on.
   void forget() noexcept;
+
+  // Its tables have begun or ceased to name this PID: its next packets are of another stream.
+  void is_another(uint16_t pid) noexcept;
+  // A program of its tables has begun to have its clock on this PID.
+  void is_another_clock(uint16_t pid) noexcept;
 
   const TsReport& report() const noexcept { return report_; }
   const TsTables& tables() const noexcept { return tables_; }
@@ -98,8 +103,6 @@ class TsInspector final : private TsTablesOwner {
     uint64_t seen_ns = 0;
   };
 
-  void is_another(uint16_t pid) noexcept override;
-  void is_another_clock(uint16_t pid) noexcept override;
   void check_sync(bool is_good) noexcept;
   void check_counter(const TsPacket& packet, Pid& pid) noexcept;
   Clock* clock_of(uint16_t pid, uint64_t now_ns) noexcept;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/tsrelay/ts_inspector_datapath.h"
 #include "platform/assert.h"
 
 namespace bedplate::relay {
@@ -94,7 +95,7 @@ uint32_t TsTables::add_program(uint16_t number, uint16_t pid, uint64_t now_ns) n
   ++report_->programs;
   if (places_[pid].program == kNone) {
     places_[pid].program = static_cast<uint8_t>(index);
-    owner_->is_another(pid);
+    inspector_->is_another(pid);
   }
   return index;
 }
@@ -114,7 +115,7 @@ void TsTables::remove_program(uint32_t index) noexcept {
     place.program = static_cast<uint8_t>(i);
     programs_[i].reader.restart();
   }
-  if (place.program == kNone) owner_->is_another(program.pid);
+  if (place.program == kNone) inspector_->is_another(program.pid);
 }
 
 void TsTables::read_pat(std::span<const std::byte> section, uint64_t now_ns) noexcept {
@@ -210,7 +211,7 @@ void TsTables::read_map(uint32_t index, const SectionHead& head, uint64_t now_ns
   const bool is_clock = clock_rank(clock_pid) != kNoRank;
   program.has_map = true;
   program.clock_pid = clock_pid;
-  if (!is_clock) owner_->is_another_clock(clock_pid);
+  if (!is_clock) inspector_->is_another_clock(clock_pid);
   ++stamp_;
   // The PID of a program's clock must come all the time, whatever else it carries.
   name(index, program.clock_pid, true, now_ns);
@@ -239,7 +240,7 @@ void TsTables::name(uint32_t program, uint16_t pid, bool is_continuous, uint64_t
     }
     named_[named_count_] = {.pid = pid};
     place.named = static_cast<uint16_t>(++named_count_);
-    owner_->is_another(pid);
+    inspector_->is_another(pid);
   }
   Named& named = named_[place.named - 1];
   named.programs |= 1U << program;
@@ -268,7 +269,7 @@ void TsTables::drop_unnamed(uint32_t program) noexcept {
       named = named_[last];
       places_[named.pid].named = static_cast<uint16_t>(i + 1);
     }
-    owner_->is_another(pid);
+    inspector_->is_another(pid);
   }
 }
 

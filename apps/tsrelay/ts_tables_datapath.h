@@ -36,14 +36,7 @@ struct TsTableReport {
   uint32_t programs = 0;    // on air now
 };
 
-class TsTablesOwner {
- public:
-  virtual ~TsTablesOwner() = default;
-  // A table has begun or ceased to name this PID: its next packets are of another stream.
-  virtual void is_another(uint16_t pid) noexcept = 0;
-  // A program has begun to have its clock on this PID.
-  virtual void is_another_clock(uint16_t pid) noexcept = 0;
-};
+class TsInspector;
 
 class TsTables {
  public:
@@ -52,8 +45,8 @@ class TsTables {
   static constexpr uint32_t kNoRank = ~uint32_t{0};
 
   // Both outlive this.
-  TsTables(TsTableReport& report, TsTablesOwner& owner) noexcept
-      : report_(&report), owner_(&owner) {}
+  TsTables(TsTableReport& report, TsInspector& inspector) noexcept
+      : report_(&report), inspector_(&inspector) {}
 
   // The stream has begun: from now on missing tables are counted.
   void begin(uint64_t now_ns) noexcept {
@@ -155,7 +148,7 @@ class TsTables {
   void drop_unnamed(uint32_t program) noexcept;
 
   TsTableReport* report_;
-  TsTablesOwner* owner_;
+  TsInspector* inspector_;
   bool has_begun_ = false;
   bool is_pat_missing_ = false;
   uint64_t looked_ns_ = 0;

@@ -21,15 +21,7 @@
 
 namespace bedplate {
 
-// The part that gives and takes fast boxes, in groups that have some.
-class BoxKeeper {
- public:
-  virtual ~BoxKeeper() = default;
-  // Takes the message `what` of `from` about box number `box`, which there is. `came_by_box`: it
-  // came through a box. Returns what is wrong with it, or nullptr.
-  virtual const char* hear(ShmEndpoint& from, ShmControl what, uint32_t box,
-                           bool came_by_box) noexcept = 0;
-};
+class InboundBoxes;
 
 // Threads: the one that polls.
 //
@@ -45,7 +37,7 @@ class ShmDispatch {
     Borrower& borrower;
     const Dispatcher& dispatcher;
     ShmCounters& counters;
-    BoxKeeper* boxes;  // nullptr: there are none to be given
+    InboundBoxes* boxes;  // nullptr: there are none to be given
   };
   // All that is named outlives this. Allocates.
   void create(const Options& options);
@@ -105,7 +97,7 @@ class ShmDispatch {
   Borrower* borrower_ = nullptr;
   const Dispatcher* dispatcher_ = nullptr;
   ShmCounters* counters_ = nullptr;
-  BoxKeeper* boxes_ = nullptr;
+  InboundBoxes* boxes_ = nullptr;
   std::vector<std::byte> copied_out_;  // where nobody trusts
   uint64_t received_count_ = 0;
   bool lacks_memory_ = false;  // something waits in its queue for memory

@@ -4,6 +4,7 @@
 #include "platform/read_once.h"
 #include "platform/usdt.h"
 #include "transport/shm/endpoint/shm_dispatch.h"
+#include "transport/shm/queue/inbound_boxes.h"
 
 namespace bedplate {
 

@@ -47,8 +47,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   endpoints_.create(parts_, view_);
   borrower_.create({place(), endpoints_, *this, options.is_locked});
   inbox_.create({place(), view_, endpoints_, dispatch_, *counters_});
-  dispatch_.create(
-      {parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.box_keeper()});
+  dispatch_.create({parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.boxes()});
   // Not when they are first heard: they are not trusted.
   for (uint32_t peer = 0; !traits.has_trust && peer < place().member_count(); ++peer) {
     if (place().is_peer(peer)) BP_ASSERT(endpoints_.try_add(peer) != nullptr);

@@ -21,7 +21,7 @@ namespace bedplate {
 // most, of which its endpoint knows, and a box one sender. But the segment has the owners of boxes,
 // and the members that have read all that the dead left: any member can spoil these, and with them
 // messages.
-class InboundBoxes final : public BoxKeeper {
+class InboundBoxes {
  public:
   // All outlive this. Allocates.
   void create(const ShmPlace& place, ShmDispatch& dispatch, const EndpointTable& endpoints,
@@ -40,8 +40,9 @@ class InboundBoxes final : public BoxKeeper {
   // Delivers what `member`, which is dead, has left in its box, and takes that back.
   void drain(uint32_t member) noexcept;
 
-  const char* hear(ShmEndpoint& from, ShmControl what, uint32_t box,
-                   bool came_by_box) noexcept override;
+  // Takes the message `what` of `from` about box number `box`, which there is. `came_by_box`: it
+  // came through a box. Returns what is wrong with it, or nullptr.
+  const char* hear(ShmEndpoint& from, ShmControl what, uint32_t box, bool came_by_box) noexcept;
 
   bool is_valid() const noexcept;
 

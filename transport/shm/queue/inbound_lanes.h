@@ -47,7 +47,7 @@ class InboundLanes {
   void mark_drain() noexcept {}
   bool is_drained() const noexcept { return true; }
   void forget_writer(uint32_t) noexcept {}
-  BoxKeeper* box_keeper() noexcept { return nullptr; }
+  InboundBoxes* boxes() noexcept { return nullptr; }
   uint32_t box_count() const noexcept { return 0; }
 
   bool is_valid() const noexcept {

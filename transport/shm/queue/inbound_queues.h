@@ -12,6 +12,8 @@
 
 namespace bedplate {
 
+class InboundBoxes;
+
 // All that they stand on; all of it outlives them.
 struct InboxParts {
   const ShmPlace& place;
@@ -47,8 +49,8 @@ concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxP
   { queues.forget_writer(member) }
   noexcept;
   // The part that gives boxes; nullptr: none are given.
-  { queues.box_keeper() }
-  noexcept->std::same_as<BoxKeeper*>;
+  { queues.boxes() }
+  noexcept->std::same_as<InboundBoxes*>;
   { seen.box_count() }
   noexcept->std::same_as<uint32_t>;
 };

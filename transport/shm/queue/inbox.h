@@ -37,7 +37,7 @@ class LazyInbox {
   void mark_drain() noexcept { fifo_.mark_drain(); }
   bool is_drained() const noexcept { return fifo_.is_drained(); }
   void forget_writer(uint32_t member) noexcept { fifo_.forget_writer(member); }
-  BoxKeeper* box_keeper() noexcept { return &boxes_; }
+  InboundBoxes* boxes() noexcept { return &boxes_; }
   uint32_t box_count() const noexcept { return boxes_.count(); }
 
  private:
@@ -70,7 +70,7 @@ class ExchangeInbox {
   void mark_drain() noexcept {}
   bool is_drained() const noexcept { return true; }
   void forget_writer(uint32_t) noexcept {}
-  BoxKeeper* box_keeper() noexcept { return nullptr; }
+  InboundBoxes* boxes() noexcept { return nullptr; }
   uint32_t box_count() const noexcept { return has_peer_ ? 1 : 0; }
 
   bool is_valid() const noexcept { return !has_peer_ || place_->is_peer(box_.sender()); }
@@ -106,8 +106,8 @@ class Inbox {
     with(*this, [&](auto& queues) { queues.create(parts); });
   }
   // nullptr: no boxes are given in groups of this kind.
-  BoxKeeper* box_keeper() noexcept {
-    return with(*this, [](auto& queues) noexcept { return queues.box_keeper(); });
+  InboundBoxes* boxes() noexcept {
+    return with(*this, [](auto& queues) noexcept { return queues.boxes(); });
   }
 
   uint32_t poll(uint32_t budget) noexcept {
