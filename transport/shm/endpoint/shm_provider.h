@@ -4,6 +4,27 @@
 // parts: ShmEndpoint sends to one peer, Inbox reads what peers write, ShmDispatch judges and
 // delivers it; Lender and Borrower have the loans, OperationTable and Exposures the two sides of
 // puts, gets and atomics.
+//
+//     send: OutgoingWay has one queue to the peer: its FIFO, the box that it gave, or its lane
+//       closed -> gone; no room -> again
+//       short message: in the slot; long, or by a lane: in the box, or this member's eager region
+//       loan: the slot has the address of the block
+//       put, get, atomic: done here if both may access the memory; else by single copy; else the
+//         slot asks the peer, which answers in this member's eager region
+//       publish the slot; if the peer's bell says asleep, wake the peer
+//     wake: mark the bell as being woken; futex(2), or the doorbell of the peer's event loop
+//     sleep: raise the bell, pass the fence, poll once more, wait; look at the owner every 50 ms
+//     poll:
+//       the members table has changed -> follow it: a peer has died, or the owner has (below)
+//       mark released loans in their lenders' bytes; end own loans and operations that are done
+//       for each slot of the inbox:
+//         a claimed one waits until its writer publishes, dies or is late
+//         ShmDispatch reads it once and checks it: nonsense -> its sender is cut off
+//         a request -> do it, and wake its sender; a message or loan -> its handler
+//     a peer dies: deliver its box or lane; close the way: sends say gone, operations end as not
+//       done or unknown; deliver the FIFO up to the first unclaimed slot; ignore the peer; tell
+//       kLeft; acknowledge, so that its place may be another's; once it is quiet, loans to it end
+//     the owner dies: close all ways; tell kPoolGone; what has come is still delivered
 #pragma once
 
 #include <cstdint>
