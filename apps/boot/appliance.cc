@@ -1,29 +1,22 @@
 #include "apps/boot/appliance.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <ctime>
-
-#include <sys/mman.h>
+#include <utility>
 
 #include "alloc/added_heap.h"
 #include "alloc/boot_growth.h"
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_owner.h"
-#include "alloc/interception.h"
-#include "alloc/support_level.h"
+#include "apps/boot/appliance_memory.h"
 #include "apps/boot/appliance_user.h"
 #include "apps/boot/needed_calls.h"
 #include "apps/boot/preflight.h"
 #include "apps/services/service_calls.h"
-#include "pinned_pool/audit.h"
 #include "pinned_pool/boot_segment.h"
-#include "pinned_pool/memory_error.h"
-#include "pinned_pool/no_way_back.h"
-#include "pinned_pool/seccomp_filter.h"
-#include "pinned_pool/take_error.h"
+#include "pinned_pool/pool_map.h"
 #include "platform/clock.h"
 #include "platform/failed_calls.h"
 #include "platform/log.h"
@@ -37,6 +30,9 @@ namespace {
 // How often this thread shows that the process runs. A stall of a shard is told from a standstill
 // of the process to within this.
 constexpr uint64_t kPulsePeriodNsMax = 25 * kNsPerMs;
+// Counters that nobody pushes (heap use, registrations) are brought up to date this often, or as
+// often as the supervisor's watchdog needs.
+constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
 constexpr uint64_t kFilePatienceMinNs = kNsPerSecond;
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 
@@ -50,7 +46,7 @@ constexpr uint32_t kRuntimeSourceCount = 5;
 }  // namespace
 
 std::optional<int> Appliance::boot() {
-  hold_signals();
+  signals_.hold(configuration_.is_first_process);
   supervision_.open();
   keep_alive_on(SIGXFSZ);
   keep_alive_on(SIGPIPE);
@@ -117,6 +113,14 @@ Result<void> Appliance::check_stop() const noexcept {
   if (number == 0) return {};
   return error_while("booting %s", configuration_.appliance.name.c_str())
       .set_answer("told to stop by signal %d", number);
+}
+
+Result<void> Appliance::reserve() {
+  BP_ASSERT(step_ == Step::kCheck && name_lock_.is_taken());
+  BP_TRY_ASSIGN(auto heap_parts, take_memory(plan_, process_pool()));
+  pool_counters_.set_heap_parts(std::move(heap_parts));
+  reached(Step::kReserve);
+  return {};
 }
 
 Result<void> Appliance::prepare_services() { return call_services("preparing", &Service::prepare); }
@@ -226,8 +230,7 @@ uint64_t Appliance::file_patience_ns() const noexcept {
 Result<void> Appliance::start_shards() {
   BP_ASSERT(step_ == Step::kReserve);  // their threads take memory of the heap
   if (const uint64_t stall_ns = configuration_.event_loop.stall_ms * kNsPerMs; stall_ns > 0) {
-    pulse_period_ns_ = std::clamp(stall_ns / 4, uint64_t{kNsPerMs}, kPulsePeriodNsMax);
-    pulse_.set_period(pulse_period_ns_);
+    signals_.give_pulse(std::clamp(stall_ns / 4, uint64_t{kNsPerMs}, kPulsePeriodNsMax));
   }
   size_t file_count = 0;
   for (const ShardSettings& settings : configuration_.shards) {
@@ -244,7 +247,7 @@ Result<void> Appliance::start_shards() {
     file_count += options.files.size();
     options.file_patience_ns = file_patience_ns();
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
-    options.pulse = &pulse_;
+    options.pulse = &signals_.pulse();
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
     options.socket_counters = source_counters(index, "sockets");
     options.trace_records = counters_.trace_records(index);
@@ -287,14 +290,6 @@ Result<void> Appliance::make_messengers() {
   return {};
 }
 
-// No device has registered the pool when every shard's sockets go through epoll, and there are no
-// verbs.
-void Appliance::hold_pages() {
-  BP_ASSERT(step_ == Step::kServices);
-  if ((process_pool().stoppers() & kPinStops) != 0) return;
-  if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
-}
-
 // Each allocates in its own name. If messages are exchanged, all of that is memory that another
 // process can read: it may be lent.
 Result<void> Appliance::create_services() {
@@ -316,7 +311,7 @@ Result<void> Appliance::create_services() {
     BP_TRY(call_service(*needs.service, "creating",
                         [&] { return needs.service->create(*contexts_.back()); }));
   }
-  signal_counters_ = &counters_.runtime<SignalCounters>("signals");
+  signals_.count_in(counters_.runtime<SignalCounters>("signals"));
   if (!plan_.vfio_devices().empty()) vfio_counters_ = &counters_.runtime<VfioCounters>("vfio");
   reached(Step::kServices);
   return {};
@@ -343,78 +338,20 @@ Result<void> Appliance::create_messaging() {
   return {};
 }
 
-// The plan knows that these owners are there.
-void Appliance::apply_limits() noexcept {
-  for (const LimitSettings& limit : configuration_.limits) {
-    limit_heap_owner(heap_owner(OwnerName(limit.owner)).take(), limit.bytes);
-  }
-}
-
 Result<void> Appliance::seal() {
   BP_ASSERT(step_ == Step::kServices && contexts_.size() == configuration_.services.size());
-  hold_pages();
-  // Program text, static data and the main stack: they may not fault either, although they are not
-  // the pool's. An ordinary heap is mostly untouched address space: only its touched pages are
-  // locked.
-  const bool is_ordinary = interception_decision().backing == HeapBacking::kOrdinary;
-  if (mlockall(MCL_CURRENT | (is_ordinary ? MCL_ONFAULT : 0)) != 0) {
-    return error_from_errno("locking the program in memory")
-        .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
-  }
-  report_memory_errors();
+  const char* name = configuration_.appliance.name.c_str();
   PinnedPool& pool = process_pool();
-  pool.seal();
-  if (configuration_.pool.enforce == Enforcement::kSeccomp) {
-    BP_TRY(install_seccomp_filter(kPoolBase, kPoolBase + kPoolSpanBytes));
-    pool.add_stoppers(kSeccompStops);
-  }
-  BP_TRY(prove_support());
-  apply_limits();  // the proof is nobody's
+  BP_TRY(sealing_.seal(configuration_, pool));
   const auto map = std::make_unique<PoolMap>();
   pool.write_map(map.get());
-  pool_counters_.pool_sealed(pool, *map, static_cast<uint32_t>(support_level_));
+  pool_counters_.pool_sealed(pool, *map, static_cast<uint32_t>(sealing_.support_level()));
   refresh_counters();
-  auto audited = audit_maps(*map, 0);
-  if (!audited.ok()) return audited.error();
-  if (!audited.value().ok) {
-    return error_while("auditing the pool")
-        .set_answer("%s", audited.value().text)
-        .set_cure("this is a defect, or a tool has changed the maps of this process");
-  }
+  BP_TRY(PoolSealing::audit(*map));
   counters_.publish();
-  BP_LOG_INFO("%s: pool of %s sealed", configuration_.appliance.name.c_str(),
-              format_bytes(pool.total_bytes()).text);
-  report_ways_back();
+  BP_LOG_INFO("%s: pool of %s sealed", name, format_bytes(pool.total_bytes()).text);
+  PoolSealing::report_ways_back(name, pool);
   reached(Step::kSeal);
-  return {};
-}
-
-// Logs the ways to take memory from the pool that this kernel cannot stop.
-void Appliance::report_ways_back() noexcept {
-  const uint32_t stoppers = process_pool().stoppers();
-  const char* name = configuration_.appliance.name.c_str();
-  char ways[512];
-  if (list_ways(stoppers, WayState::kOpen, ways, sizeof ways) > 0) {
-    BP_LOG_WARNING("%s: nothing here stops: %s (docs/pool.md)", name, ways);
-  }
-  if (list_ways(stoppers, WayState::kStoppedInLibc, ways, sizeof ways) > 0) {
-    BP_LOG_INFO("%s: refused in libc, but not as raw system calls (that takes [pool] enforce = "
-                "\"seccomp\"): %s",
-                name, ways);
-  }
-}
-
-// The shards' threads are there and wait: nobody else allocates.
-Result<void> Appliance::prove_support() noexcept {
-  const SupportProof proof = prove_support_level(&munmap_is_refused);
-  support_level_ = proof.level;
-  if (proof.way == nullptr || interception_decision().backing != HeapBacking::kPool) return {};
-  Error error = error_while("proving that malloc is the pool's")
-                    .set_answer("%s: %s", proof.way, proof.failure)
-                    .set_cure("give the heap 4 MB more ([pool] bytes), or see what else defines %s",
-                              proof.way);
-  if (configuration_.alloc.expect == HeapExpectation::kPool) return error;
-  log_error(error);
   return {};
 }
 
@@ -447,15 +384,15 @@ void Appliance::refresh_counters() noexcept {
 int Appliance::serve_until_signal() {
   BP_ASSERT(step_ == Step::kServing);
   const HeapOwnerScope scope(kRuntimeOwner);
+  const char* name = configuration_.appliance.name.c_str();
   int signal_number = -1;
   while (signal_number < 0 && !messaging_.must_stop()) {
-    signal_number = wait_for_signal();
+    signal_number = signals_.wait(std::min(kRefreshNs, supervision_.turn_ns_max()), name);
     refresh_counters();
     tell_dropped_lines();
     tick();
     drains_.turn();
   }
-  const char* name = configuration_.appliance.name.c_str();
   if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
   supervision_.drains(configuration_.appliance.drain_timeout_ms * kNsPerMs + file_patience_ns());
   drain();

@@ -1,8 +1,25 @@
 // The appliance: the composition root. It boots in the order of the design, serves until it is
 // told to stop, drains, and closes.
 //
-//     configuration -> plan -> preflight -> reserve -> give up root -> register -> services -> seal
-//     -> run
+//     boot():
+//       signals_.hold()     block the signals that stop it, or are counted
+//       plan_all()          add up what all say that they need; segment 0 grows no more
+//       check()             all that is missing, in one report; then the name and the files are ours
+//       take_all():         in this order; it ends between two steps if it is told to stop
+//         reserve()           the memory of the plan, locked; the heap gets its part
+//         prepare_services()  all that needs root's rights
+//         change_user()       root is given up
+//         start_shards()      a thread for each, which waits; its devices register the pool
+//         make_messengers(), create_peers(), create_messaging()
+//         create_services()   they carve what they have planned
+//         seal()              nothing is carved any more; malloc is proved, the maps are audited
+//         tell_services()     they see the sealed pool
+//         start_serving()     each shard starts its services, and runs its loop
+//         messaging_.serve()  processes may join
+//     serve_until_signal():
+//       until a signal stops it: signals_.wait(), refresh_counters(), tick(), drains_.turn()
+//       drain()             until services and peers are drained, or drain_timeout_ms are over
+//       stop()              messaging, shards, peers; then the services hear that it has stopped
 //
 // Invariants: 1. Steps are done in the order of Step, each once. (reached) After each step, by
 // is_valid(): 2. Nothing is taken under a name that is not ours. 3. Boot makes these once, before
@@ -12,18 +29,18 @@
 // stopped; so none does when peers are closed.
 #pragma once
 
-#include <csignal>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "alloc/support_level.h"
 #include "apps/boot/appliance_plan.h"
+#include "apps/boot/appliance_signals.h"
 #include "apps/boot/core_watch.h"
 #include "apps/boot/messaging.h"
 #include "apps/boot/openings.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/pool_counters.h"
+#include "apps/boot/pool_sealing.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/shard.h"
@@ -35,10 +52,7 @@
 #include "apps/counters/counters_file.h"
 #include "apps/services/service.h"
 #include "apps/services/service_drains.h"
-#include "platform/log_limit.h"
 #include "platform/name_lock.h"
-#include "platform/process_pulse.h"
-#include "transport/uring/page_pin.h"
 #include "transport/vfio/vfio_pool.h"
 
 namespace bedplate {
@@ -58,8 +72,7 @@ class Appliance {
   [[nodiscard]] std::optional<int> boot();
 
   // Waits for SIGTERM, SIGINT or SIGHUP, or until a process could not join and the configuration
-  // says to stop then; drains, and stops. Returns the signal's number, 0 when it was none. Signals
-  // that would end the process without a drain, and mean nothing here, are counted and logged.
+  // says to stop then; drains, and stops. Returns the signal's number, 0 when it was none.
   int serve_until_signal();
 
   // True once it has stopped, if the kernel still works on files: it reads or writes memory of
@@ -84,8 +97,6 @@ class Appliance {
   };
 
   void reached(Step step) noexcept;
-  void hold_signals() noexcept;
-  int wait_for_signal() noexcept;
   bool is_valid() const noexcept;
   bool has_carved_its_own() const noexcept;
   bool has_running_shards() const noexcept;
@@ -102,19 +113,13 @@ class Appliance {
   Result<void> start_shards();
   SourceCounters* source_counters(uint32_t shard, const char* part);
   Result<void> make_messengers();
-  void hold_pages();
-  Result<void> hand_over_heap();
   Result<void> create_services();
   Result<void> create_peers();
   Result<void> create_messaging();
-  void apply_limits() noexcept;
   Result<void> seal();
   Result<void> call_services(const char* doing, Result<void> (Service::*call)());
-  void report_ways_back() noexcept;
-  Result<void> prove_support() noexcept;
   void start_serving();
   void refresh_counters() noexcept;
-  int wait_with_pulse(siginfo_t* from) noexcept;
   void drain() noexcept;
   void tick() noexcept;
   std::string undrained() const;
@@ -126,7 +131,7 @@ class Appliance {
   Step step_ = Step::kNothing;
   NameLock name_lock_;  // first: it goes after everything that another start of the name could take
   AppliancePlan plan_;
-  PagePin page_pin_;
+  PoolSealing sealing_;
   VfioPool vfio_{process_pool()};
   VfioCounters* vfio_counters_ = nullptr;  // nullptr: no service has planned a device
   Openings opened_;
@@ -135,13 +140,7 @@ class Appliance {
   CounterSigns signs_;
   CoreWatch core_watch_;
   ServiceDrains drains_;
-  SupportLevel support_level_ = SupportLevel::kNone;
-  sigset_t stop_signals_ = {};
-  uint64_t pulse_period_ns_ = 0;  // 0: nobody asks for the pulse
-  ProcessPulse pulse_;            // of this thread, as it waits for signals
-  sigset_t held_signals_ = {};    // with those that are ignored
-  SignalCounters* signal_counters_ = nullptr;
-  LogLimit signal_limit_{10};
+  ApplianceSignals signals_;
   // After what they use: shards stop first when the appliance goes.
   std::vector<std::unique_ptr<ServiceContext>> contexts_;
   std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none

@@ -1,4 +1,5 @@
-// The appliance's memory: taken as it was planned, and its heap's part handed to the heap.
+#include "apps/boot/appliance_memory.h"
+
 #include <cinttypes>
 #include <iterator>
 #include <span>
@@ -7,7 +8,6 @@
 #include "alloc/boot_growth.h"
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
-#include "apps/boot/appliance.h"
 #include "pinned_pool/take_error.h"
 #include "platform/cpu.h"
 #include "platform/log.h"
@@ -39,32 +39,13 @@ Error not_locked(const Segment& segment) noexcept {
       .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
 }
 
-}  // namespace
-
-Result<void> Appliance::reserve() {
-  BP_ASSERT(step_ == Step::kCheck && name_lock_.is_taken());
-  PinnedPool& pool = process_pool();
-  const SurplusPages before;
-  BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
-  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
-    const Segment& segment = pool.segment(i);
-    if (segment.lock_errno != 0) return not_locked(segment);
-    BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text, format_bytes(segment.bytes).text,
-                format_bytes(page_bytes(segment.page)).text, format_node(segment.node).text);
-  }
-  before.tell_more();
-  BP_TRY(hand_over_heap());
-  reached(Step::kReserve);
-  return {};
-}
-
-Result<void> Appliance::hand_over_heap() {
-  PinnedPool& pool = process_pool();
-  BP_ASSERT(plan_.pool.segments.size() > 1 && pool.find_segment("heap") == &pool.segment(1));
+// The heap's segment has its carves in the order of the plan: reserve, memory, what owners keep.
+Result<HeapParts> hand_over_heap(const AppliancePlan& plan, PinnedPool& pool) {
+  BP_ASSERT(plan.pool.segments.size() > 1 && pool.find_segment("heap") == &pool.segment(1));
   Segment& heap = pool.segment(1);
-  const std::vector<CarvePlan>& carves = plan_.pool.segments[1].carves;
+  const std::vector<CarvePlan>& carves = plan.pool.segments[1].carves;
   BP_ASSERT(heap.carved_bytes == 0 && carves.size() >= 2);
-  std::vector<std::span<const std::byte>> parts = {pool.segment(0).memory()};
+  HeapParts parts = {pool.segment(0).memory()};
   bool are_added = true;
   for (size_t i = 0; i < carves.size(); ++i) {
     const std::span<std::byte> part = pool.carve(heap, carves[i].owner, carves[i].bytes);
@@ -87,8 +68,22 @@ Result<void> Appliance::hand_over_heap() {
   }
   retire_boot_heap();
   end_boot_growth();
-  pool_counters_.set_heap_parts(std::move(parts));
-  return {};
+  return parts;
+}
+
+}  // namespace
+
+Result<HeapParts> take_memory(const AppliancePlan& plan, PinnedPool& pool) {
+  const SurplusPages before;
+  BP_TRY(pool.reserve(plan.pool, static_cast<unsigned>(usable_cpu_count())));
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    const Segment& segment = pool.segment(i);
+    if (segment.lock_errno != 0) return not_locked(segment);
+    BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text, format_bytes(segment.bytes).text,
+                format_bytes(page_bytes(segment.page)).text, format_node(segment.node).text);
+  }
+  before.tell_more();
+  return hand_over_heap(plan, pool);
 }
 
 }  // namespace bedplate
