@@ -1,5 +1,21 @@
 // The event loop of a shard: poll sources in order, each with a budget; timers; spin, then sleep.
 //
+//     run(), round after round until stop():
+//       poll_once():
+//         run_calls()          calls that other threads have submitted
+//         each source:         poll(budget), in the name of the heap owner that added it
+//         (1 busy round in 16: poll_timed(), which takes the time of each source with work)
+//       with work:             the next round; 16 in a row look at no clock
+//       check_time():          now_ns(); count busy or spin time; log what stalled the loop
+//       expire_timers():       those that are due; if there were some, the next round
+//       idle:                  spin for spin_ns, if spin_pays()
+//       sleep():
+//         announce_sleep()     the doorbell and each source; from now on producers ring
+//         poll_once()          again: what came before the announcement did not ring
+//         nothing:             return_pages_before() a long sleep; sleep_until() of the sleeper:
+//                              the doorbell, a socket, sleep_deadline_ns() end it
+//         announce_awake()
+//
 // One thread runs it. While there is work it makes no system call of its own. When nothing has
 // happened for the spin time (or at once, where spinning has not paid lately) it announces on the
 // doorbell that it sleeps, looks at every source once more, and blocks in its socket backend until
