@@ -13,9 +13,9 @@ bool RelayStream::is_valid() const noexcept {
 
 // ---- Arrival ------------------------------------------------------------------------------------
 
-DatagramOwner RelayStream::owner_of(Inlet& inlet) noexcept {
+DatagramOwner RelayStream::Inlet::owner() noexcept {
   DatagramOwner owner;
-  owner.context = &inlet;
+  owner.context = this;
   owner.received = [](void* context, std::span<ReceivedDatagram> datagrams) noexcept {
     const Inlet& its = *static_cast<Inlet*>(context);
     its.self->received(its, datagrams);
@@ -25,12 +25,12 @@ DatagramOwner RelayStream::owner_of(Inlet& inlet) noexcept {
 
 DatagramOwner RelayStream::media_owner(uint32_t leg) noexcept {
   BP_ASSERT(leg < legs_.size());
-  return owner_of(legs_[leg].media);
+  return legs_[leg].media.owner();
 }
 
 DatagramOwner RelayStream::fec_owner(uint32_t leg, bool is_row) noexcept {
   BP_ASSERT(leg < legs_.size() && fec_receiver_ != nullptr);
-  return owner_of(is_row ? legs_[leg].row : legs_[leg].column);
+  return (is_row ? legs_[leg].row : legs_[leg].column).owner();
 }
 
 void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept {
@@ -368,26 +368,6 @@ uint64_t RelayStream::sleep_max_ns() const noexcept {
   return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
-// The most frequent drop since the last look tells why the leg is silent.
-void RelayStream::look_for_drops(Leg& leg, uint64_t now_ns) noexcept {
-  const LegCounters& counters = *leg.options.counters;
-  // In the order of LegArrival.
-  const Drops drops = {counters.rtp_malformed.read(), counters.ts_malformed.read(),
-                       counters.foreign.read(),       counters.truncated.read(),
-                       counters.other_type.read(),    counters.no_sync.read(),
-                       counters.unnumbered.read()};
-  uint64_t most = 0;
-  for (size_t i = 0; i < drops.size(); ++i) {
-    const uint64_t count = drops[i] - leg.drops[i];
-    if (count <= most) continue;
-    most = count;
-    leg.dropped = static_cast<LegArrival>(static_cast<size_t>(LegArrival::kNoRtp) + i);
-    leg.dropped_ns = now_ns;
-  }
-  leg.drops = drops;
-  if (now_ns - leg.dropped_ns >= kDroppedNs) leg.dropped = LegArrival::kNothing;
-}
-
 void RelayStream::set_has_interface(uint32_t leg, bool has_interface) noexcept {
   BP_ASSERT(leg < legs_.size());
   lacks_interface_[leg].store(!has_interface, std::memory_order_relaxed);
@@ -404,11 +384,11 @@ void RelayStream::look_for_missing(uint64_t now_ns) noexcept {
     const bool is_silent = leg.lock.is_silent(now_ns);
     if (is_silent && counters.is_silent.read() == 0) counters.silences.add(1);
     counters.is_silent.set(is_silent ? 1 : 0);
-    look_for_drops(leg, now_ns);
+    leg.silence.look(counters, now_ns);
     LegArrival comes = LegArrival::kPackets;
     if (is_silent) {
       const bool is_cut_off = lacks_interface.load(std::memory_order_relaxed);
-      comes = is_cut_off ? LegArrival::kNoInterface : leg.dropped;
+      comes = is_cut_off ? LegArrival::kNoInterface : leg.silence.cause();
     }
     counters.comes.set(static_cast<uint64_t>(comes));
   }

@@ -1,7 +1,20 @@
 // A stream of the relay on its shard: it judges the packets of one or two legs, puts them in order
 // and hands them to the outputs.
 //
-//     socket -> arrivals -> judge -> merge (with FEC) -> inspect, pace -> ring -> outputs
+//     a datagram comes:        received()  notes it, in its buffer, in arrivals_; no more
+//     the loop polls: work()
+//       for each arrival:      an FEC packet: FecReceiver::add_fec, which may bring back a lost one
+//         judge()              look_at(): RTP or UDP, whole packets? else its drop is counted
+//                              admit(): of the stream's sender? else foreign, or it waits
+//         take()               counts it; without RTP: on to hand_on()
+//         insert()             LegMerge::insert: held until the packets before it are there
+//       LegMerge::expire       gives up missing packets whose time is over
+//         deliver()            the next packet in order, from insert or expire
+//         hand_on()            TsInspector::inspect looks at it, Pacer::due_ns says when it leaves
+//         pass_on()            add_rtp() before it if it had none; PacketRing::push;
+//                              FecSender::add, which pushes FEC packets by send_fec()
+//       PacketRing::pump       the outputs send what is due; the last one lets the buffer go
+//       tell()                 copies the counts of all parts into the counters
 //
 // If the leg's sender has sent a packet, its RTP number has come, even if the packet is dropped:
 // nothing waits for it, and it is not lost. RTP without payload goes on to outputs that get RTP.
@@ -19,7 +32,6 @@
 // (hand_on) 4. Time does not go back. (work)
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -28,6 +40,7 @@
 #include "apps/tsrelay/fec_receiver_datapath.h"
 #include "apps/tsrelay/fec_sender_datapath.h"
 #include "apps/tsrelay/leg_merge_datapath.h"
+#include "apps/tsrelay/leg_silence_datapath.h"
 #include "apps/tsrelay/pacer_datapath.h"
 #include "apps/tsrelay/packet_ring_datapath.h"
 #include "apps/tsrelay/relay_counters.h"
@@ -110,9 +123,9 @@ class RelayStream final : public PollSource,
     DatagramSocket* socket = nullptr;
     uint8_t leg = 0;
     bool is_fec = false;
+
+    DatagramOwner owner() noexcept;
   };
-  // Counts of a leg's drops, by cause: kNoRtp to kUnnumbered.
-  using Drops = std::array<uint64_t, 7>;
   struct Leg {
     LegOptions options;
     SenderLock lock;
@@ -120,19 +133,13 @@ class RelayStream final : public PollSource,
     Inlet media;
     Inlet column;
     Inlet row;
-    Drops drops = {};  // at the last look
-    LegArrival dropped = LegArrival::kNothing;
-    uint64_t dropped_ns = 0;  // the time of the last drop
+    LegSilence silence;
   };
   struct Arrival {
     uint32_t packet = 0;
     bool is_fec = false;
   };
 
-  // A silent leg tells the cause of its drops for this long after the last of them.
-  static constexpr uint64_t kDroppedNs = 5'000'000'000;
-
-  DatagramOwner owner_of(Inlet& inlet) noexcept;
   void received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept;
   void judge(uint32_t index, uint64_t now_ns) noexcept;
   // The verdict of admit() on a packet.
@@ -147,7 +154,6 @@ class RelayStream final : public PollSource,
   Admission admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept;
   bool is_any_alive(const Leg* but, uint64_t now_ns) const noexcept;
   void begin_anew() noexcept;
-  void look_for_drops(Leg& leg, uint64_t now_ns) noexcept;
   void learn_anew() noexcept;
   void take(uint32_t index, uint64_t now_ns) noexcept;
   void keep_number(uint32_t index, uint64_t now_ns) noexcept;
