@@ -12,7 +12,7 @@
 // The description is all there is to say of a key: the reader of a file (configuration_reader.h),
 // its messages, `bedplate keys` and the table in docs/configuration.md come of it. The default of a
 // key is the value of its variable when it is described. Only the order of calls counts; describing
-// reads nothing and starts nothing. Texts are copied, but for the words of choices, which outlive
+// reads nothing and starts nothing. Its overloads are the interface: a type of key each. Texts are copied, but for the words of choices, which outlive
 // it. One report lists all that a file has against the description, with line and column. Threads:
 // any, before the seal (it allocates).
 #pragma once
@@ -49,6 +49,21 @@ struct Choice {
 // Deduced from the variable alone, so that an array does as well.
 template <typename T>
 using Choices = std::type_identity_t<std::span<const Choice<T>>>;
+
+// The word of `value`, quoted as in a file; "" if it has none.
+template <typename T>
+std::string word_of(Choices<T> choices, const T& value) {
+  for (const Choice<T>& each : choices) {
+    if (each.value == value) return "\"" + std::string(each.word) + "\"";
+  }
+  return "";
+}
+template <typename T>
+std::vector<const char*> words_of(Choices<T> choices) {
+  std::vector<const char*> words;
+  for (const Choice<T>& each : choices) words.push_back(each.word);
+  return words;
+}
 
 // The pages of a segment that is planned with them.
 inline constexpr Choice<PageWish> kPageChoices[] = {{"4 KiB", PageWish::k4KiB},
@@ -274,7 +289,9 @@ class ConfigurationTable {
   // The name of a shard, stored as its index among [[shard]]; 0 without the key.
   Key& shard(const char* name, uint32_t* to) {
     return add(name, Type::kShard, 0, 0, "the first shard",
-               {.store = refer(&shard_references_, to)});
+               {.store = [this, to](Key::Value& value) {
+                 shard_references_.push_back({to, std::move(value)});
+               }});
   }
   Key& shard(const char* name, std::optional<uint32_t>* to) {
     const auto store = [this, to](Key::Value& value) {
@@ -294,7 +311,9 @@ class ConfigurationTable {
   // The name of a group, likewise.
   Key& group(const char* name, uint32_t* to) {
     return add(name, Type::kGroup, 0, 0, "the first group",
-               {.store = refer(&group_references_, to)});
+               {.store = [this, to](Key::Value& value) {
+                 group_references_.push_back({to, std::move(value)});
+               }});
   }
   // One of the words of `choices`, which outlives this.
   template <typename T>
@@ -426,22 +445,6 @@ class ConfigurationTable {
   Key& add_text(const char* name, Type type, std::string* to, uint64_t min, uint64_t max);
   void add_table(const char* name, bool is_required, uint64_t max_count,
                  std::function<void(ConfigurationTable&)> describe);
-  static std::function<void(Key::Value&)> refer(std::vector<Reference>* all, uint32_t* index) {
-    return [all, index](Key::Value& value) { all->push_back({index, std::move(value)}); };
-  }
-  template <typename T>
-  static std::string word_of(Choices<T> choices, const T& value) {
-    for (const Choice<T>& each : choices) {
-      if (each.value == value) return "\"" + std::string(each.word) + "\"";
-    }
-    return "";
-  }
-  template <typename T>
-  static std::vector<const char*> words_of(Choices<T> choices) {
-    std::vector<const char*> words;
-    for (const Choice<T>& each : choices) words.push_back(each.word);
-    return words;
-  }
 
   std::string name_;
   bool is_sample_;
