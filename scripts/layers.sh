@@ -3,8 +3,8 @@
 # join -> the pool; in apps/: services and commands -> boot. Files named *_datapath neither
 # allocate, throw, log nor lock. No exceptions to either. Only alloc/ knows if a build is hardened.
 # Each file includes the headers that it uses, and the core archive none of rdma-core, DPDK or
-# OpenSSL. Each source has its test. Lines are short. Files that documents name exist, and pictures
-# are as their texts say.
+# OpenSSL. Each source has its test. No class has more than 40 methods. Lines are short. Files that
+# documents name exist, and pictures are as their texts say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -79,6 +79,8 @@ complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE 
   grep -v '^tests/alloc/' || true)"
 complain "what is used of the standard library is not included" "$(
   /usr/bin/python3 scripts/includes.py || echo "scripts/includes.py ended with an error")"
+methods=$(/usr/bin/python3 scripts/classes.py 2>&1) ||
+  complain "a class has too many methods" "$methods"
 complain "libbedplate.a needs a header of rdma-core, DPDK or OpenSSL" "$(
   /usr/bin/python3 scripts/core_headers.py || echo "scripts/core_headers.py ended with an error")"
 complain "a source has no test that can be found" "$(

@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""Checks that no class has more than 40 methods: one that has more is several classes (STYLE.md).
+
+Counts what a class of a tracked header declares: constructors, destructors, operators and overloads,
+private ones too. Data, friends, using declarations and pointers to functions are none; a class in a
+class is counted for itself, as is each struct. A method that #if has twice is counted twice.
+
+Prints the largest class; with too many methods: each such class, a line each, and fails.
+"""
+
+import re
+import subprocess
+import sys
+
+from includes import ROOT
+
+FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps")
+METHODS_MAX = 40
+# Comments, literals, raw ones too, and directives with their continued lines.
+NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'
+                   r"(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
+                   re.DOTALL | re.MULTILINE)
+TEMPLATE_HEAD = re.compile(r"\s*template\s*<")
+TYPE_HEAD = re.compile(r"\s*(?:class|struct|union)\s+(?:(?:alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\)|"
+                       r"\[\[[^\]]*\]\])\s*)*([\w:]+)")
+NO_METHOD = re.compile(r"\s*(?:friend|using|typedef|static_assert|enum|requires)\b")
+ACCESS = re.compile(r"\s*(?:public|protected|private)\s*:(?!:)")
+OPERATOR = re.compile(r"\boperator\b\s*(?:\(\s*\)|\[\s*\]|[^\w\s(]+|[\w:\s*&<>]+?)\s*(?=\()")
+
+
+def without_angles(text):
+    """`text` without what is in <> of templates, the innermost first."""
+    while True:
+        less = re.sub(r"<(?!=)[^<>;{}]*>(?!=)", " ", text)
+        if less == text:
+            return text
+        text = less
+
+
+def is_method(head):
+    """Returns if a class declares a function by `head`: all up to its body, or to the end."""
+    if NO_METHOD.match(head):
+        return False
+    head = re.sub(r"\[\[[^\]]*\]\]|\[[^\[\]]*\]|\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|"
+                  r"\bexplicit\s*\((?:[^()]|\([^()]*\))*\)|\brequires\s*\((?:[^()]|\([^()]*\))*\)",
+                  " ", OPERATOR.sub(" method", head))
+    head = without_angles(head)
+    at = head.find("(")
+    # In a member's initialiser a call follows '='; (*name) is a pointer to a function.
+    return at > 0 and "=" not in head[:at] and not head[at + 1:].lstrip().startswith("*") and \
+        re.search(r"\w\s*$", head[:at]) is not None and \
+        re.search(r"\b(?:decltype|noexcept)\s*$", head[:at]) is None
+
+
+def skip_template(text, at):
+    """The place behind template <...> heads at `at`, if there are some."""
+    while match := TEMPLATE_HEAD.match(text, at):
+        depth, at = 1, match.end()
+        while depth and at < len(text):
+            depth += {"<": 1, ">": -1}.get(text[at], 0)
+            at = block_end(text, at) if text[at] == "(" else at + 1
+    return at
+
+
+def block_end(text, at):
+    """The place behind the block, or the parentheses, that opens at `at`."""
+    depth = 0
+    while at < len(text):
+        depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(text[at], 0)
+        at += 1
+        if depth == 0:
+            break
+    return at
+
+
+class Counter:
+    """Counts the methods of all classes of one header."""
+
+    def __init__(self, text):
+        self.text = NOISE.sub(lambda match: '""' if match[0][0] in "R\"'" else " ", text)
+        self.counts = []  # (name, count)
+
+    def declaration(self, at):
+        """(head, the place of its '{' or ';'): parentheses and initialisers in them are its own."""
+        begin = at
+        while at < len(self.text) and self.text[at] not in "{};":
+            at = block_end(self.text, at) if self.text[at] == "(" else at + 1
+        return self.text[begin:at], at
+
+    def scope(self, at, name):
+        """Counts in the scope from `at` to its '}'; returns the place behind that. `name` of its
+        class; None: a namespace."""
+        count = 0
+        while at < len(self.text):
+            if match := ACCESS.match(self.text, at):
+                at = match.end()
+                continue
+            at = skip_template(self.text, at)
+            head, at = self.declaration(at)
+            if at >= len(self.text) or self.text[at] == "}":
+                break
+            type_ = TYPE_HEAD.match(head)
+            if self.text[at] == ";":
+                count += is_method(head)
+            elif re.match(r"\s*(?:inline\s+)?namespace\b", head) or head.strip() == "extern \"\"":
+                at = self.scope(at + 1, None) - 1
+            elif type_ and "(" not in without_angles(head[type_.end():]):
+                inner = type_[1] if name is None else f"{name}::{type_[1]}"
+                at = self.scope(at + 1, inner) - 1
+            else:
+                at = self.body(head, at) - 1
+                count += is_method(head)
+            at += 1
+        if name is not None:
+            self.counts.append((name, count))
+        return at + 1
+
+    def body(self, head, at):
+        """The place behind the body, or initialiser, at '{'; those of a constructor's members come
+        before its body."""
+        is_list = re.search(r"\)[^()]*(?<!:):(?!:)", head) is not None and is_method(head)
+        while True:
+            at = block_end(self.text, at)
+            if not is_list or not (more := re.match(r"\s*(,[^{;]*)?\{", self.text[at:])):
+                return at
+            at += more.end() - 1
+
+
+def counts_of(text):
+    """[(class, how many methods)] of a header's text."""
+    counter = Counter(text)
+    at = 0
+    while at < len(counter.text):
+        at = counter.scope(at, None)
+    return counter.counts
+
+
+def too_large(counts):
+    return [entry for entry in counts if entry[2] > METHODS_MAX]
+
+
+def check_itself():
+    """It counts as it says, and finds a class with one method too many."""
+    text = """namespace a {
+    template <typename T, typename = Less<(1 > 2)>> class Large final : public Base<T(int)> {
+     public:
+      explicit Large(int n) : x_{n}, y_(f({n})) { g(); }
+      Large(const Large&) = delete; ~Large() { if (x_) { h(); } }
+      Large& operator=(const Large&) = delete; void operator()(int) const; operator bool() const;
+      static constexpr uint64_t kMax = max(1, 2); std::function<void(int)> f_ = {}; int z_ = g();
+      void (*call_)(void*); friend void help(Large&); using Base<T>::help; int a_ = {1}, b_{2}, c_[sizeof(int)];
+      struct Inner { int n = 1'000; bool is() const { return n < 2; } };
+      enum class Kind { kOne, kTwo }; template <typename F> auto take(F f) -> decltype(f()) { f(); }
+    """
+    methods = " ".join(f"[[nodiscard]] int m{i}(int n = 0) noexcept;" for i in range(METHODS_MAX - 7))
+    for more, complaints in (("", 0), ("void one_more();", 1)):
+        counts = counts_of(text + methods + more + "}; }")
+        assert ("Large::Inner", 1) in counts, counts
+        assert ("Large", METHODS_MAX + complaints) in counts, counts
+        assert len(too_large([("text", *count) for count in counts])) == complaints
+
+
+def main():
+    check_itself()
+    files = subprocess.run(["git", "ls-files", *(f"{folder}/*.h" for folder in FOLDERS)], cwd=ROOT,
+                           check=True, capture_output=True, text=True).stdout.split()
+    counts = [(file, *count) for file in files if (ROOT / file).is_file()
+              for count in counts_of((ROOT / file).read_text(encoding="utf-8"))]
+    counts.sort(key=lambda entry: -entry[2])
+    if "--all" in sys.argv:
+        print(*(f"{count} {file} {name}" for file, name, count in counts), sep="\n")
+        return 0
+    for file, name, count in too_large(counts):
+        print(f"{file}: {name} has {count} methods, at most {METHODS_MAX} are allowed")
+    if not too_large(counts):
+        print("the largest class: {1} has {2} methods ({0})".format(*counts[0]))
+    return int(bool(too_large(counts)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
