@@ -38,7 +38,7 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
       {"completions in a queue", "make the number of peers or the window smaller",
        shape.completion_count(), limit(limits.max_cqe)},
       {"memory windows", "make the number of peers smaller",
-       uses_windows ? uint64_t{shape.peer_count_max} * VerbsEndpoint::kWindowCount : 0,
+       uses_windows ? uint64_t{shape.peer_count_max} * MemoryWindows::kCount : 0,
        limit(limits.max_mw)},
       {"pieces in a request", "use another device", SendQueue::kPiecesMax, limit(limits.max_sge)},
   };
@@ -211,7 +211,7 @@ Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
 
 PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
   BP_DCHECK(index < endpoints_.size());
-  const VerbsLink& link = std::as_const(*endpoints_[index]).link();
+  const VerbsLink& link = endpoints_[index]->link();
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kCutOff) return PeerState::kCutOff;
   if (state == LinkState::kUp && link.can_send.load(std::memory_order_acquire)) {
@@ -280,7 +280,7 @@ bool VerbsProvider::is_valid() const noexcept {
   for (const auto& endpoint : endpoints_) {
     if (endpoint->is_dirty() != parts_.dirty.holds(*endpoint)) return false;
     dirty_count += endpoint->is_dirty();
-    draining_count += endpoint->is_draining();
+    draining_count += endpoint->drain().is_under_way();
   }
   return dirty_count == parts_.dirty.all().size() && draining_count == parts_.draining_count &&
          listed_receives_ < kCompletionBatch && parts_.is_valid();
@@ -299,11 +299,12 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
   const uint64_t now_ns = monotonic_ns();
   uint32_t count = 0;
   for (const auto& endpoint : endpoints_) {
-    if (!endpoint->is_draining() || !endpoint->is_drained(now_ns)) continue;
+    QueuePairDrain& drain = endpoint->drain();
+    if (!drain.is_under_way() || !drain.is_done(now_ns)) continue;
     // Takes the completions that still lie there first: a queue pair that is reset may take its
     // receives with it.
     count += take_completions(receive_count());
-    if (const auto stopped = endpoint->stop(); !stopped.ok()) lose_device(stopped.error().answer);
+    if (const auto stopped = drain.end(); !stopped.ok()) lose_device(stopped.error().answer);
     if (const auto ended = endpoint->end_life(); !ended.ok()) lose_device(ended.error().answer);
     ++count;
   }

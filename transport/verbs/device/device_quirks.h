@@ -21,7 +21,7 @@
 // - Its driver names no request when its doorbell fails: SendQueue::post then takes
 //   all of them for posted. Shown by VerbsEnds.ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn.
 // - It has no event for a queue pair's last receive, nor for a peer that asks without the right:
-//   VerbsDevice::tells_last_receive is learned, VerbsEndpoint::why_broken looks. Shown by
+//   VerbsDevice::tells_last_receive is learned, why_broken (verbs_endpoint.cc) looks. Shown by
 //   VerbsEnds.WhereADeviceTellsOfTheLastReceiveThatIsWaitedForButNotForEver and
 //   VerbsLinks.WhoAsksForWhatItMayNotIsNamedByItsVictim.
 // - The kernel pins no page that the process may not write: read-only memory gets no key
@@ -41,8 +41,8 @@ struct DeviceQuirks {
 
   // A read or an atomic may end well without a byte of its answer: after a loss, a NAK for a later
   // request counts as its acknowledgement, and its own answer, which comes later, as a duplicate.
-  // So the answer's place is marked before (VerbsEndpoint::mark_answer). The data path asks for no
-  // other quirk. Seen: soft RoCE of Linux 6.1. Shown by hosts_that_are_frozen_under_traffic (two
+  // So the answer's place is marked before (RemoteOperations::mark_answer). The data path asks for
+  // no other quirk. Seen: soft RoCE of Linux 6.1. Shown by hosts_that_are_frozen_under_traffic (two
   // guests); the workaround by VerbsEnds.AnAnswerThatHasNotComeIsUnknown.
   bool ends_without_answer = false;
 

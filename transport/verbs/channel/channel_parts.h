@@ -1,0 +1,75 @@
+// State that the parts of one VerbsEndpoint share: the link, the send queue, and how far the
+// connection is. The endpoint owns it; VerbsParts has the state that all endpoints share.
+//
+// The endpoint alone changes is_live, may_send and is_cut_off, QueuePairDrain is_draining. Each
+// part lists requests in the queue; the endpoint posts them.
+//
+// Invariants: 1. It sends only while it lives, and drains or is cut off only while it does not; the
+// link is its own meanwhile. 2. The queue is valid. (is_valid)
+//
+// Threads: the shard's; the link has its own contract.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/assert.h"
+#include "transport/messages/endpoint.h"
+#include "transport/verbs/channel/send_queue_datapath.h"
+#include "transport/verbs/channel/verbs_parts.h"
+#include "transport/verbs/channel/verbs_shape.h"
+#include "transport/verbs/connect/verbs_link.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+
+struct ChannelParts {
+  // Requests that are kept free beside a new one, for acknowledgements and for recovery: the
+  // marker, and the read that sets a stopped device going again.
+  static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
+
+  // `parts` outlives this.
+  explicit ChannelParts(VerbsParts& parts) noexcept : shared(parts) {}
+
+  VerbsParts& shared;
+  VerbsLink link;
+  SendQueue queue;
+  bool is_live = false;      // the link is the shard's, and up
+  bool may_send = false;     // messages and operations
+  bool is_draining = false;  // it broke, and the queue pair may still have something under way
+  bool is_cut_off = false;   // it broke by a fault of the peer
+
+  // Whether one more request may be listed.
+  bool has_room() const noexcept { return queue.room() > kRequestsKept; }
+
+  // Returns kAgain or kGone. Never kGone while the queue pair drains: until then the peer may reach
+  // lent or exposed memory. Requires: it may not send.
+  SendStatus status_when_down() const noexcept {
+    BP_DCHECK(!may_send);
+    const bool is_gone = !is_draining && (is_cut_off || shared.is_lost ||
+                                          link.is_given_up.load(std::memory_order_acquire));
+    return is_gone ? SendStatus::kGone : SendStatus::kAgain;
+  }
+
+  // Whether `memory` has `rights`, and is still valid: its owner may have been restarted.
+  bool may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept {
+    return (rights_of(memory) & rights) == rights &&
+           (is_reach(memory, Reach::kExport, static_cast<uint32_t>(link.peer_instance)) ||
+            is_reach(memory, Reach::kConnection, link.peer.packet_number));
+  }
+
+  // How many requests of this kind have not ended. For checks. Cost: a walk.
+  uint32_t count_of(RequestKind kind) const noexcept {
+    return queue.count_of([kind](const Request& request) { return request.kind == kind; });
+  }
+
+  bool is_valid() const noexcept {
+    if ((may_send && !is_live) || (is_live && (is_draining || is_cut_off))) return false;
+    const bool is_up = link.state.load(std::memory_order_relaxed) == LinkState::kUp;
+    if ((is_live || is_draining) && !is_up) return false;
+    if (is_draining && !link.must_break.load(std::memory_order_relaxed)) return false;
+    return queue.is_valid();
+  }
+};
+
+}  // namespace bedplate

@@ -1,0 +1,48 @@
+// How the queue pair of a broken connection comes to rest, so that it can be used again.
+//
+//     begin: fail the queue pair, post a marker (later, while the connector still brings it up)
+//     is_done: when the marker has come back, all requests have ended; receives get a moment more
+//     end: reset the queue pair: no peer reaches lent memory any more
+//
+// A part of VerbsEndpoint. Threads: the shard's.
+//
+// Invariant: it is to be failed only while it drains, or the device is gone. (is_valid)
+#pragma once
+
+#include <cstdint>
+
+#include "platform/result.h"
+#include "transport/verbs/channel/channel_parts.h"
+#include "transport/verbs/channel/verbs_parts.h"
+
+namespace bedplate {
+
+class QueuePairDrain {
+ public:
+  // `channel` outlives this.
+  explicit QueuePairDrain(ChannelParts& channel) noexcept
+      : parts_(channel.shared), channel_(channel) {}
+
+  // Requires: the connection lives no more.
+  void begin() noexcept;
+  bool is_under_way() const noexcept { return channel_.is_draining; }
+  // Whether nothing is under way at the device any more, or the wait was long enough. Requires: it
+  // is under way.
+  bool is_done(uint64_t now_ns) noexcept;
+  // Requires: it is under way; its completions were taken. Errors: the device is gone.
+  Result<void> end() noexcept;
+
+  bool is_valid() const noexcept { return !must_fail_ || channel_.is_draining || parts_.is_lost; }
+
+ private:
+  // Requires: the connector does not bring the queue pair up.
+  void fail(uint64_t now_ns) noexcept;
+
+  VerbsParts& parts_;
+  ChannelParts& channel_;
+  bool must_fail_ = false;  // to be failed once the queue pair is ours
+  uint64_t done_ns_min_ = 0;
+  uint64_t done_ns_max_ = 0;
+};
+
+}  // namespace bedplate

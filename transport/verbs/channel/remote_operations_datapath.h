@@ -1,0 +1,147 @@
+// Puts, gets, atomics and flushes to one peer that have not ended.
+//
+// A put or get becomes one request, or several parts: as many as its length and the regions of the
+// pool ask for. Its completion is called when the last one ends. If its memory is not the pool's,
+// its bytes go through the bounce buffer that no peer reaches. Atomics answer into a cell of ours,
+// flushes read a word of the peer's. Requests are listed here, and posted by the endpoint.
+//
+// A part of VerbsEndpoint. Threads: the shard's.
+//
+// Invariants: 1. The requests that it counts are those in the queue. 2. has_part_ and lacks_part_
+// are set only before the end of a transfer. (is_valid)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include <infiniband/verbs.h>
+
+#include "platform/assert.h"
+#include "transport/messages/endpoint.h"
+#include "transport/verbs/channel/channel_parts.h"
+#include "transport/verbs/channel/send_queue_datapath.h"
+#include "transport/verbs/channel/verbs_parts.h"
+
+namespace bedplate {
+
+class RemoteOperations {
+ public:
+  // A transfer of memory that is not the pool's: its bytes wait in the bounce buffer.
+  struct Bounced {
+    std::byte* piece = nullptr;
+    std::byte* into = nullptr;  // nullptr: it is a put
+    uint64_t bytes = 0;
+  };
+
+  // `channel` outlives this. create() follows.
+  explicit RemoteOperations(ChannelParts& channel) noexcept
+      : parts_(channel.shared), channel_(channel) {}
+  // Requires: a record and a cell for each request of the queue; `cells` outlive this. Called once.
+  void create(std::unique_ptr<Bounced[]> bounced, uint64_t* cells) noexcept {
+    BP_DCHECK(cells_ == nullptr && cells != nullptr);
+    bounced_ = std::move(bounced);
+    cells_ = cells;
+  }
+
+  // Endpoint::start.
+  SendStatus start(const RemoteOperation& operation) noexcept;
+
+  // Whether the peer may not have all yet: a flush would find something to wait for.
+  bool needs_flush() const noexcept { return must_flush_ || out_count_ > 0; }
+  // The next flush waits for the peer, whatever was put.
+  void require_flush() noexcept { must_flush_ = true; }
+  // A read of the flush word comes back after everything before it: also after the writes, whose
+  // own completions say only that the peer's device has them.
+  // Requires: room for one.
+  void list_flush(Completion* done) noexcept;
+
+  // The request of one has ended; `place` is its own in the queue.
+  void end(const Request& request, uint32_t place, Outcome outcome) noexcept;
+  // All of the life have ended.
+  void end_life() noexcept {
+    BP_DCHECK(out_count_ == 0);
+    must_flush_ = false;
+  }
+
+  // Requests that have not ended.
+  uint32_t out_count() const noexcept { return out_count_; }
+  bool is_valid() const noexcept;
+
+ private:
+  SendStatus transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                      const RemoteMemory& remote, Completion* done) noexcept;
+  SendStatus bounce(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                    const RemoteMemory& remote, Completion* done) noexcept;
+  void end_bounced(const Bounced& bounced, Outcome outcome) noexcept;
+  // Whether there is room for the requests of so many bytes. Returns kPending, kAgain or kTooLong.
+  SendStatus has_room_for(uint64_t bytes) const noexcept;
+  void list_parts(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                  const RemoteMemory& remote) noexcept;
+  void mark_answer(std::byte* end) noexcept;
+  bool is_registered(const std::byte* local, uint64_t bytes) const noexcept;
+  // Returns how many bytes fit into one request.
+  uint64_t fill_pieces(const std::byte* local, uint64_t bytes,
+                       const SendQueue::Slot& slot) const noexcept;
+  SendStatus atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first, uint64_t second,
+                    uint64_t* before, Completion* done) noexcept;
+  // The cell of a request: the answer of an atomic or a flush.
+  uint64_t* cell(uint32_t request_place) const noexcept {
+    BP_DCHECK(request_place < channel_.queue.depth());
+    return cells_ + request_place;
+  }
+
+  VerbsParts& parts_;
+  ChannelParts& channel_;
+  std::unique_ptr<Bounced[]> bounced_;  // for each request
+  uint64_t* cells_ = nullptr;           // for each request
+  uint32_t out_count_ = 0;
+  bool must_flush_ = false;  // something was put since the last flush
+  // The transfer that ends next: a part of it may have happened; a part may not have happened.
+  bool has_part_ = false;
+  bool lacks_part_ = false;
+};
+
+inline SendStatus RemoteOperations::start(const RemoteOperation& operation) noexcept {
+  const auto& [kind, local, bytes, remote, operand, expected, before, done] = operation;
+  switch (kind) {
+    case OperationKind::kPut: {
+      const SendStatus status = transfer(IBV_WR_RDMA_WRITE, local, bytes, remote, done);
+      must_flush_ = must_flush_ || status == SendStatus::kPending;
+      return status;
+    }
+    case OperationKind::kGet: return transfer(IBV_WR_RDMA_READ, local, bytes, remote, done);
+    case OperationKind::kFetchAdd:
+      return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, remote, operand, 0, before, done);
+    case OperationKind::kCompareSwap: break;
+  }
+  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, remote, expected, operand, before, done);
+}
+
+inline void RemoteOperations::end(const Request& request, uint32_t place,
+                                  Outcome outcome) noexcept {
+  BP_DCHECK(out_count_ > 0);
+  --out_count_;
+  if (outcome == Outcome::kDone && BP_UNLIKELY(SendQueue::lacks_answer(request, place))) {
+    outcome = Outcome::kUnknown;
+  }
+  if (request.kind == RequestKind::kPart) {
+    BP_DCHECK(request.done == nullptr);
+    has_part_ = has_part_ || outcome != Outcome::kNotDone;
+    lacks_part_ = lacks_part_ || outcome != Outcome::kDone;
+    return;
+  }
+  if (request.kind == RequestKind::kAtomic && request.before != nullptr &&
+      outcome == Outcome::kDone) {
+    *request.before = *cell(place);
+  }
+  if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
+  if (lacks_part_ && outcome == Outcome::kDone) outcome = Outcome::kUnknown;
+  has_part_ = lacks_part_ = false;
+  if (request.kind == RequestKind::kBounced) end_bounced(bounced_[place], outcome);
+  if (request.done != nullptr) request.done->call(*request.done, outcome);
+}
+
+}  // namespace bedplate
