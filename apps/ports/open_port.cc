@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <rte_mbuf.h>
 
+#include "platform/assert.h"
 #include "platform/log.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/vfio_group.h"
@@ -41,6 +42,7 @@ NetTime time_of(EventLoop& loop) noexcept {
 }  // namespace
 
 void OpenPort::Receiver::create(NetStack& stack, EventLoop& loop) noexcept {
+  BP_ASSERT(stack_ == nullptr);
   stack_ = &stack;
   loop_ = &loop;
 }
@@ -59,6 +61,7 @@ uint64_t OpenPort::Receiver::idle_max_ns() const noexcept {
 }
 
 void OpenPort::Forwarder::create(PortQueue& out, Counter& dropped) noexcept {
+  BP_ASSERT(out_ == nullptr);
   out_ = &out;
   dropped_ = &dropped;
 }
@@ -67,6 +70,7 @@ void OpenPort::Forwarder::receive(std::span<rte_mbuf*> frames) noexcept {
   const uint32_t sent = out_->send(frames);
   if (sent == frames.size()) [[likely]]
     return;
+  BP_ASSERT(sent < frames.size());
   const auto rest = frames.subspan(sent);
   rte_pktmbuf_free_bulk(rest.data(), static_cast<unsigned>(rest.size()));
   dropped_->add(rest.size());
@@ -108,6 +112,7 @@ uint64_t OpenPort::needed_buffer_count() const noexcept {
 }
 
 PortOptions OpenPort::port_options() const {
+  BP_ASSERT(!shards_.empty());  // plan() was called
   PortOptions options;
   options.name = settings.name;
   options.device = settings.device;
@@ -125,6 +130,7 @@ PortOptions OpenPort::port_options() const {
 uint64_t OpenPort::heap_bytes() const noexcept { return port_heap_bytes(port_options()); }
 
 std::string OpenPort::instance(const Configuration& configuration, uint32_t shard) const {
+  BP_ASSERT(shard < configuration.shards.size());
   return settings.name + "/" + configuration.shards[shard].name;
 }
 
@@ -149,6 +155,7 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
   const Configuration& configuration = plan.configuration();
   shards_ = shards(configuration);
   wanted_ = std::move(asked_);
+  BP_ASSERT(wanted_.size() <= configuration.shards.size());  // no socket is lost
   wanted_.resize(configuration.shards.size());
   asked_.clear();
   Error error = configuration_error_while("the port %s", settings.name.c_str());
@@ -190,12 +197,18 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
 NetOptions OpenPort::net_options() const {
   NetOptions options;
   options.name = settings.name.c_str();
-  for (const std::string& address : settings.addresses) {
-    options.addresses[options.address_count++] = *parse_ip_prefix(address);
+  static_assert(PortSettings::kAddressesMax <= NetOptions::kAddressCountMax);
+  BP_ASSERT(settings.addresses.size() <= PortSettings::kAddressesMax);
+  // The configuration's parser accepts only texts that these functions can read.
+  for (const std::string& text : settings.addresses) {
+    const auto prefix = parse_ip_prefix(text);
+    BP_ASSERT(prefix.has_value());
+    options.addresses[options.address_count++] = *prefix;
   }
   for (const std::string& text : settings.gateways) {
-    const IpAddress gateway = *parse_ip_address(text);
-    (gateway.family == AF_INET ? options.gateway4 : options.gateway6) = gateway;
+    const auto gateway = parse_ip_address(text);
+    BP_ASSERT(gateway.has_value());
+    (gateway->family == AF_INET ? options.gateway4 : options.gateway6) = *gateway;
   }
   options.takes_routers = settings.takes_routers;
   options.vlan = settings.vlan;
@@ -204,6 +217,7 @@ NetOptions OpenPort::net_options() const {
 }
 
 Result<void> OpenPort::create(ServiceContext& context) {
+  BP_ASSERT(lanes_.empty());
   PortOptions options = port_options();
   BP_TRY_ASSIGN(options.memory, context.carve(OwnerName("buffers", settings.name)));
   BP_TRY_ASSIGN(options.counters, context.counters<PortCounters>("port", settings.name));
@@ -220,7 +234,9 @@ Result<void> OpenPort::create(ServiceContext& context) {
     PortShared::Options shared;
     shared.queue_count = static_cast<uint32_t>(lanes_.size());
     shared.wake = [](void* self, uint32_t index) noexcept {
-      static_cast<OpenPort*>(self)->lanes_[index]->loop->doorbell().ring();
+      const auto& lanes = static_cast<OpenPort*>(self)->lanes_;
+      BP_DCHECK(index < lanes.size());
+      lanes[index]->loop->doorbell().ring();
     };
     shared.context = this;
     shared_ = std::make_unique<PortShared>(shared);
@@ -246,6 +262,7 @@ Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
                          .counters = lane.counters,
                          .idle_poll_ns = settings.idle_poll_us * kNsPerUs});
   NetOptions options = net_options();
+  BP_ASSERT(lane.shard < wanted_.size());
   const uint32_t socket_count = wanted_[lane.shard].socket_count;
   options.socket_count_max = std::clamp(socket_count, kSocketsMin, kCountMax);
   options.membership_count_max = std::clamp(4 * socket_count, kMembershipsMin, kCountMax);
@@ -285,6 +302,7 @@ void OpenPort::start(uint32_t shard) noexcept {
 }
 
 Result<void> OpenPort::check_forwarding_to(const OpenPort& other) const {
+  BP_ASSERT(!shards_.empty() && !other.shards_.empty());  // both are planned
   for (const uint32_t shard : shards_) {
     if (std::find(other.shards_.begin(), other.shards_.end(), shard) != other.shards_.end()) {
       continue;
@@ -298,6 +316,7 @@ Result<void> OpenPort::check_forwarding_to(const OpenPort& other) const {
 }
 
 void OpenPort::forward_to(OpenPort& other) noexcept {
+  BP_ASSERT(&other != this);
   for (const auto& lane : lanes_) {
     Lane* const out = other.find_lane(lane->shard);
     BP_ASSERT(out != nullptr);

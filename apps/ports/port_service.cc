@@ -10,6 +10,7 @@
 #include "apps/ports/port_settings.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
 #include "platform/log.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/drivers.h"
@@ -42,6 +43,12 @@ OpenPort* PortService::find(std::string_view name) noexcept {
     if (port->settings.name == name) return port.get();
   }
   return nullptr;
+}
+
+OpenPort& PortService::target_of(const OpenPort& from) noexcept {
+  OpenPort* const target = find(from.settings.forwards_to);
+  BP_ASSERT(target != nullptr);
+  return *target;
 }
 
 DatagramNetwork* PortService::datagram_network(std::string_view name) noexcept {
@@ -88,7 +95,7 @@ Result<void> PortService::plan(ServicePlan& plan) {
   }
   for (const auto& port : ports_) {
     if (port->settings.forwards_to.empty()) continue;
-    BP_TRY(port->check_forwarding_to(*find(port->settings.forwards_to)));
+    BP_TRY(port->check_forwarding_to(target_of(*port)));
   }
   plan.segment("dpdk", {{"dpdk", eal_memory_bytes(heap_bytes())}}, plan.placement(0));
   plan.counters({.owner = name(),
@@ -111,6 +118,7 @@ void PortService::preflight(std::vector<Error>* problems) {
 
 Result<void> PortService::start_dpdk(ServiceContext& context) {
   BP_TRY_ASSIGN(const auto memory, context.carve("dpdk"));
+  BP_ASSERT(memory.size() == eal_memory_bytes(heap_bytes()));  // the ports need what was planned
   const Configuration& configuration = context.configuration();
   std::vector<int> cpus;
   for (const ShardSettings& shard : configuration.shards) cpus.push_back(shard.cpu);
@@ -132,7 +140,7 @@ Result<void> PortService::create(ServiceContext& context) {
   for (const auto& port : ports_) BP_TRY(port->create(context));
   for (const auto& port : ports_) {
     if (port->settings.forwards_to.empty()) continue;
-    port->forward_to(*find(port->settings.forwards_to));
+    port->forward_to(target_of(*port));
   }
   counters_->heap_bytes.set(heap_bytes());
   return {};
@@ -144,6 +152,7 @@ void PortService::start(uint32_t shard) noexcept {
 }
 
 void PortService::tick() noexcept {
+  BP_ASSERT(counters_ != nullptr);  // create() was called
   for (const auto& port : ports_) port->watch();
   counters_->heap_used_bytes.set(eal_heap_used_bytes());
 }

@@ -54,6 +54,8 @@ class PortService final : public Service {
 
  private:
   OpenPort* find(std::string_view name) noexcept;
+  // The port that `from` forwards to. Requires: check_forwarding() found nothing.
+  OpenPort& target_of(const OpenPort& from) noexcept;
   // Errors: there is no such port.
   Result<void> check_device(const PortSettings& settings) const;
   Result<void> check_forwarding(const PortSettings& settings) noexcept;

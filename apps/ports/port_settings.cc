@@ -9,6 +9,7 @@
 #include "apps/configuration/configuration_table.h"
 #include "apps/configuration/configuration_words.h"
 #include "apps/configuration/read_table.h"
+#include "platform/assert.h"
 #include "transport/dpdk/port/mbuf_pool.h"
 #include "transport/sockets/ip_address.h"
 
@@ -39,6 +40,7 @@ void check_gateways(ReadTable& table, const PortSettings& settings) {
   int known = 0;
   for (const std::string& text : settings.gateways) {
     const auto gateway = parse_ip_address(text);
+    BP_ASSERT(gateway.has_value());  // the key takes only such
     if (gateway->family == known) {
       return table.refuse_value("gateways", quoted(text) + " is the second of its family",
                                 "expected one for IPv4 and one for IPv6");
@@ -48,6 +50,7 @@ void check_gateways(ReadTable& table, const PortSettings& settings) {
         (link_local.contains(*gateway)) ||
         std::any_of(settings.addresses.begin(), settings.addresses.end(), [&](const auto& one) {
           const auto prefix = parse_ip_prefix(one);
+          BP_ASSERT(prefix.has_value());
           return prefix->family == gateway->family && prefix->contains(*gateway);
         });
     if (is_near) continue;
@@ -76,7 +79,8 @@ void check_mac(ReadTable& table, const PortSettings& settings) {
 rte_ether_addr port_mac(const PortSettings& settings, const std::string& appliance) {
   rte_ether_addr mac = {};
   if (!settings.mac.empty()) {
-    (void)rte_ether_unformat_addr(settings.mac.c_str(), &mac);
+    const bool is_read = rte_ether_unformat_addr(settings.mac.c_str(), &mac) == 0;
+    BP_ASSERT(is_read);  // check_mac() refuses any other
     return mac;
   }
   uint64_t hash = 0xcbf29ce484222325;
