@@ -14,6 +14,7 @@
 
 #include "apps/boot/messages_plan.h"
 #include "apps/init/machine.h"
+#include "platform/assert.h"
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/text_words.h"
@@ -37,6 +38,7 @@ Result<void> tell_kernel(const char* path, const char* text) noexcept {
 }
 
 bool is_kept(const CrashSettings& settings, const Segment& segment) noexcept {
+  BP_ASSERT(settings.dump != CrashDump::kNone);
   if (settings.dump == CrashDump::kMetadata) return segment.owner.view() == "boot";
   return std::any_of(settings.owners.begin(), settings.owners.end(),
                      [&](const std::string& text) { return names_segment(text, segment.owner); });
@@ -97,6 +99,7 @@ Fd open_for_dumps(const std::string& path) noexcept {
 }  // namespace
 
 Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept {
+  BP_ASSERT(!pool.is_sealed());
   if (settings.dump == CrashDump::kNone) {
     const rlimit none = {0, 0};
     if (setrlimit(RLIMIT_CORE, &none) == 0) return {};

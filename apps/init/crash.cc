@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "apps/init/machine.h"
+#include "platform/assert.h"
 #include "platform/build_id.h"
 #include "platform/call_stack.h"
 #include "platform/file.h"
@@ -187,6 +188,7 @@ bool show_record(const char* path) {
 }  // namespace
 
 Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) noexcept {
+  BP_ASSERT(prepared.watchdog == nullptr);  // called once
   prepared.action = settings.action;
   prepared.delay_s = settings.delay_s;
   prepared.watchdog = &watchdog;
@@ -210,7 +212,10 @@ Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) no
   return {};
 }
 
-void dump_crashes() noexcept { prepared.dumps = true; }
+void dump_crashes() noexcept {
+  BP_ASSERT(prepared.watchdog != nullptr);  // catch_crashes() was called
+  prepared.dumps = true;
+}
 
 void say_where_records_go() noexcept {
   char store[64] = "";

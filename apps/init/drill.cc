@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 
@@ -81,6 +82,7 @@ void drill_now(void*) noexcept {
 }
 
 void announce(Drill drill) noexcept {
+  BP_ASSERT(the_drill == Drill::kNone);  // there is one for each boot
   BP_LOG_WARNING("a drill is about to begin, as the kernel's command line says");
   the_drill = drill;
 }

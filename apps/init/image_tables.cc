@@ -11,6 +11,7 @@
 #include "apps/configuration/read_table.h"
 #include "apps/init/image_settings.h"
 #include "pinned_pool/layout.h"
+#include "platform/assert.h"
 #include "platform/text.h"
 #include "transport/sockets/ip_address.h"
 
@@ -125,6 +126,7 @@ void check_network(ReadTable& file, const TomlNode& node, std::span<const Networ
   const NetworkSettings& network = all.back();
   const auto address = parse_ip_prefix(network.address);
   const auto way = parse_ip_address(network.gateway);
+  BP_ASSERT(way.has_value());  // the key takes only such
   // A link-local gateway is reached from any address.
   const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
   const bool is_of_family = address && way->family == address->family;

@@ -26,6 +26,7 @@
 #include "apps/init/rdma_link.h"
 #include "apps/init/watchdog.h"
 #include "apps/peers/verbs_settings.h"
+#include "platform/assert.h"
 #include "platform/build_id.h"
 #include "platform/capabilities.h"
 #include "platform/clock.h"
@@ -109,6 +110,7 @@ Result<void> Init::read_configuration() {
     configuration_.services.push_back(this);
     return {};
   }
+  BP_ASSERT(!problems.empty());
   const Error last = problems.back();  // logged when the machine ends
   problems.pop_back();
   for (const Error& problem : problems) log_error(problem);
@@ -193,6 +195,8 @@ void Init::wait_until_sent() noexcept {
 
 // Plans timers: the watchdog's mark on each shard, and the drill on the first.
 Result<void> Init::plan(ServicePlan& plan) {
+  // The appliance has a copy of this configuration.
+  BP_ASSERT(plan.configuration().shards.size() == configuration_.shards.size());
   for (uint32_t shard = 0; shard < configuration_.shards.size(); ++shard) {
     plan.timers(shard, shard == 0 ? 2 : 1);
   }
@@ -202,11 +206,14 @@ Result<void> Init::plan(ServicePlan& plan) {
 Result<void> Init::prepare() {
   BP_TRY(choose_dump(settings().crash, process_pool()));
   if (settings().crash.dump != CrashDump::kNone) dump_crashes();
+  BP_ASSERT(kept_ != 0);  // prepare_machine() has chosen them: one ends the machine
   // Called here, because each thread has its own capabilities and inherits them.
   return keep_capabilities(kept_);
 }
 
 Result<void> Init::create(ServiceContext& context) {
+  BP_ASSERT(first_loop_ == nullptr);
+  BP_ASSERT(context.shard_count() == configuration_.shards.size());  // each has its timers
   first_loop_ = &context.loop(0);
   for (uint32_t i = 0; i < context.shard_count(); ++i) watchdog_.loop_made(i, context.loop(i));
   return {};
@@ -224,6 +231,7 @@ Result<void> Init::sealed() {
 }
 
 void Init::start(uint32_t shard) noexcept {
+  BP_ASSERT(first_loop_ != nullptr);  // create() was called
   watchdog_.loop_begins(shard);
   if (shard == 0) begin_drill(drill_, *first_loop_);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -37,6 +39,7 @@ std::string module_name(std::string_view text) {
 }
 
 std::optional<std::string> command_line_value(std::string_view line, std::string_view name) {
+  BP_ASSERT(!name.empty() && name.find('=') == std::string_view::npos);
   std::optional<std::string> value;
   for (std::string_view word; !(word = take_parameter(&line)).empty();) {
     const size_t equals = word.find('=');

@@ -4,6 +4,7 @@
 #include <net/if.h>
 
 #include "apps/init/machine.h"
+#include "platform/assert.h"
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/text_words.h"
@@ -65,11 +66,15 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
   BP_TRY(told(kernel.request(link), network, "bringing up the link, MTU",
               network.mtu == 0 ? "as it is," : std::to_string(network.mtu)));
   // The configuration's parser accepts only texts that these functions can read.
-  if (const auto address = parse_ip_prefix(network.address)) {
+  const auto address = parse_ip_prefix(network.address);
+  BP_ASSERT(address || network.address.empty());
+  if (address) {
     NetlinkMessage message = address_message(index, *address);
     BP_TRY(told(kernel.request(message), network, "setting the address", network.address));
   }
-  if (const auto gateway = parse_ip_address(network.gateway)) {
+  const auto gateway = parse_ip_address(network.gateway);
+  BP_ASSERT(gateway || network.gateway.empty());
+  if (gateway) {
     NetlinkMessage message = default_route_message(index, *gateway);
     BP_TRY(told(kernel.request(message), network, "setting the gateway", network.gateway));
   }

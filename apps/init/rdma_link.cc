@@ -37,6 +37,7 @@ Result<void> make_soft_roce(const std::string& device, const std::string& interf
 }
 
 NetlinkMessage soft_roce_message(const std::string& device, const std::string& interface) noexcept {
+  BP_ASSERT(!device.empty() && !interface.empty());
   NetlinkMessage message(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK), 0);
   message.add(RDMA_NLDEV_ATTR_DEV_NAME, device.c_str(), device.size() + 1);
   message.add(RDMA_NLDEV_ATTR_LINK_TYPE, "rxe", sizeof "rxe");

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/units.h"
@@ -25,6 +26,7 @@ constexpr int kTimeoutMinS = 2;
 
 void Watchdog::loop_made(uint32_t index, EventLoop& loop) {
   if (!settings_.enabled) return;
+  BP_ASSERT(index == beat_count_ && index < beats_.size());  // in the order of the shards
   Beat& beat = beats_[index];
   beat.loop = &loop;
   beat.period_ns = settings_.timeout_s * kNsPerSecond / 8;
@@ -35,6 +37,8 @@ void Watchdog::loop_made(uint32_t index, EventLoop& loop) {
 
 void Watchdog::loop_begins(uint32_t index) noexcept {
   if (!settings_.enabled) return;
+  BP_ASSERT(index < beat_count_);
+  BP_DCHECK(!beats_[index].timer.is_armed());  // called once
   beats_[index].thread.store(gettid(), std::memory_order_relaxed);
   mark(&beats_[index]);
 }
@@ -71,6 +75,7 @@ Result<void> Watchdog::set_timeout() noexcept {
 
 Result<void> Watchdog::start() {
   if (!settings_.enabled) return {};
+  BP_ASSERT(!device_.is_open());
   device_ = Fd(open(settings_.device.c_str(), O_WRONLY | O_CLOEXEC));
   if (auto set = set_timeout(); !set.ok()) {
     stop();
@@ -88,6 +93,7 @@ Result<void> Watchdog::start() {
 void Watchdog::feed() noexcept {
   const uint64_t now = monotonic_ns();
   if (!device_.is_open() || now - fed_ns_ < kFeedPeriodNs) return;
+  BP_ASSERT(timeout_ns_ > 0);  // an open device has one
   const uint64_t patience_ns = timeout_ns_ / 2;
   for (uint32_t i = 0; i < beat_count_; ++i) {
     const uint64_t last = beats_[i].last_ns.load(std::memory_order_relaxed);
