@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 
 class LatencyHistogram {
@@ -19,7 +21,9 @@ class LatencyHistogram {
 
   // Cost: a few instructions; no allocation, so it may be called while time is taken.
   void add(uint64_t ns) noexcept {
-    ++counts_[bucket_of(ns)];
+    const uint32_t bucket = bucket_of(ns);
+    BP_DCHECK(bucket < kBucketCount);
+    ++counts_[bucket];
     ++count_;
     sum_ns_ += ns;
     min_ns_ = std::min(min_ns_, ns);
@@ -35,6 +39,7 @@ class LatencyHistogram {
   }
   // The time that `share` (0 to 1) of all times do not exceed, to within a thousandth.
   uint64_t percentile_ns(double share) const noexcept {
+    BP_ASSERT(share >= 0 && share <= 1);
     const auto wanted = static_cast<uint64_t>(share * static_cast<double>(count_));
     uint64_t seen = 0;
     for (uint32_t bucket = 0; bucket < kBucketCount; ++bucket) {

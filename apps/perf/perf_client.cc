@@ -4,6 +4,8 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -48,6 +50,7 @@ Error PerfClient::trouble(const char* answer) const {
 }
 
 Error PerfClient::trouble(SendStatus status) const {
+  BP_ASSERT(status != SendStatus::kDone && status != SendStatus::kPending);
   return trouble(status == SendStatus::kGone ? kLost : to_text(status));
 }
 
@@ -68,6 +71,7 @@ Result<void> PerfClient::wait_until(PerfMode mode, Done is_done) {
 }
 
 Result<void> PerfClient::send(AmId id, std::span<const std::byte> payload) {
+  BP_ASSERT(is_connected_);
   SendStatus status = SendStatus::kAgain;
   BP_TRY(wait_until(PerfMode::kPolling, [&] {
     status = server_->am_send(id, payload);
@@ -105,10 +109,14 @@ Result<void> PerfClient::connect(const std::string& address) {
 }
 
 uint64_t PerfClient::bytes_max(PerfOperation operation) const noexcept {
+  BP_ASSERT(server_ != nullptr);  // connect() was called
   return operation == PerfOperation::kSend ? server_->limits().am_bytes_max : kPerfBytesMax;
 }
 
 Result<PerfResult> PerfClient::run(const PerfTask& task, uint64_t bytes) {
+  BP_ASSERT(bytes > 0 && bytes <= bytes_max(task.operation));
+  BP_ASSERT(task.count > 0 || task.duration_ns > 0);
+  BP_ASSERT(!task.is_both || task.measure == PerfMeasure::kBandwidth);
   PerfResult result;
   result.bytes = bytes;
   BP_TRY(ask(task, bytes));

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <span>
 
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "transport/messages/endpoint.h"
 
@@ -90,12 +91,14 @@ inline bool perf_becomes(std::span<const std::byte> memory, uint64_t number) noe
   }
   return true;
 }
-// Writes only the last byte.
+// Writes only the last byte. Requires, as perf_has_come(): `memory` is not empty.
 inline void perf_stamp(std::span<std::byte> memory, uint64_t number) noexcept {
+  BP_DCHECK(!memory.empty());
   memory.back() = perf_byte(number, 0);
 }
 // Loads the last byte atomically: a peer's device or process writes it.
 inline bool perf_has_come(std::span<const std::byte> memory, uint64_t number) noexcept {
+  BP_DCHECK(!memory.empty());
   const auto* last = reinterpret_cast<const uint8_t*>(&memory.back());
   return std::byte{__atomic_load_n(last, __ATOMIC_ACQUIRE)} == perf_byte(number, 0);
 }

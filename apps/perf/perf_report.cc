@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "apps/program/json_output.h"
+#include "platform/assert.h"
 #include "platform/histogram.h"
 
 namespace bedplate {
@@ -26,6 +27,7 @@ double rate(const PerfResult& result) noexcept {
 Json latency_json(const PerfTask& task, const PerfResult& result) {
   const double ways = way_count(task.operation);
   const LatencyHistogram& times = result.times;
+  BP_ASSERT(times.count() == result.count);  // each was timed
   Json json = {{"bytes", result.bytes},
                {"count", result.count},
                {"min_ns", static_cast<double>(times.min_ns()) / ways}};

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "platform/assert.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -59,6 +60,7 @@ void PerfServer::handle(const Message& message) noexcept {
   }
   if (&message.from != client_) return;
   if (message.id == kPerfData) return take_data(message.payload);
+  BP_ASSERT(message.id == kPerfStop);  // the last of those that are handled
   owes_tally_ = true;
 }
 
@@ -140,7 +142,10 @@ void PerfServer::count_verified(bool is_right) noexcept {
 }
 
 bool PerfServer::advance() noexcept {
-  if (client_ == nullptr) return false;
+  if (client_ == nullptr) {
+    BP_ASSERT(state_ == State::kIdle);
+    return false;
+  }
   const bool has_answered = (owes_ready_ || owes_tally_ || owes_echo_) && answer();
   switch (state_) {
     case State::kPutsBack: return put_back() || has_answered;
@@ -176,6 +181,7 @@ bool PerfServer::answer() noexcept {
 }
 
 bool PerfServer::put_back() noexcept {
+  BP_DCHECK(ask_.bytes > 0 && ask_.operation == PerfOperation::kPut);  // makes_sense(), state_for()
   const std::span<std::byte> target = side_.target().first(ask_.bytes);
   if (!perf_has_come(target, number_ + 1) || !stream_.is_idle()) return false;
   ++number_;

@@ -4,6 +4,7 @@
 #include "apps/perf/perf_side.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/join/join_server.h"
+#include "platform/assert.h"
 #include "transport/messages/joined_process.h"
 #include "transport/shm/endpoint/shm_provider.h"
 #include "transport/shm/membership/group_keeper.h"
@@ -141,6 +142,7 @@ Result<std::unique_ptr<PerfSide>> open_side(const std::string& socket) {
 }  // namespace
 
 Result<std::unique_ptr<PerfSide>> open_shm_side(const PerfSideOptions& options) {
+  BP_ASSERT(options.address.starts_with("unix:"));
   const std::string socket = options.address.substr(std::string("unix:").size());
   return options.is_server ? open_side<ShmServer>(socket) : open_side<ShmClient>(socket);
 }

@@ -3,6 +3,7 @@
 #include "alloc/confined_heap.h"
 #include "apps/perf/perf_verbs.h"
 #include "pinned_pool/boot_segment.h"
+#include "platform/assert.h"
 #include "transport/sockets/socket_address.h"
 
 namespace bedplate {
@@ -34,6 +35,7 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
 }
 
 void PerfSide::choose_pages(uint64_t bytes) {
+  BP_ASSERT(way_.pool_bytes == 0);
   const uint64_t page = page_bytes(PageSize::k2MiB);
   const bool has_huge = hugepage_counts(PageSize::k2MiB).available_count >= bytes / page + 2;
   way_.page = has_huge ? PageSize::k2MiB : PageSize::k4KiB;

@@ -10,6 +10,7 @@
 
 #include "apps/perf/perf_protocol.h"
 #include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
 #include "platform/result.h"
 #include "transport/messages/messenger.h"
 
@@ -59,11 +60,12 @@ class PerfSide {
  protected:
   PerfSide() = default;
 
-  // Chooses hugepages if `bytes` of them are free.
+  // Chooses hugepages if `bytes` of them are free. Called before take_segment().
   void choose_pages(uint64_t bytes);
   Result<Segment*> take_segment(const char* owner, uint64_t bytes);
   // Requires: 2 * kPerfBytesMax bytes.
   void set_area(std::span<std::byte> area) noexcept {
+    BP_ASSERT(area.size() == 2 * kPerfBytesMax);
     source_ = area.first(kPerfBytesMax);
     target_ = area.last(kPerfBytesMax);
   }

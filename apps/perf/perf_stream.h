@@ -7,6 +7,7 @@
 #pragma once
 
 #include "apps/perf/perf_protocol.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 
@@ -29,6 +30,7 @@ class PerfStream {
   // for is_idle().
   void begin(Endpoint& peer, PerfOperation operation, std::span<std::byte> local,
              const RemoteMemory& remote) noexcept {
+    BP_ASSERT(!local.empty());
     peer_ = &peer;
     operation_ = operation;
     local_ = local;
@@ -39,6 +41,7 @@ class PerfStream {
 
   // Starts one, with the next number. Returns the endpoint's status; kDone: it has also ended.
   SendStatus start() noexcept {
+    BP_DCHECK(peer_ != nullptr);  // begin() was called
     SendStatus status = SendStatus::kDone;
     const uint64_t number = started_count() + 1;
     switch (operation_) {
@@ -58,7 +61,10 @@ class PerfStream {
   uint64_t started_count() const noexcept { return started_count_ - begun_at_; }
   uint64_t failed_count() const noexcept { return ended_.failed_count - failed_before_; }
   // Whether all that was ever started has ended.
-  bool is_idle() const noexcept { return ended_.count == started_count_; }
+  bool is_idle() const noexcept {
+    BP_DCHECK(ended_.count <= started_count_);  // no operation ends twice
+    return ended_.count == started_count_;
+  }
 
  private:
   struct Ended : Completion {

@@ -10,6 +10,7 @@
 
 #include "alloc/confined_heap.h"
 #include "pinned_pool/boot_segment.h"
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "transport/registration.h"
 #include "transport/verbs/device/verbs_device.h"
@@ -85,6 +86,7 @@ class OrdinaryMemory {
 // The median of `count` times of run(), in nanoseconds.
 template <typename Run>
 double median_ns(uint64_t count, Run run) {
+  BP_ASSERT(count > 0);
   std::vector<uint64_t> times(count);
   for (uint64_t& time : times) time = run();
   std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(count / 2), times.end());
@@ -109,6 +111,7 @@ class RegisterMeasurement {
   ~RegisterMeasurement() { keys_.destroy(); }
 
   Result<void> prepare(const RegisterCostOptions& options, RegisterCosts* costs) {
+    BP_ASSERT(!options.sizes.empty());
     count_ = options.count;
     auto opened = VerbsDevice::open({.device = options.device, .port = options.port});
     if (!opened.ok()) return opened.error();
@@ -136,6 +139,7 @@ class RegisterMeasurement {
   }
 
   Result<RegisterCost> measure(uint64_t bytes) {
+    BP_ASSERT(bytes <= block_.size() && bytes <= bounce_.size());
     RegisterCost cost;
     cost.bytes = bytes;
     cost.pool_ns = median_ns(count_,
