@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "platform/assert.h"
 #include "platform/serial_line.h"
 #include "platform/text_words.h"
 
@@ -53,9 +54,13 @@ bool check_asked_line(const Arguments& arguments, const char* command, int* exit
 }
 
 Result<ControlClient> open_asked_line(const Arguments& arguments, const ControlPatience& patience) {
-  const std::string path = arguments.value(asked_line_option(arguments));
+  const char* option = asked_line_option(arguments);
+  BP_ASSERT(option != nullptr);
+  const std::string path = arguments.value(option);
   if (!arguments.has("--serial")) return ControlClient::connect_to_line(path, patience);
-  return ControlClient::open_line(path, *baud_of(arguments), patience);
+  const auto baud = baud_of(arguments);
+  BP_ASSERT(baud && is_serial_baud(*baud));  // check_asked_line() was called
+  return ControlClient::open_line(path, *baud, patience);
 }
 
 }  // namespace bedplate

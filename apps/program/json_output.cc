@@ -63,13 +63,10 @@ Json& Json::push_back(Json item) {
   return members_.emplace_back(Member{"", std::move(item)}).value;
 }
 
-void Json::update(const Json& other) {
-  for (const Member& member : other.members_) (*this)[member.key] = member.value;
-}
-
 std::string Json::text() const { return kind_ == Kind::kText ? text_ : dump(-1); }
 
 std::string Json::dump(int indent) const {
+  BP_ASSERT(indent >= -1);
   return JsonConversion::convert(*this).dump(indent, ' ', false,
                                              nlohmann::ordered_json::error_handler_t::replace);
 }

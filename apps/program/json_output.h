@@ -43,8 +43,6 @@ class Json {
   Json& operator[](std::string_view key);
   // Adds an item to an array and returns it; the item moves when another one is added.
   Json& push_back(Json item);
-  // Adds the members of another object; keys of both have the other's values.
-  void update(const Json& other);
 
   Kind kind() const noexcept { return kind_; }
   // The members of an object, or the items of an array, without keys.

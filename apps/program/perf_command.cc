@@ -12,6 +12,7 @@
 #include "apps/perf/perf_report.h"
 #include "apps/perf/perf_server.h"
 #include "apps/perf/perf_verbs.h"
+#include "platform/assert.h"
 #include "platform/text_words.h"
 #include "platform/units.h"
 
@@ -31,6 +32,7 @@ Error bad_value(const char* option, const std::string& value, const char* answer
 // A number from 1 to `max`. Returns `otherwise` if the option is not given.
 Result<uint64_t> read_count(const Arguments& arguments, const char* option, uint64_t otherwise,
                             uint64_t max) {
+  BP_ASSERT(max > 0 && otherwise <= max);
   if (!arguments.has(option)) return otherwise;
   const std::string text = arguments.value(option);
   uint64_t number = 0;
@@ -221,6 +223,7 @@ Result<void> measure_registration(const Arguments& arguments) {
 
 int perf_command(const Arguments& arguments) {
   end_boot_growth();  // it has threads of its own
+  BP_ASSERT(!arguments.operands.empty());
   const std::string& what = arguments.operands[0];
   const bool registers = what == "register";
   const bool serves = what == "serve";

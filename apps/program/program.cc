@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -176,6 +177,10 @@ constexpr Command kCommands[] = {
      &perf_command},
 };
 
+static_assert(std::all_of(std::begin(kCommands), std::end(kCommands), [](const Command& command) {
+  return command.run != nullptr && command.operand_count_min <= command.operand_count_max;
+}));
+
 void print_usage(FILE* out) {
   std::fprintf(out, "usage: bedplate COMMAND [OPTIONS]\n\n");
   for (const Command& command : kCommands) {
@@ -269,6 +274,8 @@ int usage_failure(const std::string& what, const std::string& subject, const cha
 }
 
 int fail(const Error& error) {
+  static_assert(static_cast<int>(ErrorKind::kSystem) == kExitFailure);
+  static_assert(static_cast<int>(ErrorKind::kConfiguration) == kExitUsage);
   log_error(error);
   return static_cast<int>(error.kind);
 }

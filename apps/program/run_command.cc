@@ -5,13 +5,16 @@
 #include "apps/boot/loaded_configuration.h"
 #include "apps/boot/preflight.h"
 #include "apps/program/commands.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 
 int run_command(const Arguments& arguments) {
+  BP_ASSERT(arguments.operands.size() == 1);
   std::vector<Error> problems;
   auto configuration =
       load_configuration(arguments.operands[0].c_str(), arguments.services, &problems);
+  BP_ASSERT(configuration || !problems.empty());  // a failure has an exit code
   if (!configuration) return fail(problems);
   // Planned before anything else, because a plan that does not fit is a configuration error.
   if (auto plan = plan_appliance(*configuration); !plan.ok()) return fail(plan.error());

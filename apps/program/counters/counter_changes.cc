@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "platform/assert.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -14,6 +15,7 @@ using SetKey = std::tuple<std::string_view, std::string_view, std::string_view>;
 SetKey key_of(const SeenSet& set) { return {set.owner, set.name, set.instance}; }
 
 CounterChange change_of(const SeenSet* before, const SeenCounter& now, double seconds) {
+  BP_ASSERT(!now.values.empty());
   CounterChange change;
   change.now = now;
   change.added = std::vector<Counter>(now.values.size());
@@ -43,6 +45,8 @@ std::optional<double> CounterChange::time_share() const noexcept {
 }
 
 SeenCounter CounterChange::added_histogram() const noexcept {
+  BP_ASSERT(now.is_histogram());
+  BP_ASSERT(added.size() == now.values.size());
   SeenCounter histogram = now;
   histogram.values = added;
   return histogram;

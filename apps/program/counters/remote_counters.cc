@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/control/control_request.h"
+#include "platform/assert.h"
 #include "platform/text.h"
 
 namespace bedplate {
@@ -92,6 +93,7 @@ bool take_words(const nlohmann::ordered_json& items, std::span<uint64_t> to) {
 
 Result<std::string> RemoteCounters::ask(uint64_t from, uint64_t bytes) {
   if (channel_ == nullptr) {
+    BP_ASSERT(open_ != nullptr);
     BP_TRY_ASSIGN(channel_, open_());
   }
   std::string params = "{\"from\":" + std::to_string(from);
@@ -131,6 +133,7 @@ Result<bool> RemoteCounters::read_again(uint64_t from, uint64_t bytes) {
 // Reads the sets first: the values of each set are then as young as its record, or younger. The
 // offsets are checked: they come from the last good snapshot.
 Result<bool> RemoteCounters::read_changes() {
+  BP_ASSERT(words_.size() * kWordBytes >= sizeof(CountersHeader));  // read_all() has seen to it
   const auto& header = *reinterpret_cast<const CountersHeader*>(words_.data());
   const uint64_t all = words_.size() * kWordBytes;
   const uint64_t sets = header.sets.offset;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/program/counters/counter_text.h"
+#include "platform/assert.h"
 #include "platform/text.h"
 #include "platform/text_words.h"
 
@@ -62,6 +63,7 @@ void print_block(const Sets& sets, const std::string& title) {
 // Sorts names that begin with a number by it; the other names follow in the file's order.
 void sort_by_number(Sets* sets) {
   const auto starts_with_digit = [](const SeenSet* set) {
+    BP_ASSERT(!set->instance.empty());
     return std::isdigit(static_cast<unsigned char>(set->instance[0])) != 0;
   };
   if (!std::any_of(sets->begin(), sets->end(), starts_with_digit)) return;
@@ -131,6 +133,7 @@ Table table_of(const Sets& sets) {
     std::vector<std::string> row = {std::string(set->instance)};
     for (const auto& label : set->labels) row.emplace_back(label.second);
     for (const size_t i : shown) row.push_back(counter_text(set->counters[i], false));
+    BP_ASSERT(row.size() == head.size());  // the sets have the same labels and counters
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -10,6 +10,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/counters/counter_text.h"
 #include "apps/program/json_output.h"
+#include "platform/assert.h"
 #include "platform/text.h"
 #include "platform/units.h"
 
@@ -86,6 +87,7 @@ void print_request(const SeenRequest& request) {
 // Prints the requests of `seen` that match `wish`.
 void print_requests(const TraceSnapshot& seen, const Wish& wish, ToldRequests* told) {
   for (const SeenRequest& request : seen.requests()) {
+    BP_ASSERT(!request.stations.empty());  // the first is its begin
     uint64_t& before = (*told)[request.shard];
     if (before > 0 && request.number > before + 1 && !wish.as_json) {
       std::printf("(%" PRIu64 " requests of shard %s came and went between two looks)\n",

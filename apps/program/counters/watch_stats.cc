@@ -10,12 +10,14 @@
 #include "apps/program/counters/counter_changes.h"
 #include "apps/program/counters/counter_text.h"
 #include "apps/program/json_output.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 namespace {
 
 // Prints a counter that has changed, or adds it to `json`.
 void tell(const std::string& name, const CounterChange& change, Json* json) {
+  BP_ASSERT(change.has_before);  // it has changed
   const auto rate = change.per_second();
   const SeenCounter& now = change.now;
   if (!rate && (now.is_histogram() || now.is_number() || now.read_words())) {

@@ -70,6 +70,7 @@ void add_once(std::vector<std::string>* all, const std::string& one) {
 }  // namespace
 
 Result<void> apply(const Setting& setting, const std::string& root) {
+  BP_ASSERT(setting.file.starts_with('/'));
   const std::string path = root + setting.file;
   if (!setting.page) return write_file(path, 0, setting.value);
   uint64_t count = 0;
@@ -86,6 +87,7 @@ Result<std::string> lasting_text(const std::vector<std::string>& lines, const st
   std::vector<std::string> after = before;
   if (after.empty()) after.push_back("# Written by `bedplate doctor --fix`.");
   for (const std::string& line : lines) {
+    BP_ASSERT(!name_of(line).empty());  // it would replace a comment
     const auto same = std::find_if(after.begin(), after.end(), [&](const std::string& other) {
       return name_of(other) == name_of(line);
     });
@@ -102,6 +104,7 @@ Result<std::string> lasting_text(const std::vector<std::string>& lines, const st
 }
 
 Result<void> write_lasting(const std::string& text, const std::string& root) {
+  BP_ASSERT(!text.empty());
   const std::string path = root + kLastingFile;
   const std::string fresh = path + ".new";
   BP_TRY(ensure_directory((root + "/etc/sysctl.d").c_str(), 0755));
@@ -115,6 +118,7 @@ Result<void> write_lasting(const std::string& text, const std::string& root) {
 
 std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& talk,
                         const std::string& root) {
+  BP_ASSERT(talk.agrees && talk.tell);
   std::vector<Error> failed;
   std::vector<std::string> lines, words;
   for (const Finding& finding : findings) {

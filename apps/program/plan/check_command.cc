@@ -5,6 +5,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
 #include "apps/program/plan/judgement.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 namespace {
@@ -23,6 +24,7 @@ Json to_json(const std::vector<Error>& problems) {
 }  // namespace
 
 int check_command(const Arguments& arguments) {
+  BP_ASSERT(arguments.operands.size() == 1);
   const std::vector<Error> problems =
       judge(arguments.operands[0].c_str(), arguments.services).problems;
   if (arguments.has("--json")) {

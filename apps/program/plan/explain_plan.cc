@@ -10,6 +10,7 @@
 #include "apps/program/counters/counter_text.h"
 #include "apps/program/json_output.h"
 #include "apps/program/plan/key_findings.h"
+#include "platform/assert.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -81,6 +82,7 @@ void print_table(const CountersReader& reader, const KeyFindings& findings) {
 }  // namespace
 
 int explain_plan(const Arguments& arguments) {
+  BP_ASSERT(!arguments.operands.empty());
   LoadedConfiguration loaded;
   std::vector<Error> problems;
   if (!loaded.load(arguments.operands[0].c_str(), arguments.services, &problems)) {

@@ -9,6 +9,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/plan/group_parts.h"
 #include "pinned_pool/join/membership.h"
+#include "platform/assert.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"
 
@@ -118,6 +119,7 @@ struct Answer {
 
   uint64_t total_bytes() const noexcept { return group_bytes + table_bytes; }
   uint64_t bytes_per_member() const noexcept {
+    BP_ASSERT(shape.member_count > 0);
     return (total_bytes() + shape.member_count - 1) / shape.member_count;
   }
   // Two segments; the one of the members tables always has pages of 4 KiB.
@@ -132,6 +134,9 @@ Answer answer_for(const GroupShape& shape) {
   Answer answer = {shape, part_rows(layout), layout.bytes(),
                    MembersTable::bytes_for(shape.member_count)};
   answer.rows.push_back({"members table", 1, answer.table_bytes});
+  uint64_t bytes = 0;
+  for (const PartRow& row : answer.rows) bytes += row.bytes();
+  BP_ASSERT(bytes == answer.total_bytes());  // the parts are all of it, to the byte
   return answer;
 }
 

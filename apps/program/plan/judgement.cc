@@ -9,11 +9,13 @@
 #include "apps/boot/peers.h"
 #include "apps/boot/preflight.h"
 #include "apps/counters/counters_file.h"
+#include "platform/assert.h"
 #include "platform/name_lock.h"
 
 namespace bedplate {
 
 void judge_machine(Judgement* judged) {
+  BP_ASSERT(judged->configuration && judged->plan);
   const Configuration& configuration = *judged->configuration;
   const AppliancePlan& plan = *judged->plan;
   std::vector<Error>& problems = judged->problems;
@@ -39,6 +41,7 @@ void judge_machine(Judgement* judged) {
 Judgement judge(const char* path, std::span<Service* const> services) {
   Judgement judged;
   judged.configuration = load_configuration(path, services, &judged.problems);
+  BP_ASSERT(judged.configuration || !judged.problems.empty());
   if (!judged.configuration) return judged;
   auto planned = plan_appliance(*judged.configuration);
   if (!planned.ok()) {

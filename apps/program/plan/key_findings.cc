@@ -7,6 +7,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/loaded_configuration.h"
 #include "pinned_pool/layout.h"
+#include "platform/assert.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -42,6 +43,7 @@ uint64_t in_use(const ConfigurationKey& key, uint64_t value) noexcept {
 // is less.
 uint64_t rounded(const ConfigurationKey& key, const PoolSettings& pool, uint64_t wanted) {
   using Rule = ConfigurationKey::Rule;
+  BP_ASSERT(key.min() <= key.max());
   uint64_t step = key.type() == ConfigurationKey::Type::kSize ? kSizeStepBytes : 1;
   if (key.rule() == Rule::kMultipleOfPages) step = page_bytes(smallest_page(pool.pages));
   uint64_t value = std::clamp(wanted, key.min(), key.max());
@@ -180,6 +182,7 @@ Result<void> Finder::measure(const AppliancePlan& plan, const CountersSnapshot& 
 }
 
 Result<Taken> Finder::plan_with(const ConfigurationKey& key, uint64_t number) {
+  BP_ASSERT(number >= key.min() && number <= key.max());
   const std::optional<uint64_t> before = key.number();
   key.set_number(number);
   const std::vector<Error> problems = loaded_.check();

@@ -14,6 +14,7 @@
 #include "apps/program/top/top_terminal.h"
 #include "apps/program/top/top_text.h"
 #include "apps/program/top/top_watch.h"
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/units.h"
 
@@ -117,6 +118,7 @@ std::unique_ptr<RemoteCounters> remote_counters(const Arguments& arguments) {
 }
 
 void sleep_seconds(double seconds) {
+  BP_ASSERT(seconds >= 0);  // else nanosleep() fails each time
   timespec time = {};
   time.tv_sec = static_cast<time_t>(seconds);
   time.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/program/top/top_text.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 namespace {
@@ -22,6 +23,7 @@ void TopHistory::add(const std::vector<TopSection>& sections, uint64_t now_ns) {
   const uint64_t step = now_ns / kStepNs;
   for (const TopSection& section : sections) {
     for (const TopRow& row : section.rows) {
+      BP_ASSERT(row.values.size() == section.columns.size());
       for (size_t i = 0; i < section.columns.size(); ++i) {
         auto& points = points_[{section.title, row.instance, section.columns[i].name}];
         Point point = {step, row.values[i].number, row.values[i].text,
@@ -31,6 +33,7 @@ void TopHistory::add(const std::vector<TopSection>& sections, uint64_t now_ns) {
           if (point.is_total) point = {step, 0, "0", false};
           if (points.back().is_total) points.clear();
         }
+        BP_ASSERT(points.empty() || points.back().step <= step);  // time does not go back
         if (!points.empty() && points.back().step == step) points.pop_back();
         points.push_back(std::move(point));
       }
@@ -48,6 +51,7 @@ std::vector<std::string> TopHistory::graph(const TopKey& key, uint64_t now_ns, s
   const auto found = points_.find(key);
   if (found == points_.end() || rows < 3) return {};
   const std::deque<Point>& points = found->second;
+  BP_ASSERT(!points.empty());  // add() keeps no key without points
   const auto largest =
       std::max_element(points.begin(), points.end(),
                        [](const Point& a, const Point& b) { return a.number < b.number; });

@@ -7,6 +7,7 @@
 
 #include "apps/program/counters/counter_text.h"
 #include "apps/program/counters/signs.h"
+#include "platform/assert.h"
 #include "platform/histogram.h"
 #include "platform/units.h"
 
@@ -63,6 +64,7 @@ std::optional<Filling> filling_of(const SetChange& set) {
 
 // A bar's length is the share of its whole in the largest whole beside it.
 std::string bar_text(const Filling& filling, uint64_t largest) {
+  BP_ASSERT(filling.whole > 0 && filling.whole <= largest);
   const auto columns_of = [largest](uint64_t bytes) {
     const double share = static_cast<double>(bytes) / static_cast<double>(largest);
     return static_cast<size_t>(share * kBarColumns + 0.5);
@@ -81,6 +83,7 @@ std::string bar_text(const Filling& filling, uint64_t largest) {
 class SectionBuilder {
  public:
   explicit SectionBuilder(const Group& group) : group_(group) {
+    BP_ASSERT(!group.empty());
     section_.title = group_name(*group[0]->set);
     for (const SetChange* set : group) {
       section_.rows.push_back({std::string(set->set->instance), {}});
@@ -137,6 +140,7 @@ class SectionBuilder {
   void add(std::string_view counter, std::string name, TopAspect aspect, ValueOf value_of) {
     section_.columns.push_back({std::string(counter), std::move(name), aspect});
     const auto all = of_each(counter);
+    BP_ASSERT(all.size() == section_.rows.size());  // idle rows are dropped later
     for (size_t i = 0; i < all.size(); ++i) {
       section_.rows[i].values.push_back(all[i] == nullptr ? TopValue{"-"} : value_of(*all[i]));
     }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/program/top/top_signs.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 namespace {
@@ -124,6 +125,7 @@ size_t TopScreen::marked_span() const noexcept {
 void TopScreen::move_mark(int key) {
   if (has_signs_alone_) return scroll(key);
   const std::vector<TopSpan>& spans = laid_out_.spans;
+  BP_ASSERT(keys_of_spans_.size() == spans.size());
   if (spans.empty()) return;
   size_t at = marked_span();
   if (at == spans.size()) at = 0;
@@ -260,6 +262,7 @@ std::string TopScreen::keys_line() const {
 }
 
 TopPicture TopScreen::picture(size_t columns, size_t rows) {
+  BP_ASSERT(histories_.size() == views_.size());
   TopPicture picture;
   if (columns == 0 || rows == 0) return picture;
   lay_out(columns);
@@ -295,10 +298,12 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   }
   for (std::string& line : graph) picture.lines.push_back(std::move(line));
   if (picture.lines.size() < rows) picture.lines.push_back(fit_columns(keys_line(), columns));
+  BP_ASSERT(picture.lines.size() <= rows);
   if (marked < laid_out_.spans.size()) {
     const TopSpan& span = laid_out_.spans[marked];
     const size_t line = first_row + span.line - top_line_;
     if (span.line >= top_line_ && line < picture.lines.size() && span.begin < columns) {
+      BP_ASSERT(span.begin > 0);
       std::string& text = picture.lines[line];
       text.resize(std::max(text.size(), std::min(span.end, columns)), ' ');
       text[span.begin - 1] = '>';  // for terminals that cannot show a mark otherwise

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/program/top/top_text.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 namespace {
@@ -18,6 +19,7 @@ std::string need_a_look(size_t count) {
 }  // namespace
 
 std::string signs_head(const std::vector<TopView>& views, size_t shown) {
+  BP_ASSERT(shown < views.size());
   const size_t own = views[shown].signs.size();
   size_t elsewhere = 0;
   std::vector<std::string> names;
@@ -56,6 +58,7 @@ std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, s
     const std::string more = "! " + std::to_string(signs.size() - count) + " more: press n";
     text.push_back(fit_columns(more, columns));
   }
+  BP_ASSERT(text.size() <= rows);
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
 #include "platform/text_words.h"
@@ -91,6 +92,7 @@ bool TopTerminal::is_usable() {
 }
 
 Result<void> TopTerminal::open() {
+  BP_ASSERT(!is_open_);
   if (tcgetattr(STDIN_FILENO, &before_) != 0) {
     return error_from_errno("taking over the terminal: tcgetattr")
         .set_cure("use --once, or TERM=dumb for lines that follow one another");
@@ -150,6 +152,7 @@ void TopTerminal::draw(const TopPicture& picture) {
     std::string line = picture.lines[i];
     for (const TopMark& mark : picture.marks) {
       if (mark.line != i) continue;
+      BP_ASSERT(mark.begin <= mark.end && mark.end <= line.size());
       line.insert(mark.end, "\033[m");
       line.insert(mark.begin, "\033[7m");
     }
@@ -162,6 +165,7 @@ void TopTerminal::draw(const TopPicture& picture) {
 }
 
 TopTerminal::Input TopTerminal::wait(uint64_t deadline_ns) {
+  BP_ASSERT(is_open_);  // signals are blocked but in ppoll
   bool is_quiet = false;
   // Polls at least once: else no key is read if a look or drawing takes longer than the interval.
   bool has_listened = false;

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -46,6 +48,7 @@ class TableText {
   TableText(const TopSection& section, const TopTextOptions& options)
       : section_(section), options_(options) {
     for (const TopRow& row : section.rows) {
+      BP_ASSERT(row.values.size() == section.columns.size());
       instance_width_ = std::max(instance_width_, row.instance.size());
     }
     instance_width_ = std::min(instance_width_, options.columns / kInstancePart);
@@ -81,6 +84,7 @@ class TableText {
   }
 
   std::string cell(size_t column, const std::string& text) const {
+    BP_ASSERT(text.size() <= widths_[column]);
     const std::string gap(kGap, ' ');
     return gap + (is_left(section_.columns[column]) ? padded_right(text, widths_[column])
                                                     : padded_left(text, widths_[column]));
@@ -125,6 +129,7 @@ class TableText {
 
 // "name   value" in columns of one width.
 void write_list(const TopSection& section, const TopTextOptions& options, TopLines* to) {
+  BP_ASSERT(section.rows[0].values.size() == section.columns.size());
   size_t name_width = 0;
   size_t value_width = 0;
   for (size_t i = 0; i < section.columns.size(); ++i) {
@@ -151,6 +156,7 @@ void write_list(const TopSection& section, const TopTextOptions& options, TopLin
 }  // namespace
 
 std::string headline(const TopAppliance& appliance) {
+  BP_ASSERT(appliance.now.has_value());
   std::string line = std::string(appliance.now->appliance()) + ": pid " +
                      std::to_string(appliance.now->pid()) + ", " +
                      (appliance.is_running ? "running" : "NOT running: its last counters");
@@ -184,6 +190,7 @@ std::vector<std::string> note_lines(const std::string& note, size_t columns) {
     if (line.size() > kNoteIndent && line.size() + 1 + word.size() > columns) end_line();
     if (line.size() > kNoteIndent) line += ' ';
     while (line.size() + word.size() > columns && columns > kNoteIndent) {
+      BP_ASSERT(line.size() < columns);  // each round takes a part of the word
       const size_t fitting = columns - line.size();
       line += word.substr(0, fitting);
       word.erase(0, fitting);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/counters/counters_file.h"
+#include "platform/assert.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -14,6 +15,7 @@ double TopAppliance::seconds() const noexcept {
 }
 
 std::vector<SetChange> TopAppliance::changes() const {
+  BP_ASSERT(now.has_value());
   return counter_changes(before ? &*before : nullptr, *now);
 }
 

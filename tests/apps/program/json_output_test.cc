@@ -35,8 +35,6 @@ TEST(JsonOutput, ObjectsKeepTheOrderOfTheirKeys) {
   json["a"]["list"].push_back("x");
   json["z"] = 2;
   check("{\"z\":2,\"a\":{\"list\":[\"x\"],\"is_good\":false}}", json);
-  json.update({{"b", Json()}, {"z", 3}});
-  check("{\"z\":3,\"a\":{\"list\":[\"x\"],\"is_good\":false},\"b\":null}", json);
 }
 
 TEST(JsonOutput, WhatIsNoUtf8IsReplaced) {
