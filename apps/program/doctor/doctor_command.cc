@@ -24,6 +24,7 @@
 #include "apps/program/json_output.h"
 #include "apps/program/plan/judgement.h"
 #include "pinned_pool/no_way_back.h"
+#include "platform/assert.h"
 #include "platform/cpu.h"
 #include "platform/file.h"
 #include "platform/hugepage.h"
@@ -177,6 +178,7 @@ std::vector<Finding> needs(const std::string& path, const Judgement& judged) {
 
 std::vector<Finding> look(const std::string& path, const Judgement* judged,
                           const std::string& directory) {
+  BP_ASSERT(judged == nullptr || judged->configuration);
   std::set<int> cpus;
   if (judged != nullptr) {
     for (const ShardSettings& shard : judged->configuration->shards) cpus.insert(shard.cpu);
@@ -228,11 +230,11 @@ std::vector<Finding> missing_pages(const AppliancePlan& plan, std::vector<Error>
     const std::string lasting = lasting_count(need, total);
     finding.settings = {{hugepage_count_file(need.page, need.node).path, std::to_string(total),
                          lasting, need.page}};
-    const std::string node = need.node == kAnyNode ? "" : std::to_string(need.node) + ":";
     if (lasting.empty()) {
-      finding.kernel_words = std::string("hugepagesz=") +
-                             (need.page == PageSize::k1GiB ? "1G" : "2M") + " hugepages=" + node +
-                             std::to_string(total);
+      finding.kernel_words = need.page == PageSize::k1GiB ? "hugepagesz=1G" : "hugepagesz=2M";
+      finding.kernel_words += " hugepages=";
+      if (need.node != kAnyNode) finding.kernel_words += std::to_string(need.node) + ":";
+      finding.kernel_words += std::to_string(total);
     }
     findings.push_back(finding);
   }
@@ -249,6 +251,7 @@ bool ask(const std::string& question) {
 // Returns the exit code. Questions and results go to standard error: standard output has the
 // findings.
 int fix(const std::string& path, const Judgement* judged, const std::string& directory, bool asks) {
+  BP_ASSERT(judged == nullptr || judged->plan);
   std::vector<Error> failed;
   std::vector<Finding> findings = look(path, judged, directory);
   if (judged != nullptr) append(&findings, missing_pages(*judged->plan, &failed));
