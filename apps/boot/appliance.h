@@ -4,7 +4,7 @@
 //     boot():
 //       signals_.hold()     block the signals that stop it, or are counted
 //       plan_all()          add up what all say that they need; segment 0 grows no more
-//       check()             all that is missing, in one report; then the name and the files are ours
+//       check()             all that is missing, in one report; then name and files are ours
 //       take_all():         in this order; it ends between two steps if it is told to stop
 //         reserve()           the memory of the plan, locked; the heap gets its part
 //         prepare_services()  all that needs root's rights

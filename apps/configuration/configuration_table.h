@@ -12,9 +12,9 @@
 // The description is all there is to say of a key: the reader of a file (configuration_reader.h),
 // its messages, `bedplate keys` and the table in docs/configuration.md come of it. The default of a
 // key is the value of its variable when it is described. Only the order of calls counts; describing
-// reads nothing and starts nothing. Its overloads are the interface: a type of key each. Texts are copied, but for the words of choices, which outlive
-// it. One report lists all that a file has against the description, with line and column. Threads:
-// any, before the seal (it allocates).
+// reads nothing and starts nothing. Its overloads are the interface: a type of key each. Texts are
+// copied, but for the words of choices, which outlive it. One report lists all that a file has
+// against the description, with line and column. Threads: any, before the seal (it allocates).
 #pragma once
 
 #include <concepts>

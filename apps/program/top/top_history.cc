@@ -59,7 +59,7 @@ std::vector<std::string> TopHistory::graph(const TopKey& key, uint64_t now_ns, s
   std::vector<std::string> lines = {title_of(key) + ": now " + points.back().text + ", at most " +
                                     scale};
   // The axis, a gap, and one column for each second, or for the largest of several seconds.
-  const size_t axis = scale.size() + 2;
+  const size_t axis = std::max<size_t>(scale.size(), 1) + 2;  // a label may have no text
   const size_t width = columns > axis ? std::min<size_t>(columns - axis, kStepCount) : 0;
   const size_t height = rows - 2;
   std::vector<size_t> heights(width);

@@ -50,10 +50,10 @@ std::vector<CounterSet> all_sets() {
                  DatagramCounters, ShardGroupCounters, SignalCounters, ProcessCounters,
                  VfioCounters, PeersCounters, PeerCounters, FileCounters, TlsCounters,
                  ControlCounters, HttpCounters, kvd::Counters, nbd::ConnectionCounters,
-                 VolumeCounters, StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters, PortCounters, PortQueueCounters,
-                 NetCounters, relay::StreamCounters, relay::LegCounters, relay::OutputCounters,
-                 relay::RecordingCounters, relay::ReaderCounters,
-                 KeyedCacheCounters, StreamServerCounters, ServedCounters>();
+                 VolumeCounters, StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters,
+                 PortCounters, PortQueueCounters, NetCounters, relay::StreamCounters,
+                 relay::LegCounters, relay::OutputCounters, relay::RecordingCounters,
+                 relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters, ServedCounters>();
 }
 
 CounterDescription described(const char* name, const char* help, const char* unit = "packets",
