@@ -9,7 +9,7 @@
 namespace bedplate {
 
 void assertion_failed(const char* file, int line, const char* what) noexcept {
-  // A stack buffer and no stream: the heap may be what is broken.
+  // A stack buffer and no stream: the heap may be broken.
   char text[512];
   const int length = std::snprintf(text, sizeof text,
                                    "bedplate: %s:%d: assertion failed: %s; this is a defect in "
@@ -17,7 +17,7 @@ void assertion_failed(const char* file, int line, const char* what) noexcept {
                                    file, line, what);
   if (length > 0) {
     const size_t bytes = std::min(static_cast<size_t>(length), sizeof text - 1);
-    text[bytes - 1] = '\n';  // of one that was cut off, too
+    text[bytes - 1] = '\n';  // also of a truncated line
     write_last_line(text, bytes);
   }
   std::abort();

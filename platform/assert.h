@@ -1,10 +1,10 @@
-// Assertions: the kinds of check that this code base knows.
+// Assertions.
 //
 // BP_ASSERT is always on and cheap: a broken invariant stops the process, because going on would
-// turn a programming error into lost data. BP_DCHECK is for checks that cost something; it exists
-// in debug, asan and tsan builds only, as do BP_DCHECK_SLOW, for walks through all of something
-// (is_valid()), and BP_KEEPS_VALID, which does such a walk before and after a change of state.
-// None is for bad input: that is an Error (result.h).
+// turn a programming error into lost data. Debug, asan and tsan builds have three more, for checks
+// that cost something: BP_DCHECK, BP_DCHECK_SLOW for a walk through a whole structure (is_valid()),
+// and BP_KEEPS_VALID, which does such a walk before and after a change of state. Bad input is never
+// asserted: it is an Error (result.h).
 #pragma once
 
 #ifndef BP_DEBUG

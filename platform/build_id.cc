@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t padded(size_t bytes) noexcept { return (bytes + 3) & ~size_t{3}; }
 
-// The first object that is visited is the program itself.
+// dl_iterate_phdr visits the program itself first.
 int read_notes(dl_phdr_info* info, size_t, void* into) {
   auto* id = static_cast<BuildId*>(into);
   for (unsigned i = 0; i < info->dlpi_phnum; ++i) {

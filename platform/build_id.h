@@ -3,7 +3,7 @@
 
 namespace bedplate {
 
-// In hexadecimal digits, as `readelf -n` shows it; "unknown" if the linker left none.
+// The build id in hexadecimal digits, as `readelf -n` shows it; "unknown" if the linker left none.
 // Threads: any. Fit for signal handlers.
 struct BuildId {
   char text[65] = "unknown";

@@ -30,12 +30,12 @@ _Unwind_Reason_Code add_call(_Unwind_Context* context, void* into) {
     return _URC_NO_REASON;
   }
   if (calls->count == kCallCountMax) return _URC_END_OF_STACK;
-  // A return address is behind its call, perhaps in the next line or function already.
+  // A return address lies behind its call, perhaps already in the next line or function.
   calls->addresses[calls->count++] = is_before_instruction != 0 ? address : address - 1;
   return _URC_NO_REASON;
 }
 
-// The place of an address: the file it lies in, and its distance from where that was linked to.
+// The file that an address lies in, and the address as that file was linked.
 struct Origin {
   uintptr_t address = 0;
   const char* file = nullptr;

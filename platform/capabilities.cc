@@ -26,7 +26,7 @@ Error refused(const char* what) noexcept {
       .set_cure("this is a defect, or not the machine's first process");
 }
 
-// A line of /proc/PID/status, into the set of the same name.
+// The capability sets of a thread, from the lines of /proc/PID/status.
 struct ThreadSets {
   uint64_t permitted = ~uint64_t{0};
   uint64_t effective = ~uint64_t{0};
@@ -100,7 +100,7 @@ Result<void> bound_capabilities(uint64_t kept) noexcept {
 }
 
 Result<void> keep_capabilities(uint64_t kept) noexcept {
-  // The bounding set first: it takes a capability to.
+  // The bounding set comes first: dropping from it needs a capability (CAP_SETPCAP).
   BP_TRY(bound_capabilities(kept));
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
     return refused("the ambient set");

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kTextBytes = 16 * 1024;  // memory.stat has some 3 KiB
 
-// The two files of a limit, as names within a group.
+// The two files of a limit, by their names in a group's directory.
 struct Names {
   const char* limit;
   const char* used;
@@ -23,7 +23,7 @@ struct Kind {
   std::vector<Names> second_version;
 };
 
-// Hugepages are charged when they are touched, and ("rsvd") when they are promised to a mapping.
+// Hugepages are charged when they are touched, and ("rsvd") when they are reserved for a mapping.
 const Kind& kind_of(CgroupResource resource) {
   static const Kind kMemory = {"memory",
                                {{"memory.limit_in_bytes", "memory.usage_in_bytes"}},
@@ -55,7 +55,7 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-// The part of `text` before `separator`, which is taken off it.
+// Removes the part before `separator`, and the separator, from *text. Returns the part.
 std::string_view take_until(std::string_view* text, char separator) {
   const size_t end = std::min(text->find(separator), text->size());
   const std::string_view part = text->substr(0, end);
@@ -63,7 +63,7 @@ std::string_view take_until(std::string_view* text, char separator) {
   return part;
 }
 
-// Memory that the kernel drops before it refuses: pages of files, which others read or wrote.
+// Memory that the kernel drops before it refuses a charge: the page cache.
 uint64_t reclaimable_bytes(const std::string& group) {
   const std::string text = read_text(group + "/memory.stat");
   std::string_view rest(text);
@@ -73,7 +73,7 @@ uint64_t reclaimable_bytes(const std::string& group) {
     const std::string_view name = take_until(&line, ' ');
     const uint64_t value = take_number<uint64_t>(&line, 0);
     if (name == "active_file" || name == "inactive_file") bytes += value;
-    // The first version counts groups below apart, as the usage does not.
+    // In the first version only the total_ values include child groups, as the usage does.
     if (name == "total_active_file" || name == "total_inactive_file") total_bytes += value;
   }
   return std::max(bytes, total_bytes);
@@ -83,7 +83,7 @@ void add_limit(const std::string& group, const Names& names, bool is_memory,
                std::vector<CgroupLimit>* limits) {
   CgroupLimit found;
   found.file = group + "/" + names.limit;
-  // No number: "max", or the file is not there, as in the topmost group.
+  // No number: "max", or the file is missing, as in the topmost group.
   const std::optional<uint64_t> limit = read_number_file(found.file.c_str());
   if (!limit.has_value()) return;
   const uint64_t used = read_number_file((group + "/" + names.used).c_str()).value_or(0);
@@ -93,8 +93,9 @@ void add_limit(const std::string& group, const Names& names, bool is_memory,
   limits->push_back(found);
 }
 
-// From the process's group to the topmost. In a container without a namespace of its own the path
-// is the host's, and only the topmost of these directories is there: its group.
+// Adds the limits of all groups from the process's own to the topmost. In a container without a
+// cgroup namespace the path is the host's, and of its directories only the topmost exists: the
+// container's group.
 void add_limits(const std::string& top, std::string path, const std::vector<Names>& names,
                 bool is_memory, std::vector<CgroupLimit>* limits) {
   while (path.ends_with('/')) path.pop_back();
@@ -128,7 +129,7 @@ std::vector<CgroupLimit> cgroup_limits(CgroupResource resource, const std::strin
     const std::string_view number = take_until(&line, ':');
     const std::string_view controllers = take_until(&line, ':');
     if (number == "0" && controllers.empty()) {
-      // Beside the first version it is mounted below.
+      // Beside the first version, the second is mounted at /unified.
       for (const char* place : {"", "/unified"}) {
         add_limits(top + place, std::string(line), kind.second_version, is_memory, &limits);
       }

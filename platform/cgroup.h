@@ -1,8 +1,8 @@
-// Control groups: how much memory and how many hugepages they allow to this process.
+// Control groups: how much memory and how many hugepages they allow this process.
 //
-// Hugepages that are free in the system are no use beyond the hugetlb limit of a container: they
-// then fail one by one, when they are touched. Both versions of the interface are read, and every
-// group from the process's own up to the topmost that can be seen, since each of them counts.
+// Hugepages that are free in the system are of no use beyond the hugetlb limit of a container:
+// touching them fails, page by page. Both versions of the interface are read, and every group from
+// the process's own up to the topmost visible one, since each of them limits the process.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace bedplate {
 enum class CgroupResource { kMemory, kHugepages2MiB, kHugepages1GiB };
 
 struct CgroupLimit {
-  std::string file;  // the one that sets it
+  std::string file;  // the file that sets it
   uint64_t limit_bytes = 0;
   uint64_t available_bytes = 0;  // not used yet, or used by caches that the kernel would drop
 };
 
-// Every limit of `resource` on this process; none without controllers or without /proc. `root` is
-// put before /proc and /sys: "" is this machine.
+// All limits of `resource` on this process; empty without controllers or without /proc. `root` is a
+// prefix of /proc and /sys: "" is this machine.
 std::vector<CgroupLimit> cgroup_limits(CgroupResource resource, const std::string& root = "");
 
 }  // namespace bedplate

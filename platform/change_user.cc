@@ -25,7 +25,7 @@ Error becoming(const User& user) noexcept {
 }
 
 Result<void> change_thread(const User& user, uint64_t kept) noexcept {
-  BP_TRY(bound_capabilities(kept));  // as long as it may
+  BP_TRY(bound_capabilities(kept));  // while CAP_SETPCAP is in effect
   if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0 ||
       syscall(SYS_setgroups, user.groups.size(), user.groups.data()) != 0 ||
       syscall(SYS_setresgid, user.group, user.group, user.group) != 0 ||
@@ -36,7 +36,7 @@ Result<void> change_thread(const User& user, uint64_t kept) noexcept {
   return keep_capabilities(kept);
 }
 
-// The numbers of a line of /proc/PID/status, where they begin with `name`.
+// The ids of a thread, from the lines of /proc/PID/status that begin with a known name.
 struct Identity {
   std::vector<uint32_t> users, groups, others;
 };
@@ -63,7 +63,7 @@ void read_identity(const char* line, void* into) {
 Result<void> check_thread(pid_t thread, const User& user) {
   Identity found;
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/status";
-  if (!read_lines(path.c_str(), &read_identity, &found).ok()) return {};  // it has ended
+  if (!read_lines(path.c_str(), &read_identity, &found).ok()) return {};  // the thread has ended
   std::vector<uint32_t> groups = user.groups;
   std::sort(groups.begin(), groups.end());
   std::sort(found.others.begin(), found.others.end());
@@ -76,7 +76,7 @@ Result<void> check_thread(pid_t thread, const User& user) {
       .set_cure("it was there before root was given up: let what starts it do so later");
 }
 
-// The saved ids and the capabilities are what would let it.
+// Checks that this process cannot become root again. Saved ids or capabilities would allow it.
 Result<void> check_no_way_back(const User& user) noexcept {
   const uint32_t root = 0;
   const bool is_refused = syscall(SYS_setresuid, root, root, root) != 0 && errno == EPERM &&
@@ -110,7 +110,8 @@ Result<void> read_problems(const Fd& reader, pid_t child, const User& user,
 Result<void> become_user(const User& user, uint64_t kept) {
   const int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
   BP_TRY(change_thread(user, kept));
-  // The kernel takes this away; without it a process cannot read what /proc has of itself.
+  // The kernel clears the dumpable flag; without the flag a process cannot read its own /proc
+  // files.
   if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   BP_TRY_ASSIGN(const auto threads, list_threads());
   for (const pid_t thread : threads) BP_TRY(check_thread(thread, user));

@@ -10,23 +10,23 @@
 
 namespace bedplate {
 
-// This thread becomes `user`, with its groups, and keeps the capabilities `kept` (one bit for each)
-// and no others; no program that it executes gets any back. So do all threads that it starts from
-// now on: they have the very credentials of this one, which Linux demands for requests to an RDMA
-// device. Then looks at each thread, and tries to become root again, which must fail. Open files,
-// mappings and locked memory stay. It stays as dumpable as it was: processes of `user` can do to it
-// what they can do to any other of theirs (ptrace(2)).
-// Requires: it is root, and `kept` has neither CAP_SETUID nor CAP_SETGID.
-// Errors: the kernel's, or another thread that is there already, which stays root. The process may
-// be half changed then: end it.
+// This thread becomes `user`, with its groups, and keeps only the capabilities `kept` (one bit for
+// each); no program that it executes gets any back. Threads that it starts later inherit this: they
+// share the very credentials of this thread, which Linux demands for requests to an RDMA device.
+// Then checks each thread, and checks that becoming root again fails. Open files, mappings and
+// locked memory stay. The process stays as dumpable as it was: processes of `user` can do to it
+// what they can do to any other process of that user (ptrace(2)).
+// Requires: this process is root, and `kept` has neither CAP_SETUID nor CAP_SETGID.
+// Errors: the kernel's, or another thread that exists already and stays root. The process may be
+// half changed then: end it.
 Result<void> become_user(const User& user, uint64_t kept);
 
-// Tries what this process can do, and appends each failure to `problems`.
+// Tries the operations that this process needs, and appends each failure to `problems`.
 using Look = std::function<void(std::vector<Error>* problems)>;
 
-// Calls `look` in a child of this process, with its calling thread alone, that has become `user`.
+// Calls `look` in a forked child that has become `user`; the child has the calling thread alone.
 // This process may see the child's writes to objects on the heap (alloc/child_heap.h).
-// Errors: such a child cannot be had. Why it cannot become `user` is one of the problems.
+// Errors: the fork or its pipe fails. A child that cannot become `user` is reported in `problems`.
 Result<void> look_as_user(const User& user, uint64_t kept, const Look& look,
                           std::vector<Error>* problems);
 

@@ -1,5 +1,5 @@
-// Time, in nanoseconds: one monotonic clock for all measurements, a thread's processor time, and
-// the calendar's.
+// Time in nanoseconds: one monotonic clock for all measurements, a thread's processor time, and the
+// calendar.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ inline uint64_t clock_ns(clockid_t clock) noexcept {
   return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Time since some moment before the process began, the same clock in all processes of the machine.
+// Time since some moment before the process began; all processes of the machine share this clock.
 // Threads: any. Cost: some 25 ns through the vDSO, no system call.
 inline uint64_t monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 
-// The processor time of the calling thread, in the kernel too. Cost: a system call, some 600 ns.
+// The processor time of the calling thread, kernel time included. Cost: a system call, some 600 ns.
 inline uint64_t thread_cpu_ns() noexcept { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
-// For times that are compared between boots, never for lengths of time. Threads: any.
+// For times that are compared between boots, never for durations. Threads: any.
 inline uint64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 
-// Ticks of the core's own clock, a few hundred picoseconds each: for lengths of time within one
-// thread, where clock_ns is too slow. Always 0 on processors that have no clock as fine as that.
+// Ticks of the core's own clock, a few hundred picoseconds each: for durations within one thread,
+// where clock_ns is too slow. Always 0 on processors without so fine a clock.
 #if defined(__x86_64__)
 inline constexpr bool kHasCpuTicks = true;
 inline uint64_t cpu_ticks() noexcept { return __builtin_ia32_rdtsc(); }

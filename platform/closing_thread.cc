@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kStopPatienceNs = kNsPerSecond;
 constexpr int kEnd = -1;
 
-// `numbers`: the pipe's read end, which is the thread's own: the object may be gone before it.
+// `numbers`: the pipe's read end. The thread owns it, because it may outlive the object.
 void close_what_comes(void* numbers) noexcept {
   const Fd pipe(static_cast<int>(reinterpret_cast<intptr_t>(numbers)));
   int number = kEnd;
@@ -46,7 +46,7 @@ Result<void> ClosingThread::start() noexcept {
 void ClosingThread::close(Fd& descriptor) noexcept {
   if (!descriptor.is_open()) return;
   const int number = descriptor.number();
-  // The pipe has room for 16384 that wait: a process with so many has no others to close.
+  // The pipe holds 16384 pending descriptors; if it is full, closes here.
   if (numbers_.is_open() && write(numbers_.number(), &number, sizeof number) == sizeof number) {
     [[maybe_unused]] const int closed_later = descriptor.release();
   } else {
@@ -56,7 +56,7 @@ void ClosingThread::close(Fd& descriptor) noexcept {
 
 void ClosingThread::stop() noexcept {
   if (!numbers_.is_open()) return;
-  // Not by closing the pipe: a forked child may have that end, too.
+  // Closing the pipe would not end the thread: a forked child may hold the write end, too.
   const bool is_told = write(numbers_.number(), &kEnd, sizeof kEnd) == sizeof kEnd;
   BP_ASSERT(is_told);
   numbers_.close();

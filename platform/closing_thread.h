@@ -1,10 +1,10 @@
-// Closes descriptors on a thread of its own, for a thread that may never wait.
+// A thread that closes descriptors for a thread that may never wait.
 //
-// The last close of a file takes as long as its maker likes: a TCP socket with SO_LINGER waits
-// until its data is taken, a FUSE file until its server answers. A process that reaches a Unix
-// socket can send such a descriptor along, and the kernel closes it in whichever thread reads, or
-// closes, that socket. Linux 6.16 can refuse descriptors (SO_PASSRIGHTS); before, this is the way
-// to stay awake.
+// The last close of a file may block: a TCP socket with SO_LINGER waits until its data is taken, a
+// FUSE file until its server answers. A process that reaches a Unix socket can pass such a
+// descriptor, and the kernel closes it in the thread that reads or closes that socket. Linux 6.16
+// can refuse descriptors (SO_PASSRIGHTS); on earlier kernels the receiver hands them to this
+// thread.
 #pragma once
 
 #include "platform/file.h"
@@ -23,12 +23,12 @@ class ClosingThread {
   // Errors: no memory for its stack, no descriptors, or no thread. Before the seal.
   Result<void> start() noexcept;
 
-  // Takes `descriptor` and closes it soon. Without start() it is closed here and now. Never waits.
-  // Threads: one at a time.
+  // Takes `descriptor`; the thread closes it soon. Without start() the caller closes it at once.
+  // With start() it never waits. Threads: one at a time.
   void close(Fd& descriptor) noexcept;
 
-  // Ends the thread. Descriptors that linger then get a moment, and are left to the end of the
-  // process.
+  // Ends the thread. Descriptors that linger then get a moment; after that they stay open until the
+  // process ends.
   void stop() noexcept;
 
  private:

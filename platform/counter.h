@@ -6,8 +6,8 @@
 
 namespace bedplate {
 
-// Plain loads and stores: no locked instruction, and no order with other memory. A zeroed one is a
-// valid one, so counters can lie in a mapped file.
+// Plain loads and stores: no locked instruction, and no order with other memory. A zeroed Counter
+// is valid, so counters can lie in a mapped file.
 class Counter {
  public:
   // Threads: the one writer.
@@ -15,7 +15,7 @@ class Counter {
     value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
   void set(uint64_t value) noexcept { value_.store(value, std::memory_order_relaxed); }
-  // For a peak: the counter keeps the largest value that it was given.
+  // For a peak: the counter keeps the largest value it was given.
   void raise(uint64_t value) noexcept {
     if (value > read()) set(value);
   }

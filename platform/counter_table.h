@@ -1,4 +1,4 @@
-// A description of counters: what each is called, what it counts, and where it lies.
+// Describes counters: the name, the meaning and the location of each.
 //
 // A function `describe(CounterTable&, Counters&)` beside a struct of Counters describes it:
 //
@@ -11,31 +11,31 @@
 //       table.gauge("bytes", counters.bytes, "bytes", "What values take now.");
 //     }
 //
-// The description goes into the counters file beside the values, so that any reader can print them:
+// The description lies in the counters file beside the values, so any reader can print them:
 // `bedplate stats`, of this build or another, knows no service. Each counter is written by one
 // thread. Threads: before the seal (it allocates).
 //
-// A counter may measure a key of the configuration, for `bedplate plan --explain`: how much of it
-// was used at most, or how often it was too little.
+// A counter may measure a key of the configuration, for `bedplate plan --explain`: how much of the
+// key's value was used at most, or how often it was too little.
 //
 //     table.gauge("bytes_peak", counters.bytes_peak, "bytes", "What values took at most.")
 //         .peak_of("bytes", "Values are forgotten sooner.");
 //     table.counter("forgotten", counters.forgotten, "values", "...").refusals_of("bytes");
 //
-// A counter may also be a sign that something needs a look, for `top`, the status page, /metrics
-// and `doctor` alike (counter_signs.h): from some value on, or as it grows.
+// A counter may also raise an alert (a sign), in `top`, the status page, /metrics and `doctor`
+// alike (counter_signs.h): from some value on, or as it grows.
 //
 //     table.gauge("silent_ns", counters.silent_ns, "ns", "...")
 //         .sign_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
 //
 // A counter may be one of the few that show at a glance what the set does now: the status page
-// makes a table of those, of any service (docs/counters.md).
+// makes a table of these counters for every service (docs/counters.md).
 //
 //     table.counter("gets", counters.gets, "requests", "...").at_a_glance("requests");
 //     table.counter("sets", counters.sets, "requests", "...").at_a_glance("requests");
 //
-// A counter of losses, drops or refusals is a sign, and says the cause and the cure; or it says why
-// it is none (no_sign). tells_of_trouble() knows such a counter by its words.
+// A counter of losses, drops or refusals either raises an alert, with cause and cure, or says why
+// it raises none (no_sign). tells_of_trouble() recognises such a counter by its words.
 #pragma once
 
 #include <cstddef>
@@ -53,40 +53,40 @@
 
 namespace bedplate {
 
-// kCounter: only grows. kGauge: a level, which goes up and down; kNoValue if there is none.
+// kCounter: only grows. kGauge: a value that goes up and down; kNoValue if there is none.
 // kHistogram: of latencies and the like (platform/histogram.h). kState: one of several words.
-// kFlags: any of several. kText: a short text, such as whose turn it is.
+// kFlags: any of several words. kText: a short text, such as the name of a client.
 enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram, kState, kFlags, kText };
 
-// As the counters file has it.
+// The name of the kind in the counters file.
 constexpr const char* to_text(CounterKind kind) noexcept {
   constexpr const char* kTexts[] = {"counter", "gauge", "histogram", "state", "flags", "text"};
   return kTexts[static_cast<size_t>(kind)];
 }
 
-// The value of a gauge that has none now, or none that is known.
+// The value of a gauge that has no value now, or whose value is unknown.
 inline constexpr uint64_t kNoValue = ~uint64_t{0};
 
-// How much of its struct a counter takes.
+// The bytes that a counter takes in its struct.
 constexpr size_t bytes_of(CounterKind kind) noexcept {
   if (kind == CounterKind::kText) return sizeof(SharedText);
   return kind == CounterKind::kHistogram ? sizeof(Histogram) : sizeof(Counter);
 }
 
-// A counter's measure of a key. In a service's table: "bytes", or "tenant.bytes" in the tables in
-// it; in the runtime's: "group.loans". If there may be several of a table, it measures the one with
-// the set's instance as its name (a text that the description calls unique()), or those that
-// CounterSet::measured names.
+// The key that a counter measures. In a service's table: "bytes", or "tenant.bytes" for a table in
+// it; in the runtime's: "group.loans". If the table may occur several times, the counter measures
+// the table that has the set's instance as its name (a text that the description calls unique()),
+// or the tables that CounterSet::measured names.
 struct KeyMeasure {
   enum class Kind { kNone, kPeak, kRefusals };
   Kind kind = Kind::kNone;
   std::string key;
-  std::string risk;      // of a peak: the risk if the key is smaller; a sentence
-  std::string capacity;  // of a peak: the gauge beside it that it is a part of
+  std::string risk;      // of a peak: the consequence of a smaller value; a sentence
+  std::string capacity;  // of a peak: a gauge of the same set; the key is a part of it
 };
 
-// The rule by which a counter needs a look, and the text that says so: a sentence without its end,
-// in which {NAME} stands for the counter or label of that name beside it.
+// The rule by which a counter raises an alert, and the text of the alert: a sentence without its
+// final point, in which {NAME} stands for the counter or label NAME of the same set.
 struct CounterSign {
   enum class Rule {
     kNone,
@@ -100,40 +100,40 @@ struct CounterSign {
   uint64_t limit = 0;
   std::string of = {};
   std::string says = {};      // 1 to 159 bytes
-  std::string why_none = {};  // of kNone: why what is lost, dropped or refused needs no look
+  std::string why_none = {};  // of kNone: why losses, drops or refusals raise no alert
 };
 
 struct CounterDescription {
   std::string name;  // 1 to 47 bytes of a-z, 0-9 and _
   CounterKind kind = CounterKind::kCounter;
-  std::string unit;        // what there are so many of: "requests", "bytes", "ns"; 1 to 15 bytes
+  std::string unit;        // of the value: "requests", "bytes", "ns"; 1 to 15 bytes
   std::string help;        // one sentence; 1 to 159 bytes
   uint32_t offset = 0;     // of its Counter, or Histogram, in the struct
-  std::string words = {};  // kState: of 0, 1, ...; kFlags: of bit 0, 1, ...: "stopped|open"
+  std::string words = {};  // kState: for 0, 1, ...; kFlags: for bit 0, 1, ...: "stopped|open"
   KeyMeasure measure = {};
   CounterSign sign = {};
-  std::string column = {};  // where it is seen at a glance; 15 bytes at most
+  std::string column = {};  // its heading at a glance; 15 bytes at most
 
-  // It says what the set does now, in the column of this heading: a counter by the second, a
-  // histogram with the p99 of the last seconds, a gauge or a state as it is. Counters, gauges or
-  // histograms of one column of a set are put together.
+  // Shows the counter at a glance, in the column `heading`: a counter as its rate per second, a
+  // histogram as the p99 of the last seconds, a gauge or a state as it is. Counters, gauges or
+  // histograms of a set that share a column are combined.
   CounterDescription& at_a_glance(const char* heading) {
     column = heading;
     return *this;
   }
 
-  // It is the most of `key` that was used at once. With `capacity`, a gauge of the same set: the
-  // most of that; `key`, or its default, is a part of it.
+  // The counter is the peak use of `key`. With `capacity`, a gauge of the same set, the counter is
+  // the peak use of that capacity; `key`, or its default, is a part of it.
   void peak_of(const char* key, const char* risk, const char* capacity = "") {
     measure = {KeyMeasure::Kind::kPeak, key, risk, capacity};
   }
-  // It counts what was refused, or lost, because `key` says too little.
+  // It counts requests or items refused or lost because the value of `key` is too small.
   CounterDescription& refusals_of(const char* key) {
     measure = {KeyMeasure::Kind::kRefusals, key, "", ""};
     return *this;
   }
 
-  // It is a sign: CounterSign.
+  // Raises an alert by one rule of CounterSign.
   void sign_from(uint64_t limit, const char* says) {
     sign = {CounterSign::Rule::kFrom, limit, "", says};
   }
@@ -147,16 +147,16 @@ struct CounterDescription {
   void sign_as_it_stands(const char* unless, const char* says) {
     sign = {CounterSign::Rule::kStands, 0, unless, says};
   }
-  // It tells of trouble, and is no sign; `why` has the reason.
+  // Its words tell of trouble, but it raises no alert; `why` is the reason.
   void no_sign(const char* why) { sign = {CounterSign::Rule::kNone, 0, "", "", why}; }
 };
 
-// Each function adds one counter, and copies its texts; CounterDescription says their limits, and
+// Each function adds one counter and copies its texts; CounterDescription gives their limits, and
 // ServicePlan::counters checks them. Use the returned reference in the same line: the next call may
-// move it.
+// move the description.
 class CounterTable {
  public:
-  // `base`: the struct that is described.
+  // `base`: the described struct.
   explicit CounterTable(const void* base) noexcept : base_(static_cast<const std::byte*>(base)) {}
 
   CounterDescription& counter(const char* name, const Counter& counter, const char* unit,
@@ -173,7 +173,7 @@ class CounterTable {
     return add(name, CounterKind::kHistogram, histogram, unit, help);
   }
 
-  // One of `words`, "waiting|connected": the value is how many words come before it.
+  // One of `words`, "waiting|connected": the value is the index of the word.
   CounterDescription& state(const char* name, const Counter& counter, const char* words,
                             const char* help) {
     return add(name, CounterKind::kState, counter, "state", help, words);
@@ -190,7 +190,7 @@ class CounterTable {
     add(name, CounterKind::kText, text, "text", help);
   }
 
-  // All that were added; it is empty from then on.
+  // Returns all added counters; the table is empty afterwards.
   std::vector<CounterDescription> take() { return std::move(counters_); }
 
  private:
@@ -206,8 +206,8 @@ class CounterTable {
   std::vector<CounterDescription> counters_;
 };
 
-// The counters of a struct. Copies share them: an appliance has one set for each file, stream and
-// output, and thousands of these are alike.
+// The counters of a struct. Copies share the list: an appliance has one set for each file, stream
+// and output, and thousands of these have equal descriptions.
 class CounterDescriptions {
  public:
   CounterDescriptions() noexcept = default;
@@ -224,12 +224,12 @@ class CounterDescriptions {
   size_t size() const noexcept { return all_ == nullptr ? 0 : all_->size(); }
   bool empty() const noexcept { return size() == 0; }
   const CounterDescription& operator[](size_t index) const noexcept { return (*all_)[index]; }
-  // Whether both are one list, and not only alike.
+  // Whether both share one list; equal lists may be separate.
   bool is_shared_with(const CounterDescriptions& other) const noexcept {
     return all_ == other.all_;
   }
 
-  // Adds to this copy alone, which then has descriptions of its own.
+  // Adds to this copy alone, which stops sharing its list.
   void push_back(CounterDescription one) {
     std::vector<CounterDescription> all(begin(), end());
     all.push_back(std::move(one));
@@ -240,30 +240,30 @@ class CounterDescriptions {
   std::shared_ptr<const std::vector<CounterDescription>> all_;
 };
 
-// A fact of a set that is no number; may be said later (CountersFile::set_label).
+// A text fact of a set; it may be set later (CountersFile::set_label).
 struct CounterLabel {
   std::string name;        // 31 bytes at most
   std::string value = {};  // 159
 };
 
-// A struct of counters as a service, or the runtime, has planned it.
+// A struct of counters, as planned by a service or by the runtime.
 struct CounterSet {
   std::string owner;     // the service; empty: the runtime
-  std::string name;      // unique in it; 63 bytes at most, as the next
+  std::string name;      // unique for its owner; 63 bytes at most, as `instance`
   std::string instance;  // the counted thing, if there are several: a volume, a stream
   uint32_t bytes = 0;    // of the struct
   CounterDescriptions counters;
   std::vector<CounterLabel> labels = {};
   bool is_spare = false;  // for an instance that is not known yet (CountersFile::take_spare)
-  // The names of the tables whose keys it measures, if its instance is none of them: a queue of a
-  // drive measures the keys of all volumes on it. Not in the file.
+  // The names of the tables whose keys the set measures, if its instance is not one of these
+  // tables: a queue of a drive measures the keys of all volumes on it. Not in the file.
   std::vector<std::string> measured = {};
 };
 
-// Describes a struct of its own, once in a program.
+// The descriptions of all sets of type Counters; made once in a program.
 template <typename Counters>
 CounterDescriptions described_counters() {
-  static_assert(alignof(Counters) <= kCacheLineBytes);  // on one they lie in the file
+  static_assert(alignof(Counters) <= kCacheLineBytes);  // sets lie in the file at cache lines
   static const CounterDescriptions described = [] {
     Counters sample;
     CounterTable table(&sample);

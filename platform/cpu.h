@@ -1,4 +1,4 @@
-// Cores: how many, which are allowed, and pinning a thread to one. Threads: any.
+// Cores: their number, their use by this process, and pinning. Threads: any.
 #pragma once
 
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 
 namespace bedplate {
 
-// How many cores this process may run on (its affinity mask, not the machine's inventory).
+// The number of cores this process may run on (its affinity mask, not the machine's inventory).
 int usable_cpu_count() noexcept;
 
 // Whether core `cpu` exists and this process may run on it.
@@ -18,7 +18,7 @@ Result<void> pin_this_thread(int cpu) noexcept;
 
 // The same for any thread of this process, by its number (gettid).
 Result<void> pin_thread(pid_t thread, int cpu) noexcept;
-// Whether `thread` may run on core `cpu`, and on no other.
+// Whether `thread` may run on core `cpu` and on no other.
 bool is_pinned(pid_t thread, int cpu) noexcept;
 
 }  // namespace bedplate

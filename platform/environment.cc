@@ -5,7 +5,7 @@
 namespace bedplate {
 
 const char* environment_text(const char* name) noexcept {
-  // By the kernel's word (AT_SECURE), which is given to the program with its arguments.
+  // secure_getenv obeys AT_SECURE, which the kernel passes to the program.
   return secure_getenv(name);
 }
 

@@ -1,18 +1,18 @@
-// The environment's variables: the one place where the runtime reads them.
+// Environment variables: the one place where the runtime reads them.
 //
-// A program that has more rights than the user who starts it (setuid, setgid, file capabilities)
-// gets that user's environment. It obeys none of it: there, every variable is absent.
+// A program with more rights than the user who starts it (setuid, setgid, file capabilities) gets
+// that user's environment. Such a program ignores it: every variable counts as absent.
 // (scripts/layers.sh refuses getenv elsewhere.)
 #pragma once
 
 namespace bedplate {
 
-// The value of the variable `name`, or nullptr if it is absent or not to be trusted. It stays valid
-// until the program changes its environment. Allocates nothing: it may be called before main.
+// The value of the variable `name`, or nullptr if it is absent or not trusted. It stays valid until
+// the program changes its environment. Allocates nothing: it may be called before main.
 const char* environment_text(const char* name) noexcept;
 
-// Takes the variable `name` out of the environment, so that programs that this one starts do not
-// get it: for variables that are meant for this process alone. Threads: before there are others.
+// Removes the variable `name` from the environment, so that programs started by this one do not
+// inherit it. For variables meant for this process alone. Threads: before other threads start.
 void forget_environment_text(const char* name) noexcept;
 
 }  // namespace bedplate

@@ -93,7 +93,7 @@ std::optional<uint64_t> read_number_field(const char* path, std::string_view fie
 }
 
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept {
-  // Between the two calls the process that made it may remove it again.
+  // Another process may remove the directory between the two calls.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (mkdir(path, mode) == 0) return {};

@@ -13,8 +13,8 @@
 
 namespace bedplate {
 
-// Owns one file descriptor; -1 is none. Movable, closes it at the end of its life. The result of
-// close(2) is ignored.
+// Owns one file descriptor; -1 is none. Movable; the destructor closes it. The result of close(2)
+// is ignored.
 class Fd {
  public:
   Fd() noexcept = default;
@@ -33,7 +33,7 @@ class Fd {
 
   int number() const noexcept { return fd_; }
   bool is_open() const noexcept { return fd_ >= 0; }
-  // Gives the descriptor away: the caller closes it.
+  // Gives up the descriptor: the caller closes it.
   int release() noexcept { return std::exchange(fd_, -1); }
   void close() noexcept;
 
@@ -41,11 +41,11 @@ class Fd {
   int fd_ = -1;
 };
 
-// Makes calls on `fd` block, or not (O_NONBLOCK). Requires: `fd` is open; failures are ignored.
+// Makes calls on `fd` block or not (O_NONBLOCK). Requires: `fd` is open; failures are ignored.
 void set_blocking(int fd, bool blocks) noexcept;
 
-// Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it; more than that is
-// left out. Requires: capacity > 0. Returns how many bytes were read.
+// Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it; the rest of the file
+// is left out. Requires: capacity > 0. Returns how many bytes were read.
 Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept;
 
 // Calls `line` for each line of `path` that ends with a newline: terminated, without the newline,
@@ -53,16 +53,16 @@ Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noe
 Result<void> read_lines(const char* path, void (*line)(const char* text, void* context),
                         void* context) noexcept;
 
-// The decimal number that a /proc or /sys file begins with; nothing when there is none, or the file
+// The decimal number at the start of a /proc or /sys file; nothing if there is none or the file
 // cannot be read.
 std::optional<uint64_t> read_number_file(const char* path) noexcept;
 
-// The decimal number of a field in a file of /proc, as MemAvailable in "MemAvailable:  1234 kB";
-// nothing if there is no such field with a number, or the file cannot be read.
+// The decimal number of a field in a file of /proc, such as MemAvailable: "MemAvailable:  1234 kB";
+// nothing if the field or its number is missing, or the file cannot be read.
 std::optional<uint64_t> read_number_field(const char* path, std::string_view field) noexcept;
 
-// Makes the directory `path` (one level) with `mode`, less the umask. One that is there already is
-// no error, and keeps its mode.
+// Makes the directory `path` (one level) with `mode`, less the umask. An existing directory is no
+// error and keeps its mode.
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept;
 
 }  // namespace bedplate

@@ -8,7 +8,7 @@
 namespace bedplate {
 namespace {
 
-// 0: it is allowed.
+// The errno value of a forbidden call; 0: the call is allowed.
 int refusal_of(const CallTrial& trial) noexcept {
   const auto& with = trial.arguments;
   errno = 0;
@@ -45,7 +45,7 @@ Result<void> try_calls(std::span<const CallTrial> trials) noexcept {
     if (rest < sizeof names - used) {
       used += rest;
     } else {
-      names[used] = '\0';  // a name is there whole, or not at all
+      names[used] = '\0';  // drops a name that did not fit
     }
   }
   if (refusal == 0) return {};

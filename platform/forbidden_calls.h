@@ -1,10 +1,10 @@
-// System calls that something above the kernel forbids: a seccomp profile, of a unit
-// (SystemCallFilter=) or of a container.
+// System calls that a seccomp profile forbids: the profile of a unit (SystemCallFilter=) or of a
+// container.
 //
-// A profile answers before the kernel looks at the arguments, with EPERM or ENOSYS. So a call is
-// tried with arguments that can do nothing: any other answer says that it is allowed. A profile
-// that looks at arguments may still forbid another use of it; one that kills does so here already.
-// Threads: any. Nothing is allocated.
+// A profile answers EPERM or ENOSYS before the kernel looks at the arguments. So each call is tried
+// with arguments that have no effect: any other answer means that the call is allowed. A profile
+// that checks arguments may still forbid another use of the call; a profile that kills the process
+// does so during the trial. Threads: any. Nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@
 
 namespace bedplate {
 
-// Whether a call with this answer was forbidden, or is unknown to this kernel. Some calls answer
-// EPERM for a reason of their own.
+// Whether this errno value means that a call was forbidden, or that this kernel does not know it.
+// Some calls answer EPERM for reasons of their own.
 bool says_forbidden(int error_number) noexcept;
 
-// Sets the cure of an error whose call was forbidden: to allow `calls` ("recvmmsg, sendmmsg").
+// Sets the cure of an error whose call was forbidden: allow `calls` ("recvmmsg, sendmmsg").
 Error& set_cure_of_forbidden(Error* error, const char* calls) noexcept;
 
 struct CallTrial {
   const char* name;
   long number;
-  // Arguments that do nothing; a kernel that has the call answers neither EPERM nor ENOSYS to them.
+  // Arguments without effect; a kernel that has the call answers neither EPERM nor ENOSYS.
   unsigned long arguments[6];
-  bool may_be_missing = false;  // ENOSYS is no loss: there is another way then
+  bool may_be_missing = false;  // ENOSYS is no failure: the runtime has a fallback
 };
 
-// Tries all of them. Errors: those that are forbidden, by name, with the cure.
+// Tries all calls. Errors: the forbidden calls, by name, with the cure.
 Result<void> try_calls(std::span<const CallTrial> trials) noexcept;
 
 }  // namespace bedplate

@@ -1,7 +1,7 @@
-// Spare objects of one kind, linked through a member of theirs: the object that came back last is
-// taken first: it is still in the caches.
+// Spare objects of one kind, linked through one of their members. Last in, first out: the object
+// that came back last is still in the caches.
 //
-// It owns nothing and allocates nothing. An object that is not spare may use the member otherwise.
+// The list owns nothing and allocates nothing. Objects outside it may use the member otherwise.
 //
 //     FreeList<&Task::next_free> spare_;
 //
@@ -21,16 +21,16 @@ template <typename Object, Object* Object::*kNext>
 class FreeList<kNext> {
  public:
   bool is_empty() const noexcept { return first_ == nullptr; }
-  // The object that pop() would return; it stays where it is. nullptr: none is spare.
+  // The object that pop() would return; it stays in the list. nullptr: the list is empty.
   Object* first() const noexcept { return first_; }
 
-  // Requires: `object` is not spare, and stays where it is as long as it is.
+  // Requires: `object` is not in the list; it is not moved while it is.
   void push(Object& object) noexcept {
-    BP_DCHECK(&object != first_);  // that it is nowhere behind is has_just()'s to say
+    BP_DCHECK(&object != first_);  // has_just() checks the rest of the list
     object.*kNext = first_;
     first_ = &object;
   }
-  // Requires: one is spare.
+  // Requires: the list is not empty.
   Object& pop() noexcept {
     BP_DCHECK(first_ != nullptr);
     Object& object = *first_;
@@ -38,8 +38,8 @@ class FreeList<kNext> {
     return object;
   }
 
-  // True if exactly `count` are spare, and `is_spare(object)` is true of each; for is_valid(). It
-  // ends even if the list is a ring. Cost: a look at each.
+  // True if the list has exactly `count` objects, and `is_spare(object)` is true of each; for
+  // is_valid(). Ends even if the list is circular. Cost: a look at each object.
   template <typename IsSpare>
   bool has_just(size_t count, IsSpare&& is_spare) const noexcept {
     const Object* each = first_;

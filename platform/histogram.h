@@ -1,6 +1,6 @@
-// A histogram that one thread writes and any thread or process reads: log-linear, so that every
-// value up to 2^40 (of nanoseconds: 18 minutes) is known to a sixteenth; larger values are counted
-// as 2^40.
+// A histogram that one thread writes and any thread or process reads. It is log-linear: the error
+// of every value up to 2^40 (in nanoseconds: 18 minutes) is at most a sixteenth; larger values are
+// counted as 2^40.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace bedplate {
 
-// It knows no unit: values are added and read in the same. A zeroed one is a valid one, so
+// It has no unit: values are read in the unit they were added in. A zeroed Histogram is valid, so
 // histograms can lie in a mapped file.
 class Histogram {
  public:
@@ -21,8 +21,8 @@ class Histogram {
   static constexpr uint32_t kPowerMax = 40;
   static constexpr size_t kBucketCount = size_t{kPowerMax - kStepBits + 1} << kStepBits;
 
-  // `count`: so many times. Cost: the position of a bit, a shift, one load and one store (1 to 2
-  // ns). Threads: the one writer.
+  // Adds `value`, `count` times. Cost: the position of a bit, a shift, one load and one store (1 to
+  // 2 ns). Threads: the one writer.
   void add(uint64_t value, uint64_t count = 1) noexcept {
     const size_t bucket = bucket_of(value);
     BP_DCHECK(bucket < kBucketCount && (value <= last_of(bucket) || bucket + 1 == kBucketCount));
@@ -37,7 +37,7 @@ class Histogram {
     const uint32_t shift = power - kStepBits - (power > kStepBits ? 1 : 0);
     return (size_t{shift} << kStepBits) + static_cast<size_t>(kept >> shift);
   }
-  // The largest value that a bucket counts (the last bucket: what is larger, too).
+  // The largest value that a bucket counts; the last bucket counts all larger values, too.
   static constexpr uint64_t last_of(size_t bucket) noexcept {
     const size_t step_count = size_t{1} << kStepBits;
     if (bucket < 2 * step_count) return bucket;
@@ -45,10 +45,10 @@ class Histogram {
     return ((bucket - shift * step_count + 1) << shift) - 1;
   }
 
-  // Threads: any. Values that are added meanwhile may be counted or not.
+  // The number of values. Threads: any. Values added meanwhile may count or not.
   uint64_t count() const noexcept { return count_of(buckets_); }
-  // The value that `share` of all (0 to 1) do not exceed: the largest of its bucket, so at most a
-  // sixteenth too large. 0 if nothing was added.
+  // The value that `share` of all values (0 to 1) do not exceed: the largest of its bucket, so at
+  // most a sixteenth too large. 0 if nothing was added.
   uint64_t percentile(double share) const noexcept { return percentile_of(buckets_, share); }
 
   // The same for buckets that lie elsewhere: if another build wrote them, there may be fewer or
@@ -80,12 +80,12 @@ static_assert(Histogram::bucket_of(UINT64_MAX) == Histogram::kBucketCount - 1);
 static_assert(Histogram::last_of(Histogram::kBucketCount - 1) + 1 == uint64_t{1}
                                                                          << Histogram::kPowerMax);
 
-// The percentiles that are told of any histogram, wherever there is one.
+// The percentiles that every report of a histogram shows.
 struct Percentile {
   const char* name;  // for people
   const char* key;   // in JSON
-  double share;      // of all values, which do not exceed it
-  bool is_brief;     // told also where there is little room
+  double share;      // of all values that do not exceed the percentile
+  bool is_brief;     // shown also where space is short
 };
 inline constexpr Percentile kPercentiles[] = {{"p50", "p50", 0.5, true},
                                               {"p90", "p90", 0.9, false},

@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kStepBytes = kGiB;  // some tenths of a second, where memory is in pieces
+constexpr uint64_t kStepBytes = kGiB;  // takes some tenths of a second if memory is fragmented
 
 HugepageFile file_of(PageSize page, int node, const char* name) noexcept {
   BP_ASSERT(is_huge(page));
@@ -36,8 +36,8 @@ HugepageCounts hugepage_counts(PageSize page, int node) noexcept {
   const auto count = [page](int where, const char* name) {
     return read_number_file(file_of(page, where, name).path).value_or(0);
   };
-  // "resv" pages are still counted as free, but another mapping has a right to them; the kernel
-  // counts these for the whole machine only.
+  // "resv" pages still count as free, but another mapping has reserved them; the kernel counts
+  // these for the whole machine only.
   const uint64_t free_count = count(kAnyNode, "free_hugepages");
   const uint64_t unpromised_count =
       free_count - std::min(free_count, count(kAnyNode, "resv_hugepages"));
@@ -55,7 +55,7 @@ Result<void> write_hugepage_count(const char* path, PageSize page, uint64_t tota
   const uint64_t step = kStepBytes / page_bytes(page);
   Progress progress("reserving hugepages",
                     {.total_bytes = (total - std::min(total, first)) * page_bytes(page)});
-  bool finds_memory = true;  // else it looks in vain once more, and not at each step
+  bool finds_memory = true;  // else asks for the rest at once: one vain search more, not many
   for (uint64_t count = std::min(first, total), next = count;; count = next) {
     next = finds_memory ? count + std::min(step, total - count) : total;
     // The kernel takes a setting in one write, or not at all.

@@ -1,7 +1,7 @@
-// Page sizes: which this machine has, and how many hugepages are free, on each node.
+// Page sizes: the sizes that this machine has, and the free hugepages on each node.
 //
-// All functions: any thread; nothing is allocated. A number that the kernel does not give counts as
-// 0. Source: Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
+// All functions: any thread; nothing is allocated. A number that the kernel does not report counts
+// as 0. Source: Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,22 @@ struct HugepageCounts {
   uint64_t available_count = 0;  // free and not yet promised to another mapping
 };
 
-// On `node`, or on the whole machine (kAnyNode). On a machine with one node both are the same. The
-// numbers are those of this moment: no page is taken. Requires: is_huge(page).
+// The counts on `node`, or on the whole machine (kAnyNode). On a machine with one node both are the
+// same. A snapshot: no page is taken. Requires: is_huge(page).
 HugepageCounts hugepage_counts(PageSize page, int node = kAnyNode) noexcept;
 
 struct HugepageFile {
   char path[128];
 };
 
-// The file in which an administrator sets how many pages of this size there are. It need not exist.
+// The file in which an administrator sets the number of pages of this size. It need not exist.
 // Requires: is_huge(page).
 HugepageFile hugepage_count_file(PageSize page, int node = kAnyNode) noexcept;
 
-// Writes `total` into `path`, which is such a file, to have so many pages of this size: a GiB more
-// at a time, since the kernel looks for memory meanwhile. If that takes long, it reports its
-// progress (platform/progress.h). The kernel silently leaves out pages that it cannot find. Errors
-// (kSystem): the file cannot be written; without a cure.
+// Writes `total`, the wanted number of pages of this size, into `path`, a hugepage_count_file(). It
+// raises the number by 1 GiB of pages at a time, since the kernel searches for memory during each
+// write. Long work reports its progress (platform/progress.h). The kernel silently leaves out pages
+// that it cannot find. Errors (kSystem): the file cannot be written; without a cure.
 Result<void> write_hugepage_count(const char* path, PageSize page, uint64_t total) noexcept;
 
 }  // namespace bedplate

@@ -1,7 +1,7 @@
-// A forked child that knows what it may do with its parent's memory.
+// Marks a forked child that knows what it may do with its parent's memory.
 //
-// The runtime's own children look at something, or call exec, and write nothing of their parent's:
-// they do not log the advice for children that go on (alloc/child_heap.h).
+// The runtime's own children inspect something or call exec, and write nothing of their parent's:
+// they do not log the advice for children that go on running (alloc/child_heap.h).
 #pragma once
 
 namespace bedplate {

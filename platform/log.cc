@@ -31,11 +31,12 @@ constexpr uint64_t kTerminalPatienceNs = kNsPerSecond / 2;
 constexpr uint64_t kLastWordsPatienceNs = kNsPerSecond;
 
 constinit std::atomic<uint64_t> dropped_lines{0};
-constinit std::atomic<uint64_t> untold_lines{0};  // of these
+constinit std::atomic<uint64_t> untold_lines{0};  // dropped, and not yet reported
 constinit std::atomic<bool> is_stalled{false};    // the last line did not get through
-constinit std::atomic<bool> is_cut_off{false};    // it did, but for its end
+constinit std::atomic<bool> is_cut_off{false};    // the last line was written only in part
 
-// Returns whether all of it was written. `patience_ns` 0: a terminal's, where it is one.
+// Returns whether the whole line was written. `patience_ns` 0: no wait, except for a terminal:
+// kTerminalPatienceNs, unless the last line did not get through.
 bool write_within(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
   uint64_t deadline_ns = 0;
   for (size_t done = 0;;) {
@@ -57,8 +58,8 @@ bool write_within(const char* line, size_t line_bytes, uint64_t patience_ns) noe
   }
 }
 
-// The same, over a bar that may stand where the line is to be: in one call, so that nobody draws
-// another one in between. A line that is too long for that comes after the wiping of the bar.
+// The same, over a bar that may stand in the line: in one call, so that no thread draws a bar in
+// between. A line too long for that follows in a second call.
 [[gnu::noinline]] bool write_over_bar(const char* line, size_t line_bytes,
                                       uint64_t patience_ns) noexcept {
   constexpr size_t kWipeBytes = sizeof kWipeLine - 1;
@@ -90,7 +91,7 @@ void write_line(const char* line, size_t line_bytes, uint64_t patience_ns) noexc
   untold_lines.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Ends the line, of which there may be more than fits.
+// Ends the line with a newline; `line_bytes` may be more than fits.
 size_t end_line(char* line, size_t line_bytes, size_t capacity) noexcept {
   line_bytes = std::min(line_bytes, capacity - 1);
   line[line_bytes++] = '\n';
@@ -114,7 +115,7 @@ uint64_t dropped_line_count() noexcept { return dropped_lines.load(std::memory_o
 bool tell_dropped_lines() noexcept {
   if (untold_lines.load(std::memory_order_relaxed) == 0) return true;
   const uint64_t count = untold_lines.exchange(0, std::memory_order_relaxed);
-  if (count == 0) return true;  // another thread tells
+  if (count == 0) return true;  // another thread reports them
   const bool begins_anew = is_cut_off.exchange(false, std::memory_order_relaxed);
   char line[128];
   const int bytes = std::snprintf(line, sizeof line,

@@ -4,11 +4,11 @@
 // and nothing is allocated. The data path never logs: it counts.
 //
 // Logging never blocks: if standard error is a pipe or a socket that nobody reads, lines are
-// dropped and counted, and before the next line that gets through a line says how many. There are
-// two exceptions. A terminal is slow, so one line waits for it for half a second; further lines do
-// not wait until it takes lines again (a terminal stopped by Ctrl-S holds a thread up once). And
-// the last words of a process that is about to end wait for a second. platform/standard_error.h
-// says how.
+// dropped and counted, and a line before the next line that gets through reports the count. Two
+// exceptions. A terminal is slow, so one line waits up to half a second for it; further lines do
+// not wait until the terminal takes lines again (a terminal stopped by Ctrl-S delays a thread
+// once). The last line of a process that is about to end waits up to a second.
+// platform/standard_error.h describes the writing.
 #pragma once
 
 #include <cstddef>
@@ -19,29 +19,30 @@
 
 namespace bedplate {
 
-// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most, if
-// the level of `component` lets it pass. Leaves errno as it was. Threads: any, here and below.
+// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most,
+// unless `level` is below the level of `component`. Leaves errno as it was. Threads: any, here and
+// below.
 void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
 
 // Writes the three parts of `error` as one line, whatever the levels are.
 void log_error(const Error& error) noexcept;
 
-// Writes `line`, which ends with a newline, as it is: the last words of a process that is about to
-// end. Allocates nothing, locks nothing: fit for signal handlers, as are all of the above
-// (vsnprintf of numbers and texts is).
+// Writes `line`, which ends with a newline, unchanged: the last line of a process that is about to
+// end. Allocates nothing, locks nothing: fit for signal handlers, as are all functions above
+// (vsnprintf of numbers and texts is safe there).
 void write_last_line(const char* line, size_t line_bytes) noexcept;
 
-// The number of lines of this process that were dropped so far.
+// The number of lines that this process has dropped so far.
 uint64_t dropped_line_count() noexcept;
 
-// Logs how many lines were dropped, if that was not logged yet and there is room now: for a thread
-// that runs now and then, so that the report does not wait for the next line. Returns true if
-// nothing is left to report.
+// Logs the count of dropped lines if it was not logged yet and standard error has space now. For a
+// thread that runs periodically, so that the report does not wait for the next line. Returns true
+// if nothing is left to report.
 bool tell_dropped_lines() noexcept;
 
 // Writes `error` and ends the process with the exit code of its kind: for failures before main,
-// which nobody can be told otherwise. Nothing is flushed and no destructor runs.
+// when no caller can handle them. Nothing is flushed and no destructor runs.
 [[noreturn]] void stop_with(const Error& error) noexcept;
 
 }  // namespace bedplate

@@ -1,9 +1,9 @@
-// Limits on one source's lines in the log. Everything that a peer can cause has one limit for each
-// source, so that a flood from one hides nothing about the others.
+// Limits on one source's lines in the log. All messages that a peer can cause have a limit for each
+// source, so that a flood from one source hides nothing about the others.
 //
 // LogLimit lets some lines pass in each period, counts further ones, and logs the count when the
-// period is over. OncePerSecond serves where several threads log and none comes back to tell a
-// count, as in malloc: what it holds back is in a counter of its user's.
+// period is over. OncePerSecond is for code that several threads run and none returns to, such as
+// malloc: it logs no count of the suppressed lines, so its user keeps a counter.
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,11 @@
 
 namespace bedplate {
 
-// Threads: one at a time. `source` names what the messages are about, in the log.
+// Threads: one at a time. `source` names the source in the log.
 //
-// Invariants, which is_valid() looks at, before and after each change: 1. No more passed in a
-// period than may. 2. Something is held back only when so many have passed. 3. A period that has
-// begun has an end.
+// Invariants, which is_valid() looks at, before and after each change: 1. At most count_max lines
+// passed in a period. 2. Lines are held back only when count_max lines have passed. 3. A period
+// that has begun has an end.
 class LogLimit {
  public:
   static constexpr uint64_t kPeriodNs = 10 * kNsPerSecond;
@@ -32,10 +32,10 @@ class LogLimit {
   // Whether one more message about `source` may be logged. First logs the count of a period that is
   // over.
   bool try_pass(const char* source) noexcept;
-  // Logs that count if no further message comes. Call it at due_ns(), on the clock of
-  // monotonic_ns().
+  // Logs the count of a period that is over although no message has come since. Call it at
+  // due_ns(), on the clock of monotonic_ns().
   void lift(const char* source) noexcept;
-  // UINT64_MAX: nothing is held back.
+  // When to call lift(). UINT64_MAX: nothing is held back.
   uint64_t due_ns() const noexcept { return held_back_ > 0 ? period_end_ns_ : UINT64_MAX; }
 
   bool is_valid() const noexcept {

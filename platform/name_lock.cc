@@ -9,11 +9,11 @@
 namespace bedplate {
 namespace {
 
-// An attempt fails only because of another start or stop of the same name.
+// An attempt fails only if another process of the same name starts or stops meanwhile.
 constexpr int kAttempts = 100;
 constexpr unsigned kDirectoryMode = 0755;
 constexpr unsigned kPrivateMode = 0600;
-// Neither another's file behind a link, nor a FIFO that waits for its other end.
+// Follows no symbolic link of another user, and does not wait for the other end of a FIFO.
 constexpr int kOpenFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 struct flock whole_file() {
@@ -46,7 +46,7 @@ Error not_opened(const std::string& name, const std::string& path) {
                 "name");
 }
 
-// Refuses a file that others could lock as well.
+// Refuses a file that other users could also lock.
 Result<void> check_is_private(const std::string& name, const std::string& path, const Fd& fd) {
   struct stat status {};
   if (fstat(fd.number(), &status) != 0) return error_from_errno("looking at %s", path.c_str());
@@ -60,7 +60,7 @@ Result<void> check_is_private(const std::string& name, const std::string& path, 
                 "this user may write to");
 }
 
-// Refuses a directory in which anybody may remove files: a name could run twice.
+// Refuses a directory in which any user may remove files: the name could run twice.
 Result<void> check_directory(const std::string& name, const std::string& directory) {
   struct stat status {};
   if (stat(directory.c_str(), &status) != 0) return {};  // opening the file says why
@@ -80,7 +80,7 @@ bool is_file_at(const std::string& path, const Fd& fd) noexcept {
 }
 
 void remove_if_empty(const std::string& directory) noexcept {
-  rmdir(directory.c_str());  // fails when somebody else uses it: right so
+  rmdir(directory.c_str());  // fails, as intended, if the directory is not empty
 }
 
 bool NameLock::is_valid() const noexcept {
@@ -90,7 +90,7 @@ bool NameLock::is_valid() const noexcept {
 NameLock::~NameLock() {
   BP_ASSERT(is_valid());
   if (!is_taken()) return;
-  // Removed while it is locked: an appliance that opens the file from now on makes a new one.
+  // Removed while it is locked: appliances that open the file later make a new one.
   if (is_file_at(path_, fd_)) unlink(path_.c_str());
   fd_.close();
   remove_if_empty(directory_);
@@ -109,7 +109,7 @@ Result<void> NameLock::take(const std::string& directory, const std::string& nam
     BP_TRY(ensure_directory(directory.c_str(), kDirectoryMode));
     BP_TRY(check_directory(name, directory));
     Fd fd(open(path.c_str(), kOpenFlags, kPrivateMode));
-    if (!fd.is_open() && errno == ENOENT) continue;  // an appliance that ended took the directory
+    if (!fd.is_open() && errno == ENOENT) continue;  // an ending appliance removed the directory
     if (!fd.is_open()) {
       const Error error = not_opened(name, path);
       remove_if_empty(directory);
@@ -118,7 +118,7 @@ Result<void> NameLock::take(const std::string& directory, const std::string& nam
     BP_TRY(check_is_private(name, path, fd));
     struct flock lock = whole_file();
     const bool is_locked = fcntl(fd.number(), F_OFD_SETLK, &lock) == 0;
-    // An appliance that ends removes the file: then a lock on it means nothing for the name.
+    // An ending appliance removes the file; a lock on the removed file does not guard the name.
     if (!is_file_at(path, fd)) continue;
     if (!is_locked) return is_running(name, path);
     path_ = path;

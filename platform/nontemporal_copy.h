@@ -1,8 +1,7 @@
 // A copy by non-temporal stores: the bytes go to memory, past the caches.
 //
-// For bytes that go from a hot buffer to a place of their own in more memory than the caches hold.
-// An ordinary store first waits until its line is read from there, and evicts a line that may still
-// be wanted.
+// For copies out of a hot buffer into a region larger than the caches. An ordinary store first
+// waits until its line is read from memory, and evicts a line that may still be needed.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +17,19 @@
 
 namespace bedplate {
 
-// True if this thread has copied since its last fence; only debug builds keep it. Code that tells
-// others of a copy asserts that it is false: few processors reorder so much that a test could see a
+// True if this thread has copied since its last fence; only debug builds maintain it. Code that
+// publishes a copy asserts that it is false: few processors reorder enough for a test to catch a
 // missing fence.
 inline constinit thread_local bool is_nontemporal_fence_due = false;
 
-// Whether copy_nontemporal may be asked for: `to` begins a line, and `bytes` are whole lines.
+// Whether copy_nontemporal allows these arguments: `to` begins a line, and `bytes` are whole lines.
 inline bool is_whole_lines(const void* to, size_t bytes) noexcept {
   return (reinterpret_cast<uintptr_t>(to) | bytes) % kCacheLineBytes == 0;
 }
 
-// As memcpy. Requires: is_whole_lines(to, bytes); fence_nontemporal() before another thread is told
-// of the bytes, since no other store of this thread waits for these, not even a release. On a
-// processor without such stores it is memcpy.
+// As memcpy. Requires: is_whole_lines(to, bytes); fence_nontemporal() before another thread learns
+// of the bytes, since no later store of this thread, not even a release, waits for the copy. On a
+// processor without non-temporal stores this is memcpy.
 inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept {
   BP_DCHECK(is_whole_lines(to, bytes));
   if constexpr (BP_DEBUG) is_nontemporal_fence_due = true;
@@ -38,7 +37,7 @@ inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept 
   constexpr size_t kPerLine = kCacheLineBytes / sizeof(__m128i);
   auto* target = static_cast<__m128i*>(to);
   const auto* source = static_cast<const __m128i*>(from);
-  // No other load comes between the stores of a line: the line leaves in one piece.
+  // No other load comes between the stores of a line, so the line is written in one transfer.
   for (const __m128i* const end = target + bytes / sizeof(__m128i); target != end;
        target += kPerLine, source += kPerLine) {
     __m128i line[kPerLine];
@@ -50,7 +49,7 @@ inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept 
 #endif
 }
 
-// Orders this thread's copies so far before all its later stores.
+// Orders all copies of this thread so far before its later stores.
 inline void fence_nontemporal() noexcept {
   if constexpr (BP_DEBUG) is_nontemporal_fence_due = false;
 #ifdef __SSE2__

@@ -86,7 +86,7 @@ int bind_to_node(void* address, uint64_t bytes, int node) noexcept {
   constexpr int kWordBits = 64;
   unsigned long nodes[kNodeCountMax / kWordBits] = {};
   nodes[node / kWordBits] = 1UL << (node % kWordBits);
-  // The kernel takes one bit less than it is told.
+  // The kernel uses one bit fewer than `maxnode` says.
   return syscall(SYS_mbind, address, bytes, MPOL_BIND, nodes, kNodeCountMax + 1UL, 0) == 0 ? 0
                                                                                            : errno;
 }

@@ -1,7 +1,7 @@
-// NUMA nodes: those that have memory, the node of a core, and pages from a chosen node.
+// NUMA nodes: the nodes with memory, the node of a core, and pages from a chosen node.
 //
-// A kernel without NUMA, and a machine with one node, are the same here: node 0 is all there is,
-// and nothing is bound. All functions: any thread; nothing is allocated.
+// A kernel without NUMA and a machine with one node look the same here: only node 0 exists, and
+// nothing is bound. All functions: any thread; nothing is allocated.
 #pragma once
 
 #include <bitset>
@@ -12,26 +12,26 @@
 namespace bedplate {
 
 inline constexpr int kAnyNode = -1;
-inline constexpr int kNodeCountMax = 1024;  // what the kernel can be built for
+inline constexpr int kNodeCountMax = 1024;  // the largest that a kernel can be built for
 
 using NodeSet = std::bitset<kNodeCountMax>;
 
 // The nodes in a list as the kernel writes it: "0-1,3". Parsing ends at the first byte that is no
-// list; nodes from kNodeCountMax on are left out.
+// part of a list; nodes from kNodeCountMax on are left out.
 NodeSet parse_nodes(const char* list) noexcept;
 
 // The nodes of this machine that have memory; at least one.
 NodeSet memory_nodes() noexcept;
 
-// The node of core `cpu`; 0 for a core that does not exist or has no memory near by.
+// The node of core `cpu`; 0 for a core that does not exist or has no local memory.
 int node_of_cpu(int cpu) noexcept;
 
-// The node of a device, by its directory in sysfs: the node that it names itself, or else the
-// nearest one above it that names one. kAnyNode: none does, as on machines with one node, or there
-// is no such device.
+// The node of a device, by its directory in sysfs: the node that the device names, or else the node
+// of its nearest parent that names one. kAnyNode: none does, as on machines with one node, or the
+// device does not exist.
 int node_of_device(const char* directory) noexcept;
 
-// The same for the block device `number`; for a partition, its device counts.
+// The same for the block device `number`; for a partition, the node of its device.
 int node_of_block_device(dev_t number) noexcept;
 
 // "node 1"; kAnyNode is "any node".
@@ -43,8 +43,8 @@ NodeText format_node(int node) noexcept;
 // From now on the pages of [address, address + bytes) come from `node` and no other: if that node
 // has none left, taking them fails. kAnyNode, and a machine with one node: does nothing.
 // Requires: `address` is the start of a page; node < kNodeCountMax.
-// Returns 0 or an errno value: EINVAL: there is no such node, or it has no memory; EPERM: forbidden
-// here, as containers do.
+// Returns 0 or an errno value: EINVAL: there is no such node, or it has no memory; EPERM:
+// forbidden, for example by a container.
 int bind_to_node(void* address, uint64_t bytes, int node) noexcept;
 
 }  // namespace bedplate

@@ -9,7 +9,7 @@ namespace bedplate {
 namespace {
 
 constexpr unsigned kHelperMax = 63;
-constexpr size_t kStackBytes = 1 << 20;  // what ThreadSanitizer asks for; touched as far as used
+constexpr size_t kStackBytes = 1 << 20;  // ThreadSanitizer's minimum; only used pages are touched
 
 struct Job {
   void (*function)(void*) noexcept;
@@ -30,7 +30,7 @@ void run_in_parallel(unsigned thread_count, void (*function)(void*) noexcept,
   pthread_t helpers[kHelperMax];
   unsigned started = 0;
   const unsigned wanted = std::min(thread_count - (thread_count > 0), kHelperMax);
-  // Stacks of our own: libc keeps those that it makes, 8 MiB each, when the threads have ended.
+  // Stacks of our own: libc would keep its stacks, of 8 MiB each, after the threads have ended.
   const size_t stacks_bytes = wanted * kStackBytes;
   void* stacks = MAP_FAILED;
   if (wanted > 0) {

@@ -1,12 +1,12 @@
-// Runs one function on several threads at once, for the few loops of boot that are worth it.
+// Runs one function on several threads at once, for the few loops of boot that gain from it.
 #pragma once
 
 namespace bedplate {
 
-// Calls `function(context)` on `thread_count` threads, the calling one among them, and returns
-// when all have returned. If the system gives fewer threads, fewer run: the function must share
-// out its work by itself (an atomic counter). With one thread nothing is created or allocated; the
-// stacks of the others, 1 MiB each, are gone when this returns.
+// Calls `function(context)` on `thread_count` threads, including the caller, and returns when all
+// have returned. If the system gives fewer threads, fewer run: the function must share out its work
+// itself (by an atomic counter). With one thread nothing is created or allocated; the stacks of the
+// others, 1 MiB each, are unmapped when this returns.
 void run_in_parallel(unsigned thread_count, void (*function)(void*) noexcept,
                      void* context) noexcept;
 

@@ -1,9 +1,10 @@
-// The reader of our own small text formats: a word in each line, as "NAME:KEY" or a file's name.
+// The reader of our own small text formats: one word in each line, such as "NAME:KEY" or a file
+// name.
 //
-// Such a line has no blank, no tab, no other control character and no byte order mark: editors do
-// not show these, and they would become a part of the word. A line with one is refused, with its
-// place. Empty lines are passed over. Nothing is copied or allocated: lines lie where the text
-// does. Threads: any.
+// A line must have no blank, tab, other control character or byte order mark: editors do not show
+// these, and they would become part of the word. A line with one is refused, with its line number
+// and column. Empty lines are skipped. Nothing is copied or allocated: lines point into the text.
+// Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@ namespace bedplate {
 
 class PlainLines {
  public:
-  // Lifetime: that of what `text` shows.
+  // Lifetime: that of the memory of `text`.
   explicit PlainLines(std::string_view text) noexcept : rest_(text) {}
 
-  // Goes on to the next line that has something in it. Returns false if there is none, or if it is
-  // bad: then fault() says why.
+  // Goes on to the next line that is not empty. Returns false if there is none, or if the line is
+  // bad: then fault() has the reason.
   bool next() noexcept {
     while (!rest_.empty() && fault_ == nullptr) {
       ++number_;
@@ -31,8 +32,8 @@ class PlainLines {
     return false;
   }
   std::string_view line() const noexcept { return line_; }
-  uint32_t number() const noexcept { return number_; }  // of that line; the first is 1
-  // The first thing in that line that is not allowed: static; nullptr: there is none.
+  uint32_t number() const noexcept { return number_; }  // of line(); the first is 1
+  // The first forbidden character of line(), in words (static text); nullptr: there is none.
   const char* fault() const noexcept { return fault_; }
   uint32_t column() const noexcept { return column_; }  // of the fault, in bytes; the first is 1
 

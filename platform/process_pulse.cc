@@ -2,7 +2,7 @@
 
 namespace bedplate {
 
-// Since the last beat, less the period in which none was due.
+// The time since the last beat, less the period in which no beat was due.
 uint64_t ProcessPulse::late_ms(uint64_t state, uint64_t now_ns) const noexcept {
   if ((state & kResting) != 0) return 0;
   const uint64_t passed_ms = (now_ns / kNsPerMs - (state >> 32)) & kTimeMask;
@@ -12,7 +12,7 @@ uint64_t ProcessPulse::late_ms(uint64_t state, uint64_t now_ns) const noexcept {
 }
 
 void ProcessPulse::publish(uint64_t now_ns, uint64_t resting) noexcept {
-  const uint64_t state = state_.load(std::memory_order_relaxed);  // this thread's own
+  const uint64_t state = state_.load(std::memory_order_relaxed);  // only this thread writes it
   const auto still = static_cast<uint32_t>(state + late_ms(state, now_ns));
   const uint64_t time = (now_ns / kNsPerMs & kTimeMask) << 32;
   state_.store(resting | time | still, std::memory_order_relaxed);

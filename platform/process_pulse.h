@@ -1,12 +1,12 @@
-// Measures how long a process as a whole has stood still: a stop signal, a debugger, a frozen or
-// throttled control group, a virtual machine that was paused.
+// Measures how long the whole process has stood still: after a stop signal, in a debugger, in a
+// frozen or throttled control group, in a paused virtual machine.
 //
-//     the thread that beats:  beat, wait for a moment, beat, wait, ..., rest; other work; beat, ...
-//     the others:             still_ms() now, less still_ms() then: so long it stood still
+//     the beating thread:  beat, wait for a moment, beat, wait, ..., rest; other work; beat, ...
+//     other threads:       standstill = still_ms() now - still_ms() then
 //
-// A thread that only waits wakes up late for one of two reasons: it was not let run, or nothing of
-// the process was. So the time by which it is late is that in which others could not run either.
-// While it works it is no witness: it rests.
+// A thread that only waits wakes up late for one of two reasons: the kernel did not run this
+// thread, or it ran no thread of the process. So its delay counts as time in which other threads
+// could not run either. While the thread works its delay proves nothing, so it rests.
 #pragma once
 
 #include <atomic>
@@ -18,25 +18,25 @@ namespace bedplate {
 
 class ProcessPulse {
  public:
-  // Requires: over 0; beats are no further apart than that, as far as the thread can help it.
-  // Before the first beat.
+  // Requires: `period_ns` is over 0, and beats are normally no further apart. Call it before the
+  // first beat.
   void set_period(uint64_t period_ns) noexcept {
     period_ms_ = (period_ns + kNsPerMs - 1) / kNsPerMs;
   }
 
-  // Threads: one, which only waits until its next beat or rest. `now_ns`: monotonic_ns().
+  // Threads: one thread, which only waits until its next beat or rest. `now_ns`: monotonic_ns().
   void beat(uint64_t now_ns) noexcept;
   // Stops measuring until the next beat.
   void rest(uint64_t now_ns) noexcept;
 
-  // The milliseconds that the process has stood still since the first beat, modulo 2^32. Each time
-  // counts as up to a period less than it was. Threads: any. Cost: a load.
+  // The milliseconds that the process has stood still since the first beat, modulo 2^32. Each
+  // standstill counts as up to one period less than it was. Threads: any. Cost: a load.
   uint32_t still_ms(uint64_t now_ns) const noexcept;
 
  private:
-  // All that readers see, in one word that changes at once: the time of the last beat in
-  // milliseconds modulo 2^31, a bit that says if it rests since, and the milliseconds that the
-  // process stood still until then, modulo 2^32.
+  // All state that readers see, in one word that changes at once: the time of the last beat in
+  // milliseconds modulo 2^31, a bit that is set while the thread rests, and the milliseconds of
+  // standstill until the last beat, modulo 2^32.
   static constexpr uint64_t kResting = uint64_t{1} << 63;
   static constexpr uint64_t kTimeMask = (uint64_t{1} << 31) - 1;
 

@@ -25,7 +25,7 @@ double seconds_of(uint64_t ns) noexcept {
   return static_cast<double>(ns) / static_cast<double>(kNsPerSecond);
 }
 
-// Whether the report is due that `*due_ns` tells of, and this thread's to make.
+// Whether a report is due at `*due_ns`, and this thread makes it.
 bool is_due(std::atomic<uint64_t>* due_ns, uint64_t now_ns, uint64_t period_ns) noexcept {
   uint64_t expected = due_ns->load(std::memory_order_relaxed);
   return now_ns >= expected &&

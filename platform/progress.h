@@ -1,14 +1,14 @@
 // Reports the progress of long work: on a terminal by a bar, elsewhere by a line every five
-// seconds. Work that takes less than a second reports nothing.
+// seconds. Work of less than a second reports nothing.
 //
 //     Progress progress("taking memory", {.total_bytes = bytes});
-//     ... progress.add(piece) ...        from any of the threads that work
+//     ... progress.add(chunk) ...        from any of the working threads
 //
 //     Progress progress("waiting for 10.0.0.1", {.wait_max_ns = timeout});
-//     ... progress.look() ...            now and then, by whoever waits
+//     ... progress.look() ...            periodically, by the waiting thread
 //
-// Those who work report themselves, as they go on: there is no thread that looks on, which could
-// only say that time passes. So work is cut into pieces of at most some tenths of a second.
+// The working threads make the reports themselves. No other thread watches them: it could only
+// report that time passes. So work is cut into chunks of at most some tenths of a second.
 #pragma once
 
 #include <atomic>
@@ -22,11 +22,11 @@ namespace bedplate {
 // A listener gets the reports of all long work of this process.
 class ProgressListener {
  public:
-  // The least time between two reports of one work. 0: it hears of each piece. Threads: any.
+  // The shortest time between two reports of one work. 0: every chunk is reported. Threads: any.
   virtual uint64_t told_period_ns() const noexcept { return kNsPerSecond; }
-  // `text` says how far it is, and lasts for the call. `patience_ns`: the work may go on for so
-  // long before it is stuck; 0: it has not gone on since this was last told.
-  // Threads: any one of those that work, one at a time for each Progress.
+  // `text` describes the progress, and lasts for the call. `patience_ns`: the time after which the
+  // work counts as stuck unless it is reported again; 0: no progress since the last report.
+  // Threads: any of the working threads, one at a time for each Progress.
   virtual void told(const char* text, uint64_t patience_ns) noexcept = 0;
 
  protected:
@@ -37,9 +37,8 @@ class ProgressListener {
 void set_progress_listener(ProgressListener* listener) noexcept;
 
 struct ProgressOptions {
-  uint64_t total_bytes =
-      0;  // 0: nobody knows how long it will be, as where something is waited for
-  uint64_t wait_max_ns = 0;  // that is then waited for so long at most; 0: that is not known
+  uint64_t total_bytes = 0;  // 0: the amount is unknown, for example of a wait
+  uint64_t wait_max_ns = 0;  // of a wait: its limit; 0: unknown
   uint64_t (*now_ns)() noexcept = &monotonic_ns;
 };
 
@@ -50,22 +49,22 @@ class Progress {
   static constexpr uint64_t kLinePeriodNs = 5 * kNsPerSecond;
   // A thread that waits calls look() at least this often.
   static constexpr uint64_t kLookPeriodNs = kBarPeriodNs;
-  // Between two pieces of work, at most; beyond the end of a wait, too.
+  // The most time between two chunks of work, or beyond the end of a wait.
   static constexpr uint64_t kPieceNsMax = 60 * kNsPerSecond;
 
-  // `doing`: "taking memory"; it outlives this.
+  // `doing`: "taking memory"; it outlives this object.
   Progress(const char* doing, const ProgressOptions& options) noexcept;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  // Takes a bar off the terminal.
+  // Removes the bar from the terminal.
   ~Progress();
 
-  // So much more is done. Threads: any. Cost: a look at the clock.
+  // Adds `bytes` to the finished work. Threads: any. Cost: reading the clock.
   void add(uint64_t bytes) noexcept;
-  // Nothing more is done, but a report may be due. Threads: any.
+  // Makes a report if one is due; adds no work. Threads: any.
   void look() noexcept;
 
-  // Writes the present report: "taking memory: 7.5 GiB of 16 GiB (46 %), 3.1 GiB/s, 3 s left".
+  // Writes the current report: "taking memory: 7.5 GiB of 16 GiB (46 %), 3.1 GiB/s, 3 s left".
   void write_text(char* text, size_t text_bytes) const noexcept;
 
  private:
@@ -82,7 +81,7 @@ class Progress {
   const uint64_t begun_ns_;
   ProgressListener* const listener_;
   std::atomic<uint64_t> done_bytes_{0};
-  // The time of the next report. The thread that moves it on makes the report.
+  // The time of the next report. The thread that advances it makes the report.
   std::atomic<uint64_t> show_ns_;
   std::atomic<uint64_t> tell_ns_;
   std::atomic<Bar> bar_{Bar::kNone};

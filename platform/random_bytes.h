@@ -8,9 +8,9 @@
 
 namespace bedplate {
 
-// Fills `bytes`; early after the machine's start it may wait until the kernel has entropy.
-// Requires: 256 bytes at most, which always come in one piece (getrandom(2)). Errors: the call is
-// forbidden. Threads: any.
+// Fills `bytes`; soon after the machine's start it may wait until the kernel has entropy. Requires:
+// 256 bytes at most, which getrandom(2) always returns in full. Errors: the call is forbidden.
+// Threads: any.
 Result<void> draw_bytes(std::span<std::byte> bytes) noexcept;
 
 }  // namespace bedplate

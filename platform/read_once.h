@@ -1,9 +1,9 @@
-// Copies memory that another process may write meanwhile, each byte by one load.
+// Copies memory that another process may write at the same time; reads each byte once.
 //
 // The compiler may repeat a plain load or memcpy of shared memory: it may check one value and use
-// another. After this copy there is only one value, whatever the other process stores. It may be
-// half of an old and half of a new one: a process that writes so is not trusted anyway. Not for a
-// word that tells that something was published: that is an atomic with acquire.
+// another. This copy has one value, whatever the other process stores. The value may be half old
+// and half new: a process that writes during the copy is not trusted anyway. Not for a word that
+// publishes something: that is an atomic with acquire.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace bedplate {
 
 // Reads at any alignment: a peer's offset may be misaligned.
-// Cost: a load and a store for each 8 bytes, without a loop where the compiler unrolls one.
+// Cost: a load and a store for each 8 bytes; the compiler unrolls short loops.
 template <typename T>
 [[gnu::always_inline]] inline T read_once(const void* shared) noexcept {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(uint32_t) == 0);

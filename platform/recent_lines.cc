@@ -17,7 +17,7 @@ static_assert(kRecentLineBytesMax < size_t{1} << kLengthBits);
 struct Ring {
   LineSlot* slots = nullptr;
   uint64_t count = 0;
-  std::atomic<uint32_t> users{0};  // they are out of it before its slots are taken away
+  std::atomic<uint32_t> users{0};  // 0 before its slots are taken away
 };
 
 constexpr uint64_t kFewCount = 32;
@@ -27,8 +27,8 @@ constinit Ring lent = {};
 constinit std::atomic<Ring*> ring{&few};
 constinit std::atomic<uint64_t> line_count{0};
 
-// The ring, which stays what it is as long as this lives. In one order with keep_few_lines(): a
-// user that is not seen there sees that the ring is another one.
+// Keeps the ring from changing while this object lives. Sequentially consistent with
+// keep_few_lines(): if that does not see this user, this user sees the new ring.
 class RingUse {
  public:
   RingUse() noexcept {
@@ -52,10 +52,10 @@ uint64_t state_of(uint64_t number, size_t bytes) noexcept {
   return (number + 1) << kLengthBits | bytes;
 }
 
-// The bytes kept of a line: one that is too long is cut off, never within a character.
+// The number of bytes kept of a line: a line that is too long is truncated at a character boundary.
 size_t kept_bytes(const char* line, size_t line_bytes) noexcept {
   if (line_bytes <= kRecentLineBytesMax) return line_bytes;
-  size_t bytes = kRecentLineBytesMax - sizeof kCutMark;  // its NUL stands for the newline
+  size_t bytes = kRecentLineBytesMax - sizeof kCutMark;  // its NUL counts for the newline
   for (int i = 0; i < 3 && (static_cast<unsigned char>(line[bytes]) & 0xc0) == 0x80; ++i) --bytes;
   return bytes;
 }
@@ -63,7 +63,7 @@ size_t kept_bytes(const char* line, size_t line_bytes) noexcept {
 void write_line(const Ring& to, uint64_t number, const char* line, size_t line_bytes) noexcept {
   BP_DCHECK(line_bytes > 0 && line[line_bytes - 1] == '\n');
   LineSlot& slot = to.slots[number % to.count];
-  // If two lines, a whole ring apart, come to one slot at once, one is lost.
+  // If two lines, a whole ring apart, meet in one slot, one is lost.
   if (slot.state.exchange(kBeingWritten, std::memory_order_relaxed) == kBeingWritten) return;
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence of the reader
   char text[kRecentLineBytesMax];
@@ -153,7 +153,7 @@ void keep_few_lines() noexcept {
   }
   ring.store(&few, std::memory_order_seq_cst);
   while (lent.users.load(std::memory_order_seq_cst) != 0) sched_yield();
-  BP_DCHECK(ring.load() == &few);  // nobody has lent others meanwhile
+  BP_DCHECK(ring.load() == &few);  // no thread has lent slots meanwhile
 }
 
 }  // namespace bedplate

@@ -20,8 +20,8 @@ bool answers_errno(const Error& error, int error_number) noexcept {
   return description != nullptr && std::strcmp(error.answer, description) == 0;
 }
 
-// Descriptors run out in whatever is opened then: there is one cure, which those that open do not
-// have to know. Returns whether it was set.
+// Any open() can run out of descriptors. The cure is always the same, so it is set here and callers
+// need not know it. Returns whether it was set.
 bool set_cure_of_descriptors(Error* error) noexcept {
   if (answers_errno(*error, ENFILE)) {
     std::snprintf(error->cure, sizeof error->cure,

@@ -1,11 +1,10 @@
-// Error and Result<T>: how boot and control paths say no.
+// Error and Result<T>: the failures of boot and control paths.
 //
-// An Error has the three parts that every message of Bedplate has: what was being done, what the
-// system said, what to do about it. It is trivially copyable and carries its text inside, in fixed
-// arrays, because a message without the numbers (how many pages are free, how many are needed) is
-// half a message, and because an Error must be possible when the heap is exhausted.
-// Data paths do not use this: there full, empty and again are ordinary values.
-// All of it: any thread, each object one at a time; nothing is allocated.
+// An Error has the three parts of every message of Bedplate: the operation, the system's answer,
+// the cure. It is trivially copyable and carries its text inside, in fixed arrays: the message
+// needs its numbers (how many pages are free, how many are needed), and an Error must be possible
+// when the heap is exhausted. Data paths do not use this: full, empty and again are ordinary values
+// there. All of it: any thread, each object one at a time; nothing is allocated.
 #pragma once
 
 #include <cstdarg>
@@ -17,20 +16,20 @@
 
 namespace bedplate {
 
-// How the process ends when this error reaches main: the value is its exit code.
+// The exit code of the process when this error reaches main.
 enum class ErrorKind : int {
   kSystem = 1,         // boot or run failed
   kConfiguration = 2,  // usage or configuration: nothing was started
 };
 
-// Texts: terminated; one that is empty was not set.
+// Texts: terminated; an empty text was not set.
 struct Error {
   ErrorKind kind = ErrorKind::kSystem;
   char doing[192] = {};
   char answer[256] = {};
   char cure[320] = {};
 
-  // Each sets one part, printf style, cut off at the part's capacity. Returns *this.
+  // Each sets one part, printf style, truncated at the part's capacity. Returns *this.
   Error& set_doing(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
   Error& set_answer(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
   Error& set_cure(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
@@ -40,11 +39,11 @@ struct Error {
 };
 static_assert(std::is_trivially_copyable_v<Error>);
 
-// An Error of what was being done, of kind kSystem; the answer and the cure are set behind it:
+// An Error of kind kSystem; the format is its `doing` part. The answer and the cure follow:
 //   return error_while("opening %s", path).set_answer("it is a FIFO").set_cure("name a file");
 [[nodiscard]] Error error_while(const char* doing_format, ...) noexcept
     __attribute__((format(printf, 1, 2)));
-// One of kind kConfiguration.
+// The same, of kind kConfiguration.
 [[nodiscard]] Error configuration_error_while(const char* doing_format, ...) noexcept
     __attribute__((format(printf, 1, 2)));
 
@@ -52,11 +51,11 @@ static_assert(std::is_trivially_copyable_v<Error>);
 [[nodiscard]] Error error_from_errno(const char* doing_format, ...) noexcept
     __attribute__((format(printf, 1, 2)));
 
-// "doing: answer; cure" (what is empty is left out with its separator) into `text`, always
+// Writes "doing: answer; cure" (without empty parts and their separators) into `text`, always
 // terminated. Returns `text`.
 const char* format_error(const Error& error, char* text, unsigned text_bytes) noexcept;
 
-// A value or an Error. Asking for the one that is not there is a programming error.
+// A value or an Error. Asking for the absent one is a programming error.
 template <typename T>
 class [[nodiscard]] Result {
  public:

@@ -1,5 +1,5 @@
-// The sanitizer that this translation unit is compiled for. g++ tells it by a macro, clang by a
-// feature; a unit that is compiled for one has BP_ADDRESS_SANITIZER or BP_THREAD_SANITIZER defined.
+// The sanitizer that this translation unit is compiled for: defines BP_ADDRESS_SANITIZER or
+// BP_THREAD_SANITIZER. g++ has a predefined macro for it, clang a feature test.
 #pragma once
 
 #ifdef __has_feature

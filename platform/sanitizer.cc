@@ -2,7 +2,7 @@
 
 #include "platform/sanitized_build.h"
 
-// Weak: there when, and only when, the runtime is linked.
+// Weak: defined exactly if the runtime is linked.
 extern "C" __attribute__((weak)) void __asan_init();
 extern "C" __attribute__((weak)) void __tsan_init();
 extern "C" __attribute__((weak)) void __msan_init();

@@ -10,9 +10,9 @@ struct Sanitizer {
   bool leaves_pool_range = false;  // whether a program may use the pool's addresses beside it
 };
 
-// Looks for the runtimes of AddressSanitizer, ThreadSanitizer and MemorySanitizer.
-// (UndefinedBehaviorSanitizer's does no harm.) Calls nothing that a sanitizer intercepts, so it can
-// be asked before the sanitizer is set up.
+// Detects the runtimes of AddressSanitizer, ThreadSanitizer and MemorySanitizer.
+// (UndefinedBehaviorSanitizer's is harmless.) Calls nothing that a sanitizer intercepts, so it may
+// be called before the sanitizer is set up.
 Sanitizer linked_sanitizer() noexcept;
 
 }  // namespace bedplate

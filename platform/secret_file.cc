@@ -61,7 +61,7 @@ Result<SecretText> read_secret_file(const std::string& path, FilePrivacy privacy
   if (auto good = check_rights(status, path, privacy, user); !good.ok()) {
     return refuse(good.error());
   }
-  // One byte more shows that it is too long, or has become longer.
+  // One byte more shows whether the file is too long, or has grown.
   SecretText secret(std::min(static_cast<size_t>(status.st_size), bytes_max) + 1);
   std::string& text = secret.text;
   size_t done = 0;

@@ -1,7 +1,7 @@
-// Files that hold secrets (tokens, private keys, keyrings), and files that decide whom to trust
-// (certificates): one way to read them all. Anything but a regular file, a FIFO above all, is
-// refused without waiting for it. So is a file that others could have written, and a secret that
-// others can read.
+// The one reader of files that hold secrets (tokens, private keys, keyrings) or decide whom to
+// trust (certificates). Anything but a regular file is refused at once; a FIFO, above all, is not
+// waited for. Also refused: a file that other users can write, and a secret that other users can
+// read.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// Text that is wiped before its memory goes.
+// Text that is wiped before its memory is freed.
 class SecretText {
  public:
   explicit SecretText(size_t bytes) : text(bytes, '\0') {}
@@ -23,14 +23,14 @@ class SecretText {
 };
 
 enum class FilePrivacy {
-  kSecret,   // nobody but its owner reads it; where that is root, its group may (0640)
-  kTrusted,  // anybody may read it, nobody but its owner and its group writes it
+  kSecret,   // only the owner reads it; if that is root, its group may, too (0640)
+  kTrusted,  // anybody may read it; only the owner and its group write it
 };
 
-// All of the file at `path`, of `bytes_max` at most. Its owner is root, the user of this process,
-// or `user` (a name or a number; empty: no other): the appliance's, which this is going to be.
-// Errors (kSystem): what is wrong with it, with the command that mends it; `doing` is for the
-// caller to say better. Threads: any.
+// The whole file at `path`, of at most `bytes_max`. Its owner must be root, the user of this
+// process, or `user` (a name or a number; empty: no other), the user that this process will become.
+// Errors (kSystem): the fault of the file, with the command that fixes it; the caller may set a
+// better `doing`. Threads: any.
 Result<SecretText> read_secret_file(const std::string& path, FilePrivacy privacy, size_t bytes_max,
                                     const std::string& user = "");
 

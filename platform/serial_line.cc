@@ -57,10 +57,10 @@ Error no_terminal(const char* path) noexcept {
 void make_raw(termios* modes, speed_t speed) noexcept {
   cfmakeraw(modes);
   modes->c_iflag &= ~static_cast<tcflag_t>(IXOFF | IXANY | INPCK);
-  modes->c_iflag |= IGNBRK | IGNPAR;  // what is broken on the way is no byte
+  modes->c_iflag |= IGNBRK | IGNPAR;  // bytes damaged on the line are dropped
   modes->c_cflag &= ~static_cast<tcflag_t>(CSTOPB | CRTSCTS | HUPCL);
   modes->c_cflag |= CS8 | CREAD | CLOCAL;
-  modes->c_cc[VMIN] = 1;  // a read of nothing is EAGAIN: 0 is a hangup
+  modes->c_cc[VMIN] = 1;  // reads without input return EAGAIN, so that 0 means a hangup
   modes->c_cc[VTIME] = 0;
   cfsetspeed(modes, speed);
 }
@@ -68,14 +68,14 @@ void make_raw(termios* modes, speed_t speed) noexcept {
 Result<Fd> open_alone(const char* path, termios* modes) noexcept {
   struct stat file = {};
   if (stat(path, &file) != 0) return serial_failure(path);
-  // Before it is opened, which has some devices begin something.
+  // Checked before the open: opening has side effects on some devices.
   if (!S_ISCHR(file.st_mode)) return no_terminal(path);
   Fd fd(open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
   if (!fd.is_open()) return serial_failure(path);
   if (tcgetattr(fd.number(), modes) != 0) {
     return errno == ENOTTY ? no_terminal(path) : serial_failure(path);
   }
-  // TIOCEXCL would keep out those that do not ask for the lock, but not root, and it outlives the
+  // TIOCEXCL would also keep out programs that ignore the lock, but not root, and it outlives the
   // descriptor.
   if (flock(fd.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) errno = EBUSY;
@@ -104,7 +104,7 @@ Result<Fd> open_serial_line(const char* path, uint32_t baud) noexcept {
   BP_TRY_ASSIGN(Fd fd, open_alone(path, &modes));
   make_raw(&modes, known->speed);
   if (tcsetattr(fd.number(), TCSANOW, &modes) != 0) return serial_failure(path);
-  // It is content when anything was set.
+  // tcsetattr succeeds if it could set anything at all, so this reads the settings back.
   if (tcgetattr(fd.number(), &modes) != 0) return serial_failure(path);
   if (cfgetospeed(&modes) != known->speed || (modes.c_lflag & (ICANON | ECHO)) != 0) {
     errno = EINVAL;

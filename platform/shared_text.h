@@ -1,5 +1,5 @@
-// A short text that one thread writes and any thread or process reads, as the name of a client that
-// others wait for. It lies among counters, and costs as little.
+// A short text that one thread writes and any thread or process reads, such as the name of a client
+// that others wait for. It lies among counters, and costs as little.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace bedplate {
 
-// `text`, or as many of its bytes as are no more than `bytes_max` and do not end within a character
-// of UTF-8. A text that is none of UTF-8 may lose up to three bytes more.
+// `text`, truncated to at most `bytes_max` bytes at a character boundary of UTF-8. Text that is not
+// UTF-8 may lose up to three more bytes.
 constexpr std::string_view cut_text(std::string_view text, size_t bytes_max) noexcept {
   if (text.size() <= bytes_max) return text;
   const auto goes_on = [&](size_t at) { return (static_cast<unsigned char>(text[at]) >> 6) == 2; };
@@ -23,14 +23,12 @@ constexpr std::string_view cut_text(std::string_view text, size_t bytes_max) noe
   return text.substr(0, bytes);
 }
 
-// It is for people: a text read while it is written may mix old and new. Zeroed memory is an empty
-// text.
+// For people: a text read during a write may mix old and new. Zeroed memory is an empty text.
 class SharedText {
  public:
   static constexpr size_t kBytesMax = 96;
 
-  // Sets the text; one that is too long is cut off behind a whole character. Threads: the one
-  // writer.
+  // Sets the text, truncated at a character boundary if it is too long. Threads: the one writer.
   void set(std::string_view text) noexcept {
     char padded[kBytesMax] = {};
     const std::string_view fits = cut_text(text, kBytesMax);
@@ -42,7 +40,7 @@ class SharedText {
     }
   }
 
-  // A copy of what `words`, a text's, hold: it ends where they end, or with a NUL.
+  // A copy of the text in `words`: it ends at a NUL or with the last word.
   struct Copy {
     char text[kBytesMax + 1] = {};
     std::string_view view() const noexcept { return text; }

@@ -1,6 +1,5 @@
-// Somebody else's text within a message of ours. It is shown without characters that would end the
-// text, break its line or steer a terminal, and is cut off where it is long. Nothing is allocated.
-// Threads: any.
+// Foreign text for use within a message of ours, without characters that would end the text, break
+// its line or control a terminal; long text is truncated. Nothing is allocated. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +11,8 @@ class ShownText {
  public:
   static constexpr size_t kBytesMax = 64;
 
-  // Control characters become question marks. Longer text is cut off before a character of UTF-8,
-  // and ends with "...".
+  // Control characters become question marks. Longer text is truncated at a character boundary of
+  // UTF-8 and ends with "...".
   explicit ShownText(std::string_view from) noexcept {
     size_t bytes = from.size();
     if (bytes > kBytesMax) {

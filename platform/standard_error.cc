@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-// By select: poll refuses to look at one descriptor where no more may be opened (RLIMIT_NOFILE 0).
+// select, not poll: with RLIMIT_NOFILE 0 poll refuses even one descriptor.
 bool has_room(int wait_ms) noexcept {
   fd_set wanted;
   FD_ZERO(&wanted);
@@ -30,12 +30,11 @@ ssize_t write_if_room(const char* text, size_t text_bytes) noexcept {
   return -1;
 }
 
-// Whether a seccomp profile stands before the way that was tried: what is to be said of it is said
-// another way.
+// Whether a seccomp profile refused the call that was tried: the text then goes out in another way.
 bool is_forbidden(ssize_t outcome) noexcept { return outcome < 0 && says_forbidden(errno); }
 
-// The text is copied into a pipe that nobody else has, and its page goes over from there: the
-// last way, since a pipe has room for few pages (16), however little is in each.
+// Copies the text into a private pipe and splices its page from there. The last resort, since a
+// pipe holds few pages (16), however few bytes are in each.
 ssize_t splice_to_pipe(const char* text, size_t text_bytes) noexcept {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return write_if_room(text, text_bytes);
@@ -48,8 +47,9 @@ ssize_t splice_to_pipe(const char* text, size_t text_bytes) noexcept {
   return is_forbidden(moved) ? write_if_room(text, text_bytes) : moved;
 }
 
-// To what lies below the descriptor, through a description of our own that is never waited for;
-// `otherwise` where there can be none: no /proc, no free descriptor, or it is another user's.
+// Writes to the file behind the descriptor, through a non-blocking description of our own. Calls
+// `otherwise` if that cannot be opened: no /proc, no free descriptor, or the file is another
+// user's.
 ssize_t write_own_description(const char* text, size_t text_bytes,
                               ssize_t (*otherwise)(const char*, size_t) noexcept) noexcept {
   const Fd own(open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));

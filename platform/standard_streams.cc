@@ -18,7 +18,7 @@ int open_stand_in(int stream) noexcept {
 }  // namespace
 
 void hold_standard_streams() noexcept {
-  // In this order each open() takes the number that is missing: it is the lowest.
+  // In this order each open() gets the missing number: it is the lowest free one.
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
     const int opened = open_stand_in(stream);

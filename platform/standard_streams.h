@@ -1,19 +1,19 @@
-// Descriptors 0 to 2 are open before this process opens any other.
+// Keeps descriptors 0 to 2 open before this process opens any other.
 //
-// Programs are started with some of them closed (`program 2>&-`, a supervisor that is careless, a
-// kernel without a console). The next file that is opened then gets the number, and whatever is
-// printed goes into that file: into the pool, if it is the memfd of a segment.
+// Programs are started with some of them closed (`program 2>&-`, a careless supervisor, a kernel
+// without a console). The next opened file then gets the free number, and all output to the stream
+// goes into that file: into the pool, if it is the memfd of a segment.
 #pragma once
 
 namespace bedplate {
 
-// Opens those of descriptors 0 to 2 that are closed, on /dev/null: 0 to read, 1 and 2 to write, and
-// to be inherited. If /dev/null cannot be opened, the stand-in refuses both (EBADF), as a closed
-// descriptor does. Allocates nothing. Changes errno.
-// Threads: the first call comes before others open files.
+// Opens the closed ones of descriptors 0 to 2 on /dev/null: 0 for reading, 1 and 2 for writing, all
+// to be inherited. If /dev/null cannot be opened, a stand-in refuses reads and writes (EBADF), as a
+// closed descriptor does. Allocates nothing. Changes errno.
+// Threads: the first call comes before other threads open files.
 void hold_standard_streams() noexcept;
 
-// Whether `stream` (0 to 2) was closed, and was opened by hold_standard_streams().
+// Whether `stream` (0 to 2) was closed, and hold_standard_streams() opened it.
 bool stands_in(int stream) noexcept;
 
 }  // namespace bedplate

@@ -1,6 +1,5 @@
-// The signals that tell a process to end: SIGTERM and SIGINT. The process blocks them at its
-// beginning, so that they wait until somebody looks: its main thread once it serves, and long work
-// before that.
+// The signals that tell a process to end: SIGTERM and SIGINT. The process blocks them at its start,
+// so that they stay pending until checked: by long work during boot, later by the main thread.
 #pragma once
 
 #include <csignal>
@@ -15,13 +14,13 @@ inline sigset_t stop_signals() noexcept {
   return signals;
 }
 
-// Blocks them for the calling thread, and so for all threads that it starts from now on.
+// Blocks them for the calling thread, and so for all threads that it starts later.
 inline void block_stop_signals() noexcept {
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-// A stop signal that waits; 0: none does. Requires: they are blocked. Threads: any.
+// A pending stop signal; 0: none. Requires: they are blocked. Threads: any.
 inline int waiting_stop_signal() noexcept {
   sigset_t waiting;
   if (sigpending(&waiting) != 0) return 0;

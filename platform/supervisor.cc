@@ -30,7 +30,7 @@ uint64_t number_in(const char* name) noexcept {
   return text != nullptr && parse_number(text, &number) ? number : 0;
 }
 
-// The watchdog's period, if it is this process's: one that inherited the variables is not watched.
+// The watchdog's period, or 0 if the variables were inherited from the process that is watched.
 uint64_t watchdog_time_ns() noexcept {
   const uint64_t process = number_in(kWatchdogProcess);
   if (process != 0 && process != static_cast<uint64_t>(getpid())) return 0;
@@ -60,7 +60,7 @@ Result<void> Supervisor::connect_to(const char* name) noexcept {
   }
   address_.sun_family = AF_UNIX;
   std::memcpy(address_.sun_path, name, name_bytes);
-  // In the abstract namespace a zero byte stands for the @.
+  // A leading @ stands for the zero byte of the abstract namespace.
   if (*name == '@') address_.sun_path[0] = '\0';
   address_bytes_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name_bytes);
   Fd made(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -85,7 +85,7 @@ bool Supervisor::send(const char* format, ...) noexcept {
     return ::send(socket_.number(), text, text_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
   };
   if (try_send()) return true;
-  // It was started anew, and has another socket of the same name by now.
+  // The supervisor was restarted, and may have a new socket of the same name.
   const bool is_gone = errno == ECONNREFUSED || errno == ENOTCONN;
   return is_gone &&
          connect(socket_.number(), reinterpret_cast<const sockaddr*>(&address_), address_bytes_) ==

@@ -1,9 +1,9 @@
-// Tells the supervisor of this process (systemd, or whoever speaks its protocol, sd_notify(3)) how
-// far it is: datagrams of lines NAME=VALUE to the Unix socket that NOTIFY_SOCKET names.
+// Tells the supervisor of this process (systemd, or another that speaks sd_notify(3)) its state:
+// datagrams of lines NAME=VALUE to the Unix socket that NOTIFY_SOCKET names.
 //
-// Nothing waits for the supervisor. A message that it does not take at once is lost; a caller that
-// must be heard says it again. If NOTIFY_SOCKET is not set there is no supervisor, and all of this
-// does nothing.
+// Nothing waits for the supervisor. A message that the socket does not take at once is lost; a
+// caller with an important message sends it again. If NOTIFY_SOCKET is not set there is no
+// supervisor, and all of this does nothing.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,28 @@
 
 namespace bedplate {
 
-// Threads: any, but for open(). Nothing is allocated. A function with a bool returns whether the
-// supervisor took the message.
+// Threads: any, but for open(). Nothing is allocated. A bool tells whether the supervisor's socket
+// took the message.
 class Supervisor {
  public:
-  // Reads the environment, and takes what it read out of it: programs that this one starts do not
-  // speak for it. Requires: called once, before other threads, and before root is given up.
-  // Errors (kSystem): NOTIFY_SOCKET names no socket that can be had. There is no supervisor then.
+  // Reads the variables of the protocol and removes them from the environment, so that programs
+  // started by this process do not use them. Requires: called once, before other threads start, and
+  // before root is given up.
+  // Errors (kSystem): NOTIFY_SOCKET names no usable socket. There is no supervisor then.
   Result<void> open() noexcept;
   bool is_there() const noexcept { return socket_.is_open(); }
 
   // The process serves.
   bool ready() noexcept { return send("READY=1"); }
-  // The process ends, and takes at most so long.
+  // The process ends, within `patience_ns`.
   bool stopping(uint64_t patience_ns) noexcept;
-  // A line for people, which stays until the next one.
+  // A status line for people, valid until the next one.
   bool status(const char* text) noexcept { return send("STATUS=%s", text); }
-  // The same, and start or stop may go on for so long from now on, whatever the unit's timeout is.
+  // The same; and start or stop may take `patience_ns` from now on, whatever the unit's timeout is.
   bool status(const char* text, uint64_t patience_ns) noexcept;
-  // All is well, as far as its watchdog is concerned.
+  // Keepalive for the watchdog.
   bool alive() noexcept { return send("WATCHDOG=1"); }
-  // How soon after one alive() the next one must come; 0: it has no watchdog for this process.
+  // The longest allowed time between two alive(); 0: no watchdog for this process.
   uint64_t watchdog_ns() const noexcept { return watchdog_ns_; }
 
  private:

@@ -17,7 +17,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kPieceBytes = kGiB;  // some tenths of a second, where memory is in pieces
+constexpr uint64_t kPieceBytes = kGiB;  // takes some tenths of a second if memory is fragmented
 
 uint64_t count_of(PageSize page, const char* name) noexcept {
   char path[128];
@@ -44,7 +44,7 @@ Result<void> try_hugepages(PageSize page, uint64_t count) noexcept {
   const unsigned size = page == PageSize::k2MiB ? MFD_HUGE_2MB : MFD_HUGE_1GB;
   const uint64_t bytes = count * page_bytes(page);
   const Fd fd = make_memfd("hugepages", MFD_HUGETLB | size);
-  // A file is promised the pages of all that was mapped of it, for as long as it is there.
+  // The file keeps the reservation of all its mapped pages for as long as it exists.
   bool is_promised = fd.is_open() && ftruncate(fd.number(), static_cast<off_t>(bytes)) == 0;
   Progress progress("having hugepages made", {.total_bytes = bytes});
   for (uint64_t done = 0; done < bytes && is_promised;) {

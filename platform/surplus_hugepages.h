@@ -1,5 +1,5 @@
-// Hugepages that the kernel makes when they are asked for, beyond those that it keeps
-// (vm.nr_overcommit_hugepages): surplus pages, which it takes back when they are given up.
+// Surplus hugepages: pages that the kernel makes on demand, beyond its reserved ones (up to
+// vm.nr_overcommit_hugepages), and takes back when they are freed.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 
 namespace bedplate {
 
-// The number of surplus pages on this machine, whoever has them. Requires, here and below:
+// The number of surplus pages on this machine, in use by any process. Requires, here and below:
 // is_huge(page).
 uint64_t surplus_hugepage_count(PageSize page) noexcept;
 
-// The number of pages that the kernel may still make; only a request shows if it finds the memory.
+// The number of pages that the kernel may still make; only a request shows whether it finds the
+// memory.
 uint64_t surplus_hugepages_left(PageSize page) noexcept;
 
-// Has `count` pages promised to it, from wherever they come, and gives the promise back: the kernel
-// makes surplus pages for it, so this takes as long as that. Errors: the kernel does not have them.
+// Reserves `count` pages, free or surplus, and releases them again. The kernel makes surplus pages
+// for the reservation, which takes its time. Errors: the kernel does not have the pages.
 Result<void> try_hugepages(PageSize page, uint64_t count) noexcept;
 
 }  // namespace bedplate

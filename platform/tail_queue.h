@@ -1,7 +1,7 @@
-// Objects of one kind in the order in which they came, linked through a member of theirs.
+// A queue of objects of one kind in order of arrival, linked through one of their members.
 //
-// It owns nothing and allocates nothing. An object that is not queued may use the member otherwise;
-// one that is queued stays where it is.
+// It owns nothing and allocates nothing. An object outside the queue may use the member otherwise;
+// an object in the queue must not move.
 //
 //     TailQueue<&FileOperation::next> waiting_;
 //
@@ -23,7 +23,7 @@ template <typename Object, Object* Object::*kNext>
 class TailQueue<kNext> {
  public:
   bool is_empty() const noexcept { return first_ == nullptr; }
-  // The object that pop() would return; it stays where it is. nullptr: the queue is empty.
+  // The object that pop() would return; it stays in the queue. nullptr: the queue is empty.
   Object* first() const noexcept { return first_; }
 
   // Requires: `object` is not queued.
@@ -40,12 +40,12 @@ class TailQueue<kNext> {
     first_ = object.*kNext;
     return object;
   }
-  // Empties the queue, and returns one that has its objects: for a callee that queues some anew.
+  // Empties the queue, and returns a queue of its objects: for a callee that queues some again.
   TailQueue take() noexcept { return std::exchange(*this, {}); }
 
   // Counts the objects, for is_valid(): nothing if there are more than `most`, if `is_good(object)`
-  // is false of one, or if the last of them is not the last that came. It ends even if the queue is
-  // a ring. Cost: a look at each.
+  // is false for an object, or if the chain does not end at the last object pushed. Ends even if
+  // the queue is circular. Cost: a look at each object.
   template <typename IsGood>
   std::optional<size_t> count(size_t most, IsGood&& is_good) const noexcept {
     size_t count = 0;
@@ -59,7 +59,7 @@ class TailQueue<kNext> {
 
  private:
   Object* first_ = nullptr;
-  Object* last_ = nullptr;  // while it is not empty
+  Object* last_ = nullptr;  // valid while the queue is not empty
 };
 
 }  // namespace bedplate

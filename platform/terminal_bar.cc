@@ -15,14 +15,14 @@ namespace bedplate {
 namespace {
 
 constexpr size_t kColumnsMax = 250;
-constexpr size_t kColumnsOtherwise = 80;  // of a terminal that does not say it
+constexpr size_t kColumnsOtherwise = 80;  // of a terminal that does not report its width
 constexpr size_t kCellsMax = 24;
 constexpr size_t kCellsMin = 8;
 constexpr size_t kGap = 2;  // between the cells and the text
 
 constinit std::atomic<int> announced{0};
 
-// One less than there are: behind the last one some terminals begin a new line.
+// One column less than the terminal has: some terminals wrap after the last one.
 size_t usable_columns() noexcept {
   winsize size = {};
   const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;

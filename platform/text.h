@@ -1,4 +1,4 @@
-// Texts as messages have them. It allocates: for boot and commands alone.
+// Small text functions for messages. They allocate: for boot and commands alone.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ inline void add_word(std::string* list, std::string_view word) {
   *list += word;
 }
 
-// Makes others' text safe for terminals and lines: turns all but printable ASCII into `?`.
+// Makes foreign text safe for terminals and log lines: turns all but printable ASCII into `?`.
 inline std::string printable(std::string_view text) {
   std::string shown(text);
   for (char& each : shown) {

@@ -1,5 +1,5 @@
-// Words and numbers of a text, for protocols that are read as they come, and for files of the
-// kernel. Nothing is copied: words lie where the text does. Spaces alone separate them.
+// Words and numbers of a text, for streamed protocols and for files of the kernel. Nothing is
+// copied: words point into the text. Only spaces separate them.
 //
 // Threads: any.
 #pragma once
@@ -11,7 +11,8 @@
 
 namespace bedplate {
 
-// The first word of *text, which loses it and the spaces before it; empty: there is none.
+// Removes the first word and the spaces before it from *text. Returns the word; empty: there is
+// none.
 inline std::string_view take_word(std::string_view* text) noexcept {
   const char* begin = text->data();
   const char* const end = begin + text->size();
@@ -22,16 +23,16 @@ inline std::string_view take_word(std::string_view* text) noexcept {
   return {begin, static_cast<size_t>(word_end - begin)};
 }
 
-// True if all of `word` is a number to `base` that fits *to, which then has it; else *to may have
-// changed. A minus is for signed numbers; there is no plus, and no 0x.
+// Parses all of `word` as a number to `base` into *to. Returns false if it is no number or does not
+// fit; *to may then have changed. Accepts a minus for signed numbers, no plus, and no 0x.
 template <typename Number>
 bool parse_number(std::string_view word, Number* to, int base = 10) noexcept {
   const auto [end, outcome] = std::from_chars(word.data(), word.data() + word.size(), *to, base);
   return outcome == std::errc() && end == word.data() + word.size();
 }
 
-// The number at the front of *text, behind spaces and tabs, which *text loses with it; nothing if
-// there is none that fits: then *text loses nothing.
+// Removes the number at the front of *text, with the spaces and tabs before it, and returns it.
+// Nothing if there is no number that fits; *text is then unchanged.
 template <typename Number>
 std::optional<Number> try_take_number(std::string_view* text, int base = 10) noexcept {
   const char* begin = text->data();

@@ -1,4 +1,4 @@
-// Text that is put together in a span of a known length, and says when it did not fit.
+// Composes text in a span of fixed length, and reports if the text did not fit.
 //
 // Threads: one. Nothing is allocated.
 #pragma once
@@ -29,7 +29,7 @@ class TextWriter {
     const auto end = std::to_chars(digits, digits + sizeof digits, number, base);
     return text({digits, static_cast<size_t>(end.ptr - digits)});
   }
-  // As a fraction of 10^9: nanoseconds as seconds, to the last one.
+  // Writes a fraction of 10^9: nanoseconds as seconds, to the last one.
   TextWriter& billionths(uint64_t number) noexcept {
     this->number(number / 1'000'000'000);
     char fraction[10] = {'.'};
@@ -37,7 +37,7 @@ class TextWriter {
     for (int i = 9; i > 0; --i, rest /= 10) fraction[i] = static_cast<char>('0' + rest % 10);
     return text({fraction, sizeof fraction});
   }
-  // With a backslash before each of `special`, and a line's end as \n.
+  // Writes `text` with a backslash before each character of `special`, and a line's end as \n.
   TextWriter& escaped(std::string_view text, std::string_view special) noexcept {
     for (const char& each : text) {
       if (each == '\n') {
@@ -56,7 +56,7 @@ class TextWriter {
  private:
   std::span<char> to_;
   size_t bytes_ = 0;
-  bool is_full_ = false;  // something did not fit: what is there makes no sense
+  bool is_full_ = false;  // something did not fit: the text so far is useless
 };
 
 }  // namespace bedplate

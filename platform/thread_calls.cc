@@ -23,9 +23,9 @@ namespace bedplate {
 namespace {
 
 constexpr const char* kThreads = "/proc/self/task";
-constexpr uint64_t kAnswersPatience = 20;  // times that with its beginning
+constexpr uint64_t kAnswersPatience = 20;  // a thread that has begun to answer gets this multiple
 
-// The thread that is asked, until it begins to answer or is given up; then 0.
+// The thread that is asked; 0 once it begins to answer, or is given up.
 constinit std::atomic<pid_t> asked_thread{0};
 constinit std::atomic<pid_t> answered_thread{0};
 
@@ -34,7 +34,7 @@ int own_signal() noexcept { return SIGRTMAX - 3; }
 void on_asked(int) {
   const int errno_before = errno;
   pid_t self = gettid();
-  // One that was given up finds nothing to answer.
+  // A thread that was given up finds 0 here and logs nothing.
   if (asked_thread.compare_exchange_strong(self, 0)) {
     char name[16] = {};
     prctl(PR_GET_NAME, name, 0, 0, 0);
@@ -61,8 +61,8 @@ Result<void> take_signal() noexcept {
   return {};
 }
 
-// Whether it is a worker of io_uring's: the kernel's own, which runs nothing of ours and keeps all
-// signals from itself (PF_IO_WORKER in include/linux/sched.h; the ninth field of proc(5)'s stat).
+// Whether the thread is a worker of io_uring: it belongs to the kernel, runs no code of ours and
+// blocks all signals (PF_IO_WORKER in include/linux/sched.h; the ninth field of proc(5)'s stat).
 bool is_kernels(pid_t thread) noexcept {
   constexpr uint64_t kIoWorker = 0x10;
   char path[64];
@@ -92,8 +92,8 @@ Answer ask(pid_t thread, uint64_t patience_ns) noexcept {
   while (answered_thread.load(std::memory_order_acquire) != thread) {
     const uint64_t waited_ns = monotonic_ns() - begin_ns;
     pid_t nobody_else = thread;
-    // It was about to end, as one is that was just joined: it is listed and takes signals until the
-    // kernel is done with it, and handles none.
+    // The thread was ending, like a thread that was just joined: until the kernel removes it, it is
+    // listed and accepts signals, but runs no handler.
     if (tgkill(getpid(), thread, 0) != 0 && asked_thread.compare_exchange_strong(nobody_else, 0)) {
       return Answer::kNoThread;
     }
@@ -102,7 +102,7 @@ Answer ask(pid_t thread, uint64_t patience_ns) noexcept {
       BP_LOG_ERROR("thread %d: silent", static_cast<int>(thread));
       return Answer::kSilent;
     }
-    // A thread that has begun to answer gets longer: its lines are its own.
+    // A thread that has begun to answer gets longer: it is writing its lines.
     if (waited_ns >= kAnswersPatience * patience_ns) {
       BP_LOG_ERROR("thread %d: began to answer, and has not ended", static_cast<int>(thread));
       return Answer::kSilent;

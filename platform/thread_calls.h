@@ -1,8 +1,8 @@
-// Logs where each thread of this process is, by its calls, while it goes on. This shows what blocks
-// a thread, which no counter does.
+// Logs the call stack of each thread of this process while it runs. This shows where a thread
+// blocks, which no counter does.
 //
-// Each thread is asked by a signal, one after the other, and logs its own calls from the handler;
-// this holds the thread up so long, and wakes its waiting system calls once.
+// One after the other, each thread gets a signal and logs its own stack from the handler; this
+// delays the thread for that time, and interrupts its waiting system call once.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 namespace bedplate {
 
 struct ThreadCallsLogged {
-  uint32_t threads = 0;  // that there were, but for io_uring's workers, which are the kernel's
-  uint32_t silent = 0;   // of these, those that did not answer in time
+  uint32_t threads = 0;  // all but io_uring's workers, which are the kernel's
+  uint32_t silent = 0;   // threads among these that did not answer in time
 };
 
-// Logs a line for each thread, and behind it its calls (platform/call_stack.h), at the level of
-// errors. A thread that does not answer within `patience_ns` is said to be silent: it is stopped,
-// waits in the kernel where nothing wakes it, or keeps signals from itself.
-// Threads: any; one call after the other. Errors: threads cannot be listed, or
-// the signal is somebody else's.
+// Logs a line for each thread, followed by its calls (platform/call_stack.h), at the level of
+// errors. A thread that does not answer within `patience_ns` is logged as silent: it is stopped,
+// waits uninterruptibly in the kernel, or blocks the signal.
+// Threads: any; one call after the other. Errors: threads cannot be listed, or other code uses the
+// signal.
 [[nodiscard]] Result<ThreadCallsLogged> log_thread_calls(uint64_t patience_ns) noexcept;
 
 }  // namespace bedplate

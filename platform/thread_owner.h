@@ -1,9 +1,9 @@
-// The thread that may use an object, one at a time: its shard's while the shard runs, any before
+// The thread that may use an object: its shard's thread while the shard runs, any one thread before
 // and after.
 //
-// It guards nothing: assertions ask it. The shard's thread holds it while its loop runs
-// (EventLoop::run), and functions that are for that thread alone begin with
-// BP_ASSERT(owner.is_caller()), or BP_DCHECK where they are hot.
+// It is no lock: assertions ask it. The shard's thread holds it while its loop runs
+// (EventLoop::run), and functions for that thread alone begin with BP_ASSERT(owner.is_caller()), or
+// BP_DCHECK on hot paths.
 #pragma once
 
 #include <atomic>
@@ -15,19 +15,19 @@ namespace bedplate {
 
 class ThreadOwner {
  public:
-  // Whether the caller may use the object: nobody has it, or the calling thread. Threads: any.
-  // Cost: a load that is relaxed, and a comparison.
+  // Whether the caller may use the object: no thread holds it, or the calling thread does. Threads:
+  // any. Cost: a relaxed load and a comparison.
   bool is_caller() const noexcept {
     const uintptr_t holder = holder_.load(std::memory_order_relaxed);
     return holder == 0 || holder == this_thread();
   }
   bool is_held() const noexcept { return holder_.load(std::memory_order_relaxed) != 0; }
-  // The calling thread has it. One load: another thread may give it back at any time.
+  // Whether the calling thread holds it. One load: another thread may release it at any time.
   bool is_held_by_caller() const noexcept {
     return holder_.load(std::memory_order_relaxed) == this_thread();
   }
 
-  // The calling thread has the object as long as this is there. They nest.
+  // The calling thread holds the object during the life of a Hold. Holds nest.
   class Hold {
    public:
     explicit Hold(ThreadOwner& owner) noexcept : owner_(owner) {
@@ -37,7 +37,7 @@ class ThreadOwner {
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
     ~Hold() {
-      BP_DCHECK(owner_.is_held_by_caller());  // as it was begun
+      BP_DCHECK(owner_.is_held_by_caller());  // on the thread that began it
       owner_.holder_.store(before_, std::memory_order_relaxed);
     }
 
@@ -46,7 +46,7 @@ class ThreadOwner {
     uintptr_t before_;
   };
 
-  // The same in debug builds; elsewhere nothing. For hot code.
+  // A Hold in debug builds, nothing in others. For hot code.
 #if BP_DEBUG
   using DebugHold = Hold;
 #else
@@ -62,7 +62,7 @@ class ThreadOwner {
     return reinterpret_cast<uintptr_t>(&mark);
   }
 
-  std::atomic<uintptr_t> holder_{0};  // 0: nobody
+  std::atomic<uintptr_t> holder_{0};  // 0: no thread
 };
 
 }  // namespace bedplate

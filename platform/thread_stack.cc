@@ -19,8 +19,8 @@ constexpr uint64_t kGuardBytes = 4096;
 constexpr uint64_t kSignalStackBytes = 32 << 10;
 constexpr uint64_t kMappingBytes = kGuardBytes + kThreadStackBytes;
 
-// The call that the thread begins with. It lies at the low end of the thread's own stack, which the
-// thread reaches last. A thread that is left before it has begun finds no object of ours.
+// The first call of the thread. It lies at the low end of the thread's own stack, which the thread
+// reaches last. So a thread abandoned before it has begun uses no memory of the object.
 struct Call {
   void (*function)(void*) noexcept;
   void* context;
@@ -35,13 +35,13 @@ StackedThread::~StackedThread() {
 
 void* StackedThread::enter(void* stack) {
   const Call call = *static_cast<const Call*>(stack);
-  // At the far end of the stack: a handler with SA_ONSTACK has room also when the stack is full.
+  // At the far end of the stack: a handler with SA_ONSTACK has space also when the stack is full.
   alignas(16) char signal_stack_memory[kSignalStackBytes];
   const stack_t signal_stack = {signal_stack_memory, 0, sizeof signal_stack_memory};
   stack_t before = {};
   sigaltstack(&signal_stack, &before);
   call.function(call.context);
-  sigaltstack(&before, nullptr);  // what runs next runs where that memory was
+  sigaltstack(&before, nullptr);  // the memory of the signal stack goes out of scope
   return nullptr;
 }
 
@@ -56,7 +56,7 @@ Result<void> StackedThread::start(const char* name, void (*function)(void*) noex
   if (mprotect(mapping, kGuardBytes, PROT_NONE) != 0) {
     return error_from_errno("guarding the stack of thread %s", name);
   }
-  if (mlock(stack, kThreadStackBytes) != 0) {  // faults it in as well
+  if (mlock(stack, kThreadStackBytes) != 0) {  // this faults the pages in as well
     return error_from_errno("locking the stack of thread %s", name)
         .set_cure("raise the limit: ulimit -l unlimited");
   }
@@ -81,7 +81,7 @@ Result<void> StackedThread::start(const char* name, void (*function)(void*) noex
 }
 
 void StackedThread::join() noexcept {
-  // A thread that waited for itself would go on, and its stack would be given back below it.
+  // A thread that joined itself would go on, and the munmap would remove the stack under it.
   if (is_running_) BP_ASSERT(pthread_join(thread_, nullptr) == 0);
   is_running_ = false;
 }

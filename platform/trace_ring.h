@@ -1,10 +1,11 @@
-// Requests and the stations that they pass, and the ring that keeps the last requests of a shard.
+// Traces of requests: the times at which a request passes its stations, and a ring of the last
+// requests of a shard.
 //
-// A request carries a RequestTrace from its first station to its last; then its record goes into
-// the ring of the shard on which it ends, over the oldest. A record is one cache line and lies in
-// the counters file (apps/counters/counters_format.h), where `bedplate trace` reads it, even after
-// a crash. A request that has not ended is in no ring. Nothing here looks at a clock: the time is
-// that of the caller's loop (EventLoop::now_ns), or one look for a whole batch.
+// A request carries a RequestTrace from its first station to its last; then its record replaces the
+// oldest one in the ring of the shard on which the request ends. A record is one cache line and
+// lies in the counters file (apps/counters/counters_format.h), where `bedplate trace` reads it,
+// even after a crash. A request that has not ended is in no ring. This code reads no clock: times
+// come from the caller's loop (EventLoop::now_ns), or from one clock reading for a whole batch.
 #pragma once
 
 #include <algorithm>
@@ -19,36 +20,37 @@
 
 namespace bedplate {
 
-// Times behind the first station are kept in steps of 64 ns, so that 32 bits last for 4.5 minutes;
-// a longer time is kept as that.
+// Times are kept relative to the first station in steps of 64 ns, so that 32 bits last for 4.5
+// minutes; longer times are kept as that maximum.
 inline constexpr uint32_t kTraceStepLog2 = 6;
 inline constexpr uint32_t kTraceStationMax = 8;  // the first is number 0
 inline constexpr uint32_t kTraceNotPassed = ~uint32_t{0};
 
-// As it lies in the file. `number`: of the ring's requests, from 1 on; 0: none, or one that is
-// being written. A reader has one whole record if the number is the same before and after.
+// The layout in the file. `number`: counts the ring's requests from 1 on; 0: empty, or being
+// written. A reader has a consistent record if the number is the same before and after its copy.
 struct alignas(kCacheLineBytes) TraceRecord {
   uint64_t number = 0;
   uint64_t begin_ns = 0;  // monotonic_ns(), at station 0
-  uint64_t handle = 0;    // what the client calls the request
+  uint64_t handle = 0;    // the client's identifier of the request
   uint32_t bytes = 0;
-  uint16_t subject = 0;  // what it is about: a volume, a stream
+  uint16_t subject = 0;  // the object of the request: a volume, a stream
   uint8_t source = 0;    // the service
   uint8_t kind = 0;
-  uint32_t passed[kTraceStationMax] = {};  // steps from begin_ns; [0] is station 1
+  uint32_t passed[kTraceStationMax] = {};  // steps since begin_ns; [0] is station 1
 };
 static_assert(sizeof(TraceRecord) == 64);
 
-// The trace that a request carries. Threads: the one that has the request.
+// The trace that a request carries. Threads: the thread that has the request.
 class RequestTrace {
  public:
-  // It is at station 0, and has passed no other.
+  // The request is at station 0, and has passed no other.
   void begin(uint64_t now_ns) noexcept {
     begin_ns_ = now_ns;
     for (uint32_t& passed : passed_) passed = kTraceNotPassed;
   }
-  // It is at `station`, 1 to kTraceStationMax. Stations may be left out; one that is passed twice
-  // has the later time. Times of other shards may be a round older than begin(): that is 0.
+  // The request is at `station`, 1 to kTraceStationMax. Stations may be skipped; a station passed
+  // twice keeps the later time. Times from other shards may be a loop round older than begin():
+  // these count as 0.
   void pass(uint32_t station, uint64_t now_ns) noexcept {
     BP_DCHECK(station >= 1 && station <= kTraceStationMax);
     const uint64_t ns = now_ns > begin_ns_ ? now_ns - begin_ns_ : 0;
@@ -74,8 +76,9 @@ struct TraceSubject {
 
 // The writer's end of one ring. Threads: its shard's.
 //
-// Invariants, which is_valid() looks at, around each record: 1. The next record is that which the
-// number of all says. 2. The one before it has that number: nobody else writes here.
+// Invariants, which is_valid() looks at, around each record: 1. The next index is the number of all
+// requests modulo the ring's size. 2. The record before it has that number: nobody else writes
+// here.
 class TraceRing {
  public:
   // `records`, zeroed, outlive this. Requires: there is one at least.
@@ -85,7 +88,8 @@ class TraceRing {
   }
   bool is_there() const noexcept { return !records_.empty(); }
 
-  // Cost: one cache line written, without a locked instruction (about 3 ns).
+  // Writes one record over the oldest. Cost: one cache line written, without a locked instruction
+  // (about 3 ns).
   void write(uint8_t source, const RequestTrace& trace, const TraceSubject& subject) noexcept {
     BP_KEEPS_VALID(*this);
     TraceRecord& record = records_[next_];
@@ -114,12 +118,13 @@ class TraceRing {
   uint64_t number_ = 0;
 };
 
-// One service's way into a ring. Without a ring ([appliance] trace_requests = 0) it writes nothing.
+// One service's access to a ring. Without a ring ([appliance] trace_requests = 0) it writes
+// nothing.
 class TraceWriter {
  public:
   TraceWriter() noexcept = default;
   TraceWriter(TraceRing* ring, uint8_t source) noexcept : ring_(ring), source_(source) {}
-  // The request has ended. Threads: the ring's shard's.
+  // Records a request that has ended. Threads: the ring's shard's.
   void write(const RequestTrace& trace, const TraceSubject& subject) const noexcept {
     if (ring_ != nullptr) ring_->write(source_, trace, subject);
   }

@@ -31,7 +31,7 @@ UnitText number_text(uint64_t number, const char* unit) noexcept {
 
 UnitText format_rounded(uint64_t value, std::span<const Unit> units) noexcept {
   size_t i = 0;
-  // 1023.5 KiB would be rounded to 1024 KiB: it is 1.0 MiB.
+  // 1023.5 KiB would be rounded to 1024 KiB: it becomes 1.0 MiB.
   while (i + 1 < units.size() && value < units[i].one - units[i + 1].one / 2) ++i;
   const Unit& unit = units[i];
   const uint64_t whole = value / unit.one, rest = value % unit.one;
@@ -51,7 +51,7 @@ std::optional<uint64_t> parse_bytes(std::string_view text) noexcept {
   uint64_t count = 0;
   if (!parse_number(digits, &count)) return std::nullopt;
   std::string_view suffix = text.substr(digits.size());
-  uint64_t scale = suffix.empty() ? 1 : 0;  // spaces are for a unit: "1 " is not a size
+  uint64_t scale = suffix.empty() ? 1 : 0;  // spaces need a unit: "1 " is no size
   while (!suffix.empty() && suffix.front() == ' ') suffix.remove_prefix(1);
   for (const Unit& unit : kByteUnits) {
     if (unit.one > 1 && suffix == unit.name) scale = unit.one;
@@ -76,7 +76,7 @@ UnitText format_rounded_count(double count) noexcept {
   constexpr struct {
     double one;
     const char* name;
-    uint64_t tenths_max;  // from there on there is no digit behind the point
+    uint64_t tenths_max;  // from here on no digit follows the point
   } kScales[] = {
       {1e12, "T", 1000}, {1e9, "G", 1000}, {1e6, "M", 1000}, {1e3, "k", 1000}, {1, "", 100}};
   constexpr double kShownMin = 0.05, kScaledMax = 1e17;

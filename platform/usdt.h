@@ -1,12 +1,12 @@
-// Probes for those who look on from outside with bpftrace or perf (USDT): one nop in the code each,
-// and a note in the program (.note.stapsdt) that says where it is and where its arguments lie.
+// Static probes for bpftrace and perf (USDT): each is one nop in the code, and a note in the
+// program (.note.stapsdt) with its address and the locations of its arguments.
 //
-// Nothing happens at a probe that nobody looks at. Arguments are integers and pointers that are at
-// hand anyway: none is computed for a probe. docs/trace.md lists them all, and
-// tests/system/trace_test.py compares. It is no installed header: it needs systemtap-sdt-dev.
+// A probe that nobody traces does nothing. Arguments are integers and pointers that the code has
+// anyway: none is computed for a probe. docs/trace.md lists all probes, and
+// tests/system/trace_test.py compares. This header is not installed: it needs systemtap-sdt-dev.
 #pragma once
 
-#define SDT_USE_VARIADIC 1  // what has any number of arguments
+#define SDT_USE_VARIADIC 1  // allows any number of arguments
 #include <sys/sdt.h>
 
 // BP_USDT(name, argument...): the probe usdt:PROGRAM:bedplate:name.

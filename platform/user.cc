@@ -11,7 +11,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kNobody = ~0U;  // what system calls take for "no change"
+constexpr uint32_t kNobody = ~0U;  // system calls take it for "no change"
 
 std::optional<uint32_t> parse_id(std::string_view digits) noexcept {
   uint32_t id = kNobody;
@@ -19,7 +19,7 @@ std::optional<uint32_t> parse_id(std::string_view digits) noexcept {
   return id;
 }
 
-// The field `index` of a line whose fields colons separate; empty where it has fewer.
+// The field `index` of a line of fields separated by colons; empty if the line has fewer.
 std::string_view field_of(std::string_view line, int index, char separator = ':') noexcept {
   for (; index > 0; --index) {
     const size_t end = line.find(separator);
@@ -31,8 +31,8 @@ std::string_view field_of(std::string_view line, int index, char separator = ':'
 
 // In passwd(5): name:password:number:group:...
 struct Search {
-  std::string_view name = {};              // either this
-  std::optional<uint32_t> wanted_id = {};  // or this
+  std::string_view name = {};              // search by name
+  std::optional<uint32_t> wanted_id = {};  // or by number
   std::string found_name = {};
   std::optional<uint32_t> id = {};
   std::optional<uint32_t> group = {};
@@ -80,7 +80,7 @@ Result<uint32_t> find_user_id(const char* text) noexcept {
       .set_cure("name another one, make it with useradd, or write its number");
 }
 
-// Lines of group(5) begin as those of passwd(5) do.
+// Lines of group(5) begin like lines of passwd(5).
 Result<uint32_t> find_group_id(const char* text) noexcept {
   if (const auto id = parse_id(text)) return *id;
   Search search = {.name = text};
@@ -99,7 +99,7 @@ Result<User> find_user(const char* text) {
   }
   User user = {text, *search.id, *search.group, {*search.group}};
   GroupSearch groups = {search.found_name, &user.groups};
-  (void)read_lines("/etc/group", &look_at_group, &groups).ok();  // without it there is just one
+  (void)read_lines("/etc/group", &look_at_group, &groups).ok();  // else just one group
   return user;
 }
 
