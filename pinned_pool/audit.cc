@@ -28,7 +28,7 @@ void Auditor::complain(const char* format, ...) noexcept {
   constexpr size_t kRestBytes = 32;  // for "; and N more"
   const size_t used = std::strlen(report_.text);
   const bool fits = used + 2 + std::strlen(finding) + kRestBytes <= sizeof report_.text;
-  // Once one finding was left out, all later ones are.
+  // Once one finding did not fit, all later ones are left out.
   if (fits && told_count_ == report_.finding_count) {
     std::snprintf(report_.text + used, sizeof report_.text - used, "%s%s", used == 0 ? "" : "; ",
                   finding);
@@ -67,7 +67,7 @@ void Auditor::mapping(const Mapping& found) noexcept {
     const PoolMapSegment& segment = map_.segments[i];
     if (rest.begin < segment.address || rest.begin >= segment.address + segment.bytes) continue;
     piece(rest, segment, i);
-    // The kernel makes one mapping of private segments that touch; they are in order.
+    // The kernel merges adjacent private segments into one mapping; segments are in order.
     rest.begin = segment.address + segment.bytes;
     const bool has_more =
         rest.begin < rest.end && is_private(segment) && i + 1 < map_.segment_count &&
@@ -82,7 +82,7 @@ void Auditor::mapping(const Mapping& found) noexcept {
   foreign_mapping(found);
 }
 
-// Checks the part of `found` that lies in `segment`, the `index`-th. `found` begins in it.
+// Checks the part of `found` that lies in `segment`, number `index`. `found` begins in it.
 void Auditor::piece(const Mapping& found, const PoolMapSegment& segment, uint32_t index) noexcept {
   const uint64_t begin = found.begin;
   const uint64_t end = std::min(found.end, segment.address + segment.bytes);
@@ -96,8 +96,8 @@ void Auditor::piece(const Mapping& found, const PoolMapSegment& segment, uint32_
     complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not %s", segment.owner.text, begin,
              end, found.rights, rights);
   }
-  // Each page of the segment's memfd must be in its place; private memory has no file. Files are
-  // compared by inode: any memfd can have any name.
+  // Each page must map the segment's memfd at the right offset; private memory has no file. Files
+  // are compared by inode: any memfd can have any name.
   if (found.device != segment.device || found.inode != segment.inode) {
     complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another file: inode %" PRIu64 ", %s",
              segment.owner.text, begin, end, found.inode, found.path);

@@ -1,10 +1,10 @@
-// The audit: does the kernel still map the pool as the pool map says?
+// The audit: compares the kernel's mappings with the pool map.
 //
 // It reads /proc/<pid>/smaps, so it proves rather than assumes, can run at any time, and works from
-// another process (`bedplate stats`). It finds each hole, each mapping that is not the pool's (in a
-// gap, or in place of a segment's own memfd), wrong rights, a wrong page size and a lost lock, and
-// names the owner. It does not look at the physical pages, and does not distinguish one piece of
-// private memory from another.
+// another process (`bedplate stats`). It finds each hole, each foreign mapping (in a gap, or in
+// place of a segment's own memfd), wrong rights, a wrong page size and a lost lock, and names the
+// owner. It does not look at the physical pages, and does not tell one private mapping from
+// another.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ struct AuditReport {
 
 // Compares the maps of process `pid` (0: this one) with `map`.
 // Errors: the maps cannot be read (no such process, no right to).
-// Threads: any, also at once. Allocates nothing.
+// Threads: any, several at once. Allocates nothing.
 Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept;
 
 // Compares the text of an smaps file, fed line by line.
@@ -54,7 +54,7 @@ class Auditor {
 
   const PoolMap& map_;
   AuditReport report_;
-  uint32_t told_count_ = 0;                  // findings that are in the text
+  uint32_t told_count_ = 0;                  // findings in the text
   const PoolMapSegment* current_ = nullptr;  // the segment that the last mapping lies in
   uint64_t current_begin_ = 0;               // that mapping's begin and end
   uint64_t current_end_ = 0;

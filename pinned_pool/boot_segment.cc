@@ -12,21 +12,21 @@
 
 extern "C" __attribute__((weak)) const uint64_t bedplate_boot_bytes = 16 << 20;
 extern "C" __attribute__((weak)) const uint64_t bedplate_boot_page_bytes = 4 << 10;
-// 1 in a program whose preflight speaks of the limit of locked memory (apps/program/program.cc).
+// 1 in a program whose preflight reports the limit of locked memory (apps/program/program.cc).
 extern "C" __attribute__((weak)) const uint64_t bedplate_has_preflight = 0;
 
 namespace bedplate {
 namespace {
 
-// One of the two settings, from the environment, or else from the program.
+// A setting, from the environment or else from the program.
 struct Setting {
   const char* variable;
   const char* constant;
   // The linker may replace a weak constant: the compiler must not fold its value.
   const volatile uint64_t& linked;
   bool (*is_good)(uint64_t) noexcept;
-  const char* what;          // the kind of value that it has to be
-  const char* for_variable;  // a good value there
+  const char* what;          // the required kind of value
+  const char* for_variable;  // a good value for the variable
   const char* for_constant;
 };
 
@@ -82,7 +82,7 @@ void refuse_unfit_sanitizer() noexcept {
               "for ThreadSanitizer (docs/debugging.md)"));
 }
 
-// Warns once, before main, that the pages may be swapped out: nothing else would tell.
+// Warns once, before main, that the pages may be swapped out: no other code reports it.
 void tell_not_locked(const Segment& segment) noexcept {
   const volatile uint64_t& linked = bedplate_has_preflight;
   if (segment.lock_errno == 0 || linked != 0) return;

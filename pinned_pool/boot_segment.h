@@ -11,14 +11,14 @@
 
 #include "pinned_pool/pinned_pool.h"
 
-// The size of segment 0, and that of its pages. Weak: a program that defines one itself, extern
-// "C", chooses another.
+// The size of segment 0, and of its pages. Weak: a program overrides one by defining it, extern
+// "C".
 extern "C" const uint64_t bedplate_boot_bytes;
 extern "C" const uint64_t bedplate_boot_page_bytes;
 
 namespace bedplate {
 
-// The smallest segment 0 with which a program gets to its main.
+// The smallest segment 0 with which a program reaches main.
 inline constexpr uint64_t kBootBytesMin = 8 * kMiB;
 // Half of the smallest range that a pool has: the rest is for later segments.
 inline constexpr uint64_t kBootBytesMax = 128 * kGiB;
@@ -31,8 +31,8 @@ PageSize boot_page() noexcept;
 uint64_t boot_segment_bytes() noexcept;
 
 // Creates segment 0 if it does not exist yet. Ends the process with a message if the system has no
-// memory for it (no hugepages are free, say) or a setting is no size: before main there is nobody
-// to report to.
+// memory for it (no free hugepages, say) or a setting is no size: before main no caller can handle
+// an error.
 // Threads: the first call comes before other threads exist.
 Segment& boot_segment() noexcept;
 

@@ -5,31 +5,30 @@
 //           writes, and takes its own memory elsewhere (alloc/child_heap.h).
 //   refuse  The heap is shared memory, and fork() fails.
 //
-// Memory that a device or another process uses cannot be private: after a fork a write moves the
-// content of a page to another page. So a program shares its heap if it links code that seals a
-// pool, registers it or joins one (shared_segments.h); else its heap is copied. Pages of 2 MiB or
-// 1 GiB are always shared: the copy of one needs a free one, and without one the kernel ends the
-// child.
+// Memory that a device or another process uses cannot be private: after a fork, a write moves the
+// page's content to another page. So a program shares its heap if it links code that seals a pool,
+// registers it or joins one (shared_segments.h); else its heap is copied. Heaps in pages of 2 MiB
+// or 1 GiB are always shared: copying such a page needs a free one, and without one the kernel ends
+// the child.
 #pragma once
 
 #include <cstdint>
 
 // "copy", "share" or "refuse"; nullptr, the default: copy if possible, else share. Weak: a program
-// that defines it itself, extern "C", chooses another. BEDPLATE_FORK in the environment overrides
-// it.
+// overrides it by defining it, extern "C". BEDPLATE_FORK in the environment overrides both.
 extern "C" const char* const bedplate_fork;
 
 namespace bedplate {
 
 enum class ForkRule : uint8_t { kCopy, kShare, kRefuse };
 
-// The rule in force. A setting that is no such word, or "copy" where none is possible, ends the
-// process with exit code 2 and a message.
+// The rule in force. An unknown word, or "copy" where the heap cannot be copied, ends the process
+// with exit code 2 and a message.
 // Threads: the first call comes before other threads exist, or under the caller's lock. Allocates
 // nothing.
 ForkRule fork_rule() noexcept;
 
-// The cure that gets the program a heap that a fork copies. Static text.
+// The cure for a program that needs a heap copied by fork. Static text.
 const char* way_to_copied_heap() noexcept;
 
 }  // namespace bedplate

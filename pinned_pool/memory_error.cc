@@ -13,13 +13,13 @@ namespace {
 constinit struct sigaction before = {};
 
 struct MappedFile {
-  std::atomic<const char*> path{nullptr};  // nullptr: the place is free
+  std::atomic<const char*> path{nullptr};  // nullptr: the slot is free
   std::atomic<const std::byte*> begin{nullptr};
   std::atomic<uint64_t> bytes{0};
 };
 constinit MappedFile mapped_files[4];
 
-// The named file that is mapped at `address`; nullptr: there is none.
+// The recorded file that is mapped at `address`; nullptr: none.
 const char* mapped_file_at(const void* address) noexcept {
   for (const MappedFile& file : mapped_files) {
     const char* path = file.path.load(std::memory_order_acquire);
@@ -48,8 +48,8 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
                   .set_answer("another process has cut it short")
                   .set_cure("see which one writes to it, and start this one again"));
   }
-  // Calls the handler before this one as the kernel would: it may handle the error, as the guard of
-  // copies does (transport/single_copy/guarded_copy_datapath.h).
+  // Calls the previous handler as the kernel would: it may handle the error, as the guard of copies
+  // does (transport/single_copy/guarded_copy_datapath.h).
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     return before.sa_handler(number);
@@ -81,7 +81,7 @@ void forget_mapped_file(const void* begin) noexcept {
 void report_memory_errors() noexcept {
   struct sigaction action = {};
   action.sa_sigaction = &on_bus_error;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // the former handler may need these
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // the previous handler may need these
   struct sigaction was_there = {};
   sigaction(SIGBUS, &action, &was_there);
   if (was_there.sa_sigaction != &on_bus_error) before = was_there;

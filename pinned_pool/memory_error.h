@@ -10,14 +10,14 @@
 
 namespace bedplate {
 
-// Begins to report, for the whole process. A SIGBUS elsewhere stays as silent as ever.
+// Installs the SIGBUS handler of the process. A SIGBUS elsewhere logs nothing.
 void report_memory_errors() noexcept;
 
-// Says that the file `path` is mapped at [begin, begin + bytes), until forget_mapped_file(begin).
-// There are few places: a file that finds none is not named. Ownership: `path` lives as long.
-// Threads: any.
+// Records that the file `path` is mapped at [begin, begin + bytes), until
+// forget_mapped_file(begin). There are few slots: a file without a slot is not named. Ownership:
+// `path` lives as long. Threads: any.
 void name_mapped_file(const void* begin, uint64_t bytes, const char* path) noexcept;
-// Called before the file is unmapped. Does nothing if it was not named.
+// Called before the file is unmapped. Does nothing if it was not recorded.
 void forget_mapped_file(const void* begin) noexcept;
 
 }  // namespace bedplate

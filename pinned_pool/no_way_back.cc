@@ -49,7 +49,7 @@ constexpr Way kWays[] = {
     {"move_pages", kMoveStops},
     {"mbind MOVE", kMoveStops},
     {"madvise SOFT_OFFLINE", kMoveStops},
-    // The kernel does this by itself, and moves even locked pages of 4 KiB.
+    // The kernel compacts on its own, and moves even locked pages of 4 KiB.
     {"compaction", kPinStops},
 };
 

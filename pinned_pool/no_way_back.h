@@ -1,11 +1,12 @@
-// No way back: a table of every way in which memory could be taken from under a registration, with
-// the stoppers of each.
+// No way back: a table of all ways to take memory from under a registration, with the stoppers of
+// each way.
 //
 // A way takes pages out of the pool's mappings or memfds, or moves the content of a page to another
-// physical page. The kernel stops most ways once the pool is sealed. The runtime refuses the others
-// if the program calls libc (alloc/memory_calls.cc); a seccomp filter, as raw system calls, too
-// (pinned_pool/seccomp_filter.h). Boot, `stats` and `doctor` name each way that is left open.
-// docs/pool.md has the same table in words; tests try each way through libc and as a raw call.
+// physical page. The kernel stops most ways once the pool is sealed. The runtime refuses the other
+// calls if the program makes them through libc (alloc/memory_calls.cc); a seccomp filter refuses
+// them as raw system calls, too (pinned_pool/seccomp_filter.h). Boot, `stats` and `doctor` name
+// each way that is left open. docs/pool.md has the same table in words; tests try each way through
+// libc and as a raw call.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace bedplate {
 
-// The stoppers of ways; a set of them is their bits.
+// The stoppers, as bits.
 enum Stopper : uint32_t {
   kKernelStops = 1,       // every kernel that the runtime starts on refuses it, or nothing is lost
   kSizeSealStops = 2,     // F_SEAL_SHRINK and F_SEAL_GROW on each memfd
@@ -27,7 +28,7 @@ enum Stopper : uint32_t {
 
 struct Way {
   const char* name;
-  uint32_t stoppers;  // each of these alone is enough
+  uint32_t stoppers;  // each of them alone stops the way
 };
 
 // All ways, each once.
@@ -35,32 +36,32 @@ std::span<const Way> all_ways() noexcept;
 
 enum class WayState {
   kStopped,
-  kStoppedInLibc,  // refused if the program calls libc, not as a raw system call
+  kStoppedInLibc,  // refused through libc, not as a raw system call
   kOpen,
 };
 WayState state_of(const Way& way, uint32_t stoppers) noexcept;
 
-// Writes the names of all ways in `state`, separated by commas, into `text`: always terminated, cut
-// off at the end. Returns the number of these ways.
+// Writes the names of all ways in `state`, separated by commas, into `text`: always terminated,
+// truncated if too long. Returns the number of these ways.
 uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_bytes) noexcept;
 
-// Seals the memfd `fd` against every further writable mapping and against holes. From then on any
-// process that has it, this one too, can only map it read-only. Returns 0 or an errno value.
+// Seals the memfd `fd` against every further writable mapping and against holes. From then on all
+// processes, this one included, can only map it read-only. Returns 0 or an errno value.
 int seal_against_writers(int fd) noexcept;
 
-// Seals the memfd `fd` against further seals: a seal set by a process that writes it could keep the
-// next process that joins from mapping it. Returns 0 or an errno value.
+// Seals the memfd `fd` against further seals: otherwise a process that may write it could set a
+// seal that keeps the next joining process from mapping it. Returns 0 or an errno value.
 int seal_against_seals(int fd) noexcept;
 
 // Seals [address, address + bytes) against being unmapped, moved, re-protected or mapped over.
 // Returns 0 or an errno value; ENOSYS on kernels before 6.10.
 int seal_mapping(void* address, uint64_t bytes) noexcept;
 
-// The stoppers that this kernel and this program have for any pool, without a device that holds its
-// pages, and without seccomp. Takes a scratch memfd for a moment. For `doctor`.
+// The stoppers that this kernel and this program provide for any pool, without a device that holds
+// its pages and without seccomp. Creates a scratch memfd for a moment. For `doctor`.
 uint32_t available_stoppers() noexcept;
 
-// Whether munmap of the sealed process pool is refused. It tries on segment 0, unless the table
+// Whether munmap of the sealed process pool is refused. Tries it on segment 0, unless the table
 // says that nothing would stop it.
 bool munmap_is_refused() noexcept;
 

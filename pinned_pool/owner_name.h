@@ -4,8 +4,9 @@
 // It is a value of 64 bytes without pointers: it may be copied with memcpy, and lies as it is in
 // the pool map and in packets to other processes. Always terminated. Threads: any, as any value.
 //
-// A name that is too long is cut off, not refused: names come from the configuration, which refuses
-// long ones as it reads them. Two names that differ only behind the cut are one owner here.
+// A name that is too long is truncated, not refused: names come from the configuration, which
+// refuses long ones when it reads them. Two names that differ only behind the cut are one owner
+// here.
 #pragma once
 
 #include <cstdio>
@@ -19,7 +20,7 @@ struct OwnerName {
   char text[64] = {};
 
   OwnerName() noexcept = default;
-  // Cut off at 63 bytes, or at its first zero byte.
+  // Truncated at 63 bytes, or at its first zero byte.
   OwnerName(std::string_view name) noexcept {  // NOLINT: names convert
     const size_t bytes = name.size() < sizeof text ? name.size() : sizeof text - 1;
     std::memcpy(text, name.data(), bytes);
@@ -27,7 +28,7 @@ struct OwnerName {
   // Requires: terminated, not nullptr.
   OwnerName(const char* name) noexcept : OwnerName(std::string_view(name)) {}  // NOLINT
 
-  // "kind:name", cut off in the same way: the owner of a named thing's memory.
+  // "kind:name", truncated in the same way: the owner of a named object's memory.
   OwnerName(std::string_view kind, std::string_view name) noexcept {
     std::snprintf(text, sizeof text, "%.*s:%.*s", static_cast<int>(kind.size()), kind.data(),
                   static_cast<int>(name.size()), name.data());

@@ -29,7 +29,7 @@ namespace {
 
 constexpr uint64_t kPopulateChunkBytes = 64 * kMiB;
 
-// Makes the system call itself: sanitizers replace mlock by a function that locks nothing.
+// Makes the system call itself: sanitizers replace mlock by a function that does nothing.
 int lock_pages(const void* address, uint64_t bytes) noexcept {
   return syscall(SYS_mlock, address, bytes) == 0 ? 0 : errno;
 }
@@ -40,14 +40,14 @@ Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
   if (page == PageSize::k1GiB) flags |= MFD_HUGETLB | MFD_HUGE_1GB;
   Fd fd = make_memfd(owner.text, flags);
   if (!fd.is_open() || fd.number() > STDERR_FILENO) return fd;
-  // Output must not land in a segment.
+  // Moves the descriptor above the standard streams: program output must not land in a segment.
   Fd above(fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  if (!above.is_open() && errno == EINVAL) errno = EMFILE;  // its word for RLIMIT_NOFILE
+  if (!above.is_open() && errno == EINVAL) errno = EMFILE;  // F_DUPFD's errno at RLIMIT_NOFILE
   return above;
 }
 
-// Maps `memory`, a part of `segment` or all of it, where nothing is mapped. Returns false, with
-// errno, if that fails.
+// Maps `memory`, all or part of `segment`, at its address, where nothing may be mapped. Returns
+// false, with errno, if that fails.
 bool map_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
   const int flags = segment.is_private() ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   const off_t offset = segment.is_private() ? 0 : memory.data() - segment.address;
@@ -55,15 +55,15 @@ bool map_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
            segment.memfd, offset) == MAP_FAILED) {
     return false;
   }
-  // The configuration sets the pages of a file. Private memory gets large ones if the kernel has
-  // them.
+  // For a file the configuration sets the page size. Private memory gets large pages if the kernel
+  // has them.
   if (segment.is_private()) madvise(memory.data(), memory.size(), MADV_HUGEPAGE);
   return true;
 }
 
-// Takes the pages of [address, address + bytes). Returns 0 or an errno value. A missing hugepage
-// shows here as an error, not later as a SIGBUS. If a blocked stop signal is pending it takes no
-// more: hundreds of GiB would take minutes. `progress` may be nullptr.
+// Takes the pages of [address, address + bytes). Returns 0 or an errno value: a missing hugepage is
+// an error here, not a SIGBUS later. Stops early if a blocked stop signal is pending: hundreds of
+// GiB would take minutes. `progress` may be nullptr.
 int populate(std::byte* address, uint64_t bytes, unsigned thread_count,
              Progress* progress) noexcept {
   std::atomic<int> first_errno{0};
@@ -142,7 +142,7 @@ Result<Segment*> PinnedPool::take(const TakeAttempt& attempt, Fd memfd, unsigned
       outcome != 0) {
     return failed(TakeStep::kPopulate, outcome);
   }
-  // The first segment may grow until there are others.
+  // The first segment may grow until there is a second one.
   if (segment_count() == 1) end_growth();
   if (!made.is_private()) {
     const int seals = F_SEAL_SHRINK | (segment_count() == 0 ? 0 : F_SEAL_GROW);
@@ -153,7 +153,7 @@ Result<Segment*> PinnedPool::take(const TakeAttempt& attempt, Fd memfd, unsigned
     made.inode = identity.st_ino;
     memfd.release();
   }
-  // Hugepages are never swapped nor migrated away: mlock would add nothing but a limit.
+  // Hugepages are never swapped or migrated: mlock would only count against the limit.
   if (!is_huge(made.page)) made.lock_errno = lock_pages(made.address, made.bytes);
   next_region_ += regions_of(made.bytes);
   Segment& segment = segments_[made.number];

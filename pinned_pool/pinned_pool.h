@@ -1,11 +1,11 @@
-// PinnedPool: all memory of the process that devices and peers may touch.
+// PinnedPool: all memory of the process that devices and peers may access.
 //
 // Each segment is a memfd, sealed against shrinking and growing, mapped at a fixed address; its
-// pages are taken and locked before anything uses them. (The exception is the heap of a program
-// that shares it with nobody: private memory, which a fork copies; fork_rule.h.) Between reserve
-// and seal services carve their parts. After the seal the layout never changes, and all ways to
-// take memory away are stopped (no_way_back.h has the stoppers). Nothing is ever given back before
-// the process ends: there is no function for it.
+// pages are taken and locked before any use. (The exception is the heap of a program that shares it
+// with no other process: private memory, which a fork copies; fork_rule.h.) Between reserve and
+// seal services carve their parts. After the seal the layout never changes, and all ways to take
+// memory away are stopped (no_way_back.h has the stoppers). No memory is given back before the
+// process ends: there is no function for it.
 //
 // The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
 //
@@ -16,9 +16,9 @@
 // region of the pool's range and has whole pages; no two share a region, and later segments lie
 // behind all of them. 2. Carves lie within their segment, in whole cache lines; a segment that
 // another process made is carved as a whole. 3. A segment of this pool's own has its index as its
-// number, and may be written. 4. Each has the descriptor of its file, which is no standard
-// stream's. 5. Only the pool's seal shuts a file to writers, and only if the segment takes that
-// seal. 6. The segments of a sealed pool can neither shrink nor grow.
+// number, and is writable. 4. Each segment with a file has the file's descriptor, above the
+// standard streams. 5. Only the pool's seal sets a write seal, and only on segments that take one.
+// 6. The segments of a sealed pool can neither shrink nor grow.
 #pragma once
 
 #include <atomic>
@@ -39,31 +39,31 @@ namespace bedplate {
 
 class Progress;
 
-// Owned by its pool, at the same address until the process ends. Programs read it.
+// Owned by its pool, at the same address until the process ends. Programs may read it.
 struct Segment {
   OwnerName owner;
-  uint32_t number = 0;  // in its owner's pool: the same in every process that has joined
+  uint32_t number = 0;  // in the owner's pool: the same in every process that joined
   std::byte* address = nullptr;
   uint64_t bytes = 0;
   PageSize page = PageSize::k4KiB;
   int memfd = -1;       // -1: it is private
-  uint64_t device = 0;  // identifies the memfd: its number could come to be another file's
+  uint64_t device = 0;  // identifies the memfd: another file may reuse its number
   uint64_t inode = 0;
   uint64_t carved_bytes = 0;  // from the front
   int node = kAnyNode;
-  int lock_errno = 0;       // why 4 KiB pages could not be locked; 0: locked, or hugepages
-  bool is_writable = true;  // mapped so here; another pool's owner may grant it read-only
-  // Whether it is registered with devices. Not if an untrusted process may write it at any time.
+  int lock_errno = 0;       // why 4 KiB pages are not locked; 0: locked, or hugepages
+  bool is_writable = true;  // in this process; an owner may grant it read-only
+  // Whether it is registered with devices: not if an untrusted process may write it at any time.
   bool is_for_devices = true;
   bool is_own = true;  // made by this pool, not adopted from another process
-  // Whether the pool's seal shuts its memfd to further writers. Not if joiners are to write it.
+  // Whether the pool's seal sets a write seal on its memfd: not if joiners are to write it.
   bool takes_write_seal = true;
   bool has_write_seal = false;  // set by the pool's seal
 
   std::span<std::byte> memory() const noexcept { return {address, bytes}; }
-  // Whether it is memory of this process alone; a forked child gets a copy.
+  // Whether only this process has it; a forked child gets a copy.
   bool is_private() const noexcept { return memfd < 0; }
-  // Whether its descriptor still stands for its file: a program can close it, and another file can
+  // Whether its descriptor still refers to its file: a program can close it, and another file can
   // get its number.
   bool has_its_memfd() const noexcept;
 };
@@ -84,62 +84,63 @@ struct TakeAttempt;
 class PinnedPool {
  public:
   // A pool whose first segment will lie at `base`, a multiple of kRegionBytes. Programs use
-  // process_pool(); tests make pools of their own beside it.
+  // process_pool(); tests make further pools.
   explicit constexpr PinnedPool(uintptr_t base) noexcept : base_(base) {}
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
   // Creates one segment and takes its pages, from `node` only: it maps, binds and locks them, and
-  // `thread_count` threads populate them at once (the kernel zeroes each page as it is taken). With
-  // one thread nothing is allocated, so the first malloc of the process can come here.
+  // `thread_count` threads populate them in parallel (the kernel zeroes each page as it is taken).
+  // With one thread nothing is allocated, so the first malloc of the process can call this.
+  // `progress` gets each chunk that was taken; may be nullptr.
   // Requires: not sealed; `bytes` is a multiple of the page, not 0; has_room_for(bytes).
   // Threads: one at a time; others may look at the existing segments.
-  // Errors (kSystem): the system's, with the owner and the cure; then there is no such segment. A
-  // 4 KiB segment that cannot be locked is no error here (Segment::lock_errno has the cause): the
+  // Errors (kSystem): the system's, with the owner and the cure; then there is no such segment. A 4
+  // KiB segment that cannot be locked is no error here (Segment::lock_errno has the cause): the
   // process may be a tool that never serves; preflight refuses it for programs that do.
-  // `progress`: told of each piece that was taken; may be nullptr.
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                   unsigned thread_count, int node = kAnyNode,
                                   Progress* progress = nullptr);
 
-  // The same for private memory: it has no file, and pages of 4 KiB of any node, which the kernel
-  // is asked to make hugepages if it can. It cannot be sealed, offered to others or registered: for
-  // the heap of a program that does none of these (fork_rule.h).
+  // The same for private memory: without a file, in pages of 4 KiB from any node, for which the
+  // kernel may use huge ones. It cannot be sealed, offered to others or registered: for the heap of
+  // a program that does none of these (fork_rule.h).
   Result<Segment*> create_private_segment(const OwnerName& owner, uint64_t bytes,
                                           unsigned thread_count);
 
-  // Makes segment 0 larger by `bytes`, in place, as it exists before any plan. Nothing in it moves.
-  // The new pages are taken and locked as create_segment() does with one thread: nothing is
-  // allocated, so a malloc that found no memory can come here.
-  // Requires: not sealed; it is the only segment; whole pages. Threads: one, and no other looks.
-  // Returns false, with errno, and changes nothing, if the system or the range has no more room.
+  // Makes segment 0 larger by `bytes`, in place, before there is a plan. Nothing in it moves. The
+  // new pages are taken and locked as create_segment() does with one thread: nothing is allocated,
+  // so a malloc that found no memory can call this.
+  // Requires: not sealed; it is the only segment; whole pages. Threads: one, while no other looks.
+  // Returns false, with errno, and changes nothing, if the system or the address range has no more
+  // space.
   bool grow_first_segment(uint64_t bytes) noexcept;
 
   // Maps a segment that another process made, at the address that it has there. `offered` is not
   // trusted: the segment must lie at the start of a region of this pool's range and overlap no
-  // other; the memfd must have its size, its page and exactly the promised rights, and be unable to
-  // shrink or grow. `memfd` is kept as long as the process lives. Its maker has taken and locked
-  // its pages; nothing is touched here. Allocates nothing.
+  // other; the memfd must have the offered size, page and exactly the promised rights, and be
+  // unable to shrink or grow. `memfd` stays open until the process ends. The maker has taken and
+  // locked the pages; this touches none. Allocates nothing.
   // Requires: not sealed. Errors (kSystem): the check that failed, or the system's.
   Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;
 
-  // Creates every segment of `plan` but the first, which exists since before main, and can no
-  // longer grow from here on. If it takes long it reports its progress (platform/progress.h).
-  // Requires: not sealed; segment(0) is the only one, and as large as the plan's first.
-  // Errors: create_segment's, for the first that fails; those before it stay.
+  // Creates every segment of `plan` but the first, which exists since before main and cannot grow
+  // from here on. Long work reports its progress (platform/progress.h). Requires: not sealed;
+  // segment(0) is the only one, and as large as the plan's first.
+  // Errors: create_segment's, for the first segment that fails; earlier ones stay.
   Result<void> reserve(const PoolPlan& plan, unsigned thread_count);
 
   // Whether its segments are those of `plan`, in its order, and none has more carved than planned.
-  // Segment 0, which is older than the plan, is not compared.
+  // Segment 0, which exists before the plan, is not compared.
   bool is_as_planned(const PoolPlan& plan) const noexcept;
 
-  // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed, for as long as the process
-  // lives. Requires: not sealed; a multiple of the cache line; it fits (by the plan): anything else
-  // is a programming error.
+  // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed, until the process ends.
+  // Requires: not sealed; a multiple of the cache line; it fits, by the plan. A violation is a
+  // programming error.
   std::span<std::byte> carve(Segment& segment, const OwnerName& owner, uint64_t bytes) noexcept;
 
-  // Makes the user own the segments' files, so that a process that runs as this user can open them
-  // anew, to hand them out. Requires: not sealed. Errors (kSystem): the system's.
+  // Changes the owner of the segments' files to `user`, so that a process that runs as this user
+  // can open them again, to hand them out. Requires: not sealed. Errors (kSystem): the system's.
   Result<void> give_files(uid_t user, gid_t group) noexcept;
 
   // Fixes the layout, and asks the kernel to refuse all calls that could take memory away.
@@ -148,10 +149,10 @@ class PinnedPool {
 
   uintptr_t base() const noexcept { return base_; }
   bool is_sealed() const noexcept { return is_sealed_.load(std::memory_order_acquire); }
-  // The stoppers in force, which keep memory from being taken from under a registration: bits of
-  // Stopper (pinned_pool/no_way_back.h), complete once the pool is sealed.
+  // The stoppers in force against ways to take memory from under a registration: bits of Stopper
+  // (pinned_pool/no_way_back.h), complete once the pool is sealed.
   uint32_t stoppers() const noexcept { return stoppers_.load(std::memory_order_relaxed); }
-  // Adds stoppers that come from outside: a device that holds the pages, a filter.
+  // Adds stoppers from outside the pool: a device that holds the pages, a filter.
   // Threads: any.
   void add_stoppers(uint32_t stoppers) noexcept {
     stoppers_.fetch_or(stoppers, std::memory_order_relaxed);
@@ -160,7 +161,7 @@ class PinnedPool {
   uint32_t segment_count() const noexcept {
     return segment_count_.load(std::memory_order_acquire);  // pairs with create_segment's
   }
-  // Whether one more segment of `bytes` finds its addresses.
+  // Whether the address range and the table have space for one more segment of `bytes`.
   bool has_room_for(uint64_t bytes) const noexcept {
     return segment_count() < kSegmentCountMax &&
            next_region_ + regions_of(bytes) <= kRegionCountMax;
@@ -176,8 +177,8 @@ class PinnedPool {
   // The first segment of this owner, or nullptr.
   Segment* find_segment(const OwnerName& owner) noexcept;
 
-  // The segment that `pointer` lies in, or nullptr. Cost, also of the next two: a comparison for
-  // each segment.
+  // The segment that `pointer` lies in, or nullptr. Cost, also of the next two functions: a
+  // comparison for each segment.
   const Segment* segment_of(const void* pointer) const noexcept;
 
   // Whether [pointer, pointer + bytes) lies wholly inside one segment.
@@ -192,7 +193,7 @@ class PinnedPool {
   void write_map(PoolMap* map) const noexcept;
 
   // Whether the invariants hold. Cost: a look at each segment.
-  // Threads: any once it is sealed; before, the one that makes it.
+  // Threads: any once the pool is sealed; before, the thread that makes it.
   bool is_valid() const noexcept;
 
  private:
@@ -206,7 +207,7 @@ class PinnedPool {
   void end_growth() noexcept;
 
   uintptr_t base_;
-  ThreadOwner maker_;  // the thread that changes it just now
+  ThreadOwner maker_;  // the thread that changes the pool now
   uint64_t next_region_ = 0;
   std::atomic<uint32_t> segment_count_{0};
   std::atomic<uint32_t> stoppers_{0};

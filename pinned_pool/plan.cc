@@ -10,7 +10,7 @@
 namespace bedplate {
 namespace {
 
-// Rounding to pages of 1 GiB may cost one part in so many of a segment.
+// Rounding up to pages of 1 GiB may cost at most this fraction (1/8) of a segment.
 constexpr uint64_t kWastePart = 8;
 
 Error does_not_fit(const PoolBudget& budget, const OwnerName& owner, uint64_t wanted_bytes,
@@ -32,8 +32,8 @@ bool has_1gib_pages(const PoolBudget& budget, const PoolPlan& plan, const Segmen
   return (planned_bytes + bytes) / kGiB <= budget.free_1gib_pages(segment.node);
 }
 
-// Gives 1 GiB pages to the services that wish for the largest and can have them. Rounding up takes
-// part of `left_bytes`, which nobody has yet; returns the rest.
+// Gives 1 GiB pages to the services that want the largest pages and can have them. Rounding up
+// takes unassigned bytes out of `left_bytes`; returns the rest.
 uint64_t take_largest(const PoolBudget& budget, const std::vector<SegmentRequest>& requests,
                       uint64_t left_bytes, PoolPlan& plan) {
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -134,7 +134,7 @@ Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
         request.owner, 0, page, request.carves, request.placement.node, request.is_for_devices});
     segment.bytes = align_up(segment.carved_bytes(), page_bytes(page));
   }
-  // The heap's floor is planned last, so that a service that does not fit is the one named.
+  // Checks the heap's minimum last, so that the error names a service that does not fit.
   SegmentPlan& heap = plan.segments[1];
   const uint64_t heap_page = page_bytes(heap.page);
   const uint64_t heap_floor_bytes = align_up(std::max(budget.heap_min_bytes, heap_page), heap_page);

@@ -22,13 +22,13 @@
 
 namespace bedplate {
 
-// A part of a segment, which its owner gets as one piece, by its name.
+// A part of a segment, contiguous, which its owner gets by name.
 struct CarvePlan {
   OwnerName owner;
   uint64_t bytes = 0;  // a multiple of the cache line, not 0
 };
 
-// The bytes that carves take: they lie behind one another without gaps.
+// The bytes of all carves: they lie one behind the other without gaps.
 uint64_t sum_of_carves(const std::vector<CarvePlan>& carves) noexcept;
 
 // A planned segment: one memfd, one page size, one node.
@@ -38,7 +38,7 @@ struct SegmentPlan {
   PageSize page = PageSize::k4KiB;
   std::vector<CarvePlan> carves = {};  // from its front, in this order; the rest is the owner's
   int node = kAnyNode;
-  bool is_for_devices = true;  // as Segment's
+  bool is_for_devices = true;  // as in Segment
 
   uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
@@ -46,7 +46,7 @@ struct SegmentPlan {
 // Invariants, which is_valid() checks: 1. The first two segments are segment 0, owner `boot`, and
 // the heap's. 2. Each has whole pages, and its carves, of whole cache lines, fit into it.
 struct PoolPlan {
-  // In the order in which they are created, and numbered.
+  // In the order of creation, which is the order of their numbers.
   std::vector<SegmentPlan> segments;
 
   bool is_valid() const noexcept;
@@ -54,21 +54,21 @@ struct PoolPlan {
   uint64_t total_bytes() const noexcept;
   // The bytes of the segments that are registered with devices.
   uint64_t bytes_for_devices() const noexcept;
-  // The bytes of the segments with this page; with a node, only of those on it.
+  // The bytes of the segments with this page size; with a node, only of those on it.
   uint64_t bytes_with(PageSize page, int node = kAnyNode) const noexcept;
 };
 
-// The page that a segment is to have: exactly this one, or the largest hugepage that fits.
+// The wanted page size of a segment: exactly this one, or the largest hugepage that fits.
 enum class PageWish { k4KiB, k2MiB, k1GiB, kLargest };
 
-// The smallest page that fulfils `wish`. It is never 4 KiB unless that was asked for.
+// The smallest page that fulfils `wish`: 4 KiB only for k4KiB.
 PageSize smallest_page(PageWish wish) noexcept;
 
 // A segment's wishes: its pages and its node.
 struct Placement {
   PageWish pages = PageWish::k2MiB;
   int node = kAnyNode;
-  bool is_own_wish = false;  // these pages were asked for this segment alone
+  bool is_own_wish = false;  // the configuration names this segment's pages
 };
 
 // A service's request: one segment, cut into carves.
@@ -76,12 +76,12 @@ struct SegmentRequest {
   OwnerName owner;
   std::vector<CarvePlan> carves = {};
   Placement placement = {};
-  bool is_for_devices = true;  // as Segment's
+  bool is_for_devices = true;  // as in Segment
 
   uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
 
-// The memory to be given out, and the runtime's own needs.
+// The memory to be planned, and the runtime's own needs.
 struct PoolBudget {
   uint64_t bytes = 0;               // the whole pool, segment 0 included
   PageSize unit = PageSize::k2MiB;  // the errors propose `bytes` as a multiple of this
@@ -101,8 +101,8 @@ struct PoolBudget {
 // heap last.
 // Requires: carves as CarvePlan describes; the caller has rounded their sizes up.
 // Returns the plan: boot, heap, then the requests. It is_valid().
-// Errors (kConfiguration): the first owner that does not fit, by how many bytes, and the pool size
-// that would do; more segments or address space than a pool has.
+// Errors (kConfiguration): the first owner that does not fit, the missing bytes, and a pool size
+// that suffices; more segments or address space than a pool has.
 Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
                                 const std::vector<SegmentRequest>& requests);
 

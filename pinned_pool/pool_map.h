@@ -1,12 +1,12 @@
 // The pool map: the pool's segments as plain data that another process can read.
 //
-// The audit compares it with the kernel's mappings. The counters file has the same, each segment as
-// a set of its own, from which `stats` makes the map again (docs/counters.md).
+// The audit compares it with the kernel's mappings. The counters file has the same data, one set
+// for each segment, from which `stats` rebuilds the map (docs/counters.md).
 //
-// It is a copy, made by PinnedPool::write_map, and belongs to the caller. After the seal it cannot
-// get out of date; a copy made before shows the segments that were complete by then. All numbers
-// have 64 bits, as counters do. Threads: any, as any value. It holds no memory: its addresses are
-// valid only in its own process, and in processes that joined, which map the same addresses.
+// It is a copy, made by PinnedPool::write_map, and belongs to the caller. After the seal it stays
+// current; an earlier copy shows the segments complete at that time. All numbers have 64 bits, as
+// counters do. Threads: any, as any value. It holds no memory: its addresses are valid only in its
+// own process, and in processes that joined, which map the same addresses.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct PoolMapSegment {
   uint64_t device = 0;          // this and the inode: st_dev and st_ino of its memfd
   uint64_t inode = 0;           // 0: it has no memfd, and is private
   uint64_t is_locked = 0;       // by mlock; hugepages need none
-  int64_t node = kAnyNode;      // its pages were asked for on this node
-  uint64_t is_writable = 1;     // mapped so in this process
+  int64_t node = kAnyNode;      // the node that its pages were requested from
+  uint64_t is_writable = 1;     // in this process
   uint64_t has_write_seal = 0;  // of its memfd
 };
 

@@ -15,7 +15,7 @@ bool take_file_seals(const Segment& segment) noexcept {
     seal_against_seals(segment.memfd);
     return is_shut;
   }
-  // The number may be another file's by now: it is not sealed, and a warning tells.
+  // The number may refer to another file by now: that is not sealed, and a warning is logged.
   BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; close "
                  "only what the program has opened itself (no closefrom)",
                  segment.owner.text, segment.memfd);

@@ -27,7 +27,7 @@ constexpr uint32_t low_half(unsigned argument) {  // x86-64 is little-endian
 constexpr uint32_t high_half(unsigned argument) { return low_half(argument) + 4; }
 
 // Writes the program. Jumps of a classic filter go forward only, by at most 255 instructions. So
-// each call has a block of its own, which other calls skip as a whole, and which ends in an answer.
+// each call has its own block, which ends in an answer and which other calls skip as a whole.
 class Assembler {
  public:
   Assembler(uint64_t begin, uint64_t end) noexcept : begin_(begin), end_(end) {}
@@ -50,11 +50,11 @@ class Assembler {
     program_[block_].jf = static_cast<uint8_t>(count_ - block_ - 1);
   }
 
-  // Refuses when [address, address + bytes) overlaps the pool: address < end and
-  // address + bytes > begin. Classic BPF has words of 32 bits, so both are done by halves.
+  // Refuses if [address, address + bytes) overlaps the pool: address < end and address + bytes >
+  // begin. Classic BPF has words of 32 bits, so both comparisons work on halves.
   void refuse_overlap(unsigned address, unsigned bytes) noexcept {
-    constexpr uint32_t kLowSum = 0;  // a word of the scratch memory
-    // Jumps to `out` are set once their distance is known.
+    constexpr uint32_t kLowSum = 0;  // a word of the filter's scratch memory
+    // Jumps to `out` are filled in once their distance is known.
     std::array<size_t, 8> to_out_if_true{}, to_out_if_false{};
     size_t true_count = 0, false_count = 0;
     const auto out_if = [&](uint16_t test, uint32_t k, uint8_t if_false) {
@@ -68,7 +68,7 @@ class Assembler {
     // address >= end: out.
     load(high_half(address));
     out_if(BPF_JGT, high(end_), 0);
-    add(BPF_JMP | BPF_JEQ | BPF_K, high(end_), 0, 2);  // the high half is below: enough
+    add(BPF_JMP | BPF_JEQ | BPF_K, high(end_), 0, 2);  // below: no further comparison
     load(low_half(address));
     out_if(BPF_JGE, low(end_), 0);
     // The sum, with the carry of its low half.
@@ -123,7 +123,7 @@ class Assembler {
 };
 
 void assemble(Assembler& filter) noexcept {
-  // 32-bit programs' calls cannot name the pool, which lies above 4 GiB.
+  // Lets calls of 32-bit programs pass: they cannot name the pool, which lies above 4 GiB.
   filter.load(offsetof(seccomp_data, arch));
   filter.add(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
   filter.answer(SECCOMP_RET_ALLOW);
@@ -131,7 +131,7 @@ void assemble(Assembler& filter) noexcept {
   filter.add(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1);
   filter.answer(kRefuse);
 
-  // Calls whose first two arguments are an address and its bytes.
+  // Calls whose first two arguments are an address and a number of bytes.
   for (const long number : {SYS_munmap, SYS_mprotect, SYS_pkey_mprotect, SYS_remap_file_pages,
                             SYS_munlock, SYS_mbind}) {
     filter.begin_call(number);
@@ -192,7 +192,7 @@ Result<void> install_seccomp_filter(uint64_t begin, uint64_t end) {
   };
   long outcome = install();
   if (outcome == -1 && errno == EACCES) {
-    // A process that is not root may filter itself once exec can give it no rights any more.
+    // Without root, a process may install a filter only if exec can give it no more rights.
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     outcome = install();
   }

@@ -16,7 +16,7 @@
 namespace bedplate {
 namespace {
 
-// If the kernel does not tell the limit, there is none.
+// A limit that the kernel does not report counts as no limit.
 uint64_t limit_of(__rlimit_resource resource) noexcept {
   rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
   getrlimit(resource, &limit);
@@ -52,7 +52,7 @@ const char* call_of(TakeStep step) noexcept {
   return "newfstatat";
 }
 
-// The first mapping of this process that reaches into a range.
+// The first mapping of this process that overlaps a range.
 struct Intruder {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -106,7 +106,7 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
                      format_bytes(limit_of(RLIMIT_FSIZE)).text);
     return error.set_cure("raise the limit on files: ulimit -f unlimited");
   }
-  // The error knows the cure (EMFILE, ENFILE).
+  // The error already has the cure of EMFILE and ENFILE.
   if (step == TakeStep::kMakeFile && (error_number == EMFILE || error_number == ENFILE)) {
     return error;
   }

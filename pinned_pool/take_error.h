@@ -1,5 +1,5 @@
-// Explains why memory for a segment could not be taken, with the cure: limits, something else in
-// the range of addresses, a sandbox that forbids memfds, missing hugepages.
+// Explains why memory for a segment could not be taken, with the cure: limits, another mapping in
+// the address range, a sandbox that forbids memfds, missing hugepages.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ enum class TakeStep { kMakeFile, kSizeFile, kMap, kBind, kPopulate, kSealFile, k
 // made inside the first malloc.
 Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) noexcept;
 
-// The beginning of a cure for the limit of locked memory: the ways for this process to pass it.
-// Static text.
+// The beginning of a cure for the limit of locked memory: how this process can exceed it. Static
+// text.
 const char* way_past_the_lock_limit() noexcept;
 
-// Whether memory is promised strictly (vm.overcommit_memory = 2).
+// Whether the kernel overcommits no memory (vm.overcommit_memory = 2).
 bool promises_strictly() noexcept;
 
-// Whether a file may be that large (RLIMIT_FSIZE). Called before the file grows: the system's
-// answer is a signal that ends the process.
+// Whether a file may be that large (RLIMIT_FSIZE). Called before the file grows: exceeding the
+// limit raises a signal that ends the process.
 bool may_make_file_of(uint64_t bytes) noexcept;
 
 }  // namespace bedplate

@@ -18,7 +18,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kBlockBytes = 512;  // of st_blocks
+constexpr uint64_t kBlockBytes = 512;  // the unit of st_blocks
 
 }  // namespace
 

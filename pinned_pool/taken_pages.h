@@ -1,8 +1,8 @@
-// Takes and zeroes pages by system calls, which can report that a page is not to be had.
+// Takes and zeroes pages by system calls, which report a page that is not available.
 //
-// A process that touches a missing page that is not to be had ends (SIGBUS). A system call returns
-// an errno value instead. So memory that another process may have punched holes into is taken and
-// zeroed by these functions, not by touching it.
+// A process that touches a missing page ends by SIGBUS if no page is available. A system call
+// returns an errno value instead. So these functions take and zero memory into which another
+// process may have punched holes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace bedplate {
 // Takes the missing pages of `memory`; its content stays. Returns 0 or an errno value.
 int take_pages(std::span<std::byte> memory) noexcept;
 
-// Whether pages of the segment were given back: its file has fewer than its length needs.
+// Whether pages of the segment were given back: its file has fewer pages than its length needs.
 // Cost: one system call. Threads: any; pages taken or given back meanwhile may count or not.
 bool has_holes(const Segment& segment) noexcept;
 
@@ -30,12 +30,12 @@ class PageWiper {
   // Errors: the system's.
   Result<void> create() noexcept;
 
-  // Returns how many bytes were zeroed, from the beginning on; if fewer than asked for, errno has
-  // the cause. Requires: create(); at most kPieceBytesMax.
+  // Returns how many bytes were zeroed, from the beginning on; if fewer than `memory` has, errno
+  // has the cause. Requires: create(); at most kPieceBytesMax.
   uint64_t zero(std::span<std::byte> memory) const noexcept;
 
  private:
-  Fd zeros_;  // a file of holes, which read as zeros as fast as memset writes them
+  Fd zeros_;  // a sparse file, which reads as zeros as fast as memset
 };
 
 }  // namespace bedplate

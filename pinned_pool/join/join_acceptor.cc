@@ -18,7 +18,7 @@ constexpr uint64_t kPauseNs = 100 * kNsPerMs;
 Result<void> JoinAcceptor::open(JoinListener* listener, const std::string& path) noexcept {
   if (listener != nullptr) {
     listener_ = listener->take();
-    // Listens once more: joiners see the user of the last listen() as the socket's owner.
+    // Listens again, as the present user: joiners see the user of the last listen() as the owner.
     if (listen(listener_.number(), SOMAXCONN) == 0) return {};
     return error_from_errno("listening for those who join");
   }

@@ -1,5 +1,5 @@
-// The socket that processes connect to, at the owner's end. While no descriptor is free for one
-// more connection, it pauses, and connections wait in the socket.
+// The owner's listening socket for joining processes. While no descriptor is free for another
+// connection, the acceptor pauses, and connections wait in the socket.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,27 @@ class JoinAcceptor {
  public:
   enum class Outcome : uint8_t {
     kAccepted,
-    kWentAway,     // this connection has gone already: there may be another one
+    kWentAway,     // this connection is gone already; there may be others
     kNone,         // no connection waits
-    kNoDescriptor  // one waits, and no descriptor is free: pause()
+    kNoDescriptor  // a connection waits, but no descriptor is free: pause()
   };
 
-  // `watch` outlives it.
+  // `watch` outlives this object.
   explicit JoinAcceptor(JoinWatch& watch) noexcept : watch_(watch) {}
 
-  // Takes `listener` over; nullptr: listens at `path` itself. Errors: listen_for_joiners()'s.
+  // Takes over `listener`; nullptr: listens at `path` itself. Errors: listen_for_joiners()'s.
   Result<void> open(JoinListener* listener, const std::string& path) noexcept;
-  // From now on events come with JoinWatch::kListenerMark. Returns false with errno set.
+  // From now on new connections raise events with JoinWatch::kListenerMark. Returns false with
+  // errno set.
   bool begin() noexcept;
 
   // Accepts a connection into `socket`; otherwise sets errno.
   Outcome accept(Fd* socket) noexcept;
 
-  // The socket stays readable, so it is not watched meanwhile.
+  // Stops watching the socket for a while, because it stays readable.
   void pause() noexcept;
   bool is_paused() const noexcept { return resume_ns_ != 0; }
-  // When the pause ends; UINT64_MAX: there is none.
+  // The time when the pause ends; UINT64_MAX: there is none.
   uint64_t due_ns() const noexcept { return is_paused() ? resume_ns_ : UINT64_MAX; }
   void resume_if_due(uint64_t now_ns) noexcept;
 
@@ -45,7 +46,7 @@ class JoinAcceptor {
  private:
   JoinWatch& watch_;
   Fd listener_;
-  uint64_t resume_ns_ = 0;  // 0: it does not pause
+  uint64_t resume_ns_ = 0;  // 0: not paused
 };
 
 }  // namespace bedplate

@@ -23,7 +23,7 @@ auto& descriptor_of(Connection& connection, JoinConnections::Watched watched) no
 
 }  // namespace
 
-// One more than there can be: a newcomer has a place before another connection has to go.
+// One slot more than the limit: a new connection gets its slot before another one is dropped.
 JoinConnections::JoinConnections(JoinWatch& watch, ClosingThread& closing, uint32_t process_count)
     : watch_(watch), closing_(closing), connections_(process_count + kSilentCountMax + 1) {
   for (size_t i = connections_.size(); i > 0; --i) unused_.push(connections_[i - 1]);
@@ -53,7 +53,7 @@ JoinConnection* JoinConnections::begin(Fd&& socket, uint64_t deadline_ns) noexce
   connection.uid = peer.uid;
   connection.deadline_ns = deadline_ns;
   silent_.push_back(place_of(connection));
-  BP_ASSERT(silent_.size() <= kSilentCountMax + 1);  // the room that was reserved
+  BP_ASSERT(silent_.size() <= kSilentCountMax + 1);  // the reserved capacity
   BP_DCHECK_SLOW(is_valid());
   return &connection;
 }
@@ -78,7 +78,7 @@ void JoinConnections::close_all() noexcept {
 
 bool JoinConnections::watch(const JoinConnection& connection, Watched watched) noexcept {
   const uint64_t place = place_of(connection);
-  const uint32_t events = watched == Watched::kPipe ? 0u : EPOLLIN;  // 0: a hang-up is told
+  const uint32_t events = watched == Watched::kPipe ? 0u : EPOLLIN;  // 0: only the hang-up
   return watch_.add(descriptor_of(connection, watched), events,
                     uint64_t{connection.use} << 32 | place << 2 | static_cast<uint64_t>(watched));
 }

@@ -1,10 +1,10 @@
-// The connections of processes to the owner of a pool: a place for each that there can be, with all
-// that it has open. A connection is silent until it says who it is.
+// The connections of processes to the owner of a pool: a fixed array of slots, each with the
+// descriptors of its connection. A connection is silent until it has sent its request.
 //
-// Invariants, which is_valid() checks: 1. A connection is in use, or unused: then it has nothing
-// open and is in the list of unused ones. 2. The list of silent ones has each connection in
-// kConnected, once, oldest first; of these only the socket is open. 3. A connection's socket is
-// open as long as packets are read from it: until kGone.
+// Invariants, which is_valid() checks: 1. An unused connection has nothing open and is in the list
+// of unused ones. 2. The list of silent ones has each connection in kConnected, once, oldest first;
+// such a connection has only its socket open. 3. A connection's socket is open while the server
+// reads packets from it: until kGone.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +25,11 @@ namespace bedplate {
 struct JoinConnection {
   enum class Phase : uint8_t { kUnused, kConnected, kHandedOver, kJoined, kGone };
   Phase phase = Phase::kUnused;
-  bool has_ended = false;  // the process
+  bool has_ended = false;  // the process has ended
   bool pipe_is_shut = false;
   uint32_t instance = 0;                  // from kHandedOver on
-  uint32_t grant = JoinRoster::kNoGrant;  // the grant that its name and its user fit
-  uint32_t use = 0;  // recognises late events of a former connection in this place
+  uint32_t grant = JoinRoster::kNoGrant;  // the grant that matches its name and its user
+  uint32_t use = 0;  // distinguishes late events of a former connection in this slot
   pid_t pid = 0;
   uid_t uid = 0;
   uint64_t deadline_ns = 0;
@@ -39,9 +39,9 @@ struct JoinConnection {
   Fd pipe;
   JoinConnection* next_unused = nullptr;
 
-  // A process has its part, or had it and is not forgotten yet.
+  // The process has its part, or had it and is not forgotten yet.
   bool has_part() const noexcept { return phase >= Phase::kHandedOver; }
-  // Nothing of the process can write any more.
+  // The process, its children and its rings can write no more.
   bool is_quiet() const noexcept { return has_ended && pipe_is_shut; }
 };
 
@@ -49,15 +49,16 @@ struct JoinConnection {
 class JoinConnections {
  public:
   using Phase = JoinConnection::Phase;
-  // The descriptors of a connection that are watched.
+  // The watched descriptors of a connection.
   enum class Watched : uint32_t { kSocket = 0, kProcess = 1, kPipe = 2 };
   static constexpr size_t kWatchedCount = 3;
 
-  // The most silent connections. When there are more, the user with most of them loses its oldest
-  // one; if no user has two, the newest goes.
+  // The most silent connections. Beyond that, the user with most of them loses its oldest one; if
+  // no user has two, the newest is dropped.
   static constexpr uint32_t kSilentCountMax = 128;
 
-  // Makes room for `process_count` processes and all silent connections. The others outlive it.
+  // Allocates slots for `process_count` processes and all silent connections. `watch` and `closing`
+  // outlive this object.
   JoinConnections(JoinWatch& watch, ClosingThread& closing, uint32_t process_count);
   JoinConnections(const JoinConnections&) = delete;
   JoinConnections& operator=(const JoinConnections&) = delete;
@@ -66,19 +67,19 @@ class JoinConnections {
   std::span<const JoinConnection> all() const noexcept { return connections_; }
 
   // Begins a silent connection. Returns nullptr if the system does not name its process, or cannot
-  // watch its socket, which is closed then.
+  // watch its socket; the socket is then closed.
   JoinConnection* begin(Fd&& socket, uint64_t deadline_ns) noexcept;
-  // Frees its place for another one. Requires: it is silent; or it is in kGone, and quiet.
+  // Frees the slot of a connection. Requires: it is silent; or it is in kGone, and quiet.
   void forget(JoinConnection& connection) noexcept;
-  // Closes all that is open, at the end.
+  // Closes all descriptors, at the end.
   void close_all() noexcept;
 
   // Watches a descriptor of the connection: for packets, the process's end, or the pipe's hang-up.
   // Returns false with errno set.
   bool watch(const JoinConnection& connection, Watched watched) noexcept;
-  // Closes one. The socket is closed on a thread of its own: descriptors may lie in it.
+  // Closes a descriptor. The closing thread closes the socket: unread descriptors may lie in it.
   void close(JoinConnection& connection, Watched watched) noexcept;
-  // The connection that an event is about; nullptr: a former connection in its place.
+  // The connection of an event; nullptr: the event is of a former connection in that slot.
   // Requires: the event is a connection's.
   JoinConnection* find(uint64_t event_data) noexcept;
   static Watched watched_of(uint64_t event_data) noexcept {
@@ -86,15 +87,15 @@ class JoinConnections {
   }
 
   size_t silent_count() const noexcept { return silent_.size(); }
-  // nullptr: there is none.
+  // The oldest silent connection; nullptr: there is none.
   JoinConnection* oldest_silent() noexcept;
-  // When the oldest silent one has had its time; UINT64_MAX: there is none.
+  // The deadline of the oldest silent connection; UINT64_MAX: there is none.
   uint64_t silent_due_ns() const noexcept;
-  // The silent connection to drop when there are too many, and the number of its user's: the oldest
-  // of the user who has most, so that no user can push out another's; if no user has two, the
-  // newest. Requires: there is one.
+  // Chooses the silent connection to drop if there are too many, and counts those of its user: the
+  // oldest connection of the user with most, so that no user can push out another's; if no user has
+  // two, the newest. Requires: there is one.
   JoinConnection& choose_to_drop(ptrdiff_t* its_user_has) noexcept;
-  // It has said who it is. The caller sets its phase.
+  // The connection is silent no more. The caller sets its phase.
   void end_silence(const JoinConnection& connection) noexcept;
 
   // Whether the invariants hold. Cost: a look at each connection.
@@ -106,9 +107,9 @@ class JoinConnections {
 
   JoinWatch& watch_;
   ClosingThread& closing_;
-  std::vector<JoinConnection> connections_;  // the most that there can be
+  std::vector<JoinConnection> connections_;  // one slot for each possible connection
   FreeList<&JoinConnection::next_unused> unused_;
-  std::vector<uint32_t> silent_;  // places of those in kConnected, oldest first
+  std::vector<uint32_t> silent_;  // slots in kConnected, oldest first
 };
 
 }  // namespace bedplate

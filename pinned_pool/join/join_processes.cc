@@ -29,7 +29,7 @@ void JoinProcesses::hand_over(JoinConnection& connection, uint32_t instance,
   const int outcome = join::send_packet(connection.socket.number(), &accepted, accepted.bytes(),
                                         {descriptors, count});
   if (outcome == 0) return;
-  // Its place stays taken until the process has ended, as if it had failed by itself.
+  // Its place stays taken until the process has ended, as after a failure of the process itself.
   lose(connection, JoinEvent::Kind::kFailed,
        error_while("joining the pool as %s", request.process.text)
            .set_answer_errno(outcome)
@@ -38,7 +38,7 @@ void JoinProcesses::hand_over(JoinConnection& connection, uint32_t instance,
 
 void JoinProcesses::read(JoinConnection& connection) noexcept {
   alignas(8) std::byte packet[sizeof(join::Explained)];
-  // A connection that is closed meanwhile is read no further.
+  // Stops if the connection is closed meanwhile.
   while (connection.socket.is_open()) {
     if (join::brings_descriptors(connection.socket.number())) return cut_off(connection);
     const int64_t got = join::receive_packet(connection.socket.number(), packet, sizeof packet);
@@ -98,7 +98,7 @@ void JoinProcesses::became_ready(JoinConnection& connection) noexcept {
   reports_.tell(connection, JoinEvent::Kind::kJoined);
 }
 
-// Ends a connection that has sent nonsense, or descriptors.
+// Ends a connection that has sent garbage or descriptors.
 void JoinProcesses::cut_off(JoinConnection& connection) noexcept {
   lose(connection, JoinEvent::Kind::kDied,
        error_while("being joined to the pool as %s", connection.process.text)
@@ -106,7 +106,7 @@ void JoinProcesses::cut_off(JoinConnection& connection) noexcept {
            .set_cure("it is cut off; end it"));
 }
 
-// Declares a process dead: the others see it as dead from now on.
+// Declares a process dead: other members see it as dead from now on.
 void JoinProcesses::lose(JoinConnection& connection, JoinEvent::Kind kind,
                          const Error& error) noexcept {
   BP_KEEPS_VALID(*this);
@@ -129,9 +129,9 @@ void JoinProcesses::process_ended(JoinConnection& connection) noexcept {
   BP_ASSERT(!connection.has_ended && connection.has_part());
   connection.has_ended = true;
   connections_.close(connection, Watched::kProcess);
-  // Before the others hear of its death; also for a process that was already dead in the table.
+  // Before other members learn of its death; also for a process that was already dead in the table.
   roster_.set_stopped(connection.instance);
-  // Its last packets are read first: it may have left in good order.
+  // Reads its last packets first: one may be kLeave.
   if (connection.phase != Phase::kGone) read(connection);
   if (connection.phase != Phase::kGone) {
     lose(connection, JoinEvent::Kind::kDied,
@@ -177,7 +177,7 @@ void JoinProcesses::release_parts() noexcept {
 
 uint64_t JoinProcesses::due_ns() const noexcept {
   if (joining_count_ == 0) return releases_.due_ns();
-  // Deadlines are seconds long: checking twice a second is exact enough.
+  // Deadlines are seconds long: checking twice a second is enough.
   return std::min(releases_.due_ns(), monotonic_ns() + kNsPerSecond / 2);
 }
 
@@ -185,7 +185,7 @@ void JoinProcesses::changed(const JoinConnection& connection, bool is_urgent) no
   doorbells_.changed(roster_.instance(connection.instance).group, is_urgent);
 }
 
-// Returns true if the part that the connection has is in the state of its phase.
+// Returns true if the connection's part is in the state of the connection's phase.
 bool JoinProcesses::is_valid(const JoinConnection& connection) const noexcept {
   using State = JoinRoster::Instance::State;
   if (connection.instance >= roster_.instance_count()) return false;

@@ -1,16 +1,16 @@
-// The processes that have a part of the pool, from handing it over until they are forgotten.
+// The processes that have a part of the pool, from the hand-over until they are forgotten.
 //
 //   handed over -> ready: alive -> leaves, hangs up or ends: dead
 //               -> has ended and its pipe hung up: quiet -> forgotten, wiped: free
 //
-// Three descriptors of a process are watched: its connection (its packets), a pidfd (if it lives),
-// and the read end of its quiet pipe (if a forked child, or an io_uring that outlasts the process,
-// may still touch the pool).
+// Three descriptors of a process are watched: its connection (for packets), a pidfd (for its end),
+// and the read end of its quiet pipe (which stays open while a forked child, or an io_uring that
+// outlasts the process, may still access the pool).
 //
 // Invariants, which is_valid() checks before and after each change of phase: 1. joining_count_
-// connections are in kHandedOver. 2. From kHandedOver on a connection has a part, with the state of
-// its phase and with its process; no part lacks a connection. 3. As many parts are to be released
-// as releases_ counts; their processes have ended and their pipes are shut.
+// connections are in kHandedOver. 2. From kHandedOver on a connection has a part, whose state and
+// process match the connection; every part in use has a connection. 3. releases_ counts the parts
+// to be released; their processes have ended and their pipes are shut.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ namespace bedplate {
 // Threads: the control thread's.
 class JoinProcesses {
  public:
-  // `ready_timeout_ns`: from getting its part to being ready. The others outlive it.
+  // `ready_timeout_ns`: the time from the hand-over to kReady. The other arguments outlive this
+  // object.
   JoinProcesses(JoinRoster& roster, JoinConnections& connections, JoinReports& reports,
                 GroupDoorbells& doorbells, uint64_t ready_timeout_ns) noexcept
       : roster_(roster),
@@ -46,15 +47,15 @@ class JoinProcesses {
   void hand_over(JoinConnection& connection, uint32_t instance, const join::Request& request,
                  const Fd& quiet_pipe) noexcept;
 
-  // Reads all packets that have come from a process with a part.
+  // Reads all packets that a process with a part has sent.
   void read(JoinConnection& connection) noexcept;
   // Handles an event of a connection with a part.
   void handle(JoinConnection& connection, JoinConnections::Watched watched) noexcept;
-  // Ends those that did not get ready in time.
+  // Ends processes that did not get ready in time.
   void end_late_ones() noexcept;
-  // Goes on with parts that are to be given out again.
+  // Continues the release of parts of quiet processes.
   void release_parts() noexcept;
-  // When end_late_ones() or release_parts() is to be called again; UINT64_MAX: there is no need.
+  // The time of the next end_late_ones() or release_parts(); UINT64_MAX: none is needed.
   uint64_t due_ns() const noexcept;
 
   // Whether the invariants hold, and those of the connections. Cost: a look at each connection and

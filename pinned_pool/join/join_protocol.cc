@@ -171,7 +171,7 @@ bool brings_descriptors(int socket) noexcept {
   iovec part = {&first, sizeof first};
   msghdr message = {};
   message.msg_iov = &part;
-  message.msg_iovlen = 1;  // no room for descriptors, so a flag tells that they come
+  message.msg_iovlen = 1;  // no space for descriptors, so a flag shows that there are some
   ssize_t got = 0;
   do {
     got = recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
@@ -187,7 +187,7 @@ int64_t receive_packet(int socket, void* packet, size_t capacity, int flags,
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  // If there is no room for descriptors, the kernel installs none and closes them itself.
+  // Without space for descriptors the kernel installs none, and closes them itself.
   if (!descriptors.empty()) {
     message.msg_control = control;
     message.msg_controllen = sizeof control;

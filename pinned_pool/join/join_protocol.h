@@ -1,10 +1,11 @@
 // The protocol between a process that joins and the owner of the pool.
 //
 // Each side sends one packet over a Unix socket (SOCK_SEQPACKET), the owner with descriptors
-// (SCM_RIGHTS); then the joiner says that all is mapped. All integers are the machine's: both sides
-// are on it. Neither side trusts the other: each packet is checked here before anything uses it.
-// The byte tables: docs/join.md. The owner's side: join_server.h; the joiner's: joined_pool.h.
-// All functions: any thread; nothing is allocated. Programs need none of them: JoinedPool does.
+// (SCM_RIGHTS); then the joiner reports that all is mapped. All integers have the machine's byte
+// order: both sides run on it. Neither side trusts the other: each packet is checked here before
+// its use. The byte tables: docs/join.md. The owner's side: join_server.h; the joiner's:
+// joined_pool.h. All functions: any thread; nothing is allocated. Programs need none of them:
+// JoinedPool calls them.
 #pragma once
 
 #include <cstddef>
@@ -31,12 +32,12 @@ static_assert(kDescriptorCountMax <= 253);  // SCM_MAX_FD, unix(7)
 enum class PacketKind : uint32_t {
   kRequest = 1,   // joiner
   kAccepted = 2,  // owner, with descriptors
-  kRefused = 3,   // owner; it closes
+  kRefused = 3,   // owner; it then closes the connection
   kReady = 4,     // joiner: everything is mapped
   kFailed = 5,    // joiner: it cannot use its part
-  kLeave = 6,     // joiner: it uses nothing of the pool any more
-  kNotNow = 7,    // owner; as kRefused, for a cause that may pass: there is no place, say
-  kAlive = 8,     // owner: the others see the joiner as alive
+  kLeave = 6,     // joiner: it no longer uses the pool
+  kNotNow = 7,    // owner; as kRefused, but the cause may pass, such as no free place
+  kAlive = 8,     // owner: other members see the joiner as alive
 };
 
 struct Head {
@@ -48,7 +49,7 @@ static_assert(sizeof(Head) == 16);
 
 struct Request {
   Head head = {.kind = PacketKind::kRequest};
-  // The layout that both programs must share for a pointer to mean the same.
+  // The address layout, which both programs must share so that a pointer means the same to both.
   uint64_t pool_base = kPoolBase;
   uint64_t pool_span_bytes = kPoolSpanBytes;
   uint64_t region_bytes = kRegionBytes;
@@ -58,7 +59,7 @@ struct Request {
 };
 static_assert(sizeof(Request) == 80);
 
-// The same in every version, so that the refusal of any version can be read.
+// The same in every version, so that every version can read a refusal.
 struct Explained {
   Head head = {};
   char doing[192] = {};
@@ -73,7 +74,7 @@ static_assert(sizeof Explained::cure == sizeof Error::cure);
 enum class SegmentRole : uint32_t {
   kMembers = 1,  // holds the members table; exactly one
   kFifo = 2,     // the group's FIFOs; exactly one
-  kOwnHeap = 3,  // this process's; at most one
+  kOwnHeap = 3,  // this process's heap; at most one
   kOther = 4,
 };
 
@@ -105,7 +106,7 @@ struct Accepted {
   uint32_t segment_count = 0;
   uint32_t layout_bytes = 0;
   uint32_t terms_bytes = 0;
-  std::byte layout[kLayoutBytesMax] = {};  // this and the terms are the transport's: opaque here
+  std::byte layout[kLayoutBytesMax] = {};  // layout and terms belong to the transport: opaque here
   std::byte terms[kTermsBytesMax] = {};
   MemberGrant members[kMemberCountMax] = {};
   SegmentGrant segments[kSegmentCountMax] = {};
@@ -120,34 +121,34 @@ static_assert(offsetof(Accepted, members) == 504);
 static_assert(offsetof(Accepted, segments) == 1528);
 static_assert(std::is_trivially_copyable_v<Accepted>);
 
-// Checks the first `bytes` of a packet that has to be of `kind`. Errors: the answer and its cure;
-// the caller adds the rest.
+// Checks the first `bytes` of a packet against the expected `kind` and size. Errors: the answer and
+// its cure; the caller adds the rest.
 Result<void> check_head(const void* packet, size_t bytes, PacketKind kind, size_t bytes_min,
                         size_t bytes_max) noexcept;
-// Checks a request. `pool_base`: that of the owner's pool.
+// Checks a request. `pool_base`: the base of the owner's pool.
 Result<void> check_request(const Request& request, size_t bytes, uintptr_t pool_base) noexcept;
 // Checks the owner's answer, except for the checks of PinnedPool::adopt_segment and
 // MembersTable::open.
 Result<void> check_accepted(const Accepted& accepted, size_t bytes,
                             uint32_t descriptor_count) noexcept;
 
-// The packet that tells `error`. Requires: `kind` is kRefused, kNotNow or kFailed.
+// Makes the packet that carries `error`. Requires: `kind` is kRefused, kNotNow or kFailed.
 Explained explain(PacketKind kind, const Error& error) noexcept;
-// The error that a packet tells. Every text is terminated, without bytes that a terminal obeys.
+// The error that a packet carries. Every text is terminated, without control characters.
 Error told(const Explained& explained) noexcept;
 
-// Sends one packet with `descriptors`, which stay the caller's. Waits for room if `socket` blocks.
+// Sends one packet with `descriptors`, which stay the caller's. Waits for space if `socket` blocks.
 // Returns 0 or an errno value. Raises no signal.
 int send_packet(int socket, const void* packet, size_t bytes,
                 std::span<const int> descriptors = {}) noexcept;
 
-// Whether descriptors come with the next packet, which stays in the socket. Before Linux 6.16 the
-// thread that receives such a packet, or closes its socket, may have to close their files.
+// Whether the next packet, which stays in the socket, carries descriptors. Before Linux 6.16 a
+// thread that receives such a packet, or closes its socket, may have to close the files in it.
 bool brings_descriptors(int socket) noexcept;
 
-// Receives one packet. Returns its true length, which may be more than `capacity` (it was cut
-// off), 0 at the end, or -errno. Descriptors that come with it are counted and kept as far as they
-// fit into `descriptors`; the others are closed.
+// Receives one packet. Returns its true length, which may be more than `capacity` (the packet was
+// truncated), 0 at the end, or -errno. Its descriptors are counted and kept as far as they fit into
+// `descriptors`; the others are closed.
 int64_t receive_packet(int socket, void* packet, size_t capacity, int flags = 0,
                        std::span<Fd> descriptors = {},
                        uint32_t* descriptor_count = nullptr) noexcept;

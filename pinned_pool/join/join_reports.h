@@ -1,10 +1,10 @@
 // Reports the joins, leaves and deaths of processes: as a JoinEvent to the server's owner, which
 // decides what to do, and in the log, within limits.
 //
-// Messages that others cause are limited in each period of ten seconds: kLinesOfStrangers about
-// connections that are no known process, or whose user may not have their name; for each
-// `[[process]]` kLinesOfGrant, and kLinesOfProcess for each process that it may have at once. The
-// rest is counted, and the count is logged.
+// Messages that other processes cause are limited in each period of ten seconds: kLinesOfStrangers
+// for connections of unknown processes, or of users that may not use the name; for each
+// `[[process]]` kLinesOfGrant, and kLinesOfProcess for each process that it may have at once.
+// Further messages are counted, and the count is logged.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ namespace bedplate {
 struct JoinEvent {
   enum class Kind : uint8_t {
     kJoined,   // alive
-    kRefused,  // it got nothing
-    kFailed,   // it was given its part and could not use it, or did not get ready in time
-    kLeft,     // it said so; dead in the table
+    kRefused,  // no part was given
+    kFailed,   // it got its part and could not use it, or was not ready in time
+    kLeft,     // it sent kLeave; dead in the table
     kDied,     // it ended, hung up, or was cut off; dead in the table
     kQuiet,
-    kFreed,  // its part can be given out again
+    kFreed,  // its part is free for another process
   };
   Kind kind = Kind::kJoined;
   MemberName process;  // empty: it gave no name
@@ -39,7 +39,7 @@ struct JoinEvent {
   uint32_t member_count = 0;
   bool is_trusted = false;    // false for kRefused
   Error error = {};           // why, for kRefused, kFailed and kDied
-  bool may_be_logged = true;  // false: its source has filled its part of the log
+  bool may_be_logged = true;  // false: its source is over its limit
 };
 
 const char* to_text(JoinEvent::Kind kind) noexcept;
@@ -53,17 +53,17 @@ class JoinReports {
   static constexpr uint32_t kLinesOfGrant = 16;
   static constexpr uint32_t kLinesOfProcess = 8;
 
-  // `control` is the control thread's; it and the roster outlive this. `on_event` may be empty.
+  // `control` is the control thread; it and the roster outlive this. `on_event` may be empty.
   JoinReports(const JoinRoster& roster, const ThreadOwner& control, OnEvent on_event,
               uint64_t log_period_ns);
 
   void tell(const JoinConnection& connection, JoinEvent::Kind kind,
             const Error& error = {}) noexcept;
-  // Logs an error that is not about a known process.
+  // Logs an error that does not concern a known process.
   void log_of_strangers(const Error& error) noexcept;
 
-  // Logs the count of messages that were held back, for periods that are over. Call it at due_ns();
-  // UINT64_MAX: nothing is held back.
+  // Logs the count of suppressed messages for periods that are over. Call it at due_ns();
+  // UINT64_MAX: none were suppressed.
   void lift_limits() noexcept;
   uint64_t due_ns() const noexcept;
 
@@ -73,7 +73,7 @@ class JoinReports {
   const JoinRoster& roster_;
   const ThreadOwner& control_;
   OnEvent on_event_;
-  std::vector<LogLimit> limits_;  // of each grant, and the last one of strangers
+  std::vector<LogLimit> limits_;  // of each grant; the last one of strangers
 };
 
 }  // namespace bedplate

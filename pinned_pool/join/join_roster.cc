@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-// A process may register memory with its devices if nobody else can take it from under them.
+// A process may register memory with its devices if no other process can give its pages back.
 bool is_for_its_devices(const Segment& segment, join::SegmentRole role) noexcept {
   return segment.is_for_devices || role == join::SegmentRole::kOwnHeap;
 }
@@ -27,7 +27,7 @@ MemberState state_of_members(JoinRoster::Instance::State state) noexcept {
     case State::kJoining: return MemberState::kJoining;
     case State::kAlive: return MemberState::kAlive;
     case State::kDead: return MemberState::kDead;
-    default: return MemberState::kQuiet;  // kRenewing, too: its members are not free yet
+    default: return MemberState::kQuiet;  // includes kRenewing: its members are not free yet
   }
 }
 
@@ -104,15 +104,15 @@ Result<void> JoinRoster::check_pages(const ProcessGrant& grant) const noexcept {
       .set_cure("give what it may write pages of 4 KiB, or have it trusted and run as this user");
 }
 
-// Sets the file's mode so that other users cannot widen their rights, and opens it to be handed out
-// read-only.
+// Sets the file's mode so that other users cannot gain rights, and opens the file again read-only,
+// for hand-outs.
 Result<void> JoinRoster::prepare(Segment& segment, bool is_writable) noexcept {
   if (is_writable) segment.takes_write_seal = false;
   Fd& read_only = read_only_[segment.number];
   if (read_only.is_open()) return {};
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", segment.memfd);
-  // 0600: a joiner of another user can map its descriptor, but not open the file once more.
+  // 0600: a joiner of another user can map its descriptor, but not open the file again.
   if (fchmod(segment.memfd, 0600) == 0) read_only = Fd(open(path, O_RDONLY | O_CLOEXEC));
   if (read_only.is_open()) return {};
   return error_from_errno("opening %s to hand it out", segment.owner.text)
@@ -284,7 +284,7 @@ SegmentRights JoinRoster::visit_segments(const Instance& instance, Visit visit) 
   const JoinGroup& group = options_.groups[instance.group];
   SegmentRights rights;
   const auto hand_out = [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
-    if (rights.may_read(segment.number)) return;  // a grant may name a segment that all get
+    if (rights.may_read(segment.number)) return;  // a grant may repeat a segment that all get
     rights.add(segment.number, is_writable);
     visit(segment, is_writable, role);
   };
@@ -311,7 +311,7 @@ uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
   visit_segments(instance, [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
     BP_ASSERT(count < descriptors.size() && count < kSegmentCountMax);
     descriptors[count] = is_writable ? segment.memfd : read_only_[segment.number].number();
-    // The memfd itself gives the right to write; a descriptor of its own the right to read.
+    // The memfd itself grants writing; the separate read-only descriptor grants reading.
     BP_ASSERT(descriptors[count] >= 0 && (!is_writable || !segment.takes_write_seal));
     accepted->segments[count++] = {segment.owner,
                                    reinterpret_cast<uintptr_t>(segment.address),
@@ -365,7 +365,7 @@ bool JoinRoster::is_valid(const Instance& instance) const noexcept {
   const bool is_begun = instance.renewed_segments > 0 || instance.renewed_bytes > 0;
   if (instance.state != Instance::State::kRenewing) return !is_begun;
   uint32_t writable_count = 0;
-  uint64_t bytes_max = 0;  // of the segment that is being renewed
+  uint64_t bytes_max = 0;  // of the segment being renewed
   visit_segments(instance, [&](const Segment& segment, bool is_writable, join::SegmentRole) {
     if (is_writable && writable_count++ == instance.renewed_segments) bytes_max = segment.bytes;
   });
@@ -457,9 +457,9 @@ JoinRoster::Release JoinRoster::try_release(uint32_t index) noexcept {
   return Release::kFree;
 }
 
-// Renews the next piece of the segments that the process may write. The next process must not see
-// the former one's data, and must find all pages there. Memory is never touched here: a process
-// that has the same file may still give pages back.
+// Renews the next chunk of the segments that the process may write: the next process must not see
+// the former one's data, and must find all pages present. The memory is never touched directly: a
+// process with the same file may still give pages back.
 JoinRoster::Release JoinRoster::renew(Instance& instance) noexcept {
   const Segment* segment = nullptr;
   uint32_t count = 0;

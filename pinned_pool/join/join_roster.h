@@ -1,15 +1,14 @@
-// The roster: the processes that may join, those that have joined, and the part of each.
+// The roster: the processes that may join, the processes that have joined, and the part of each.
 //
-// It keeps the account of groups, members and instances (the k-th place of one `[[process]]`)
-// and talks to nobody; join_connections.h has the sockets. A part goes from one process to the next
-// only when the former cannot reach it any more, nobody refers to it, and none of its data is left
-// in memory.
+// It keeps the account of groups, members and instances (the k-th place of one `[[process]]`) and
+// does no input or output; join_connections.h has the sockets. A part goes to the next process only
+// when the former one cannot access it any more, no member refers to it, and its data is wiped.
 //
 // Invariants, which is_valid() checks before and after each change: 1. A part is free, or the table
 // has each of its members in the part's state. 2. Renewed bytes are counted only in kRenewing, and
 // lie within a segment that the process may write. 3. Each member that is not free belongs to one
-// part, or to the owner. 4. No more processes of a grant are joining or alive than it allows.
-// 5. The parts of a grant lie together, in the order of their numbers, each in its group.
+// part, or to the owner. 4. At most as many processes of a grant are joining or alive as it allows.
+// 5. The parts of a grant are adjacent, in the order of their numbers, each in its group.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +30,14 @@
 
 namespace bedplate {
 
-// The transport's half of a group: the roster calls it, on the control thread.
+// The transport's half of a group. The roster calls it on the control thread.
 class GroupKeeper {
  public:
   virtual ~GroupKeeper() = default;
   // Resets the member's part of the FIFO segment.
   virtual void reset_member(uint32_t member) noexcept = 0;
-  // The member cannot store into the FIFO segment any more: its process has ended, or has said that
-  // it leaves.
+  // Called when the member cannot store into the FIFO segment any more: its process has ended, or
+  // has announced that it leaves.
   virtual void stop_writing(uint32_t member) noexcept = 0;
   // Whether every member that may still run has acknowledged `epoch` and holds no loan of `member`.
   virtual bool is_forgotten(uint32_t member, uint64_t epoch) noexcept = 0;
@@ -59,10 +58,10 @@ struct GrantedSegment {
   bool is_writable = false;
 };
 
-// Whether processes of a kind are outsiders: not trusted, or of a user that does not have full
-// power over this process anyway. Outsiders can punch holes into memory that they may write. A hole
-// in pages of 4 KiB is filled on the next touch, one in hugepages may stay for ever.
-// `uid`: the user that it has to be; nothing: any. `own`: the user of this process.
+// Whether processes of a kind are outsiders: not trusted, or of a user without full power over this
+// process. Outsiders can punch holes into memory that they may write. A hole in 4 KiB pages is
+// filled on the next touch; a hole in hugepages may stay for ever. `uid`: the required user;
+// nothing: any. `own`: the user of this process.
 inline bool is_outsider(bool is_trusted, const std::optional<uid_t>& uid,
                         uid_t own = own_user()) noexcept {
   return !is_trusted || !uid.has_value() || !is_own_user(*uid, own);
@@ -73,17 +72,17 @@ struct ProcessGrant {
   MemberName name;
   std::optional<uid_t> uid = {};  // nothing: any user
   uint32_t max_count = 1;         // processes of this name at once
-  // More places, for newcomers while the places of processes that died or left are not free yet: a
-  // stopped member may still be about to write there. For trusted processes only.
+  // Spare places, for new processes while places of dead or departed processes are not free yet: a
+  // stopped member may still be about to write into such a place. For trusted processes only.
   uint32_t spare_count = 0;
   uint32_t members_max = 1;  // of each process
-  // Trusted processes share this group. Each other process has a group of its own: the k-th has
+  // Trusted processes share this group. Each untrusted process has a group of its own: the k-th has
   // group + k.
   uint32_t group = 0;
   bool is_trusted = true;
   std::span<const std::byte> terms = {};  // handed to it unread; kTermsBytesMax at most
   std::vector<GrantedSegment> segments = {};
-  // None, or one for each place: a process may write its own, and read those of its group.
+  // None, or one for each place: a process may write its own heap, and read those of its group.
   std::vector<Segment*> heaps = {};
 
   uint32_t place_count() const noexcept { return max_count + spare_count; }
@@ -98,29 +97,29 @@ class JoinRoster {
     std::vector<ProcessGrant> grants;
   };
 
-  // A place for a process. Its index in the roster identifies it.
+  // A place for one process. Its index in the roster identifies it.
   struct Instance {
     enum class State : uint8_t { kFree, kJoining, kAlive, kDead, kQuiet, kRenewing };
     State state = State::kFree;
     uint32_t grant = 0;
-    uint32_t number = 0;  // the k-th of its grant
+    uint32_t number = 0;  // its index within its grant
     uint32_t group = 0;
     uint32_t pid = 0;
     uint32_t member_count = 0;
     uint16_t members[join::kMemberCountMax] = {};
-    // While kRenewing: the number of its writable segments that are renewed, the renewed bytes of
-    // the next one, and whether pages of that were not to be had.
+    // While kRenewing: the number of its writable segments already renewed, the renewed bytes of
+    // the next segment, and whether pages of that segment were not available.
     uint32_t renewed_segments = 0;
     uint64_t renewed_bytes = 0;
     bool lacks_pages = false;
   };
 
-  // Checks that the grants and the groups fit together. Opens each segment once more for processes
-  // that get it read-only, and shuts its file to other users, so that they cannot open such a
-  // descriptor again for writing. Segments that are granted writable lose the pool's write seal.
+  // Checks that grants and groups fit together. Opens each segment again for processes that get it
+  // read-only, and sets the file's mode so that other users cannot open the descriptor again for
+  // writing. Segments that are granted writable do not take the pool's write seal.
   // Requires: before the pool's seal.
-  // Errors: a description that makes no sense, or hugepages for outsiders to write
-  // (kConfiguration), or the system's.
+  // Errors: an invalid description, or hugepages that outsiders may write (kConfiguration), or the
+  // system's.
   static Result<std::unique_ptr<JoinRoster>> create(Options options);
 
   uint32_t instance_count() const noexcept { return static_cast<uint32_t>(instances_.size()); }
@@ -137,7 +136,7 @@ class JoinRoster {
   }
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(options_.groups.size()); }
 
-  // Adds a member of the owner itself, alive at once. The first of a group is member 0.
+  // Adds a member of the owner itself, alive at once. The first in a group is member 0.
   uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
 
   // The grant for a process with this name and this user; kNoGrant: there is none.
@@ -149,8 +148,8 @@ class JoinRoster {
     return options_.grants[index];
   }
 
-  // Finds a free instance for a process. Errors: why there is none, and the cure. `may_come`: there
-  // may be one when others have gone.
+  // Finds a free instance for a process. Errors: the reason, and the cure. `may_come`: one may
+  // become free later.
   Result<uint32_t> find_place(const join::Request& request, uid_t uid,
                               bool* may_come) const noexcept;
   // Gives a process its part: its members are joining from here on.
@@ -163,15 +162,16 @@ class JoinRoster {
 
   void set_alive(uint32_t index) noexcept;
   void set_dead(uint32_t index) noexcept;
-  // Its process cannot store into the FIFOs any more: it has ended, or has left.
+  // Its process cannot store into the FIFOs any more: it has ended or left.
   void set_stopped(uint32_t index) noexcept;
   // Its process has ended and its rings are torn down.
   void set_quiet(uint32_t index) noexcept;
 
   enum class Release { kNotYet, kRenewing, kFree };
-  // Frees the part of a quiet instance, once its group has forgotten it. Before, it wipes the heap
-  // and takes pages again that the process gave back, piece by piece, a few milliseconds in each
-  // call (kRenewing), so that nobody waits for it. If pages are not to be had, returns kNotYet.
+  // Frees the part of a quiet instance once its group has forgotten it. Before that, it wipes the
+  // heap and takes pages again that the process gave back, in chunks of a few milliseconds for each
+  // call (kRenewing), so that the control thread stays responsive. If pages are not available,
+  // returns kNotYet.
   Release try_release(uint32_t index) noexcept;
 
   // Whether the invariants hold. Cost: a look at each member of each group and of each part.
@@ -200,7 +200,7 @@ class JoinRoster {
   std::vector<uint32_t> first_instance_;      // of each grant
   std::vector<uint32_t> own_member_counts_;   // of each group: the owner's members
   std::vector<std::vector<Segment*>> heaps_;  // of each group: all heaps of its processes
-  Fd read_only_[kSegmentCountMax];            // of each segment of the pool, if opened
+  Fd read_only_[kSegmentCountMax];            // of each segment, if opened
   PageWiper wiper_;
 };
 

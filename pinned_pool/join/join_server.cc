@@ -60,7 +60,7 @@ Result<void> JoinServer::serve() noexcept {
 }
 
 void JoinServer::stop() noexcept {
-  BP_ASSERT(!control_.is_held_by_caller());  // it would wait for itself
+  BP_ASSERT(!control_.is_held_by_caller());  // else it would wait for itself
   Fd& listener = acceptor_.listener();
   if (listener.is_open()) unlink(options_.socket_path.c_str());
   if (!is_running_) return listener.close();

@@ -6,15 +6,15 @@
 //
 //   wait for events (JoinWatch); stop if told to
 //   handle all events of processes with a part, at most three of each (JoinProcesses)
-//   tell deaths (GroupDoorbells)
+//   ring for deaths (GroupDoorbells)
 //   serve a few connections without a part, and accept new ones (JoinStrangers)
-//   check the deadlines, wipe one piece of one heap
-//   tell the rest of what has changed
+//   check the deadlines, wipe one chunk of one heap
+//   ring for other changes that are due
 //
-// So connections, in whatever number, delay the news of a death by a turn at most.
+// So connections, in any number, delay the news of a death by at most one turn.
 //
-// It does not decide what to do when a process could not join: it reports a JoinEvent
-// (JoinReports), and its owner decides.
+// It does not decide what happens after a failed join: it reports a JoinEvent (JoinReports), and
+// its owner decides.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ namespace bedplate {
 
 struct JoinServerOptions {
   std::string socket_path;
-  // The listener at that path, which create() takes over; nullptr: the server opens it.
+  // The listener at that path, which create() takes over; nullptr: the server opens one.
   JoinListener* listener = nullptr;
   PinnedPool* pool = &process_pool();
   PoolId pool_id;
@@ -51,41 +51,42 @@ struct JoinServerOptions {
   std::vector<ProcessGrant> grants;
   // Called on the control thread. May be empty.
   std::function<void(const JoinEvent&)> on_event = {};
-  uint64_t request_timeout_ns = 2 * kNsPerSecond;  // from connecting to its request
-  uint64_t ready_timeout_ns = 10 * kNsPerSecond;   // from getting its part to being ready
+  uint64_t request_timeout_ns = 2 * kNsPerSecond;  // from the connection to its request
+  uint64_t ready_timeout_ns = 10 * kNsPerSecond;   // from the hand-over to kReady
   uint64_t log_period_ns = LogLimit::kPeriodNs;
 };
 
 class JoinServer {
  public:
-  // Opens the socket and plans for all processes that may join; serves none yet. Replaces a socket
-  // that a dead owner left, but not one that is served.
+  // Opens the socket and allocates for all processes that may join; does not serve yet. Replaces a
+  // socket that a dead owner left, but not a socket that a process serves.
   // Requires: the groups' tables and segments exist, in a pool that is not sealed yet.
-  // Errors: a plan that makes no sense, a socket that cannot be made, too few open files.
+  // Errors: an invalid plan, a socket that cannot be made, too few open files.
   static Result<std::unique_ptr<JoinServer>> create(JoinServerOptions options);
 
   JoinServer(const JoinServer&) = delete;
   JoinServer& operator=(const JoinServer&) = delete;
   ~JoinServer();
 
-  // Adds a member of the owner itself, alive at once. Requires: before start(). The first one of a
+  // Adds a member of the owner itself, alive at once. Requires: before start(). The first in a
   // group is its member 0.
   uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
 
-  // Starts the control thread: when this returns, the tables say that the owner lives.
-  // Errors: no thread; OwnerLife::hold. Called once; before the pool's seal, for its stack.
+  // Starts the control thread: when this returns, the tables show the owner as alive. Called once,
+  // before the pool's seal, because of the stack.
+  // Errors: no thread; OwnerLife::hold.
   Result<void> start() noexcept;
 
-  // Lets processes join; connections since create() have waited. Requires: start().
+  // Lets processes join; earlier connections have waited since create(). Requires: start().
   // Errors: the system's.
   Result<void> serve() noexcept;
 
-  // The most files that it has open for `process_count` processes: a connection, a pidfd and a pipe
-  // of each, and of each silent connection.
+  // The most files that the server has open for `process_count` processes: a connection, a pidfd
+  // and a pipe for each process and for each silent connection.
   static constexpr uint64_t descriptor_count_max(uint64_t process_count) noexcept {
     return JoinConnections::kWatchedCount * (process_count + JoinConnections::kSilentCountMax + 1);
   }
-  // The limit of open files that this needs, with the other files of its process.
+  // The limit of open files that the whole process needs.
   static constexpr uint64_t open_files_min(uint64_t process_count) noexcept {
     constexpr uint64_t kOthers = 256;
     return descriptor_count_max(process_count) + kOthers;
@@ -105,13 +106,14 @@ class JoinServer {
   void turn() noexcept;
   int milliseconds_to_wait() const noexcept;
 
-  const JoinServerOptions options_;  // without the groups and the grants, which the roster has
+  const JoinServerOptions options_;  // without groups and grants, which the roster has
   const std::unique_ptr<JoinRoster> roster_;
   StackedThread thread_;
-  ClosingThread closing_;  // closes others' sockets: descriptors may lie in them
+  ClosingThread closing_;  // closes peers' sockets: unread descriptors may lie in them
   bool is_running_ = false;
-  ThreadOwner control_;  // its thread, while it runs
-  // Whether its thread has tried to hold the owner's life in all tables; life_ has the result.
+  ThreadOwner control_;  // the control thread, while it runs
+  // Whether the control thread has tried to hold the owner's life in all tables; life_ has the
+  // result.
   std::atomic<bool> has_tried_life_{false};
   Result<void> life_;
   bool is_stopping_ = false;

@@ -62,7 +62,7 @@ Result<Fd> listen_for_joiners(const char* path) noexcept {
     unlink(path);
   }
   Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // No descriptors are taken (ClosingThread). Before Linux 6.16 this cannot be refused.
+  // Refuses descriptors. Before Linux 6.16 that is impossible, and ClosingThread closes them.
   const int no = 0;
   setsockopt(listener.number(), SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
   if (!listener.is_open() ||
@@ -101,7 +101,7 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
     setsockopt(fd.number(), SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left);
     const int outcome = try_connect(fd.number(), address.value());
     if (outcome == 0) return fd;
-    // The owner opens its socket to other users a moment after it has made it.
+    // The owner makes its socket accessible to other users a moment after it has made it.
     const bool is_young = outcome == EACCES && now - begin_ns < kNsPerSecond;
     const bool may_come =
         outcome == ENOENT || outcome == ECONNREFUSED || outcome == EAGAIN || is_young;

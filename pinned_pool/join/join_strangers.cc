@@ -26,8 +26,8 @@ namespace {
 using Phase = JoinConnection::Phase;
 using Watched = JoinConnections::Watched;
 
-// Opens a pidfd of the process at the other end. Without SO_PEERPIDFD its number may have become
-// another process's if it has ended; but then its connection has hung up, which is noticed.
+// Opens a pidfd of the process at the other end. Without SO_PEERPIDFD, an ended process's number
+// may belong to another one by now; but then the connection has hung up, which is noticed.
 Fd open_pidfd(int socket, pid_t pid) noexcept {
   int number = -1;
   socklen_t bytes = sizeof number;
@@ -35,7 +35,7 @@ Fd open_pidfd(int socket, pid_t pid) noexcept {
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
-// Whether the joiner has hung up: its patience may end before the owner has a core for it.
+// Whether the joiner has hung up: its timeout may end before the owner gets a core to serve it.
 bool has_gone(int socket) noexcept {
   pollfd asked = {socket, 0, 0};
   return poll(&asked, 1, 0) == 1 && (asked.revents & POLLHUP) != 0;
@@ -43,7 +43,7 @@ bool has_gone(int socket) noexcept {
 
 }  // namespace
 
-// Serves present connections first: they are kSilentCountMax at most, so newcomers get their turn.
+// Serves present connections first: there are at most kSilentCountMax, so new ones get their turn.
 void JoinStrangers::serve(std::span<const epoll_event> events) noexcept {
   uint32_t budget = kPerTurn;
   bool may_accept = false;
@@ -78,12 +78,12 @@ bool JoinStrangers::accept_one() noexcept {
   const uint64_t deadline_ns = monotonic_ns() + options_.request_timeout_ns;
   JoinConnection* connection = connections_.begin(std::move(socket), deadline_ns);
   if (connection == nullptr) return true;
-  read(*connection);  // most have sent their request already
+  read(*connection);  // most requests have arrived already
   if (connections_.silent_count() > JoinConnections::kSilentCountMax) make_room();
   return true;
 }
 
-// Reads its request, if that has come.
+// Reads the connection's request, if it has arrived.
 void JoinStrangers::read(JoinConnection& connection) noexcept {
   BP_ASSERT(connection.phase == Phase::kConnected);
   if (join::brings_descriptors(connection.socket.number())) {
@@ -96,10 +96,10 @@ void JoinStrangers::read(JoinConnection& connection) noexcept {
   if (got == -EAGAIN) return;
   if (got <= 0) return connections_.forget(connection);
   answer_request(connection, request, static_cast<size_t>(got));
-  if (connection.has_part()) processes_.read(connection);  // it may have said more
+  if (connection.has_part()) processes_.read(connection);  // further packets may have arrived
 }
 
-// `bytes`: the packet's length, which may be another one than a request's.
+// `bytes`: the packet's length, which may differ from a request's.
 void JoinStrangers::answer_request(JoinConnection& connection, const join::Request& request,
                                    size_t bytes) noexcept {
   if (auto checked = join::check_request(request, bytes, options_.pool->base()); !checked.ok()) {
@@ -115,13 +115,13 @@ void JoinStrangers::answer_request(JoinConnection& connection, const join::Reque
   }
 }
 
-// Opens all that a process with a part has, and hands the part over.
+// Opens all descriptors that a process with a part needs, and hands the part over.
 Result<void> JoinStrangers::give_part(JoinConnection& connection, const join::Request& request,
                                       bool* may_come) noexcept {
   const auto failed = [&request] {
     return error_from_errno("joining the pool as %s", request.process.text);
   };
-  // Comes before anything is opened, so that a refusal is cheap.
+  // Comes first, so that a refusal opens nothing and is cheap.
   auto found = roster_.find_place(request, connection.uid, may_come);
   if (!found.ok()) return found.error();
   if (has_gone(connection.socket.number())) {
@@ -146,7 +146,7 @@ Result<void> JoinStrangers::give_part(JoinConnection& connection, const join::Re
   return {};
 }
 
-// Drops a silent connection, since there is one too many.
+// Drops a silent connection, because there is one too many.
 void JoinStrangers::make_room() noexcept {
   ptrdiff_t its_user_has = 0;
   JoinConnection& connection = connections_.choose_to_drop(&its_user_has);
@@ -168,7 +168,7 @@ uint64_t JoinStrangers::due_ns() const noexcept {
   return std::min(acceptor_.due_ns(), connections_.silent_due_ns());
 }
 
-// Drops silent connections whose time is over.
+// Drops silent connections past their deadline.
 void JoinStrangers::drop_expired() noexcept {
   const uint64_t now = monotonic_ns();
   while (connections_.silent_due_ns() <= now) {
@@ -176,7 +176,7 @@ void JoinStrangers::drop_expired() noexcept {
                       .set_answer("nothing was said in time")
                       .set_cure("say it within %s of connecting",
                                 format_rounded_ns(options_.request_timeout_ns).text);
-    refuse(*connections_.oldest_silent(), error, true);  // it may have had no core
+    refuse(*connections_.oldest_silent(), error, true);  // true: it may have had no core
   }
 }
 

@@ -1,8 +1,8 @@
 // New connections: from accept() until their process gets a part, or is refused.
 //
-// Anybody can connect, as often as the system permits. A connection that sends nothing, or
-// nonsense, costs a bounded time and nothing else: all work here has a budget for each turn
-// (JoinServer), and silent connections are shared out among users (JoinConnections).
+// Anybody can connect, as often as the system permits. A connection that sends nothing or garbage
+// costs a bounded time and nothing else: all work here has a budget for each turn (JoinServer), and
+// silent connections are divided among users (JoinConnections).
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,15 @@ namespace bedplate {
 // Threads: the control thread's.
 class JoinStrangers {
  public:
-  // The most connections without a part, and the most new ones, that are served in one turn.
+  // The most connections without a part, and the most new ones, that one turn serves.
   static constexpr uint32_t kPerTurn = 16;
 
   struct Options {
     const PinnedPool* pool = nullptr;
-    uint64_t request_timeout_ns = 0;  // from connecting to its request
+    uint64_t request_timeout_ns = 0;  // from the connection to its request
   };
 
-  // All outlive it. A stranger that gets a part is one of `processes` from then on.
+  // All arguments outlive this. A stranger that gets a part belongs to `processes` from then on.
   JoinStrangers(const Options& options, JoinAcceptor& acceptor, JoinConnections& connections,
                 JoinRoster& roster, JoinReports& reports, JoinProcesses& processes) noexcept
       : options_(options),
@@ -47,9 +47,9 @@ class JoinStrangers {
 
   // Serves the strangers among a turn's events, and accepts new ones.
   void serve(std::span<const epoll_event> events) noexcept;
-  // Drops silent connections whose time is over; ends a pause of the acceptor.
+  // Drops silent connections past their deadline; ends a pause of the acceptor.
   void check_deadlines() noexcept;
-  // When check_deadlines() is to be called again; UINT64_MAX: there is no need.
+  // The time of the next check_deadlines(); UINT64_MAX: none is needed.
   uint64_t due_ns() const noexcept;
 
  private:

@@ -16,7 +16,7 @@ Result<void> JoinWatch::open(size_t event_count) {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   stop_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = kStopMark}};
-  // Waits once, too: if a sandbox forbids that, the thread could later only stop.
+  // Tries a wait now: if a sandbox forbids it, the thread could later only stop.
   if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, stop_event_.number(), &event) == 0 &&
       epoll_wait(epoll_.number(), &event, 1, 0) == 0) {
     return {};

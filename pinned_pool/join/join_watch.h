@@ -1,4 +1,4 @@
-// The events that the owner's control thread waits for: one epoll, and the event that ends the
+// The events that the owner's control thread waits for: one epoll, and the event that stops the
 // thread.
 #pragma once
 
@@ -17,22 +17,22 @@ namespace bedplate {
 // Threads: the control thread's, but for open(), stop(), and the first add() of a listener.
 class JoinWatch {
  public:
-  // The data of events that are no connection's.
+  // The data of events that belong to no connection.
   static constexpr uint64_t kStopMark = UINT64_MAX;
   static constexpr uint64_t kListenerMark = UINT64_MAX - 1;
 
-  // `event_count`: the most events that can come at once, beside these two. It allocates.
+  // `event_count`: the most events that one wait() can return, besides these two. It allocates.
   // Errors: the system's.
   Result<void> open(size_t event_count);
   // From now on wait() returns an event with kStopMark.
   void stop() noexcept;
 
-  // Watches `fd` for `events`, which come with `data`. Returns false with errno set.
+  // Watches `fd` for `events`, which arrive with `data`. Returns false with errno set.
   bool add(const Fd& fd, uint32_t events, uint64_t data) noexcept;
-  // Comes before the file is closed: a forked child may have a copy, which would keep it here.
+  // Call it before the file is closed: a copy in a forked child would keep the file in the epoll.
   void remove(const Fd& fd) noexcept;
 
-  // Waits for events; -1: without an end. They are good until the next call.
+  // Waits for events; -1: without a timeout. They are valid until the next call.
   std::span<const epoll_event> wait(int timeout_ms) noexcept;
 
  private:

@@ -15,8 +15,8 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kAliveWithinNs = 10 * kNsPerSecond;
-constexpr uint64_t kAliveLookNs = 100 * kNsPerMs;  // between checks if it was cut off
-// The wait before it asks for a place again: at first, and at most.
+constexpr uint64_t kAliveLookNs = 100 * kNsPerMs;  // between checks whether it was cut off
+// The delay before the next request for a place: the first, and the longest.
 constexpr uint64_t kAskAgainMinNs = 2 * kNsPerMs;
 constexpr uint64_t kAskAgainMaxNs = 128 * kNsPerMs;
 
@@ -27,7 +27,7 @@ void sleep_ns(uint64_t ns) noexcept {
 }
 
 constinit std::atomic<int> the_quiet_fd{-1};
-// The table of the pool that this process has joined; and true once it has mapped any of it.
+// The table of the pool that this process has joined; has_mapped: once it has mapped any of it.
 constinit const MembersTable* the_table = nullptr;
 constinit bool has_mapped = false;
 
@@ -64,8 +64,8 @@ Result<void> check_owner(int socket, const JoinOptions& options) noexcept {
       .set_cure("find out who took the owner's socket, or expect the user who runs it");
 }
 
-// Receives the owner's answer. Errors: one without the part `doing`, or the owner's own, whole.
-// `may_come`: its cause may pass.
+// Receives the owner's answer. Errors: an error without the part `doing`, or the owner's own error,
+// complete. `may_come`: its cause may pass.
 Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> descriptors,
                             bool* may_come) noexcept {
   uint32_t descriptor_count = 0;
@@ -116,7 +116,7 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
   join::Accepted accepted;
   Fd descriptors[join::kDescriptorCountMax];
   JoinedPool joined;
-  bool was_told = false;  // `error` says that there is no place
+  bool was_told = false;  // `error` says that no place is free
   for (uint64_t pause_ns = kAskAgainMinNs;; pause_ns = std::min(2 * pause_ns, kAskAgainMaxNs)) {
     bool may_come = false;
     auto asked = joined.ask(options, deadline_ns, &accepted, descriptors, &may_come);
@@ -226,8 +226,8 @@ Result<void> JoinedPool::ready() noexcept {
   BP_KEEPS_VALID(*this);
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
-  // The others drop messages of a member that they do not see as alive. So it waits for the owner's
-  // kAlive, which does not come if the owner has cut this process off.
+  // Other members drop messages of a member that they do not see as alive. So this waits for the
+  // owner's kAlive, which does not come if the owner has cut this process off.
   const join::MemberGrant& last = members_[member_count_ - 1];
   const auto now = [&] { return table_->word(static_cast<uint32_t>(last.index)); };
   const MemberWord joining = {last.generation, MemberState::kJoining};

@@ -1,9 +1,9 @@
-// The joiner's side: maps what the owner of a pool grants, at the addresses that it has there.
+// The joiner's side: maps the segments that the owner of a pool grants, at the owner's addresses.
 //
-// A process joins once in its life, before its other threads and its rings exist. Nothing of the
-// pool is ever unmapped: to join again after leave(), or after the owner is gone, a process starts
-// anew. So a pointer into a joined pool never dangles, and no process comes back to an old pool.
-// It sends nothing to other members; the transport does.
+// A process joins at most once, before its other threads and its rings exist. The pool is never
+// unmapped: to join again after leave(), or after the owner is gone, a process restarts. So a
+// pointer into a joined pool never dangles, and no process comes back to an old pool. It sends no
+// messages to other members; the transport does.
 #pragma once
 
 #include <cstddef>
@@ -22,34 +22,35 @@
 
 namespace bedplate {
 
-// The steps of a join; for tests that end the process there.
+// The steps of a join, for tests that end the process after one of them.
 enum class JoinStep { kConnected, kAsked, kAnswered, kMapped, kChecked };
 inline constexpr int kJoinStepCount = 5;
 
-struct JoinOptions {  // only join() reads its texts
+struct JoinOptions {  // join() keeps no pointer to its texts
   const char* socket_path = "";
   const char* process = "";   // its name in the owner's configuration; 31 bytes at most
   uint32_t member_count = 1;  // 1 to join::kMemberCountMax
-  // The time for the owner to be there, to answer, and to have a place.
+  // The time limit for the owner to appear, to answer, and to have a free place.
   uint64_t timeout_ns = 5 * kNsPerSecond;
-  std::optional<uid_t> owner_uid = {};  // the owner must have this user; nothing: any
+  std::optional<uid_t> owner_uid = {};  // the required user of the owner; nothing: any
   PinnedPool* pool = &process_pool();
   void (*at_step)(JoinStep step) = nullptr;
 };
 
-// Threads: one at a time, except for functions that say any. Ownership: returned data lie in this
-// object or in the pool's mappings; it does not own these, and they outlive it.
+// Threads: one at a time, except for functions that say any.
+// Ownership: returned data lie in this object or in the pool's mappings; it does not own these, and
+// they outlive it.
 //
-// Invariants, which is_valid() checks from join() on: 1. The table is that of the joined pool. 2.
+// Invariants, which is_valid() checks from join() on: 1. The table belongs to the joined pool. 2.
 // It has 1 to join::kMemberCountMax members, all of them in the table. 3. The FIFOs, and its heap
-// if it has one, are segments that another process made and that this one may write. 4. The owner's
-// layout and terms fit their arrays.
+// if it has one, are segments that another process made and that this process may write. 4. The
+// owner's layout and terms fit their arrays.
 class JoinedPool {
  public:
-  // Asks, maps and checks, and takes all segments into options.pool. Others see its members as
-  // joining until ready() is called. Allocates nothing. If no place is free it tries again until
-  // its timeout, both if the places' processes live and if they are not forgotten yet. A cause that
-  // cannot pass (an unknown name, the wrong user) is an error at once.
+  // Asks, maps and checks, and takes all segments into options.pool. Other members see its members
+  // as joining until ready() is called. Allocates nothing. If no place is free it tries again until
+  // its timeout, whether the places' processes live or are not forgotten yet. A permanent cause (an
+  // unknown name, the wrong user) is an error at once.
   // Requires: options.pool is not sealed. Threads: before others run.
   // Errors (kSystem): the owner's reason; or a fault in its packets, which the owner is told, too.
   // After an error with segments mapped this process cannot try again; before, it can.
@@ -58,18 +59,20 @@ class JoinedPool {
 
   JoinedPool(JoinedPool&&) noexcept = default;
 
-  // Has the others see its members as alive: they do when this returns. Waits for the owner for
-  // 10 s at most. Errors (kSystem): the owner is gone, hangs, or has cut this process off (it took
-  // too long, say).
+  // Makes its members alive to the other members: they are when this returns. Waits for the owner
+  // for 10 s at most.
+  // Errors (kSystem): the owner is gone, hangs, or has cut this process off (after its timeout,
+  // say).
   Result<void> ready() noexcept;
 
-  // Called instead of ready(): this process cannot use its part, and ends. The owner logs `error`.
+  // Called instead of ready(), if this process cannot use its part and ends. The owner logs
+  // `error`.
   void fail(const Error& error) noexcept;
 
-  // Says goodbye: its members are dead to the others at once. The mappings stay, but the process
-  // must not use them any more; it closes its rings before. Its place is given out again when the
-  // process has ended. An end without leave() is a death: the same, with a message in the owner's
-  // log.
+  // Leaves the pool: its members are dead to the other members at once. The mappings stay, but the
+  // process must not use them any more; it closes its rings before this call. Its place becomes
+  // free after the process has ended. An end without leave() is a death: it has the same effect,
+  // and the owner logs a message.
   void leave() noexcept;
 
   const PoolId& pool_id() const noexcept { return pool_id_; }
@@ -85,8 +88,8 @@ class JoinedPool {
 
   // Whether the owner died or stopped; once true, always. Threads: any. Cost: one relaxed load.
   bool is_owner_gone() const noexcept { return table_->is_owner_gone(); }
-  // Readable when the owner is gone: for an event loop that sleeps. -1 after leave().
-  // Ownership: this object's; it is not read from.
+  // Becomes readable when the owner is gone: for an event loop that sleeps. -1 after leave().
+  // Ownership: this object's; do not read from it.
   int control_fd() const noexcept { return socket_.number(); }
 
   bool is_valid() const noexcept;
@@ -113,8 +116,8 @@ class JoinedPool {
 };
 
 // The write end of the process's quiet pipe; -1: it has not joined. Every ring registers it as a
-// file, so that the owner hears it hang up only when no ring of a dead process can write any more:
-// the kernel takes rings down after their process. Threads: any.
+// file, because the kernel may tear rings down after their process. So the pipe hangs up at the
+// owner only when no ring of a dead process can write any more. Threads: any.
 int quiet_fd() noexcept;
 
 }  // namespace bedplate

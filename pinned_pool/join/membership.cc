@@ -115,7 +115,7 @@ bool MembersTable::is_valid() const noexcept {
   if (magic_.load(std::memory_order_relaxed) != kMagic || version_ != kVersion) return false;
   if (member_count_ == 0 || member_count_ > kMemberCountMax) return false;
   uint64_t last_changed_epoch = 0;
-  uint32_t last_count = 0;  // that changed in the present epoch
+  uint32_t last_count = 0;  // entries that changed in the present epoch
   uint64_t generations = 0;
   for (uint32_t i = 0; i < member_count_; ++i) {
     if (!is_valid(entry(i))) return false;

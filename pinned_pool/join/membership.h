@@ -1,15 +1,14 @@
-// The members table of a group: the members that may be sent to, the dead ones, and the owner's
-// life.
+// The members table of a group: the state of each member, and the owner's life.
 //
 // It lies in a segment that only the owner of the pool writes (owner `members`); every joined
 // process maps it read-only. The owner's control thread changes an entry first and the epoch after
-// it. So a member that polls compares one word in one line with the value it saw last, and looks at
-// the entries only if that has changed. The owner's own life is a word beside the epoch that the
-// kernel clears when the owner dies: noticing it takes no system call.
-// How a process comes into the table: join_roster.h. The bytes: docs/join.md.
+// it. So a polling member compares one word in one line with its last value, and reads the entries
+// only if that has changed. The owner's own life is a word beside the epoch that the kernel clears
+// when the owner dies: noticing it takes no system call. join_roster.h describes how a process
+// comes into the table, docs/join.md the bytes.
 //
 // The table also has the segments that the process of each member has mapped, and its rights to
-// them: a member's claim about memory counts only as far as the member itself may access it.
+// them: a member's message about memory is valid only within these rights.
 #pragma once
 
 #include <atomic>
@@ -27,7 +26,8 @@
 
 namespace bedplate {
 
-// Identifies a pool: no two have the same, not even before and after a restart of one machine.
+// Identifies a pool: no two pools have the same id, not even before and after a restart of one
+// machine.
 struct PoolId {
   uint64_t random = 0;
   uint64_t born_ns = 0;  // since 1970 (CLOCK_REALTIME)
@@ -40,10 +40,10 @@ Result<PoolId> make_pool_id() noexcept;
 
 // The states of a member, in this order, and then kFree again (docs/join.md, "Life of a member").
 enum class MemberState : uint8_t {
-  kFree,     // no process has the place
-  kJoining,  // its process has its part and has not said yet that it is ready
+  kFree,     // no process has this entry
+  kJoining,  // its process has its part and is not ready yet
   kAlive,
-  kDead,   // its process left, or does not run any more; devices may still write for it
+  kDead,   // its process left or ended; devices may still write for it
   kQuiet,  // its process has ended and all its rings are torn down
 };
 
@@ -54,18 +54,18 @@ struct MemberName {
   char text[32] = {};  // terminated
 
   MemberName() noexcept = default;
-  explicit MemberName(std::string_view name) noexcept;  // cut off at 31 bytes
+  explicit MemberName(std::string_view name) noexcept;  // truncated at 31 bytes
 };
 
 // A member's generation and state, which change together.
 struct MemberWord {
-  uint64_t generation = 0;  // the number of joins in this place, this one included
+  uint64_t generation = 0;  // the number of joins into this entry, including the present one
   MemberState state = MemberState::kFree;
 
   bool operator==(const MemberWord&) const noexcept = default;
 };
 
-// The segments of the pool that a process has mapped, by their numbers there (Segment::number).
+// The segments of the pool that a process has mapped, by Segment::number.
 struct SegmentRights {
   static constexpr uint32_t kWordCount = kSegmentCountMax / 64;
 
@@ -91,7 +91,7 @@ struct alignas(kCacheLineBytes) MemberEntry {
   std::atomic<uint32_t> pid;
   uint32_t reserved;
   std::atomic<uint64_t> changed_epoch;  // the epoch of the last change of this entry
-  std::atomic<uint64_t> name[4];        // atomic: a place that is given out anew is renamed
+  std::atomic<uint64_t> name[4];        // atomic: a later process in this entry renames it
   alignas(kCacheLineBytes) std::atomic<uint64_t> readable[SegmentRights::kWordCount];
   std::atomic<uint64_t> writable[SegmentRights::kWordCount];
 };
@@ -111,7 +111,7 @@ class MembersTable {
   static MembersTable* create(std::span<std::byte> memory, uint32_t member_count,
                               const PoolId& pool_id) noexcept;
 
-  // Joiner: the table in `memory`. Checks that it is a table, of this version, of the pool
+  // Joiner: opens the table in `memory`. Checks that it is a table, of this version, of the pool
   // `pool_id`, and wholly inside. Errors (kSystem): the check that failed.
   // Ownership: the table lies in `memory`, and lives as long; as with create().
   static Result<const MembersTable*> open(std::span<const std::byte> memory,
@@ -120,7 +120,7 @@ class MembersTable {
   uint32_t member_count() const noexcept { return member_count_; }
   const PoolId& pool_id() const noexcept { return pool_id_; }
 
-  // ---- All readers: threads and processes any. Requires: member < member_count(). ----
+  // ---- For readers. Threads: any, in any process. Requires: member < member_count(). ----
 
   // Pairs with the release in every change: a reader that sees an epoch sees all entries up to it.
   // Cost: one load of the table's first line, which changes only with the epoch and with the
@@ -136,7 +136,7 @@ class MembersTable {
   }
   MemberState state(uint32_t member) const noexcept { return word(member).state; }
   uint64_t generation(uint32_t member) const noexcept { return word(member).generation; }
-  // The process's number in the owner's PID namespace.
+  // The process id in the owner's PID namespace.
   uint32_t pid(uint32_t member) const noexcept {
     return entry(member).pid.load(std::memory_order_relaxed);
   }
@@ -144,7 +144,7 @@ class MembersTable {
     return entry(member).changed_epoch.load(std::memory_order_relaxed);
   }
   MemberName name(uint32_t member) const noexcept;
-  // Whether the member's process, of the present generation, has the segment mapped; or, below,
+  // Whether the member's process, of the present generation, has the segment mapped; may_write():
   // mapped writable.
   bool may_read(uint32_t member, uint32_t segment) const noexcept {
     return has_bit(entry(member).readable, segment);
@@ -153,7 +153,7 @@ class MembersTable {
     return has_bit(entry(member).writable, segment);
   }
 
-  // ---- Writers: the owner's control thread; before it runs, the thread that makes the pool. ----
+  // ---- For the writer: the control thread; before it runs, the thread that makes the pool. ----
 
   // kFree -> kJoining: begins a new generation, with a name, a process and its rights. Bumps the
   // epoch. Requires: the member is free.
@@ -163,14 +163,14 @@ class MembersTable {
   // the order of states.
   void set_state(uint32_t member, MemberState state) noexcept;
 
-  // Has the table say that the owner lives, until this thread releases it or ends, for whatever
-  // reason: the kernel then clears the word. Called once. Errors: OwnerLife::hold.
+  // Makes the table show the owner as alive until this thread releases it or ends in any way; then
+  // the kernel clears the word. Called once. Errors: OwnerLife::hold.
   Result<void> hold_owner_life() noexcept;
-  // Says that the owner is gone. Called by the same thread, at an orderly end.
+  // Makes the table show the owner as gone. Called by the same thread, at an orderly end.
   void release_owner_life() noexcept;
 
-  // Invariants, checked by the writer before and after each change: 1. The last entry that changed
-  // did so in the present epoch, the others in earlier epochs, each in its own. 2. A place that no
+  // Invariants, checked by the writer before and after each change: 1. The entry that changed last
+  // did so in the present epoch, the others in earlier epochs, each in its own. 2. An entry that no
   // process has joined is free, and has never changed. 3. A member may read each segment that it
   // may write. 4. Each generation began in an epoch of its own. 5. The header is as create() wrote
   // it.
@@ -211,7 +211,7 @@ struct MembersTableLayout {
   static_assert(offsetof(MembersTable, pool_id_) == 16);
   static_assert(offsetof(MembersTable, epoch_) == 32);
   static_assert(offsetof(MembersTable, owner_life_) == 40);
-  // The line that members poll holds the epoch and, in front, the word of the owner's life.
+  // The line that members poll holds the epoch, then the word of the owner's life.
   static_assert(offsetof(MembersTable, owner_life_) + sizeof(uint32_t) <= kCacheLineBytes);
 };
 static_assert(std::is_standard_layout_v<MembersTable>);

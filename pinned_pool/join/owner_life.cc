@@ -9,11 +9,11 @@
 namespace bedplate {
 namespace {
 
-// This thread's list that the kernel knows while lives are held, and the list before it.
+// This thread's list, registered while lives are held, and the list registered before it.
 constinit thread_local robust_list_head* our_head = nullptr;
 constinit thread_local robust_list_head* head_before = nullptr;
 
-// Finds the robust list that the kernel knows for this thread. Returns false if it does not tell.
+// Gets the robust list that the kernel has for this thread. Returns false if the call fails.
 bool find_registered_head(robust_list_head** head) noexcept {
   size_t bytes = 0;
   return syscall(SYS_get_robust_list, 0, head, &bytes) == 0;
@@ -23,7 +23,7 @@ bool try_to_register_head(robust_list_head* head) noexcept {
   return syscall(SYS_set_robust_list, head, sizeof *head) == 0;
 }
 
-// Once a list is held, the kernel has shown that it takes these calls.
+// While a list is held these calls succeed: they did so before.
 [[maybe_unused]] robust_list_head* registered_head() noexcept {
   robust_list_head* head = nullptr;
   BP_ASSERT(find_registered_head(&head));
@@ -41,8 +41,8 @@ bool is_callers(uint32_t word) noexcept {
   return (word & FUTEX_TID_MASK) == static_cast<uint32_t>(gettid());
 }
 
-// Keeps the stores before and after it in order, as the kernel must see them if the thread ends in
-// between. The kernel looks from the same thread, so a compiler fence is enough.
+// Orders the stores before it before the stores after it, for the kernel's walk if the thread ends
+// in between. The walk runs on the same thread, so a compiler fence is enough.
 void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace
@@ -52,7 +52,7 @@ OwnerLife& OwnerLife::of(robust_list& link) noexcept {
                                        OwnerLifeLayout::kLink);
 }
 
-// The link of this thread's list that leads back to its head; if it is empty, the head itself.
+// The last link of this thread's list, which leads back to the head; in an empty list, the head.
 robust_list& OwnerLife::last_of_all() noexcept {
   robust_list* last = &our_head->list;
   while (last->next != &our_head->list) last = last->next;
@@ -64,7 +64,7 @@ bool OwnerLife::is_held_by_another() const noexcept {
 }
 
 bool OwnerLife::list_is_valid() noexcept {
-  constexpr uint32_t kCountMax = 1 << 16;  // more than there can be: the ring lacks its head
+  constexpr uint32_t kCountMax = 1 << 16;  // more lives than possible: the ring lacks its head
   if (our_head == nullptr || registered_head() != our_head) return true;
   if (our_head->futex_offset != OwnerLifeLayout::kWordFromLink ||
       our_head->list_op_pending != nullptr) {
@@ -86,13 +86,14 @@ Result<void> OwnerLife::hold() noexcept {
   BP_ASSERT(!is_held());
   robust_list_head* registered = nullptr;
   if (!find_registered_head(&registered)) return no_list("get_robust_list");
-  // A forked child has these variables, but the kernel does not know its list.
+  // A forked child has these variables, but its kernel list is another one.
   if (our_head == nullptr || registered != our_head) {
     head_ = {{&head_.list}, OwnerLifeLayout::kWordFromLink, nullptr};
     if (!try_to_register_head(&head_)) return no_list("set_robust_list");
     head_before = registered;
     our_head = &head_;
   }
+  // The kernel's walk also clears the pending life, so it may be in the list or not yet.
   our_head->list_op_pending = &link_;
   in_this_order();
   word_.store(static_cast<uint32_t>(gettid()), std::memory_order_release);
@@ -122,8 +123,8 @@ void OwnerLife::release() noexcept {
     register_head(head_before);
     our_head = nullptr;
   } else if (our_head == &head_) {
-    // The list goes on without this table. A walk from the old head that comes to the new one takes
-    // that for a link, of a life that nobody holds.
+    // The list continues without this table. A kernel walk that began at the old head may reach the
+    // new head, and takes it for the link of a life that no thread holds.
     robust_list_head& next = of(*head_.list.next).head_;
     next = {{head_.list.next}, OwnerLifeLayout::kWordFromLink, nullptr};
     last_of_all().next = &next.list;

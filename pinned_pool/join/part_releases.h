@@ -1,4 +1,4 @@
-// Releases the parts of quiet processes, so that they can be given out again: piece by piece, for a
+// Releases the parts of quiet processes, so that other processes can get them: in chunks, for a
 // short time in each turn of the control thread. The parts take turns.
 #pragma once
 
@@ -17,20 +17,20 @@ namespace bedplate {
 // Threads: the control thread's.
 class PartReleases {
  public:
-  // One more part is to be released: its process is quiet.
+  // Adds a part to be released: its process is quiet.
   void add() noexcept {
     ++count_;
     interval_ns_ = due_ns_ = 0;
   }
   uint32_t count() const noexcept { return count_; }
-  // When the next turn is due; UINT64_MAX: there are no parts.
+  // The time of the next turn; UINT64_MAX: there are no parts.
   uint64_t due_ns() const noexcept {
     if (count_ == 0) return UINT64_MAX;
     return is_renewing_ ? 0 : due_ns_;
   }
 
-  // Goes on, if it is due. Calls freed(connection) for each whose part is free: it may forget the
-  // connection. `connections`: all that there are, always in the same order.
+  // Continues, if it is due. Calls freed(connection) for each connection whose part is free;
+  // freed() may forget the connection. `connections`: all connections, always in the same order.
   template <typename Freed>
   void turn(JoinRoster& roster, std::span<JoinConnection> connections, Freed freed) noexcept {
     if (count_ == 0) return;
@@ -60,15 +60,15 @@ class PartReleases {
   }
 
  private:
-  // The interval between two checks if quiet members are forgotten.
+  // The interval between two checks whether quiet members are forgotten.
   static constexpr uint64_t kIntervalMinNs = kNsPerMs;
   static constexpr uint64_t kIntervalMaxNs = 64 * kNsPerMs;
   // The most time that a turn spends on renewing parts.
   static constexpr uint64_t kTurnNs = 2 * kNsPerMs;
 
   uint32_t count_ = 0;        // parts to be released
-  bool is_renewing_ = false;  // the last turn renewed something: there may be more
-  uint32_t from_ = 0;         // the place to begin at
+  bool is_renewing_ = false;  // the last turn renewed bytes: there may be more
+  uint32_t from_ = 0;         // the index of the connection to begin at
   uint64_t interval_ns_ = 0;
   uint64_t due_ns_ = 0;
 };
