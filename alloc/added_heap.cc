@@ -18,7 +18,7 @@ namespace {
 
 std::mutex adding;
 
-// A child that has a copy of the heap may add to it as well.
+// Lets a child with a copy of the heap add to it as well: the lock is free there.
 void keep_lock_of_copies() noexcept {
   const int outcome =
       pthread_atfork([] { adding.lock(); }, [] { adding.unlock(); }, [] { adding.unlock(); });
@@ -71,7 +71,7 @@ Result<void> add_heap(uint64_t bytes, PageSize page) {
   Error error = error_while("adding %s to the heap", format_bytes(bytes).text);
   const std::lock_guard lock(adding);
   [[maybe_unused]] static const bool keeps_lock = (keep_lock_of_copies(), true);
-  boot_segment();  // the first one, also where nobody has allocated yet
+  boot_segment();  // must exist first, even if nothing was allocated yet
   BP_TRY(check_allowed(pool, whole_bytes, page, error));
   const auto threads = static_cast<unsigned>(usable_cpu_count());
   auto created = pool.segment(0).is_private()

@@ -1,13 +1,13 @@
-// Blocks at multiples of 4 MiB and more, up to 1 GiB: where in an arena they can lie.
+// Blocks at multiples of 4 MiB and more, up to 1 GiB: finds their positions in an arena.
 //
 //     arena   |    unit    |    unit    |    unit    |    unit    |
 //                          ^ segment    ^ block, at a multiple of the alignment
 //
 // mimalloc finds a block's segment at the last multiple of 4 MiB before it, so such a block has a
-// segment of its own that begins one unit earlier. mimalloc asks the system for these; here they
-// are taken from the first arena that has a free place.
+// segment of its own that begins one unit earlier. mimalloc asks the system for these segments;
+// this code takes them from the first arena with enough free units.
 //
-// A part of the translation unit of confined_mimalloc.cc, behind arena.c, and of no other.
+// Included once, by confined_mimalloc.cc behind arena.c.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline size_t arena_units_of(size_t bytes) noexcept {
   return bytes / MI_ARENA_BLOCK_SIZE + (bytes % MI_ARENA_BLOCK_SIZE != 0);
 }
 
-// Takes `count` units of the arena from `first` on. Returns false when somebody has one of them.
+// Takes `count` units of the arena from `first` on. Returns false if one of them is in use.
 inline bool claim_units(mi_arena_t& arena, size_t first, size_t count) noexcept {
   for (size_t claimed = 0; claimed < count;) {
     const size_t at = first + claimed;
@@ -48,15 +48,15 @@ inline bool claim_units(mi_arena_t& arena, size_t first, size_t count) noexcept 
   return true;
 }
 
-// The first unit of the arena at which a segment can begin whose block, `align_offset` behind it,
-// is at a multiple of `alignment`; the next is `alignment` further on.
+// The first unit of the arena at which such a segment can begin: its block, `align_offset` behind
+// it, lies at a multiple of `alignment`. The next such unit is `alignment` further on.
 inline size_t first_aligned_unit(const mi_arena_t& arena, size_t alignment,
                                  size_t align_offset) noexcept {
   const auto start = reinterpret_cast<uintptr_t>(mi_atomic_load_relaxed(&arena.start));
   return (align_up(start + align_offset, alignment) - align_offset - start) / MI_ARENA_BLOCK_SIZE;
 }
 
-// Does _mi_arena_alloc_aligned in one arena. Returns nullptr if it has no such place.
+// _mi_arena_alloc_aligned for one arena. Returns nullptr if it has no such free units.
 inline void* take_aligned_units(mi_arena_t& arena, size_t count, size_t alignment,
                                 size_t align_offset, bool* is_zero, size_t* memid) noexcept {
   size_t unit = first_aligned_unit(arena, alignment, align_offset);
@@ -69,8 +69,8 @@ inline void* take_aligned_units(mi_arena_t& arena, size_t count, size_t alignmen
   return nullptr;
 }
 
-// Whether a block of `bytes` would find its place if the heap had nothing else in it. `alignment`:
-// 0, or one above mimalloc's own. Cost: a comparison for each arena.
+// Whether the heap, if it were empty, could serve a block of `bytes`. `alignment`: 0, or one above
+// mimalloc's own. Cost: a comparison for each arena.
 inline bool could_ever_serve(size_t bytes, size_t alignment) noexcept {
   if (bytes > PTRDIFF_MAX - 2 * MI_SEGMENT_SIZE) return false;
   const size_t header = alignment == 0 ? MI_SEGMENT_SLICE_SIZE : MI_SEGMENT_SIZE;
@@ -85,7 +85,7 @@ inline bool could_ever_serve(size_t bytes, size_t alignment) noexcept {
   return false;
 }
 
-// Grows segment 0 for the block. Returns true if the block then finds its place.
+// Grows segment 0 for the block. Returns true if the block then fits.
 inline bool grow_boot_heap_for(size_t bytes, size_t alignment) noexcept {
   if (bytes > kBootGrownBytesMax || !grow_boot_heap(bytes + alignment + MI_SEGMENT_SIZE)) {
     return false;

@@ -19,13 +19,13 @@ namespace {
 std::atomic<uint64_t> bad_count{0};
 OncePerSecond messages;
 
-// Counts a bad pointer. Returns true if it is to be reported.
+// Counts a bad pointer. Returns true if it should be reported.
 bool count_one() noexcept {
   bad_count.fetch_add(1, std::memory_order_relaxed);
   return messages.try_pass();
 }
 
-// Every pointer that comes here is a defect of the program, whose author needs to find the call.
+// Every bad pointer is a defect of the program, so the report includes the call stack.
 [[gnu::noinline]] void tell(Error error) noexcept {
   error.set_cure("mend the program: `addr2line -Cfpe FILE OFFSET` names each of these calls");
   log_error(error);
@@ -63,7 +63,7 @@ const char* to_text(PointerUse use) noexcept {
   return "asking for the usable size of";
 }
 
-// Sets the answer that says why `pointer` is no block in use. It lies in the arena that begins at
+// Sets the answer: the reason why `pointer` is no block in use. It lies in the arena that begins at
 // `arena`.
 void explain(const void* pointer, const std::byte* arena, Error* error) noexcept {
   const char* owner = owner_of(pointer);

@@ -11,7 +11,7 @@
 namespace bedplate {
 namespace {
 
-constexpr size_t kWordBytes = sizeof(void*);  // the smallest block, and what every block begins at
+constexpr size_t kWordBytes = sizeof(void*);  // the smallest block; every block is aligned to it
 constexpr unsigned kBitsPerEntry = 64;
 constexpr uint32_t kLedgerCountMax = 64;  // mimalloc has no more arenas
 constexpr uint64_t kSearchBytesMax = kGiB;
@@ -25,7 +25,7 @@ struct Ledger {
 constinit Ledger ledgers[kLedgerCountMax];
 constinit std::atomic<uint32_t> ledger_count{0};
 
-// The place of a pointer in the ledger; no entry: it is in no arena, or no block can begin there.
+// The ledger bit of a pointer; no entry: it lies in no arena, or no block can begin there.
 struct Place {
   std::atomic<uint64_t>* entry = nullptr;
   uint64_t bit = 0;
@@ -56,7 +56,7 @@ bool ledger_create(std::span<std::byte> arena) noexcept {
   const uint32_t index = ledger_count.load(std::memory_order_relaxed);
   if (index == kLedgerCountMax) return false;
   static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
-  // Untouched entries cost nothing here; memory of the pool is locked at boot, and so taken.
+  // Private memory costs nothing until it is touched; pool memory is locked at boot, and so taken.
   void* memory = mmap(nullptr, arena.size() / kWordBytes / 8, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;
@@ -68,7 +68,7 @@ bool ledger_create(std::span<std::byte> arena) noexcept {
 void ledger_enter(const void* block) noexcept {
   const Place place = place_of(block);
   BP_ASSERT(place.entry != nullptr);
-  // Relaxed: the thread that frees the block learnt of it from the one that got it here.
+  // Relaxed: the block's pointer passes between threads with synchronisation of its own.
   place.entry->fetch_or(place.bit, std::memory_order_relaxed);
 }
 
@@ -87,7 +87,7 @@ const void* ledger_block_before(const void* pointer) noexcept {
   const Ledger* ledger = ledger_of(pointer);
   if (ledger == nullptr) return nullptr;
   const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(pointer) - ledger->arena);
-  // The last word that begins before `pointer`; an unaligned one may lie in that word itself.
+  // The last word that begins before `pointer`; an unaligned pointer lies within that word.
   if (offset == 0) return nullptr;
   uint64_t word = (offset - 1) / kWordBytes;
   uint64_t mask = ~uint64_t{0} >> (kBitsPerEntry - 1 - word % kBitsPerEntry);

@@ -14,10 +14,10 @@ namespace {
 
 bool may_grow = false;
 
-// The message was written when the heap refused.
+// The heap has already written the message.
 [[noreturn]] void end_of_memory() { std::_Exit(static_cast<int>(ErrorKind::kSystem)); }
 
-// The steps grow with the heap: each costs mimalloc an arena, and it has only 64.
+// The steps grow with the heap: each takes one of mimalloc's arenas, and there are only 64.
 constexpr uint64_t kStepPart = 4;
 
 uint64_t granularity(const Segment& boot) noexcept {
@@ -27,7 +27,7 @@ uint64_t granularity(const Segment& boot) noexcept {
 bool add(Segment& boot, uint64_t bytes) noexcept {
   PinnedPool& pool = process_pool();
   if (!pool.grow_first_segment(bytes)) return false;
-  // The heap's tables have room for kBootGrownBytesMax.
+  // The heap's tables are large enough for kBootGrownBytesMax.
   return add_heap_memory(pool.carve(boot, "boot", bytes));
 }
 

@@ -21,7 +21,7 @@ uint64_t BufferPool::bytes_for(const Options& options) noexcept {
   const uint64_t links =
       align_up(uint64_t{options.buffer_count} * 2 * sizeof(uint32_t), kCacheLineBytes);
   const uint64_t stride = align_up(options.buffer_bytes, options.alignment_bytes);
-  // The carve is aligned to a cache line: the buffers may have to begin further on.
+  // The carve is only aligned to a cache line: larger alignment of the buffers may need a gap.
   return sizeof(BufferPool) + options.shard_count * sizeof(Shard) + links +
          (options.alignment_bytes - kCacheLineBytes) + stride * options.buffer_count;
 }
@@ -54,7 +54,8 @@ BufferPool* BufferPool::create(std::span<std::byte> memory, const Options& optio
 }
 
 uint32_t BufferPool::in_use_count() const noexcept {
-  // Given first: each give that is seen has its take seen, so the difference is not negative.
+  // Sums the gives before the takes: each counted give then has its take counted, so the difference
+  // is not negative.
   uint64_t given = 0;
   uint64_t taken = 0;
   for (uint32_t i = 0; i < options_.shard_count; ++i) {
@@ -103,7 +104,7 @@ uint32_t BufferPool::pop_batch() noexcept {
   for (;;) {
     const auto first = static_cast<uint32_t>(top);
     if (first == kNone) return kNone;
-    // May be stale when another popped the batch meanwhile: then the exchange fails.
+    // May be stale if another thread popped the batch meanwhile: then the exchange fails.
     const uint32_t next = batch_link_[first].load(std::memory_order_relaxed);
     const uint64_t wanted = ((top >> 32) + 1) << 32 | next;
     if (top_.compare_exchange_weak(top, wanted, std::memory_order_acquire,
@@ -130,7 +131,7 @@ bool BufferPool::refill(Shard& own) noexcept {
   return true;
 }
 
-// The older half goes; the younger one is warm and stays.
+// Pushes the older half to the stack; the younger half is warm and stays.
 void BufferPool::flush(Shard& own) noexcept {
   BP_DCHECK(own.cached_count == kCacheMax);
   uint32_t first = kNone;
@@ -141,8 +142,8 @@ void BufferPool::flush(Shard& own) noexcept {
   }
   std::copy(own.cached + kBatchMax, own.cached + kCacheMax, own.cached);
   own.cached_count -= kBatchMax;
-  // Before the push: the thread that pops the batch counts it again, and the sum never exceeds the
-  // buffers.
+  // Before the push: the thread that pops the batch adds it again, so the sum never exceeds the
+  // number of buffers.
   drawn_count_.fetch_sub(kBatchMax, std::memory_order_relaxed);
   push_batch(first);
 }
@@ -153,7 +154,7 @@ void BufferPool::check_taken(std::byte* buffer) noexcept {
   const auto* bytes = reinterpret_cast<const unsigned char*>(buffer);
   const bool is_poison_whole = std::all_of(bytes, bytes + options_.buffer_bytes,
                                            [](unsigned char byte) { return byte == kPoison; });
-  BP_ASSERT(is_poison_whole);  // else somebody wrote to the buffer after giving it back
+  BP_ASSERT(is_poison_whole);  // else the buffer was written after give_back()
 }
 
 void BufferPool::check_given_back(std::byte* buffer) noexcept {

@@ -1,15 +1,15 @@
 // BufferPool: a fixed number of buffers of one size in one carve of the pool.
 //
-// Each shard takes from and gives back to a cache of its own, which nobody else touches. Surplus
-// and need go through one shared lock-free stack, a batch at a time, so a buffer that one shard
-// takes and another gives back costs one shared operation per batch. A shard never reaches into
-// another's cache: what lies there is out of its reach, so plan for it (kCacheMax).
+// Each shard takes buffers from its own cache and gives them back to it; no other shard touches
+// that cache. Full and empty caches exchange batches with one shared lock-free stack, so a buffer
+// that one shard takes and another gives back costs one shared operation per batch. Buffers in a
+// cache are unavailable to other shards: plan for them (kCacheMax).
 //
-// Invariants: 1. A buffer is in exactly one place: taken, in one cache, or in one batch of the
-// stack; in debug its batch link says whether it is taken (check_taken, check_given_back). 2. The
-// chain through a batch belongs to its holder; only batch links are read by many. 3. A cache has
-// kCacheMax buffers at most, all of this pool, none of them taken: is_valid(shard) looks.
-// 4. A batch has kBatchMax at most: refill() looks.
+// Invariants: 1. A buffer is taken, or in exactly one cache, or in exactly one batch of the stack;
+// in debug its batch link says whether it is taken (check_taken, check_given_back). 2. Only the
+// holder of a batch uses the chain through it; several threads read only batch links. 3. A cache
+// has kCacheMax buffers at most, all of this pool, none of them taken: is_valid(shard) looks. 4. A
+// batch has kBatchMax at most: refill() looks.
 #pragma once
 
 #include <atomic>
@@ -24,30 +24,30 @@ namespace bedplate {
 
 class BufferPool {
  public:
-  // Each of them is at least 1.
+  // Each value is at least 1.
   struct Options {
-    uint64_t buffer_bytes = 0;  // of each; what aligning them adds, bytes_for() knows
+    uint64_t buffer_bytes = 0;  // of each; bytes_for() adds the alignment
     uint32_t buffer_count = 0;
     uint32_t shard_count = 1;                    // caches, numbered from 0
     uint64_t alignment_bytes = kCacheLineBytes;  // a power of two, at least a cache line
   };
 
   static constexpr uint32_t kBatchMax = 32;
-  // How many buffers one shard's cache may keep from the others, at most.
+  // The most buffers that one shard's cache may withhold from other shards.
   static constexpr uint32_t kCacheMax = 2 * kBatchMax;
 
   // The bytes to carve for `options`, bookkeeping included.
   static uint64_t bytes_for(const Options& options) noexcept;
 
   // Makes a pool in `memory`. Requires: cache-line aligned, bytes_for(options) long.
-  // Ownership: the pool lies in `memory` and lives as long; nothing destroys it. In debug it
+  // Ownership: the pool lies in `memory` and lives as long; it is never destroyed. In debug it
   // poisons every buffer. Threads: one, before others use the pool.
   static BufferPool* create(std::span<std::byte> memory, const Options& options) noexcept;
 
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // A buffer with any content, or nullptr when neither the shard's cache nor the stack has one.
+  // Takes a buffer, with any content; nullptr if the shard's cache and the stack are empty.
   // Ownership: the caller's, until give_back(). Threads: for each `shard` one at a time. Cost: a
   // load and a store; once per batch a compare-exchange.
   std::byte* try_take(uint32_t shard) noexcept {
@@ -64,8 +64,8 @@ class BufferPool {
     return buffer;
   }
 
-  // Requires: `buffer` came from try_take, of any shard, and was not given back since: in debug a
-  // violation stops the process. Threads and cost: as try_take.
+  // Gives back a buffer. Requires: it came from try_take, of any shard, and was not given back
+  // since: in debug a violation stops the process. Threads and cost: as try_take.
   void give_back(uint32_t shard, std::byte* buffer) noexcept {
     BP_DCHECK(shard < options_.shard_count);
     BP_DCHECK_SLOW(is_valid(shard));
@@ -84,7 +84,7 @@ class BufferPool {
 
   // Snapshots. Threads: any.
   uint32_t in_use_count() const noexcept;
-  // The most that were ever outside the stack at once: in use, or lying in caches.
+  // The most buffers that were ever outside the stack at once: in use or in caches.
   uint32_t drawn_high_water_count() const noexcept {
     return drawn_high_water_count_.load(std::memory_order_relaxed);
   }
@@ -122,7 +122,7 @@ class BufferPool {
   uint32_t* chain_ = nullptr;                    // by buffer: the next in its batch
   std::atomic<uint32_t>* batch_link_ = nullptr;  // by first buffer: the next batch in the stack
   std::byte* buffers_ = nullptr;
-  // Low half: the first buffer of the top batch; high half: a count of changes, against ABA.
+  // Low half: the first buffer of the top batch; high half: a version, against ABA.
   alignas(kCacheLineBytes) std::atomic<uint64_t> top_{kNone};
   std::atomic<uint32_t> drawn_count_{0};
   std::atomic<uint32_t> drawn_high_water_count_{0};

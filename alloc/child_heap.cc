@@ -24,13 +24,13 @@ namespace {
 
 // The header before each block.
 struct Header {
-  uint64_t total_bytes;   // from the base, where the piece begins that is given back
+  uint64_t total_bytes;   // from the base of the freed memory
   uint64_t offset_bytes;  // from the base to the block
 };
 static_assert(sizeof(Header) == 16, "blocks keep the alignment of max_align_t");
 
 constexpr unsigned kSmallestLog2 = 5;
-constexpr unsigned kLargestLog2 = 18;  // what is larger is mapped by itself
+constexpr unsigned kLargestLog2 = 18;  // larger blocks are mapped one by one
 constexpr uint64_t kChunkBytes = kMiB;
 
 struct FreePiece {
@@ -58,12 +58,12 @@ std::byte* map(uint64_t bytes) noexcept {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-// A piece of 2^log2 bytes, or nullptr.
+// Takes 2^log2 bytes; nullptr: the system has no more.
 std::byte* take_piece(unsigned log2) noexcept {
   const uint64_t bytes = uint64_t{1} << log2;
   const Lock lock;
   if (!free_pieces[log2].is_empty()) return reinterpret_cast<std::byte*>(&free_pieces[log2].pop());
-  if (chunk_bytes_left < bytes) {  // the rest of the old chunk is lost: at most one piece
+  if (chunk_bytes_left < bytes) {  // drops the rest of the old chunk, less than `bytes`
     chunk = map(kChunkBytes);
     chunk_bytes_left = chunk == nullptr ? 0 : kChunkBytes;
     if (chunk == nullptr) return nullptr;
@@ -76,9 +76,9 @@ std::byte* take_piece(unsigned log2) noexcept {
 
 Header* header_of(void* block) noexcept { return static_cast<Header*>(block) - 1; }
 
-constinit std::atomic<bool> has_allocated{false};  // the child
+constinit std::atomic<bool> has_allocated{false};  // this child
 
-// A child that allocates goes on as a program and does not call exec.
+// Warns: a child that allocates goes on as a program and does not call exec.
 void tell_that_it_goes_on() noexcept {
   if (is_known_child || !claim_child_notice()) return;
   log_error(
@@ -131,7 +131,7 @@ void child_free(void* block) noexcept {
   std::byte* base = static_cast<std::byte*>(block) - header.offset_bytes;
   const auto log2 = static_cast<unsigned>(std::bit_width(header.total_bytes - 1));
   if (log2 > kLargestLog2) {
-    const int errno_before = errno;  // free leaves it alone, also where that fails
+    const int errno_before = errno;  // free must not change errno, even if munmap fails
     munmap(base, header.total_bytes);
     errno = errno_before;
     return;

@@ -1,34 +1,34 @@
-// The heap of a forked child: private memory, so that nothing that the child does reaches its
-// parent, until it calls exec or exits.
+// The heap of a forked child: private memory, so that the child's allocations do not touch its
+// parent, until the child calls exec or exits.
 //
-// Simple on purpose: blocks of powers of two from chunks that are mapped as needed and never given
-// back, one lock, larger blocks mapped one by one. A parent's block that the child frees is left
-// alone; one that it reallocates is copied.
+// Simple on purpose: blocks of powers of two from chunks that are mapped as needed and never
+// unmapped, one lock, larger blocks mapped one by one. Freeing a parent's block does nothing;
+// reallocating one copies it.
 //
-// A child that allocates is one that stays. The first of them warns, once for the process, and says
-// what to do instead, unless the child knows it (platform/known_child.h). One that only writes what
-// its parent allocated goes unnoticed: it may be on its way to exec, and a sealed pool refuses to
-// have its memory made read-only.
+// A child that allocates will not call exec soon. The first such child logs a warning, once for the
+// process, with advice, unless it is a known child (platform/known_child.h). A child that only
+// writes its parent's objects is not noticed: it may be about to call exec, and a sealed pool
+// cannot be made read-only.
 #pragma once
 
 #include <cstddef>
 
 namespace bedplate {
 
-// `bytes` aligned to `alignment`, a power of two. nullptr with ENOMEM when the system has no more.
-// Threads: any of the child's.
+// A block of `bytes` aligned to `alignment`, a power of two. nullptr with ENOMEM if the system has
+// no more. Threads: any of the child's.
 void* child_allocate(size_t bytes, size_t alignment) noexcept;
 
-// The same for what libc needs while fork() is under way: it says nothing of the child.
+// The same for libc's needs during fork(): it logs no warning about the child.
 void* child_allocate_in_fork(size_t bytes, size_t alignment) noexcept;
 
-// Frees a block of child_allocate. A block of the parent's, in the pool, stays as it is.
+// Frees a block of child_allocate. Leaves a block of the parent, in the pool, as it is.
 void child_free(void* block) noexcept;
 
 // A block of `bytes` with the content of `block`, which may be the parent's and `old_bytes` long.
 void* child_reallocate(void* block, size_t old_bytes, size_t bytes) noexcept;
 
-// How many bytes of a block of child_allocate can be used.
+// The usable bytes of a block of child_allocate.
 size_t child_usable_bytes(const void* block) noexcept;
 
 }  // namespace bedplate

@@ -14,8 +14,8 @@
 
 // libc's list of open streams, newest first: exported since 2.2.5, and declared in no header.
 extern "C" {
-// Weak because of how it is reached: a program with a copy of the variable would set the copy, and
-// libc would read the original.
+// Weak, so that libc's own variable is used. A program would otherwise get a copy (copy
+// relocation), set that, and libc would read the original.
 [[gnu::weak]] extern FILE* _IO_list_all;
 FILE* _IO_iter_begin() noexcept;
 void _IO_list_lock() noexcept;  // recursive: fork() itself takes it, too
@@ -26,12 +26,12 @@ void _IO_list_resetlock() noexcept;
 namespace bedplate {
 namespace {
 
-constexpr pthread_key_t kKeysInThread = 32;  // glibc: the values of further ones lie on the heap
+constexpr pthread_key_t kKeysInThread = 32;  // glibc: values of further keys lie on the heap
 
 constinit FILE* streams_of_parent = nullptr;
 constinit std::atomic_flag has_warned = ATOMIC_FLAG_INIT;
 
-// A new key gets the lowest number that is free.
+// A new key gets the lowest free number, so that number shows how many are in use.
 void warn_of_many_keys() noexcept {
   pthread_key_t next = 0;
   if (pthread_key_create(&next, nullptr) != 0) return;
@@ -43,8 +43,8 @@ void warn_of_many_keys() noexcept {
                  kKeysInThread, next);
 }
 
-// Leaves the part of the list behind the last stream that lies in the pool. Other threads can
-// neither open nor close streams until the fork is over; fork() itself would hold them up, too.
+// Shortens the list to the streams behind the last one in the pool. Other threads can neither open
+// nor close streams until the fork is over; fork() would block them anyway.
 void prepare() noexcept {
   warn_of_many_keys();
   _IO_list_lock();

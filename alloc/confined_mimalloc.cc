@@ -1,13 +1,12 @@
 // mimalloc, confined to the pool.
 //
 // This is mimalloc itself, compiled from the distribution's source package as one translation unit
-// of ours, so that the few places where it would talk to the system can be turned to the pool: mmap
-// takes from a small metadata zone in segment 0, munmap gives back to it, madvise and mprotect do
-// nothing. Everything else comes from arenas that lie in the pool: segment 0 from the first malloc
-// on, the heap segment once it is reserved. (If the decision is "no", the one arena is ordinary
-// memory.) mimalloc may not ask the system for more (limit_os_alloc), reads no environment
-// (MI_NO_GETENV) and keeps no cache of freed segments (MI_CACHE_DISABLE), so free memory shows as
-// free in the arenas.
+// of ours, so that its few calls to the system can be redirected to the pool: mmap takes from a
+// small metadata zone in segment 0, munmap gives back to it, madvise and mprotect do nothing. All
+// other memory comes from arenas in the pool: segment 0 from the first malloc on, the heap segment
+// once it is reserved. (If the decision is "no", the one arena is ordinary memory.) mimalloc may
+// not ask the system for more (limit_os_alloc), reads no environment (MI_NO_GETENV) and keeps no
+// cache of freed segments (MI_CACHE_DISABLE), so free memory shows as free in the arenas.
 //
 // No code of mimalloc's is in this repository; scripts/mimalloc.sh fetches and adjusts it.
 #include <algorithm>
@@ -49,8 +48,8 @@
 #include "mimalloc.h"
 #include "mimalloc-internal.h"
 
-// The fast paths of free and malloc belong into these (intercepting_heap.cc); others call them, so
-// they are not `inline`.
+// free and malloc inline these fast paths (intercepting_heap.cc). Other code calls them, so they
+// are not declared `inline`.
 #pragma GCC diagnostic ignored "-Wattributes"
 extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
 [[gnu::always_inline]] static inline uint8_t mi_bin(size_t bytes);
@@ -60,13 +59,13 @@ extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
 #include "stats.c"
 #include "random.c"
 
-// The system calls of os.c, and only of os.c, go to the pool.
+// Redirects the system calls of os.c, and only of os.c, to the pool.
 #define mmap(address, bytes, rights, flags, fd, offset) bedplate::metadata_zone_map(bytes)
 #define munmap(address, bytes) bedplate::metadata_zone_unmap(address, bytes)
 #define madvise(address, bytes, advice) 0
 #define mprotect(address, bytes, rights) 0
 // init.c calls _mi_os_init at the first allocation of the process: the moment to hand the pool
-// over. os.c's own keeps its name with a prefix.
+// over. os.c's own function gets a prefix.
 #define _mi_os_init bp_unconfined_os_init
 #include "os.c"
 #undef mmap
@@ -80,8 +79,8 @@ extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
 #include "segment-cache.c"
 #include "alloc/aligned_arena.h"
 
-// mimalloc takes segments from the arenas here, and only here. If segment 0 may grow, it grows
-// before anybody is refused.
+// The only place where mimalloc takes segments from the arenas. If segment 0 may grow, it grows
+// before a request is refused.
 static void* bp_take_segment(size_t bytes, size_t alignment, size_t align_offset, bool* commit,
                              bool* large, bool* is_pinned, bool* is_zero, mi_arena_id_t arena,
                              size_t* memid, mi_os_tld_t* tld) {
@@ -97,7 +96,7 @@ static void* bp_take_segment(size_t bytes, size_t alignment, size_t align_offset
   }
 }
 
-// mimalloc takes pages of blocks from its segments here, and only here.
+// The only place where mimalloc takes pages of blocks from its segments.
 static void bp_page_given_back(mi_page_t* page);
 #define _mi_segment_page_alloc bp_take_page
 #define mi_heap_get_default() bedplate::heap_of_thread()
@@ -107,20 +106,20 @@ static void bp_page_given_back(mi_page_t* page);
 #undef _mi_segment_page_alloc
 #undef mi_heap_get_default
 
-// A thread that is refused looks into its own heaps, then into those of idle threads.
+// A refused thread collects its own heaps, then the heaps of idle threads.
 static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #define mi_heap_collect bp_collect_for_refused
-// For the system's sake mimalloc rounds large requests up, to 4 MiB in the end; the pool has no
-// such wish, and with the header a block would take one unit of the arena more than it needs.
+// mimalloc rounds large requests up, to multiples of 4 MiB in the end, to spare the system. For the
+// pool that is useless, and with the header a block would take one unit of the arena too many.
 #define _mi_os_good_alloc_size(bytes) _mi_align_up(bytes, MI_SEGMENT_SLICE_SIZE)
 #define mi_thread_init()
 #define mi_get_default_heap() bedplate::heap_of_thread()
-// For so many further pages an empty one stays with its heap, if that has no other of its size: as
-// mimalloc has it.
+// The number of further page requests for which an empty page stays with its heap, if the heap has
+// no other of its size: the same as in mimalloc.
 static inline uint8_t bp_retire_cycles(const mi_page_t* page) {
   return page->xblock_size <= MI_SMALL_OBJ_SIZE_MAX ? 9 : 3;
 }
-// Whether an empty page stays once more.
+// Whether an empty page stays for another period; restarts the period.
 static inline bool bp_page_stays(mi_page_t* page) {
   if (page->retire_expire == 0 || page->next != nullptr || page->prev != nullptr) return false;
   page->retire_expire = bp_retire_cycles(page);
@@ -142,7 +141,7 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
   for (mi_heap_t* each = is_at_limit ? nullptr : heap->tld->heaps; each != nullptr;
        each = each->next) {
     if (each == heap) continue;
-    const bedplate::InsideHeap inside;  // the low-memory handler was called above
+    const bedplate::InsideHeap inside;  // no low-memory call here: it was made above
     const bedplate::WithoutReclaim without(*each);
     mi_heap_collect(each, force);
   }
@@ -150,17 +149,17 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
   _mi_abandoned_collect(heap, true, &heap->tld->segments);
 }
 
-// The request of this thread, while mimalloc looks for more than that to align a block in it.
+// This thread's aligned request, while mimalloc allocates a larger block for it.
 static __thread bedplate::HeapRefusal bp_asked;
 // Reports a request that was refused.
 static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cause cause) noexcept;
 
-// The slow way, for requests that the first page of their size cannot serve. It is noexcept and
-// apart, so malloc jumps to it and needs no frame.
+// The slow path, for requests that the first page of their size cannot serve. It is noexcept and a
+// function of its own, so that malloc jumps to it and needs no frame.
 [[gnu::noinline]] static void* bp_allocate_slowly(mi_heap_t* heap, size_t bytes, bool is_zeroed,
                                                   size_t huge_alignment) noexcept {
   if (bytes > MI_LARGE_OBJ_SIZE_MAX || huge_alignment > 0) {
-    // Before there is a heap nobody knows how large it is.
+    // The check below needs the heap's size, so the heap must exist.
     if (!mi_heap_is_initialized(heap)) heap = bedplate::heap_of_thread();
     using Cause = bedplate::HeapRefusal::Cause;
     const bool is_far = huge_alignment > bedplate::kAlignmentBytesMax;
@@ -175,9 +174,9 @@ static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cau
   return block;
 }
 
-// mimalloc keeps a table of pages for blocks of up to 1 KiB, and takes the long way for all others.
-// Storage and streams use larger blocks: the first page of the size gives one at once if it has
-// one. (For an empty heap, as a thread has it at first, no size has a page.)
+// mimalloc has a table of pages for blocks of up to 1 KiB, and takes the slow path for all others.
+// Storage and streams use larger blocks, so this tries the first page of the size. (The empty heap
+// that a thread begins with has no pages.)
 static void* bp_allocate_generic(mi_heap_t* heap, size_t bytes, bool is_zeroed,
                                  size_t huge_alignment) noexcept {
   if (bytes > MI_SMALL_SIZE_MAX && bytes <= MI_MEDIUM_OBJ_SIZE_MAX && huge_alignment == 0) {
@@ -192,7 +191,7 @@ static void* bp_allocate_generic(mi_heap_t* heap, size_t bytes, bool is_zeroed,
 #define bp_heap_identity() bedplate::heap_identity
 #include "alloc.c"
 #undef _mi_malloc_generic
-// mimalloc aligns a block by allocating more than that: a refusal tells what was asked for.
+// mimalloc aligns a block by allocating more. For a refusal, bp_asked keeps the requested size.
 static void* bp_allocate_more(mi_heap_t* heap, size_t more, bool is_zeroed, size_t huge_alignment,
                               size_t bytes, size_t alignment) {
   bp_asked = {bytes, alignment};
@@ -209,7 +208,7 @@ static void* bp_allocate_more(mi_heap_t* heap, size_t more, bool is_zeroed, size
 #undef _mi_heap_malloc_zero_ex
 #include "alloc-posix.c"
 void _mi_os_init(void);
-// A thread that ends has its heap tidied up, but only in the process that owns the heap.
+// Cleans up the heap of a thread that ends, but only in the process that owns the heap.
 static void mi_pthread_done(void* heap);
 static void bp_thread_done(void* heap) {
   if (bedplate::is_forked_child()) return;
@@ -234,14 +233,14 @@ std::atomic<ExhaustionHandler> exhaustion_handler{&handle_exhaustion};
 std::atomic<bool> is_boot_retired{false};
 mi_arena_id_t reserve_arenas[kHeapOwnerCountMax] = {};  // of owners; 0: none
 
-// The bytes that a page is charged to its owner. A huge block has a segment to itself.
+// The bytes of a page that its owner is charged. A huge block has a segment to itself.
 size_t page_charge(const mi_page_t* page) noexcept {
   const mi_segment_t* segment = _mi_ptr_segment(page);
   if (segment->kind != MI_SEGMENT_HUGE) return page->slice_count * MI_SEGMENT_SLICE_SIZE;
   return align_up(segment->segment_slices * MI_SEGMENT_SLICE_SIZE, MI_ARENA_BLOCK_SIZE);
 }
 
-// The same before there is a page (segment.c chooses the page's size by the block's).
+// The expected charge, before the page exists (segment.c derives the page's size from the block's).
 size_t expected_charge(size_t block_bytes, size_t alignment) noexcept {
   if (alignment > MI_ALIGNMENT_MAX) {
     return align_up(block_bytes + MI_SEGMENT_SIZE, MI_ARENA_BLOCK_SIZE);
@@ -259,27 +258,27 @@ HeapOwner owner_of_page(const mi_page_t* page) noexcept {
   return {static_cast<uint32_t>(page->padding[0])};
 }
 
-// `page` is `owner`'s from now on, which was charged `expected` bytes for it.
+// Gives `page` to `owner`, which was charged `expected` bytes for it.
 void give_page(mi_page_t* page, HeapOwner owner, size_t expected) noexcept {
   page->padding[0] = owner.index;
   settle_heap_charge(owner, expected, page_charge(page));
 }
 
-// The more a heap has of a size, the larger its next page is: twice the last one that became full,
-// up to four times mimalloc's. mimalloc's are all alike, and a heap with many full ones puts pages
-// into the queue of the full ones and takes them out again in nearly every call.
+// Pages of a size grow with the number in the heap: each is twice the last one that became full, up
+// to four times mimalloc's size. mimalloc's pages all have one size, and a heap with many full ones
+// moves pages into the queue of full pages and out again in nearly every call.
 constexpr size_t kGrowthMax = 4;
 static_assert(kGrowthMax * MI_SMALL_PAGE_SIZE / sizeof(void*) <= UINT16_MAX,
               "a page counts its blocks in 16 bits");
 static_assert(kGrowthMax * MI_MEDIUM_PAGE_SIZE <= MI_LARGE_OBJ_SIZE_MAX);
-// Below these limits other sizes and threads need the memory more than this page.
+// Below these limits other sizes and threads need the memory more than a larger page.
 constexpr uint64_t kGrowthFreeBytesMin = 16 * kMiB;  // of the heap
-constexpr uint64_t kGrowthRoomMin = 8;               // of an owner: so many such pages
+constexpr uint64_t kGrowthRoomMin = 8;               // of the bytes left to an owner: in such pages
 
 // Returns 0 if the page keeps mimalloc's size.
 size_t grown_page_bytes(const mi_heap_t* heap, size_t block_bytes, HeapOwner owner) noexcept {
   if (block_bytes > MI_MEDIUM_OBJ_SIZE_MAX) return 0;
-  // The page that has just become full is the last in that queue.
+  // The page that became full last is the last in the queue of full pages.
   const mi_page_t* full = heap->pages[MI_BIN_FULL].last;
   if (full == nullptr || full->xblock_size != block_bytes) return 0;
   const size_t page_bytes =
@@ -291,8 +290,8 @@ size_t grown_page_bytes(const mi_heap_t* heap, size_t block_bytes, HeapOwner own
   return has_room ? bytes : 0;
 }
 
-// Takes such a page from the segments that the thread has already: it is not worth one of its own.
-// Returns nullptr where there is none.
+// Takes a larger page from the segments that the thread already has: it is not worth a new segment.
+// Returns nullptr if there is none.
 mi_page_t* take_grown_page(mi_heap_t* heap, size_t block_bytes, HeapOwner owner,
                            mi_segments_tld_t* tld) noexcept {
   const size_t bytes = grown_page_bytes(heap, block_bytes, owner);
@@ -308,14 +307,14 @@ mi_page_t* take_grown_page(mi_heap_t* heap, size_t block_bytes, HeapOwner owner,
 }
 
 struct LowMemory {
-  uint64_t free_bytes = 0;  // 0: nobody asked
+  uint64_t free_bytes = 0;  // 0: no handler
   LowMemoryHandler handler = nullptr;
   void* context = nullptr;
   std::atomic<bool> is_low{false};
   std::atomic<bool> is_due{false};
 } low_memory;
 
-// A segment was taken from the arenas.
+// Called after a segment was taken from the arenas.
 void watch_free_memory() noexcept {
   if (low_memory.free_bytes == 0) return;
   const bool is_low = heap_free_bytes() < low_memory.free_bytes;
@@ -323,15 +322,15 @@ void watch_free_memory() noexcept {
   if (is_low && !was_low) low_memory.is_due.store(true, std::memory_order_relaxed);
 }
 
-// mimalloc calls this at the beginning of malloc's slow path, and before it looks everywhere for a
-// page (`is_refused`): nothing is half done then.
+// mimalloc calls this at the beginning of malloc's slow path, and before it searches everywhere for
+// a page (`is_refused`): its records are consistent at both points.
 void on_slow_path(bool is_refused, unsigned long long, void*) {
-  // Not while another thread's heaps are emptied.
+  // Not while this thread is inside a heap operation, such as emptying another thread's heaps.
   if (is_inside_heap()) return;
   const bool is_due = low_memory.is_due.load(std::memory_order_relaxed) &&
                       low_memory.is_due.exchange(false, std::memory_order_relaxed);
   if (is_due || (is_refused && heap_free_bytes() < low_memory.free_bytes)) {
-    const HeapRefusal asked = std::exchange(bp_asked, {});  // the handler may ask for other memory
+    const HeapRefusal asked = std::exchange(bp_asked, {});  // the handler may allocate, too
     low_memory.handler(low_memory.context);
     bp_asked = asked;
   }
@@ -346,7 +345,7 @@ void write_output(const char* text, void*) {
 void on_error(int error_number, void*) {
   const InsideHeap inside;
   if (error_number != ENOMEM && error_number != EOVERFLOW) return report_heap_damage(error_number);
-  errno = ENOMEM;  // bp_refuse tells the rest
+  errno = ENOMEM;  // bp_refuse reports it
 }
 
 void confine_options() noexcept {
@@ -370,14 +369,14 @@ bool is_in_pool() noexcept { return interception_decision().backing != HeapBacki
 
 bool add_arena(std::span<std::byte> memory, bool is_exclusive, mi_arena_id_t* arena) noexcept {
   if (kKeepsLedger && !ledger_create(memory)) return false;
-  // committed, not "large" (which would reserve it for allocations that ask for large pages),
-  // already zero, any node.
+  // committed, not "large" (which would reserve it for requests of large pages), already zero, any
+  // node.
   return mi_manage_os_memory_ex(memory.data(), memory.size(), true, false, true, -1, is_exclusive,
                                 arena);
 }
 
-// The heap's first memory: an arena, and behind it the metadata zone (arenas must begin at a
-// multiple of mimalloc's segment).
+// The heap's first memory: an arena followed by the metadata zone (arenas must begin at a multiple
+// of mimalloc's segment size).
 struct FirstMemory {
   std::span<std::byte> arena;
   std::span<std::byte> zone;
@@ -411,7 +410,7 @@ bool add_heap_reserve(std::span<std::byte> memory, HeapOwner owner) noexcept {
 
 void retire_boot_heap() noexcept {
   if (!is_in_pool()) return;
-  // An exclusive arena serves only those who ask for it by number, which nobody does.
+  // An exclusive arena serves only requests with its number, and no request names this one.
   const Segment& boot = boot_segment();
   for (uint32_t i = 0; i < heap_arena_count(); ++i) {
     mi_arena_t* arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[i]);
@@ -423,7 +422,7 @@ void retire_boot_heap() noexcept {
 
 void leave_boot_heap() noexcept {
   if (!is_in_pool()) return;
-  // A segment's memid says whether pages are cut from it for everybody.
+  // With this bit in a segment's memid, threads cut no pages for general use from the segment.
   constexpr size_t kExclusiveBit = 0x80;
   mi_segments_tld_t& segments = mi_heap_get_default()->tld->segments;
   for (const mi_span_queue_t& spans : segments.spans) {
@@ -493,7 +492,8 @@ void set_low_memory_handler(uint64_t free_bytes, LowMemoryHandler handler, void*
 
 HeapSizeClass heap_size_class_at(const void* pointer) noexcept {
   const mi_segment_t* segment = _mi_ptr_segment(pointer);
-  // Its cookie says that mimalloc made a segment there; what it says of itself may be stale.
+  // A good cookie shows that mimalloc made a segment there; the segment's other fields may be
+  // stale.
   if (segment->cookie != _mi_ptr_cookie(segment)) return {};
   const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) -
                                           reinterpret_cast<const std::byte*>(segment));
@@ -516,7 +516,7 @@ void set_exhaustion_handler(ExhaustionHandler handler) noexcept {
   exhaustion_handler.store(handler, std::memory_order_relaxed);
 }
 
-// A block of any size is aligned to one word (operator_new.cc); more must be asked for.
+// Every block is aligned to one word (operator_new.cc); larger alignments go to the aligned call.
 void* pool_allocate(size_t bytes, size_t alignment) noexcept {
   return handed_out(alignment <= alignof(void*) ? heap_allocate(bytes)
                                                 : heap_allocate_aligned(bytes, alignment));
@@ -552,7 +552,8 @@ void _mi_os_init(void) {
 }
 
 // Takes a page for the owner of `heap`, within its limit; from its reserve if need be. nullptr:
-// there is none, or mimalloc found one for `heap` in an abandoned segment, and looks there.
+// there is none, or mimalloc has put a page of an abandoned segment into `heap`, and looks there
+// next.
 mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t alignment,
                                   mi_segments_tld_t* tld, mi_os_tld_t* os_tld) {
   using namespace bedplate;

@@ -11,7 +11,8 @@
 namespace bedplate {
 namespace {
 
-// The first call keeps away the thread's signal handlers, which may fork themselves.
+// hold_thread_heaps() comes first: it blocks this thread's signals, because handlers may call
+// fork().
 void prepare() noexcept {
   hold_thread_heaps();
   hold_owner_names();

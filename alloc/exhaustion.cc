@@ -29,7 +29,7 @@ struct Holding {
   uint64_t bytes = 0;
 };
 
-// The owners of the pool: those that the heap is used for, and the other segments.
+// The owners of pool memory: the heap's owners, and the owners of other segments.
 uint32_t list_holdings(Holding* holdings) noexcept {
   const PinnedPool& pool = process_pool();
   uint32_t count = 0;
@@ -40,7 +40,7 @@ uint32_t list_holdings(Holding* holdings) noexcept {
   }
   for (uint32_t i = 0; i < heap_owner_count(); ++i) {
     const HeapOwnerUse use = heap_owner_use({i});
-    // Its segment is in the list already.
+    // The boot owner is left out: its segment is in the list already.
     if (i != kBootOwner.index && use.used_bytes > 0) holdings[count++] = {use.name, use.used_bytes};
   }
   return count;
@@ -61,7 +61,7 @@ void name_biggest_owners(char* text, size_t text_bytes) noexcept {
   }
 }
 
-// "allocating 9 MiB at a multiple of 4 MiB", and for whom.
+// The error of "allocating 9 MiB at a multiple of 4 MiB", with the owner's name.
 Error error_of(const HeapRefusal& refusal, const char* owner = nullptr) noexcept {
   Error error;
   const bool is_aligned = refusal.alignment > alignof(max_align_t);
@@ -80,16 +80,16 @@ void tell_limit(const HeapRefusal& refusal, HeapOwner owner) noexcept {
   log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
 }
 
-// Or boot is all that there is.
+// Whether there is a heap segment, not segment 0 alone.
 bool has_heap() noexcept { return process_pool().segment_count() > 1; }
 
-// The setting by which each kind of program gets more.
+// The setting that gives this kind of program more heap.
 const char* way_to_more() noexcept {
   if (interception_decision().backing == HeapBacking::kOrdinary) {
     return "decide for the pool: BEDPLATE_LEAVE_PINNED=yes";
   }
   if (is_appliance.load(std::memory_order_relaxed)) {
-    // Before the heap segment is there, segment 0 is what ran out.
+    // Without a heap segment, segment 0 is exhausted.
     return has_heap() ? "raise [pool] bytes"
                       : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time";
   }
@@ -98,7 +98,7 @@ const char* way_to_more() noexcept {
          "bp_add_heap (C++: add_heap)";
 }
 
-// Tells that even an empty heap of this size could not serve the request.
+// Reports that even an empty heap of this size could not serve the request.
 void tell_no_place(const HeapRefusal& refusal) noexcept {
   Error error = error_of(refusal);
   if (refusal.cause == HeapRefusal::Cause::kAlignment) {
@@ -128,7 +128,7 @@ void tell_exhaustion(const HeapRefusal& refusal) noexcept {
   name_biggest_owners(owners, sizeof owners);
   error.set_answer("%s is exhausted; the pool's biggest owners: %s",
                    has_heap() ? "the heap" : "boot", owners);
-  // While an appliance boots there is nothing that it could free.
+  // An appliance that boots has no memory that it could free.
   const bool is_booting = is_appliance.load(std::memory_order_relaxed) && !has_heap();
   log_error(error.set_cure("%s%s", is_booting ? "" : "free memory, or ", way_to_more()));
 }

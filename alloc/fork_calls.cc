@@ -1,9 +1,9 @@
-// fork() as libbedplate-malloc.a puts it before libc's: it is refused where BEDPLATE_FORK, or the
-// program's bedplate_fork, says so (pinned_pool/fork_rule.h).
+// libbedplate-malloc.a's fork(), linked before libc's: it fails if BEDPLATE_FORK, or the program's
+// bedplate_fork, says so (pinned_pool/fork_rule.h).
 //
-// An atfork handler cannot refuse. vfork, posix_spawn, system and popen are none of this: their
-// children call exec at once. libc's own calls (daemon, forkpty) and raw system calls do not come
-// here.
+// An atfork handler cannot make fork() fail. vfork, posix_spawn, system and popen are not affected:
+// their children call exec at once. libc's own calls (daemon, forkpty) and raw system calls bypass
+// this function.
 #include <atomic>
 #include <cerrno>
 
@@ -13,9 +13,9 @@
 #include "pinned_pool/fork_rule.h"
 #include "platform/log.h"
 
-extern "C" pid_t __fork();  // libc's, by the name that it keeps for itself
+extern "C" pid_t __fork();  // libc's fork, by its internal name
 
-// interception.cc refers to this, so that a program that gets our malloc gets this as well.
+// interception.cc refers to this, so that a program that links our malloc links this file as well.
 extern "C" const char bedplate_fork_calls = 1;
 
 namespace {
@@ -38,7 +38,7 @@ void tell_refusal() noexcept {
 
 }  // namespace
 
-// ENOSYS: fork(2) has it for machines that cannot fork. Programs try again after EAGAIN.
+// ENOSYS: fork(2) returns it on machines that cannot fork. After EAGAIN programs would try again.
 extern "C" pid_t fork() noexcept {
   if (!is_refused()) return __fork();
   tell_refusal();

@@ -15,9 +15,9 @@ constinit ForkMark fork_mark;
 
 namespace {
 
-constinit bool heap_exists = false;  // a child has its parent's value
+constinit bool heap_exists = false;  // a child inherits the value
 
-// In the shared heap: of the process and its children together.
+// In the shared heap: the process and its children use one flag.
 constinit std::atomic<bool>* child_notice = nullptr;
 
 }  // namespace

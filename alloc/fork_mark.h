@@ -1,10 +1,10 @@
-// The fork mark: tells the owner of the heap from a fork of it.
+// The fork mark: distinguishes the owner of the heap from a forked child.
 //
 // If the heap is shared memory (pinned_pool/fork_rule.h), a forked child sees the heap itself, not
-// a copy. It may read what its parent allocated, and must not touch the heap's own records. The
-// mark lies on a page that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14), so every kind
-// of fork is noticed, also one that calls no pthread_atfork handlers. It does not help with vfork,
-// whose child must not allocate.
+// a copy. It may read its parent's objects, and must not touch the heap's own records. The mark
+// lies on a page that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14), so every kind of
+// fork is detected, also a fork without pthread_atfork handlers. vfork is not detected: its child
+// must not allocate.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct alignas(4096) ForkMark {
 [[gnu::visibility("hidden")]] extern ForkMark fork_mark;
 
 // Makes this process the owner of a heap of shared memory. Called once, when the heap is made.
-// Errors: the kernel would not wipe the mark in a child. Allocates nothing.
+// Errors: the kernel cannot wipe the mark in a child. Allocates nothing.
 Result<void> mark_heap_owner() noexcept;
 // The same for a heap of private memory: a fork copies it, and every child owns its copy.
 void mark_heap_private() noexcept;
@@ -27,14 +27,14 @@ void mark_heap_private() noexcept;
 // Cost: one load.
 inline bool owns_heap() noexcept { return __builtin_expect(fork_mark.is_owner, true); }
 
-// Keeps in `memory`, which children share, whether one of them was told of. Requires: room for a
-// bool, in the heap. Called once, before there are children.
+// Keeps in `memory`, which children share, whether the warning about children was logged. Requires:
+// space for a bool, in the heap. Called once, before there are children.
 void share_child_notice(void* memory) noexcept;
-// A child that goes on beside a shared heap is told of once, for the owner and all its children.
-// Returns whether that is yet to be done. Called in a child.
+// The owner and all its children together log one warning about a child that goes on beside a
+// shared heap. Returns true to the first caller only, which logs it. Called in a child.
 bool claim_child_notice() noexcept;
 
-// Whether this is a child of the owner. Not owns_heap() only says the same or "not yet".
+// Whether this is a child of the owner. (!owns_heap() is also true before the heap exists.)
 bool is_forked_child() noexcept;
 
 }  // namespace bedplate

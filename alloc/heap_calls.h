@@ -1,8 +1,8 @@
 // Allocation for the malloc family, operator new and the explicit interface: in the owner of the
-// heap a jump to mimalloc, in a forked child its own small heap. Pointers that callers give back
-// are checked as far as the build does that (bad_pointer.h).
+// heap a jump to mimalloc, in a forked child its own small heap. Pointers given back by callers are
+// checked as far as the build allows (bad_pointer.h).
 //
-// errno is touched here only for a bad pointer; mimalloc sets ENOMEM if it finds no memory.
+// This code sets errno only for a bad pointer; mimalloc sets ENOMEM if it finds no memory.
 #pragma once
 
 #include <cerrno>
@@ -19,9 +19,9 @@ namespace bedplate {
 
 inline constexpr size_t kDefaultAlignment = 16;
 
-// Calls by others than the owner, and for blocks that must be checked first, are out of line: the
-// two calls that programs make all the time are a comparison or two, then mimalloc's own few
-// instructions, without a frame or a further jump.
+// Out of line: calls in a forked child, and calls whose block must be checked first. So malloc and
+// free, the frequent calls, are a comparison or two and then mimalloc's own few instructions,
+// without a frame or a further jump.
 [[gnu::noinline, gnu::cold]] inline void* allocate_elsewhere(size_t bytes) noexcept {
   return is_forked_child() ? child_allocate(bytes, kDefaultAlignment)
                            : enter_block(mi_malloc(bytes));
@@ -49,7 +49,7 @@ inline void* heap_allocate_zeroed(size_t count, size_t bytes_each) noexcept {
   return block == nullptr ? nullptr : std::memset(block, 0, bytes);
 }
 
-// In a child the block may be its parent's: mimalloc only reads to answer.
+// In a child the block may be its parent's: mimalloc only reads here.
 inline size_t heap_usable_bytes(const void* block) noexcept {
   if (owns_heap() || block == nullptr || in_pool_range(block)) {
     return is_block(block, PointerUse::kAskSize) ? mi_usable_size(block) : 0;
@@ -57,7 +57,7 @@ inline size_t heap_usable_bytes(const void* block) noexcept {
   return child_usable_bytes(block);
 }
 
-// A bad pointer gives nullptr with EINVAL.
+// Returns nullptr with EINVAL for a bad pointer.
 inline void* heap_reallocate(void* block, size_t bytes) noexcept {
   if (owns_heap() || !is_forked_child()) {
     if (block != nullptr && !leave_block(block, PointerUse::kReallocate)) {

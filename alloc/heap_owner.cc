@@ -11,20 +11,20 @@ namespace bedplate {
 namespace {
 
 struct alignas(kCacheLineBytes) Account {
-  std::atomic<uint64_t> used_bytes{0};  // with what is charged, and may turn out not to be had
+  std::atomic<uint64_t> used_bytes{0};  // held, and charged but not settled
   std::atomic<uint64_t> held_bytes{0};
-  std::atomic<uint64_t> peak_bytes{0};  // of what is held
+  std::atomic<uint64_t> peak_bytes{0};  // of held_bytes
   std::atomic<uint64_t> limit_bytes{kNoLimit};
   std::atomic<uint64_t> refused_count{0};
   OwnerName name;
 };
 
-// Static data: it is needed before any constructor runs.
+// Static data: it is used before any constructor runs.
 Account accounts[kHeapOwnerCountMax];
-// The heap's own, without the memory that boot holds.
+// All heap memory but the boot owner's.
 alignas(kCacheLineBytes) std::atomic<uint64_t> all_held_bytes{0};
 std::atomic<uint64_t> all_peak_bytes{0};
-std::atomic<uint32_t> named_count{0};  // beside the three that need no name
+std::atomic<uint32_t> named_count{0};  // besides the three constant owners
 std::atomic_flag is_naming;
 
 constexpr uint32_t kFixedCount = 3;

@@ -21,12 +21,12 @@ HeapTotals totals_of(const HeapWalk& walk) noexcept {
     if (use.block_bytes > 0) totals.free_piece_count += use.free_bytes / use.block_bytes;
   }
   totals.free_piece_count += walk.free_bytes / kHeapGranularityBytes;
-  // The walk and the sum are of two moments.
+  // The walk and the sum are taken at different moments.
   totals.used_bytes = std::min(totals.used_bytes, totals.bytes);
   return totals;
 }
 
-// A text that grows at its end, and is cut off there.
+// Appends to a text, and truncates it at its capacity.
 class Writer {
  public:
   Writer(char* text, size_t text_bytes) noexcept : text_(text), bytes_(text_bytes) {}
@@ -71,7 +71,7 @@ const char* describe_heap(char* text, size_t text_bytes) noexcept {
                use.block_bytes, use.block_bytes, use.free_bytes, use.free_bytes / use.block_bytes);
   }
   writer.add("%s", "</sizes>\n");
-  // The figures of the one heap, and the same again as those of all heaps.
+  // Writes the figures of the one heap, then the same figures as the total of all heaps.
   for (const char* end : {"</heap>\n", "</malloc>\n"}) {
     writer.add(
         "<total type=\"fast\" count=\"0\" size=\"0\"/>\n<total type=\"rest\" count=\"%" PRIu64

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kClassCount = MI_BIN_HUGE + 1;
 static_assert(kClassCount <= kHeapClassCountMax);
 
-// The records change while they are read: each is read once, and believed only within its bounds.
+// The records change during the walk: each is read once, and used only within its bounds.
 class Walker {
  public:
   void walk_arena(uint32_t index) noexcept {
@@ -49,10 +49,10 @@ class Walker {
     *units = 0;
   }
 
-  // Returns how many units the segment at `address` takes, at most `units_left`.
+  // Returns the number of units of the segment at `address`, at most `units_left`.
   uint64_t walk_segment(const std::byte* address, uint64_t units_left) noexcept {
     const auto* segment = reinterpret_cast<const mi_segment_t*>(address);
-    // A segment that was just taken and is still being made has no cookie yet.
+    // A new segment has no cookie until it is complete.
     if (segment->cookie != _mi_ptr_cookie(segment)) return 1;
     const uint64_t bytes = segment->segment_slices * MI_SEGMENT_SLICE_SIZE;
     const uint64_t units = (bytes + kHeapGranularityBytes - 1) / kHeapGranularityBytes;

@@ -1,12 +1,12 @@
-// The heap, and the malloc family in front of it, as one translation unit: libbedplate-malloc.a's.
+// The heap and the malloc family in one translation unit, for libbedplate-malloc.a.
 //
-// So malloc and free hold mimalloc's fast paths themselves, as they do in mimalloc's own library,
-// where the names are aliases; across an object's border each call would be two. libbedplate.a has
-// the heap alone (confined_mimalloc.cc): a program that links both archives, this one first, takes
-// nothing of that object. new and delete are not here: a program may have its own.
+// So malloc and free contain mimalloc's fast paths, as in mimalloc's own library, where they are
+// aliases; in separate objects each call would be two. libbedplate.a has the heap alone
+// (confined_mimalloc.cc): a program that links both archives, this one first, takes nothing from
+// that object. new and delete are not here, because a program may define its own.
 #include "alloc/confined_mimalloc.cc"
 
-// Seen by the libraries of a dynamic program; the heap behind it stays hidden (flags.mk).
+// Exported to the libraries of a dynamic program; the heap stays hidden (flags.mk).
 #pragma GCC visibility push(default)
 #include "alloc/interception.cc"
 #pragma GCC visibility pop

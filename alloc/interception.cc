@@ -1,9 +1,9 @@
 // The malloc family of a program whose whole heap lies in the pool.
 //
-// Linking libbedplate-malloc.a puts these in front of libc's. Each is a jump to mimalloc; in debug
-// builds every pointer is checked to lie in the pool before it is handed out. If glibc's functions
-// do more than the standard says, so do these: programs rely on it. libc's malloc.o must not come
-// in beside them, so the odd functions that only it defines are here as well.
+// Linking libbedplate-malloc.a puts these functions before libc's. Each is a jump to mimalloc;
+// debug builds check that every pointer lies in the pool before it is handed out. They keep glibc's
+// extensions to the standard, because programs rely on them. libc's malloc.o must not be linked
+// beside them, so the rare functions that only it defines are here as well.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -24,10 +24,10 @@
 
 using namespace bedplate;
 
-// Tells the decision (interception_decision.cc) that this archive is linked.
+// Its presence tells interception_decision.cc that this archive is linked.
 extern "C" const char bedplate_malloc_is_linked = 1;
 
-// Takes memory_calls.cc and fork_calls.cc out of the archive with this file.
+// Makes the linker take memory_calls.cc and fork_calls.cc out of the archive with this file.
 extern "C" const char bedplate_memory_calls;
 extern "C" const char bedplate_fork_calls;
 [[gnu::used]] static const char* const the_other_calls[] = {&bedplate_memory_calls,
@@ -35,17 +35,18 @@ extern "C" const char bedplate_fork_calls;
 
 static constexpr size_t kPage = 4 * kKiB;
 
-// mimalloc sets errno if it finds no memory, but not if it sees at once that a request cannot be
-// met: a product that overflows, an alignment that is none.
+// mimalloc sets errno if it finds no memory, but not for requests that it rejects at once: a
+// product that overflows, an invalid alignment.
 static void* served(void* block, int refusal = ENOMEM) noexcept {
   if (block == nullptr) errno = refusal;
   return handed_out(block);
 }
 
-// The largest power of two: alignments above it are none.
+// The largest power of two: larger alignments are invalid.
 static constexpr size_t kAlignmentMax = SIZE_MAX / 2 + 1;
 
-// By the system call itself, which is no point of cancellation: malloc_stats is none.
+// Makes the system call itself: libc's write is a cancellation point, and malloc_stats must not be
+// one.
 static void write_all(const char* text) noexcept {
   for (size_t left = std::strlen(text); left > 0;) {
     const long written = syscall(SYS_write, STDERR_FILENO, text, left);
@@ -62,7 +63,7 @@ void* malloc(size_t bytes) noexcept { return handed_out(heap_allocate(bytes)); }
 void* calloc(size_t count, size_t bytes) noexcept {
   return served(heap_allocate_zeroed(count, bytes));
 }
-// A size of 0 frees the block and returns none.
+// A size of 0 frees the block and returns nullptr.
 void* realloc(void* block, size_t bytes) noexcept {
   if (bytes == 0 && block != nullptr) {
     heap_free(block);
@@ -78,7 +79,7 @@ void* reallocarray(void* block, size_t count, size_t bytes) noexcept {
 void free(void* block) noexcept { heap_free(block); }
 void cfree(void* block) noexcept { heap_free(block); }
 
-// An alignment that is no power of two is raised to the next one.
+// An alignment that is no power of two is rounded up to one.
 void* memalign(size_t alignment, size_t bytes) noexcept {
   if (alignment > kAlignmentMax) return served(nullptr, EINVAL);
   return served(heap_allocate_aligned(bytes, std::bit_ceil(alignment)));
@@ -91,7 +92,7 @@ int posix_memalign(void** block, size_t alignment, size_t bytes) noexcept {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   void* aligned = heap_allocate_aligned(bytes, alignment);
   if (aligned == nullptr) {
-    errno = ENOMEM;  // POSIX leaves it open; glibc sets it
+    errno = ENOMEM;  // POSIX leaves errno open; glibc sets it
     return ENOMEM;
   }
   *block = handed_out(aligned);
@@ -107,11 +108,11 @@ void* pvalloc(size_t bytes) noexcept {
 }
 size_t malloc_usable_size(void* block) noexcept { return heap_usable_bytes(block); }
 
-// There is nothing to tune: glibc's parameters are accepted, so that programs which insist go on.
+// Accepts glibc's parameters, without effect, so that programs that check the result go on.
 int mallopt(int parameter, int) noexcept {
   return parameter >= M_ARENA_MAX && parameter <= M_KEEP && parameter != 0 ? 1 : 0;
 }
-// There is nothing to trim: memory never goes back.
+// Nothing can be trimmed: memory never goes back to the system.
 int malloc_trim(size_t) noexcept { return 0; }
 
 struct mallinfo2 mallinfo2() noexcept {

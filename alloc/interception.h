@@ -1,4 +1,4 @@
-// A program's questions about the interception of malloc, for programs with it and without.
+// Tells a program about the interception of malloc; works in programs with it and without.
 #pragma once
 
 #include <atomic>
@@ -11,17 +11,17 @@
 
 namespace bedplate {
 
-// Whether malloc of this process hands out pool memory: tried, not assumed.
+// Whether malloc of this process hands out pool memory: tested by a call, not assumed.
 bool malloc_is_intercepted() noexcept;
 
-// Debug builds: how many pointers were handed out, each of them seen to lie where the decision
-// says; else 0.
+// Debug builds: the number of handed-out pointers, each checked to lie in the decided memory; else
+// 0.
 uint64_t checked_pointer_count() noexcept;
 
 extern std::atomic<uint64_t> checked_pointers;
 
-// Debug builds: checks promise 1 for every pointer that the program ever gets, and that no pointer
-// is the pool's if the decision is "no". (A forked child's heap is its own and not the pool's.)
+// Debug builds: checks that every pointer handed out lies in the pool, or, if the decision is "no",
+// outside it. (A forked child's heap lies outside the pool.)
 inline void* handed_out(void* pointer) noexcept {
 #if BP_DEBUG
   BP_ASSERT(pointer == nullptr || is_forked_child() ||

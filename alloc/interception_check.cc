@@ -7,7 +7,7 @@ namespace bedplate {
 constinit std::atomic<uint64_t> checked_pointers{0};
 
 bool malloc_is_intercepted() noexcept {
-  // Through a volatile pointer: the compiler knows what malloc is and would drop an unused block.
+  // Calls through a volatile pointer: the compiler knows malloc and would drop an unused block.
   void* (*volatile allocate)(size_t) = &std::malloc;
   void* block = allocate(1);
   const bool inside = block != nullptr && in_pool_range(block);

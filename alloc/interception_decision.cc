@@ -20,7 +20,7 @@
 extern "C" __attribute__((weak)) const char* const bedplate_leave_pinned = "yes";
 extern "C" __attribute__((weak)) const char* const bedplate_leave_pinned_pipeline = nullptr;
 
-// interception.cc defines it: there when, and only when, libbedplate-malloc.a is linked.
+// Defined by interception.cc: linked exactly if libbedplate-malloc.a is.
 extern "C" __attribute__((weak)) const char bedplate_malloc_is_linked;
 
 namespace bedplate {
@@ -67,8 +67,8 @@ InterceptionInputs inputs_of_this_process() noexcept {
   return inputs;
 }
 
-// Whether the directory `path` has an entry, beside "." and "..", that `counts`. By the system call
-// itself: opendir allocates.
+// Whether the directory `path` has an entry, besides "." and "..", that `counts`. Makes the system
+// call itself, because opendir allocates.
 bool has_entry(int root_fd, const char* path, bool (*counts)(const char* name)) noexcept {
   const Fd directory(openat(root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.is_open()) return false;
@@ -129,7 +129,7 @@ void refuse_sanitizer() noexcept {
   if (&bedplate_malloc_is_linked == nullptr) return;
   const Sanitizer sanitizer = linked_sanitizer();
   if (sanitizer.name.empty()) return;
-  // By the system calls themselves: what a sanitizer intercepts leads nowhere before it is set up.
+  // Makes the system calls themselves: functions that a sanitizer intercepts fail before its setup.
   constexpr std::string_view kDoing =
       "bedplate: making the first block of malloc: this program has ";
   constexpr std::string_view kRest =

@@ -8,17 +8,17 @@ namespace bedplate {
 class CounterTable;
 
 struct KeyedCacheCounters {
-  Counter evictions;          // forgotten to make room for others
-  Counter items;              // what is kept now
-  Counter bytes;              // of the memory, for what is kept now
-  Counter peak_bytes;         // the most of that; all of it, once something was forgotten for room
-  Counter evicted_unfetched;  // of the evictions, those of items that are not is_fetched
-  Counter reclaimed;          // whose time was over, when their room was wanted
-  Counter expired_unfetched;  // of these, those that are not is_fetched
+  Counter evictions;          // live items removed for space
+  Counter items;              // items kept now
+  Counter bytes;              // memory of the items kept now
+  Counter peak_bytes;         // the most of `bytes`; all memory, once an item was evicted
+  Counter evicted_unfetched;  // evicted items that are not is_fetched
+  Counter reclaimed;          // expired items removed for space
+  Counter expired_unfetched;  // reclaimed items that are not is_fetched
 };
 
-// For the describe() of the struct that they are in. `key`: the key of the service's table that the
-// cache's memory is planned by (`bedplate plan --explain`); nullptr: none.
+// For the describe() of the struct that contains these counters. `key`: the key of the service's
+// table that sets the cache's memory (`bedplate plan --explain`); nullptr: none.
 void describe(CounterTable& table, const KeyedCacheCounters& counters, const char* key = nullptr);
 
 }  // namespace bedplate

@@ -106,8 +106,8 @@ CacheItem* KeyedCache::find(std::string_view key, uint32_t hash) noexcept {
   flush_if_due();
   for (uint32_t line = buckets_[hash & bucket_mask_]; line != 0;) {
     CacheItem& item = at(line);
-    // Most often this is the item, and its body is read next: prefetch its further lines beside the
-    // first.
+    // This is probably the item, and its body is read next: prefetch its second and third line
+    // together with the first.
     __builtin_prefetch(reinterpret_cast<const std::byte*>(&item) + kCacheLineBytes);
     __builtin_prefetch(reinterpret_cast<const std::byte*>(&item) + 2 * kCacheLineBytes);
     line = item.next;
@@ -120,7 +120,7 @@ CacheItem* KeyedCache::find(std::string_view key, uint32_t hash) noexcept {
   return nullptr;
 }
 
-// The link in its bucket that points at `item`.
+// The pointer to `item` in its bucket's chain.
 uint32_t* KeyedCache::link_to(CacheItem& item) noexcept {
   BP_DCHECK(item.is_linked);
   uint32_t* link = &buckets_[item.hash & bucket_mask_];
@@ -145,7 +145,7 @@ void KeyedCache::link(CacheItem& item) noexcept {
     item.is_linked = true;
     count(1, item.lines);
   } else if (item.version <= flushed_version_) {
-    count(1, item.lines);  // it was flushed while it was pinned, and is there again
+    count(1, item.lines);  // it was flushed while pinned, and is current again
   }
   item.version = ++version_;
 }
@@ -181,7 +181,7 @@ void KeyedCache::close_gap(uint32_t next) noexcept {
   gap_begin_ = gap_end_ = next;
 }
 
-// Moves the item behind the gap to its front.
+// Moves the item behind the gap to the front of the gap.
 void KeyedCache::slide(CacheItem& item) noexcept {
   BP_DCHECK(item.pins == 0 && line_of(item) == gap_end_);
   const uint32_t lines = item.lines;
@@ -202,7 +202,7 @@ bool KeyedCache::keeps(const CacheItem& item, uint32_t* moves) const noexcept {
   return true;
 }
 
-// Counts an item whose room is wanted, as evicted or as expired.
+// Counts an item removed for space, as evicted or as expired.
 void KeyedCache::count_end(const CacheItem& item) noexcept {
   if (lives(item)) {
     counters_->evictions.add(1);
@@ -214,11 +214,11 @@ void KeyedCache::count_end(const CacheItem& item) noexcept {
   }
 }
 
-// A block at the gap's front.
+// Takes a block of `lines` at the gap's front. Returns nullptr if too much is pinned.
 CacheItem* KeyedCache::take_block(uint32_t lines) noexcept {
   BP_ASSERT(lines <= end_ / 2);
   uint32_t moves = 0;
-  // After one round the spared items are evicted too; after three, too much is pinned.
+  // In the second round no item is spared; after three rounds too much is pinned.
   for (uint64_t passed = 0; gap_end_ - gap_begin_ < lines;) {
     if (gap_end_ == end_) {
       close_gap(kFirst);

@@ -1,26 +1,26 @@
-// KeyedCache: items found by a key, in one stretch of planned memory that is never outgrown.
+// KeyedCache: items found by a key, in one range of planned memory that never grows.
 //
 // Items lie side by side in blocks of whole cache lines, and one gap moves through them:
 //
 //     | younger items | gap | older items ... |
 //
 // A new item is made at the gap's front. If the gap is too short, its end moves on: dead items
-// there join the gap, live ones are evicted, or slide to the gap's front when they were asked for
-// since the gap last came by (CLOCK) or when enough of what lies ahead is dead. So items of all
-// sizes share all of the memory, and no free place is ever searched for. A pinned item stays where
-// it is: the gap begins anew behind it.
+// there join the gap. A live item is evicted, or slides to the gap's front if it was read since the
+// gap last passed it (CLOCK), or if much of the memory is dead. So items of all sizes share all of
+// the memory, and there is no search for free memory. A pinned item stays where it is: the gap
+// begins anew behind it.
 //
-// An item is a head and a body, in a row: the head is what its owner wants to have in front of the
-// body, the key somewhere in it. So a stored object goes out with its framing by one copy, or as
-// one piece of a send. Items expire; each change gives an item a new version.
+// An item is a head followed by a body: the head is the owner's text before the body, with the key
+// somewhere in it. So a stored object goes out with its framing by one copy, or as one segment of a
+// send. Items expire; each change gives an item a new version.
 //
-// Invariants. 1. From kFirst on, the blocks and the gap fill the memory, one behind the other. 2.
-// An item that is linked is in its bucket, and in no other; one that is not linked is in none. 3.
-// live_lines_ are those of the linked items since the last flush. 4. A pinned item is not moved.
-// is_valid() checks 1 to 3, each time that the gap begins anew and when the cache is flushed;
-// link_to() checks 2 for an item, slide() checks 4.
+// Invariants. 1. From kFirst on, the blocks and the gap fill the memory, one behind the other. 2. A
+// linked item is in its bucket, and in no other; an unlinked item is in none. 3. live_lines_ counts
+// the lines of items linked since the last flush. 4. A pinned item is not moved. is_valid() checks
+// 1 to 3, each time that the gap begins anew and when the cache is flushed; link_to() checks 2 for
+// an item, slide() checks 4.
 //
-// It deliberately knows nothing of what the bytes mean, and never asks for the time: it is told.
+// The cache does not interpret the bytes, and reads no clock: set_time() gives it the time.
 // Threads: one at a time, for the cache and its items; noexcept; nothing is allocated.
 #pragma once
 
@@ -37,19 +37,19 @@ namespace bedplate {
 
 // The head of a block; the bytes of the item follow it.
 struct CacheItem {
-  uint64_t version = 0;     // a new one with each change
+  uint64_t version = 0;     // each change gives it a new one
   uint64_t note = 0;        // the owner's
-  uint64_t expires_ns = 0;  // of the clock that set_time() tells; KeyedCache::kNever
+  uint64_t expires_ns = 0;  // on the clock of set_time(); KeyedCache::kNever
   uint32_t lines = 0;       // of the block
   uint32_t next = 0;        // in its bucket
   uint32_t hash = 0;
   uint32_t body_bytes = 0;
-  uint32_t pins = 0;  // how many read or write it
+  uint32_t pins = 0;  // how many readers and writers have it pinned
   uint16_t head_bytes = 0;
   uint8_t key_bytes = 0;
-  bool is_linked : 1 = false;   // the index knows it
-  bool is_used : 1 = false;     // it was asked for since the gap came by
-  bool is_fetched : 1 = false;  // the owner's: that somebody read it, ever
+  bool is_linked : 1 = false;   // the index has it
+  bool is_used : 1 = false;     // it was read since the gap last passed
+  bool is_fetched : 1 = false;  // set by the owner: it was read at least once
 
   char* head() noexcept { return reinterpret_cast<char*>(this + 1); }
   char* body() noexcept { return head() + head_bytes; }
@@ -58,11 +58,11 @@ struct CacheItem {
 };
 static_assert(sizeof(CacheItem) == 48);
 
-// All are required but the seed and the offset.
+// All fields are required but the seed and the offset.
 struct KeyedCacheOptions {
   std::span<std::byte> memory;    // zeroed, aligned to a cache line; 256 bytes to kMemoryMaxBytes
   std::span<std::byte> index;     // zeroed; index_bytes(memory.size())
-  uint64_t seed = 0;              // keeps others from choosing keys that meet in one bucket
+  uint64_t seed = 0;              // keeps clients from choosing keys that collide
   uint16_t key_offset_bytes = 0;  // of the key, in each head
   KeyedCacheCounters* counters = nullptr;
 };
@@ -72,18 +72,19 @@ class KeyedCache {
   static constexpr uint64_t kNever = ~uint64_t{0};
   static constexpr uint64_t kMemoryMaxBytes = uint64_t{128} << 30;  // lines are counted by 32 bits
 
-  // The size of an index for so much memory: a bucket for each two lines.
+  // The size of the index for `memory_bytes`: a bucket for each two lines.
   static uint64_t index_bytes(uint64_t memory_bytes) noexcept;
 
-  // Requires: called once, before all else. Ownership: memory, index and counters outlive this.
+  // Requires: called once, before all other functions. Ownership: memory, index and counters
+  // outlive this.
   void create(const KeyedCacheOptions& options) noexcept;
 
-  // The time that items' expiry is compared with from now on. Requires: it does not go back.
+  // Sets the time that decides which items have expired. Requires: it does not go back.
   void set_time(uint64_t now_ns) noexcept { now_ns_ = now_ns; }
   uint64_t now_ns() const noexcept { return now_ns_; }
   uint64_t memory_bytes() const noexcept { return uint64_t{end_} * kCacheLineBytes; }
 
-  // The item of this key, or nullptr. It is good until the next make(), or while it is pinned.
+  // The item of this key, or nullptr. It is valid until the next make(), or while it is pinned.
   CacheItem* find(std::string_view key) noexcept { return find(key, hash_of(key)); }
   std::string_view key_of(CacheItem& item) const noexcept {
     return {item.head() + key_offset_bytes_, item.key_bytes};
@@ -91,24 +92,25 @@ class KeyedCache {
 
   struct NewItem {
     std::string_view head;  // copied; has the key at the cache's offset; 64 KiB less 1 at most
-    uint8_t key_bytes = 0;  // from that offset on, within the head
+    uint8_t key_bytes = 0;  // of the key, at that offset in the head
     uint32_t body_bytes = 0;
     uint64_t note = 0;
     uint64_t expires_ns = kNever;
-    bool may_reuse = false;  // the block of the present item: its body is overwritten at once
+    bool may_reuse = false;  // reuse the present item's block: overwrites its body at once
   };
-  // An item whose body the caller writes, and then links; pinned until it is released. One that is
-  // released without being linked is gone. Evicts what must go.
-  // Returns nullptr when too much is pinned. Requires: with its CacheItem it fits in half of the
+  // Makes an item; the caller writes its body and then links it. It is pinned until the caller
+  // releases it. An item released without being linked is lost. Evicts items as needed.
+  // Returns nullptr if too much is pinned. Requires: with its CacheItem it fits in half of the
   // memory.
   CacheItem* make(const NewItem& wanted) noexcept;
-  // Puts `item` in the place of the item with its key. If it is linked already, it has changed.
-  // Either way it gets a new version. Requires: it is pinned, or was found since the last make().
+  // Makes find() return `item` for its key, in place of the present item. An item that is linked
+  // already counts as changed. Either way it gets a new version. Requires: it is pinned, or was
+  // found since the last make().
   void link(CacheItem& item) noexcept;
-  // The key of `item` is not found any more. Requires: as link(), and it is linked.
+  // Removes `item` from the index. Requires: as link(), and it is linked.
   void unlink(CacheItem& item) noexcept;
-  // Pinned, an item stays as it is, also when its key is given a new one, or it is unlinked. Each
-  // pin() is undone by one release().
+  // Keeps an item unchanged, even if its key gets a new item or the item is unlinked. Each pin()
+  // needs one release().
   void pin(CacheItem& item) noexcept {
     BP_DCHECK(is_block(item));
     ++item.pins;
@@ -118,8 +120,8 @@ class KeyedCache {
     BP_ASSERT(item.pins > 0);
     --item.pins;
   }
-  // Drops all items that are there when the time reaches `at_ns`. A later call replaces an earlier
-  // one whose time has not come.
+  // Drops all items present when the time reaches `at_ns`. A later call replaces a call whose time
+  // has not come.
   void flush(uint64_t at_ns) noexcept { flush_at_ns_ = at_ns; }
 
   // Whether the invariants hold. Cost: a walk through the memory and the index.
@@ -127,8 +129,8 @@ class KeyedCache {
 
  private:
   static constexpr uint32_t kFirst = 1;  // 0: the end of a bucket
-  // The most items that one make() moves: of items in use, and of others while more than an eighth
-  // of the memory is dead.
+  // The most items that one make() moves: normally items in use only; any items while more than an
+  // eighth of the memory is dead.
   static constexpr uint32_t kSecondChances = 16;
   static constexpr uint32_t kMoves = 1024;
 
@@ -136,7 +138,7 @@ class KeyedCache {
     return static_cast<uint32_t>((reinterpret_cast<const std::byte*>(&item) - memory_) /
                                  kCacheLineBytes);
   }
-  // Whether it can be a block of this cache.
+  // Whether `item` can be a block of this cache.
   bool is_block(const CacheItem& item) const noexcept {
     const uint32_t line = line_of(item);
     return line >= kFirst && line < end_ && &at(line) == &item && item.lines > 0 &&
@@ -169,7 +171,7 @@ class KeyedCache {
   uint32_t gap_end_ = kFirst;
   uint64_t live_lines_ = 0;
   uint64_t version_ = 0;          // the latest
-  uint64_t flushed_version_ = 0;  // items up to this one are gone
+  uint64_t flushed_version_ = 0;  // items up to this version are dropped
   uint64_t flush_at_ns_ = kNever;
   uint64_t now_ns_ = 0;
 };

@@ -1,10 +1,10 @@
-// The calls that could take memory from under a registration, as libbedplate-malloc.a puts them in
-// front of libc's.
+// libbedplate-malloc.a's versions, linked before libc's, of the calls that could take memory from
+// under a registration.
 //
-// Each is the system call itself, unless it names memory of the sealed pool: then it is refused
-// with EPERM, as a kernel with mseal refuses it. So the program and every library in it meet the
-// same answer on any kernel. A raw system call does not come here (pinned_pool/no_way_back.h says
-// what stops those), nor do libc's own internal calls, which never concern the pool.
+// Each makes the system call itself, unless it names memory of the sealed pool: then it fails with
+// EPERM, as on a kernel with mseal. So the program and every library in it get the same answer on
+// any kernel. Raw system calls bypass these functions (pinned_pool/no_way_back.h names their
+// stoppers), and so do libc's own internal calls, which never concern the pool.
 #include <cerrno>
 #include <cstdarg>
 #include <cstddef>
@@ -35,7 +35,7 @@
 using bedplate::PinnedPool;
 using bedplate::process_pool;
 
-// interception.cc refers to this, so that a program that gets our malloc gets these as well.
+// interception.cc refers to this, so that a program that links our malloc links this file as well.
 extern "C" const char bedplate_memory_calls = 1;
 
 namespace {

@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-// A record that was given back begins with this while it waits.
+// The beginning of a record that was given back.
 struct FreeRecord {
   FreeRecord* next;
   size_t bytes;
@@ -25,7 +25,7 @@ constinit uint64_t used_bytes = 0;
 constinit FreeRecord* first_free = nullptr;
 constinit std::atomic_flag zone_locked = ATOMIC_FLAG_INIT;
 
-// A spin lock: taken at thread start and end only, for a few instructions, and usable before main.
+// A spin lock, usable before main: taken only when threads start and end, for a few instructions.
 class ZoneLock {
  public:
   ZoneLock() noexcept { hold_metadata_zone(); }
@@ -34,9 +34,9 @@ class ZoneLock {
   ZoneLock& operator=(const ZoneLock&) = delete;
 };
 
-// Invariants: 1. No more is used than there is. 2. Each piece given back lies within the used
-// bytes, on a piece's boundary, and together they are no more than those: a piece that is given
-// back twice breaks this, or makes the list endless. Requires: the lock.
+// Invariants: 1. At most the whole zone is used. 2. Each free record lies within the used bytes, at
+// a multiple of kRecordGranularity, and all together are no larger than the used bytes: a record
+// given back twice breaks this, or makes the list endless. Requires: the lock.
 bool is_valid() noexcept {
   if (used_bytes > zone.size() || used_bytes % kRecordGranularity != 0) return false;
   uint64_t free_bytes = 0;
@@ -73,7 +73,7 @@ void* metadata_zone_map(size_t bytes) noexcept {
   const ZoneLock lock;
   BP_DCHECK_SLOW(is_valid());
   if (void* record = reuse(bytes)) {
-    std::memset(record, 0, bytes);  // as a fresh mapping would be
+    std::memset(record, 0, bytes);  // zeroed, as mmap would return it
     return record;
   }
   if (bytes > zone.size() - used_bytes) {

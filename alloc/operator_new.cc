@@ -1,4 +1,4 @@
-// operator new and delete on the pool's heap. It throws; beside it only pool_resource.cc does.
+// operator new and delete on the pool's heap. Only this file and pool_resource.cc throw.
 //
 // [new.delete]: a failing new calls the new-handler until there is none, then throws bad_alloc; the
 // nothrow forms return nullptr instead.
@@ -14,8 +14,8 @@ using bedplate::heap_free;
 
 namespace {
 
-// The alignment of a block of any size: the smallest blocks have one word. More must be asked for,
-// even if it is no more than new's default: new (align_val_t{16}) of one byte.
+// The alignment of every block: the smallest blocks have one word. A larger alignment must be
+// requested, even if it is only new's default: new (align_val_t{16}) of one byte.
 constexpr std::size_t kWordAlignment = alignof(void*);
 
 inline void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {
@@ -89,8 +89,8 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment,
   return allocate_nothrow(bytes, number(alignment));
 }
 
-// mimalloc finds size and alignment by itself: every delete is the same. Debug builds check the
-// size of a sized delete against its block: exactly, since mimalloc keeps the asked size there,
+// mimalloc finds size and alignment by itself, so all forms of delete are the same. Debug builds
+// compare the size of a sized delete with the requested size, which mimalloc keeps in such builds,
 // unless an alignment made the block larger.
 void operator delete(void* block) noexcept { heap_free(block); }
 void operator delete[](void* block) noexcept { heap_free(block); }

@@ -16,14 +16,15 @@ namespace {
 constexpr uint64_t kWantedBytes = 64 * kGiB;
 constexpr uint64_t kNeededBytes = 16 * kMiB;
 
-// A hint, behind the pool and below the 20 TiB that mimalloc's map of its segments covers.
+// A hint: above the pool and below the 20 TiB that mimalloc's map of its segments covers.
 constexpr uintptr_t kWantedAddress = 18 * kTiB;
 static_assert(kWantedAddress >= kPoolBase + kPoolSpanBytes);
 
 }  // namespace
 
 std::span<std::byte> reserve_ordinary_memory() noexcept {
-  // Limits on address space (ulimit -v) and strict overcommit count all of it.
+  // Halves the size until it fits: limits on address space (ulimit -v) and strict overcommit count
+  // all of it.
   for (uint64_t bytes = kWantedBytes; bytes >= kNeededBytes; bytes /= 2) {
     void* mapped = mmap(reinterpret_cast<void*>(kWantedAddress), bytes + kHeapGranularityBytes,
                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,7 +1,7 @@
-// PoolAllocator: the standard allocator whose memory is the pool's heap.
+// PoolAllocator: a standard allocator on the pool's heap.
 //
 // It has no state: all are equal, so containers swap and move their memory freely. Threads: any;
-// a block may be given back by another thread than the one that took it.
+// one thread may give back a block that another one took.
 #pragma once
 
 #include <cstddef>

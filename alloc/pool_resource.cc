@@ -1,5 +1,5 @@
-// Compiled with exceptions and RTTI (scripts/mk/flags.mk): bad_alloc is thrown here, and programs
-// that have RTTI may ask the resource for its type.
+// Compiled with exceptions and RTTI (scripts/mk/flags.mk): this file throws bad_alloc, and programs
+// with RTTI may ask for the resource's type.
 #include "alloc/pool_resource.h"
 
 #include <new>
@@ -28,7 +28,7 @@ void* pool_allocate_or_throw(std::size_t bytes, std::size_t alignment) {
 void throw_bad_array_new_length() { throw std::bad_array_new_length(); }
 
 std::pmr::memory_resource* pool_resource() noexcept {
-  // Never destroyed: containers with static storage may outlive any order of destructors.
+  // Never destroyed: containers with static storage may be destroyed in any order.
   alignas(PoolResource) static std::byte place[sizeof(PoolResource)];
   static PoolResource* const resource = ::new (place) PoolResource;
   return resource;

@@ -1,5 +1,5 @@
-// The heap of sanitizer builds: there is none. The sanitizer keeps malloc, so that it sees every
-// block; the pool holds what services carve, and the heap segment stays empty.
+// Sanitizer builds have no heap of their own: the sanitizer keeps malloc, so that it sees every
+// block. The pool holds the carves of services, and the heap segment stays empty.
 #include <algorithm>
 #include <cstdlib>
 

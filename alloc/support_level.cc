@@ -17,7 +17,7 @@
 namespace bedplate {
 namespace {
 
-// More than any allocator keeps in a cache, and with its records still within one chunk of ours.
+// Larger than the blocks any allocator caches, and with its header within one 4 MiB unit.
 constexpr size_t kBlockBytes = 4'000'000;
 constexpr size_t kAlignment = 4 * kKiB;
 constexpr auto kNewAlignment = std::align_val_t(kAlignment);
@@ -41,14 +41,15 @@ constexpr Allocator kAllocators[] = {
      &std::free},
     {"aligned_alloc",
      [] { return std::aligned_alloc(kAlignment, align_up(kBlockBytes, kAlignment)); }, &std::free},
-    // The throwing forms, which programs use; malloc has just had as many bytes.
+    // The throwing forms, as programs use them; malloc has just allocated as many bytes, so they do
+    // not throw.
     {"new", [] { return ::operator new(kBlockBytes); },
      [](void* block) { ::operator delete(block); }},
     {"aligned new", [] { return ::operator new(kBlockBytes, kNewAlignment); },
      [](void* block) { ::operator delete(block, kNewAlignment); }},
 };
 
-// Whether the unit of the heap that `block` begins in is in use; false where no arena has it.
+// Whether the unit of the heap in which `block` begins is in use; false if it lies in no arena.
 bool is_used_by_heap(const void* block) noexcept {
   const auto address = reinterpret_cast<uintptr_t>(block);
   for (uint32_t i = 0; i < heap_arena_count(); ++i) {
@@ -60,7 +61,7 @@ bool is_used_by_heap(const void* block) noexcept {
   return false;
 }
 
-// Whether every page of [block, block + kBlockBytes) is mapped and there.
+// Whether every page of [block, block + kBlockBytes) is mapped and resident.
 bool is_resident(const void* block) noexcept {
   unsigned char pages[kBlockBytes / kAlignment + 2];
   const uintptr_t begin = align_down(reinterpret_cast<uintptr_t>(block), kAlignment);
@@ -80,7 +81,7 @@ struct Observed {
 Observed observe(const Allocator& allocator) {
   Observed observed;
   void* block = allocator.allocate();
-  // The compiler knows these functions, and drops a block that nobody looks at.
+  // The compiler knows these functions, and would drop an unused block.
   asm volatile("" : "+r"(block) : : "memory");
   if (block == nullptr) {
     observed.free_failure = observed.chunk_failure = "the heap has no 4 MB free";
@@ -100,8 +101,8 @@ Observed observe(const Allocator& allocator) {
   return observed;
 }
 
-// Another thread may take the very place that was freed, before it is looked at: a free that does
-// not arrive, does not arrive the next time either.
+// Repeats a failed test: another thread may take the freed memory before the check. A free that
+// does not reach the heap fails every time.
 Observed observe_again(const Allocator& allocator) {
   Observed observed = observe(allocator);
   for (int i = 0; i < 9 && observed.free_failure == kFreeDidNotArrive; ++i) {

@@ -1,9 +1,9 @@
-// The support level of this process's malloc: found by trying it, not concluded from how it was
-// linked.
+// The support level of this process's malloc: found by test calls, not inferred from the linking.
 //
-// A library's hold on malloc can be lost: to an allocator that the program brings, to one that
-// is preloaded, to a link line without -u. So at boot each way to allocate is used once, with
-// blocks too big for anybody's cache, and each block and each free is watched for in the pool.
+// The interception of malloc can fail: an allocator of the program, a preloaded allocator, or a
+// link line without -u replaces it. So at boot each way to allocate is used once, with blocks too
+// large for any cache. The test checks that each block lies in the pool and that each free reaches
+// the pool's heap.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace bedplate {
 
-// A set of the three, as bits.
+// A set of these bits.
 enum class SupportLevel : uint32_t {
-  // malloc is not the pool's: only memory taken from the pool explicitly has keys.
+  // malloc is not the pool's: only memory taken explicitly from the pool has keys.
   kNone = 0,
-  // Every way to allocate hands out blocks of the pool, and each free arrives at the pool's heap:
-  // it says that the block's place is free.
+  // Every way to allocate hands out blocks of the pool, and each free reaches the pool's heap: the
+  // heap reports the block's memory as free.
   kFree = 1,
-  // Memory that is freed whole stays the pool's: the pages of a freed chunk are still mapped and
-  // there, so a registration over it stays good.
+  // A freed chunk of memory stays in the pool: its pages are still mapped and resident, so a
+  // registration over it stays valid.
   kChunk = 2,
-  // munmap of pool memory is seen, and refused.
+  // munmap of pool memory is intercepted and refused.
   kMunmap = 4,
 };
 
@@ -35,25 +35,24 @@ constexpr bool includes(SupportLevel level, SupportLevel part) noexcept {
 
 struct SupportProof {  // static texts
   SupportLevel level = SupportLevel::kNone;
-  const char* way = nullptr;      // the first that failed: "realloc"; nullptr: none did
+  const char* way = nullptr;      // the first allocator that failed: "realloc"; nullptr: none
   const char* failure = nullptr;  // how it failed
 };
 
-// Tries if munmap of pool memory is refused; it must leave the pool as it was.
+// Tests whether munmap of pool memory is refused; it must leave the pool as it was.
 using MunmapProbe = bool (*)() noexcept;
 
-// 4 MB through malloc, realloc, memalign, calloc, posix_memalign, aligned_alloc, new and aligned
-// new, one after the other, each freed again. Without a probe, kMunmap is not proved.
-// Takes memory from the heap for a moment; nothing stays. Creates the heap if there is none yet.
-// Threads: any; others may allocate and free meanwhile.
+// Allocates and frees 4 MB by malloc, realloc, memalign, calloc, posix_memalign, aligned_alloc, new
+// and aligned new, one after the other. Without a probe, kMunmap is not proved. Keeps no memory.
+// Creates the heap if it does not exist. Threads: any; others may allocate and free meanwhile.
 SupportProof prove_support_level(MunmapProbe munmap_is_refused = nullptr) noexcept;
 
-// "FREE CHUNK MUNMAP", those that are there; "none". Static text.
+// The bits of `level` in words, "FREE CHUNK MUNMAP"; "none". Static text.
 const char* to_text(SupportLevel level) noexcept;
 
-// The name of the file whose malloc this process calls, "libjemalloc.so.2", cut off at
-// `text_bytes`; of a static program it is the program's own. "" when it cannot be found out.
-// Returns `text`, terminated. Requires: text_bytes > 0. Allocates. Threads: any.
+// The name of the file whose malloc this process calls, "libjemalloc.so.2", truncated at
+// `text_bytes`; in a static program the program's own name. "" if it cannot be found. Returns
+// `text`, terminated. Requires: text_bytes > 0. Allocates. Threads: any.
 const char* malloc_provider(char* text, size_t text_bytes) noexcept;
 
 }  // namespace bedplate

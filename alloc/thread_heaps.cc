@@ -29,13 +29,14 @@ namespace {
 
 // A thread that has heaps. Lies in the thread's own static data.
 struct ThreadHeaps {
-  // By owner; the first exists as long as the thread does. None is deleted before the thread ends.
+  // By owner; heaps[0] exists as long as the thread does. No heap is deleted before the thread
+  // ends.
   mi_heap_t* heaps[kHeapOwnerCountMax];
-  mi_heap_t* default_heap;    // what was in *default_place before it was taken away
+  mi_heap_t* default_heap;    // the content of *default_place before it was taken away
   mi_heap_t** default_place;  // the two words of the fast paths
   uintptr_t* identity_place;
   pid_t tid;
-  bool is_away;  // the words were taken away: the thread does not touch its heaps
+  bool is_away;  // its words were taken away: the thread does not touch its heaps
   bool is_making_heap;
   int inside_count;
   ThreadHeaps* next;
@@ -46,13 +47,13 @@ struct ThreadHeaps {
 
 __thread ThreadHeaps this_thread;
 
-// A thread that has just freed much is often on its way to sleep.
+// A thread that has just freed much often sleeps soon, so running threads are tried again.
 constexpr int kPassesMax = 3;
 
-// Guards the list, and the words while they are not their thread's. The holder makes system calls;
-// a thread that waits for it is marked as inside, or has its words taken away already. No signal
-// handler runs meanwhile: one that blocks would keep all others waiting, one that is refused memory
-// itself.
+// Guards the list of threads, and the words of threads that are away. The holder makes system
+// calls; a thread that waits for the lock is marked as inside, or is away. The holder blocks all
+// signals: a handler that blocks would keep all other threads waiting, and a handler whose
+// allocation is refused would wait for its own thread.
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 ThreadHeaps* threads = nullptr;
 
@@ -81,7 +82,7 @@ class Lock {
 
 mi_heap_t* empty_heap() noexcept { return const_cast<mi_heap_t*>(&_mi_heap_empty); }
 
-// The words are read by their thread without a lock, hence atomically.
+// Atomic, because the other thread reads its words without a lock.
 void take_words(ThreadHeaps& thread) noexcept {
   thread.default_heap = __atomic_load_n(thread.default_place, __ATOMIC_RELAXED);
   __atomic_store_n(thread.default_place, empty_heap(), __ATOMIC_RELAXED);
@@ -89,7 +90,7 @@ void take_words(ThreadHeaps& thread) noexcept {
 }
 
 void give_words_back(ThreadHeaps& thread) noexcept {
-  // It may have chosen another heap while its words were being taken.
+  // The thread may have chosen another heap while its words were being taken.
   if (__atomic_load_n(thread.default_place, __ATOMIC_RELAXED) == empty_heap()) {
     __atomic_store_n(thread.default_place, thread.default_heap, __ATOMIC_RELAXED);
   }
@@ -97,7 +98,7 @@ void give_words_back(ThreadHeaps& thread) noexcept {
   thread.is_away = false;
 }
 
-// Reads a small file of /proc without the heap. Returns false where there is none.
+// Reads a small file of /proc without the heap. Returns false if there is none.
 bool read_task_file(pid_t tid, const char* name, char* text, size_t text_bytes) noexcept {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/task/%d/%s", static_cast<int>(tid), name);
@@ -110,8 +111,8 @@ bool read_task_file(pid_t tid, const char* name, char* text, size_t text_bytes) 
   return true;
 }
 
-// Whether /proc counts threads as gettid does: not so where it was mounted in another PID
-// namespace.
+// Whether /proc uses the same thread numbers as gettid: it does not if it was mounted in another
+// PID namespace.
 bool proc_is_ours() noexcept {
   char target[16];
   const ssize_t length = readlink("/proc/self", target, sizeof target);
@@ -120,8 +121,8 @@ bool proc_is_ours() noexcept {
          self == getpid();
 }
 
-// Whether a signal stays open while its handler runs (SA_NODEFER), so that nothing tells a thread
-// that is in the handler from one that is not.
+// Whether a signal stays unblocked while its handler runs (SA_NODEFER). Then the signal mask does
+// not show whether a thread is in the handler.
 bool handlers_are_hidden() noexcept {
   for (int number = 1; number <= SIGRTMAX; ++number) {
     struct sigaction action;
@@ -131,8 +132,8 @@ bool handlers_are_hidden() noexcept {
   return false;
 }
 
-// The system calls that put another signal mask in place of the thread's while they wait, and which
-// of their arguments leads to it: then the thread's own is not to be seen.
+// The system calls that replace the thread's signal mask while they wait, and the number of the
+// argument with the new mask. /proc does not show the thread's own mask meanwhile.
 struct MaskingCall {
   long number;
   int argument;
@@ -156,7 +157,7 @@ bool hides_signal_mask(const char* call) noexcept {
   return false;
 }
 
-// A signal that is caught and blocked may be one whose handler is running: it may have interrupted
+// Whether a signal is both caught and blocked: its handler may be running, and may have interrupted
 // malloc.
 bool may_be_in_signal_handler(pid_t tid) noexcept {
   char status[4096];
@@ -169,10 +170,11 @@ bool may_be_in_signal_handler(pid_t tid) noexcept {
           std::strtoull(caught + kTitle, nullptr, 16)) != 0;
 }
 
-// [proc_pid_syscall]: the number of the system call that the thread is blocked in; "running", or -1
-// when it is blocked elsewhere (a page fault, a debugger). To answer, the kernel waits until the
-// thread is off its core: the thread sees all that was written before when it goes on. The handlers
-// are looked at before, too: one may have made the call, and have been left since.
+// [proc_pid_syscall]: the file begins with the number of the system call that the thread is blocked
+// in, with "running", or with -1 if it is blocked elsewhere (a page fault, a debugger). To answer,
+// the kernel waits until the thread is off its core, so the thread sees all earlier writes when it
+// goes on. Handlers are checked before, too: a handler may have made the system call and returned
+// since.
 bool is_blocked_in_system_call(pid_t tid) noexcept {
   char text[256];
   return !may_be_in_signal_handler(tid) && read_task_file(tid, "syscall", text, sizeof text) &&
@@ -184,7 +186,7 @@ bool is_inside(const ThreadHeaps& thread) noexcept {
   return __atomic_load_n(&thread.inside_count, __ATOMIC_RELAXED) != 0;
 }
 
-// A guess while the thread runs.
+// Only a guess while the thread runs.
 bool holds_memory(const ThreadHeaps& thread, uint32_t owner) noexcept {
   for (uint32_t i = 0; i < kHeapOwnerCountMax; ++i) {
     const mi_heap_t* heap = thread.heaps[i];
@@ -194,8 +196,8 @@ bool holds_memory(const ThreadHeaps& thread, uint32_t owner) noexcept {
   return false;
 }
 
-// All of them, whichever owner's memory is wanted: a segment that is left in part stays the
-// thread's, and so would a page in it that no heap has any more.
+// Empties all heaps of the thread, not only the heap of the wanted owner: a segment with pages in
+// use stays with the thread, and so would an abandoned page in it, which no heap has any more.
 // Requires: the words are taken away, and the thread is blocked, or was when they were taken.
 void empty(ThreadHeaps& thread) noexcept {
   for (mi_heap_t* heap : thread.heaps) {
@@ -214,12 +216,12 @@ bool put_aside(ThreadHeaps& thread) noexcept {
   return thread.is_away;
 }
 
-// Returns false when somebody who is running holds memory.
+// Empties the heaps of idle threads. Returns false if a running thread holds memory.
 bool empty_those_asleep(uint32_t owner) noexcept {
   bool is_complete = true;
   for (ThreadHeaps* thread = threads; thread != nullptr; thread = thread->next) {
     if (thread == &this_thread || !holds_memory(*thread, owner)) continue;
-    if (!thread->is_away && is_inside(*thread)) continue;  // it collects for itself
+    if (!thread->is_away && is_inside(*thread)) continue;  // it collects its own heaps
     if (thread->is_away || put_aside(*thread)) {
       empty(*thread);
     } else {
@@ -229,7 +231,7 @@ bool empty_those_asleep(uint32_t owner) noexcept {
   return is_complete;
 }
 
-// Another thread was telling the owner of `page` that it frees a block of it. The block is lost.
+// A thread of the parent was about to tell the owner of `page` of a free. That block is lost.
 void end_delayed_free(mi_page_t* page) noexcept {
   const mi_thread_free_t word = mi_atomic_load_relaxed(&page->xthread_free);
   if (mi_tf_delayed(word) != MI_DELAYED_FREEING) return;
@@ -291,7 +293,7 @@ mi_heap_t* heap_of_thread() noexcept {
 
 bool choose_heap_of_owner(uint32_t owner) noexcept {
   BP_ASSERT(owner < kHeapOwnerCountMax);
-  if (is_forked_child()) return true;  // it has one small heap, and must not touch its parent's
+  if (is_forked_child()) return true;  // a child has one small heap, and must not use its parent's
   mi_heap_t* current = heap_of_thread();
   if (!mi_heap_is_initialized(current)) return false;
   mi_heap_t* heap = owner == 0 ? current->tld->heap_backing : this_thread.heaps[owner];
@@ -306,7 +308,8 @@ bool choose_heap_of_owner(uint32_t owner) noexcept {
   return true;
 }
 
-// An owner could not use its reserve if making a heap for it took other memory.
+// Making a heap for an owner uses the runtime's reserve, so that an owner can reach its own reserve
+// even if the rest of the heap is exhausted.
 uint32_t whose_reserve(uint32_t owner) noexcept {
   return this_thread.is_making_heap ? kRuntimeOwner.index : owner;
 }
@@ -347,7 +350,7 @@ void heap_of_thread_done() noexcept {
 void return_empty_pages() noexcept {
   if (is_forked_child() || !this_thread.is_in_use()) return;
   const InsideHeap inside;
-  (void)heap_of_thread();  // they may have been put aside while the thread slept
+  (void)heap_of_thread();  // restores heaps that were emptied while the thread slept
   for (mi_heap_t* heap : this_thread.heaps) {
     if (heap == nullptr || heap->page_count == 0) continue;
     const WithoutReclaim without(*heap);
