@@ -1,5 +1,5 @@
-// The loans that a member holds from others, and their return: one store of a mark into the
-// lender's byte.
+// The loans that a member has from others. It returns a loan by storing a mark into the lender's
+// byte.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace bedplate {
 
 // Threads: the shard's.
 //
-// Invariants: 1. A loan that waits to be given back has a peer as its lender, and a possible
-// number. 2. No peer has more loans released than are held of it. (is_valid)
+// Invariants: 1. A loan that waits to be returned has a peer as its lender, and a valid number. 2.
+// No peer has more loans released than are held of it. (is_valid)
 class Borrower {
  public:
   struct Options {
@@ -22,12 +22,12 @@ class Borrower {
     Provider& owner;  // of the loans, as the program sees it
     bool returns_at_once = false;
   };
-  // All that is named outlives this.
+  // Everything in `options` outlives this.
   void create(const Options& options) noexcept;
 
-  // Takes a loan from `from`. Returns what is wrong with it, or nullptr; then `*loan` is it.
+  // Takes a loan from `from`. Returns its fault; or nullptr, and sets `*loan`.
   const char* borrow(ShmEndpoint& from, const LoanDescriptor& descriptor, Loan* loan) noexcept;
-  // Gives back a loan that was not delivered.
+  // Returns a loan that was not delivered.
   void refuse(uint32_t lender, const LoanDescriptor& descriptor) noexcept;
 
   // Provider::release().
@@ -35,7 +35,7 @@ class Borrower {
   bool has_released() const noexcept { return released_count_ > 0; }
   void give_back_released() noexcept;
 
-  // From here on nothing is stored for anybody: this member is dead to the others.
+  // Ends all stores into other members' bytes: this member is dead to the others.
   void stop() noexcept;
 
   bool is_valid() const noexcept;
@@ -44,14 +44,14 @@ class Borrower {
   static constexpr uint32_t kReleasedCountMax = 32;
 
   struct Return {
-    uint64_t generation = 0;  // the lender's, as far as a token has room for it
+    uint64_t generation = 0;  // the lender's, cut to the bits that a token has for it
     uint32_t lender = 0;
     uint16_t loan = 0;
     uint8_t mark = 0;
   };
 
   void give_back(const Return& loan) noexcept;
-  // Whether `from` is still the one that has lent it.
+  // Whether `from` is still the generation that lent it.
   static bool is_of(const Return& loan, const ShmEndpoint& from) noexcept;
   void set_held(uint32_t lender, bool is_held) noexcept;
 
@@ -60,8 +60,8 @@ class Borrower {
   Provider* owner_ = nullptr;
   bool returns_at_once_ = false;
   bool is_stopped_ = false;
-  // Released, and given back at the next poll: a store to the lender's line would hold up a message
-  // that this shard sends right after it.
+  // Released loans, which the next poll returns: a store to the lender's line would hold up a
+  // message that this shard sends right after the release.
   uint32_t released_count_ = 0;
   Return released_[kReleasedCountMax];
 };

@@ -5,7 +5,7 @@
 namespace bedplate {
 namespace {
 
-// A loan's token: the lender's generation and number, the loan, its mark.
+// A loan's token has four fields: the lender's generation and number, the loan, its mark.
 constexpr unsigned kTokenGenerationShift = 35;
 
 }  // namespace
@@ -22,8 +22,8 @@ const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor
                              Loan* loan) noexcept {
   const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
   const Segment* segment = place_->shared_segment(memory, descriptor.bytes);
-  // Only memory that the lender could read itself: other memory that is mapped here may be secret
-  // from it, and a handler may well send a loan's bytes back.
+  // Accepts only memory that the lender could read itself. Other memory mapped here may be secret
+  // from the lender, and a handler may well send a loan's bytes back.
   if (descriptor.loan >= place_->shape().loan_count ||
       descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
       !place_->members().may_read(from.peer(), segment->number)) {
@@ -38,7 +38,7 @@ const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor
   return nullptr;
 }
 
-// Nobody but the lender looks at its returned loans.
+// Stores the mark unchecked: only the lender reads its returned loans.
 void Borrower::refuse(uint32_t lender, const LoanDescriptor& descriptor) noexcept {
   if (descriptor.loan >= place_->shape().loan_count) return;
   place_->segment().returned_loans(lender)[descriptor.loan].store(
@@ -73,10 +73,10 @@ void Borrower::give_back(const Return& loan) noexcept {
   if (is_stopped_) return;
   BP_ASSERT(place_->is_peer(loan.lender));
   ShmEndpoint& from = *endpoints_->at(loan.lender);
-  // The lender is gone, and its place was given out although this member held a loan of it:
-  // somebody has written over the bit that says so.
+  // The lender is gone, and its number was given out although this member held a loan of it:
+  // somebody has overwritten the bit that says so.
   if (!is_of(loan, from)) return;
-  // Release: all reads of the loan's memory come before.
+  // Release: this member's reads of the loan's memory come before.
   place_->segment().returned_loans(loan.lender)[loan.loan].store(loan.mark,
                                                                  std::memory_order_release);
   IncomingPeer& incoming = from.incoming();
@@ -85,7 +85,7 @@ void Borrower::give_back(const Return& loan) noexcept {
   from.way().ring();
 }
 
-// Tells the owner that the lender's part must not be given to another yet, or may be again.
+// Tells the owner whether the lender's number must be kept from new members because of our loans.
 void Borrower::set_held(uint32_t lender, bool is_held) noexcept {
   std::atomic<uint64_t>& word = place_->segment().held_loans(place_->self())[lender / 64];
   const uint64_t bit = uint64_t{1} << (lender % 64);

@@ -1,5 +1,5 @@
-// The endpoints of a member by their peers' places: most members speak with few of very many, so
-// memory is taken for 64 places at a time, when the first of them is spoken with.
+// The endpoints of a member, by peer number. Most members talk to few of very many peers, so memory
+// is taken for 64 numbers at a time, when the member first talks to one of them.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace bedplate {
 
 // Threads: the shard's.
 //
-// Invariants: 1. An endpoint is at the place of its peer's number. 2. The member has none to
-// itself. (is_valid)
+// Invariants: 1. An endpoint's index is its peer's number. 2. The member has no endpoint to itself.
+// (is_valid)
 class EndpointTable {
  public:
   // `parts` and `view` outlive this. Allocates.
   void create(ShmParts& parts, const MembershipView& view);
 
-  // nullptr: there is none yet.
+  // Returns nullptr if there is none yet.
   ShmEndpoint* at(uint32_t peer) const noexcept {
     BP_DCHECK(peer / kChunkCount < chunk_count_);
     const auto& chunk = chunks_[peer / kChunkCount];
     return chunk ? chunk[peer % kChunkCount].get() : nullptr;
   }
-  // The endpoint to the member that is in the peer's place now, made and opened if need be.
-  // nullptr: there is no memory for it. Allocates, once for each place.
+  // The endpoint to the process that has this number now; makes and opens it if need be. nullptr:
+  // there is no memory for it. Allocates, once for each number.
   ShmEndpoint* try_make(uint32_t peer) noexcept;
-  // The same without opening it: to have the memory.
+  // The same without opening it, only to allocate its memory.
   ShmEndpoint* try_add(uint32_t peer) noexcept;
 
   template <typename Body>
@@ -43,8 +43,8 @@ class EndpointTable {
   }
 
   bool has_news() const noexcept { return copy_news_ == CopyNews::kFailed; }
-  // Why a peer's memory could not be opened: the first such peer's error. nullptr: there is none,
-  // or it was asked for already.
+  // The error of the first peer whose memory could not be opened; nullptr: none, or it was taken
+  // already.
   const Error* take_copy_error() noexcept;
 
   bool is_valid() const noexcept;

@@ -1,5 +1,5 @@
 // The target's side of puts, gets and atomics: the memory that this member exposes to each peer,
-// and the operations that it does there for them.
+// and the operations that it carries out there for peers.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// One generation of a peer: a process that comes into its place later is another peer.
+// One generation of a peer: a process that gets its number later is another peer.
 struct PeerGeneration {
   uint32_t peer = UINT32_MAX;
   uint64_t generation = 0;
@@ -24,20 +24,20 @@ struct PeerGeneration {
 
 // Threads: the shard's.
 //
-// Invariants: 1. An exposure that is in use is of a peer that can be. 2. No two that are in use
-// have the same place and count of uses, so that an old description means nothing. (is_valid;
-// the second by construction: a place counts its uses up.)
+// Invariants: 1. An exposure in use belongs to a possible peer. 2. No two exposures in use have the
+// same index and use count, so a stale description matches nothing. (is_valid; the second by
+// construction: each entry counts its uses up.)
 class Exposures {
  public:
   // `single_copy` may be nullptr; both outlive this.
   void create(const ShmPlace& place, SingleCopy* single_copy) noexcept;
 
-  // Endpoint::expose and withdraw, for `who`.
+  // Endpoint::expose and withdraw, for the peer `who`.
   Result<RemoteMemory> expose(const PeerGeneration& who, std::span<std::byte> memory);
   void withdraw(uint32_t peer, const RemoteMemory& memory) noexcept;
 
-  // Does the operation that the slot with `body` asks for. Returns what is wrong with it, or
-  // nullptr: then the peer has its answer, and is to be woken.
+  // Carries out the operation that the slot with `body` requests. Returns its fault; or nullptr:
+  // then the peer has its answer, and the caller wakes it.
   const char* serve(const PeerGeneration& who, const std::byte* body) noexcept;
 
   bool is_valid() const noexcept;

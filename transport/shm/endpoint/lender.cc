@@ -14,7 +14,7 @@ LoanTable::Lent Lender::lend(std::byte* block, Completion* returned, uint32_t pe
   if (!share_.may_take(peer)) return {};
   share_.take(peer);
   const LoanTable::Lent lent = loans_.try_lend(block, returned, peer);
-  BP_ASSERT(lent.loan != UINT32_MAX);  // the share says that there is one
+  BP_ASSERT(lent.loan != UINT32_MAX);  // the share has confirmed that one is free
   return lent;
 }
 
@@ -28,7 +28,7 @@ uint32_t Lender::collect() noexcept {
   LoanTable::Record records[kBatch];
   const size_t count = loans_.collect(records);
   for (size_t i = 0; i < count; ++i) share_.give_back(records[i].member);
-  BP_DCHECK_SLOW(is_valid());  // what is called now may lend again
+  BP_DCHECK_SLOW(is_valid());  // the callback below may lend again
   for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kDone);
   return static_cast<uint32_t>(count);
 }

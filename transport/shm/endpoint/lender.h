@@ -12,22 +12,22 @@ namespace bedplate {
 
 // Threads: the shard's.
 //
-// Invariants: 1. The loans' book is right. 2. The loans that are out are as many as the shares that
-// peers hold. (is_valid)
+// Invariants: 1. The book of loans is valid. 2. The number of loans out is the sum of the peers'
+// shares. (is_valid)
 class Lender {
  public:
   // Allocates.
   void create(const ShmPlace& place);
 
-  // As LoanTable::try_lend(); none also if `peer` has its share.
+  // As LoanTable::try_lend(); also fails if `peer` has its full share.
   LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t peer) noexcept;
-  // The message never went: the block is the caller's again.
+  // Takes back a loan whose message was never sent: the block is the caller's again.
   void cancel(uint32_t loan, uint32_t peer) noexcept;
   uint32_t out_count() const noexcept { return loans_.out_count(); }
 
-  // Ends loans that have come back, to whichever peer they were lent. Returns how many.
+  // Ends loans that have come back from any peer. Returns how many.
   uint32_t collect() noexcept;
-  // The same for all that `peer` has not returned. Requires: nothing of it can touch them any more.
+  // Ends all loans that `peer` has not returned. Requires: it cannot touch them any more.
   void collect_from(uint32_t peer) noexcept;
 
   bool is_valid() const noexcept;

@@ -1,13 +1,13 @@
-// The loans of a member: to whom they went, and how it learns that they have come back.
+// The loans of a member: who has each, and how the member learns that it has come back.
 //
-// Borrowers give a loan back by storing a mark into its byte in the group's segment: one plain
-// store, so a borrower can neither be refused nor killed half-way. The mark is another one for each
-// use, so the lender never writes there: a store to a line that the borrower has would hold up the
-// message behind it. Everything else is private: any other byte means nothing.
+// A borrower returns a loan by storing a mark into the loan's byte in the group's segment. One
+// plain store cannot be refused, nor end half-way if the borrower is killed. The mark differs from
+// use to use, so the lender never writes the byte: a store to a line in the borrower's cache would
+// hold up the message behind it. All other state is private: any other byte means nothing.
 //
 // Invariant: the byte of a loan that is not out is its mark. So the next mark differs from it,
-// however often a loan was cancelled, or lent to somebody who died. (Nothing is asserted of the
-// bytes, since borrowers write them. is_valid() is the book's.)
+// however often a loan was cancelled, or lent to a member that died. (Borrowers write the bytes, so
+// nothing is asserted of them. is_valid() is the book's.)
 #pragma once
 
 #include <atomic>
@@ -24,11 +24,11 @@ class LoanTable {
  public:
   struct Record : LoanRecord {
     uint16_t member = 0;
-    uint8_t mark = 0;  // what its byte has when it was returned; free: what it has now
+    uint8_t mark = 0;  // out: the byte's value after the return; free: its value now
   };
   static_assert(sizeof(Record) == 24, "a largest table stays in the cache as long as it can");
   struct Lent {
-    uint32_t loan = UINT32_MAX;  // this: too many are out
+    uint32_t loan = UINT32_MAX;  // UINT32_MAX: too many are out
     uint8_t mark = 0;            // for the borrower
   };
 
@@ -40,20 +40,20 @@ class LoanTable {
   }
 
   Lent try_lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
-  // The message never went: the block is the caller's again.
+  // Takes back a loan whose message was never sent: the block is the caller's again.
   void cancel(uint32_t loan) noexcept {
-    // The mark was not used. A caller that tries on and on would else come round to one that still
-    // lies in a slot.
+    // The mark was not used. A caller that tries again and again would otherwise come round to a
+    // mark that still lies in a slot.
     --book_[loan].mark;
     book_.cancel(loan);
   }
 
   uint32_t out_count() const noexcept { return book_.out_count(); }
 
-  // Takes loans that have come back, at most out.size(). Returns how many; call it again when it
-  // is as many as asked for. A completion that is told of one may lend it again.
+  // Ends returned loans, at most out.size(). Returns how many; if it is out.size(), call again. The
+  // completion of one may lend it again.
   size_t collect(std::span<Record> out) noexcept;
-  // The same for what `member` has not returned. Requires: nothing of it can touch them any more.
+  // The same for all loans that `member` has not returned. Requires: it cannot touch them any more.
   size_t collect_from(uint32_t member, std::span<Record> out) noexcept;
 
   bool is_valid() const noexcept { return book_.is_valid(); }
@@ -75,10 +75,10 @@ inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returne
 }
 
 inline size_t LoanTable::collect(std::span<Record> out) noexcept {
-  BP_DCHECK(!out.empty());  // else nobody would see whether there is more
+  BP_DCHECK(!out.empty());  // else nobody would see whether there are more
   size_t count = 0;
   book_.for_each_out([&](uint32_t loan) noexcept {
-    // Pairs with the borrower's release: it reads no more.
+    // Pairs with the borrower's release: the borrower reads the memory no more.
     if (returned_[loan].load(std::memory_order_acquire) != book_[loan].mark) return true;
     out[count++] = book_.end(loan);
     return count < out.size();
@@ -91,7 +91,7 @@ inline size_t LoanTable::collect_from(uint32_t member, std::span<Record> out) no
   size_t count = 0;
   book_.for_each_out([&](uint32_t loan) noexcept {
     if (book_[loan].member != member) return true;
-    returned_[loan].store(book_[loan].mark, std::memory_order_relaxed);  // in its place
+    returned_[loan].store(book_[loan].mark, std::memory_order_relaxed);  // in the borrower's stead
     out[count++] = book_.end(loan);
     return count < out.size();
   });

@@ -1,5 +1,5 @@
-// The initiator's side of the puts, gets and atomics that their targets do: those under way, for
-// all peers, and the next step of each (shm_operations.h has the format).
+// The initiator's side of puts, gets and atomics that their targets carry out: the pending
+// operations, for all peers, and the next step of each (shm_operations.h has the format).
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace bedplate {
 
 // Threads: the shard's.
 //
-// Invariants: 1. As many places are in use as operation_count_ and the shares say. 2. Each was
-// started: it has a number, which no later one has. (is_valid)
+// Invariants: 1. The number of entries in use agrees with operation_count_ and with the shares. 2.
+// Each has a number, and no later operation has the same. (is_valid)
 class OperationTable {
  public:
   // `parts` outlive this. Allocates.
   void create(OutgoingParts& parts);
 
-  // Asks the target to do `operation`. Returns kPending, kAgain, or kRefused if it cannot be asked.
-  // Requires: the way is open.
+  // Asks the target to carry out `wanted`. Returns kPending, kAgain, or kRefused if the target
+  // cannot do it. Requires: the way is open.
   SendStatus start(OutgoingWay& way, const RemoteOperation& wanted) noexcept;
-  // Returns kDone if nothing is under way, else kPending or kAgain.
+  // Returns kDone if nothing is pending, else kPending or kAgain.
   SendStatus start_flush(OutgoingWay& way, Completion* done) noexcept;
 
   bool is_idle() const noexcept { return operation_count_ == 0; }
-  // Goes on with all of them, and calls the completions of those that have ended. Returns how many
-  // have ended, or wait for room.
+  // Advances all operations, and calls the completions of those that end. Returns how many end, or
+  // wait for space.
   uint32_t poll() noexcept;
 
   bool is_valid() const noexcept;
@@ -37,9 +37,9 @@ class OperationTable {
   void forget(Operation& operation) noexcept;
   bool has_any(const OutgoingWay& way, uint64_t before) const noexcept;
   uint32_t next_piece_bytes(const Operation& operation) const noexcept;
-  // Posts the operation's next record. Returns false when there is no room.
+  // Posts the operation's next record. Returns false if there is no space.
   bool post(Operation& operation, OutgoingWay& way) noexcept;
-  // Returns whether it has ended, and how.
+  // Returns whether it has ended; then `*outcome` says how.
   bool advance(Operation& operation, OutgoingWay& way, Outcome* outcome) noexcept;
   bool take_answer(Operation& operation, OutgoingWay& way, Outcome* outcome) noexcept;
 

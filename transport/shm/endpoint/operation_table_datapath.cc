@@ -42,9 +42,9 @@ SendStatus OperationTable::start_flush(OutgoingWay& way, Completion* done) noexc
   return keep(way, operation) != nullptr ? SendStatus::kPending : SendStatus::kAgain;
 }
 
-// The bytes of a put or get that go into its next record: as many as a message may have, and no
-// more than fit into the reserve of the eager region, beside the slot's bytes there. In the
-// smallest regions the reserve is less than a record (eager_region_bytes_min).
+// The size of the next record's data, for a put or get: at most a message's, and no more than fits
+// into the reserve of the eager region, beside the slot's bytes there. In the smallest regions the
+// reserve is less than a record (eager_region_bytes_min).
 uint32_t OperationTable::next_piece_bytes(const Operation& operation) const noexcept {
   if (is_atomic(operation.kind)) return 0;
   BP_DCHECK(operation.bytes_done <= operation.remote.bytes);
@@ -87,7 +87,7 @@ Operation* OperationTable::keep(OutgoingWay& way, const Operation& operation) no
   BP_DCHECK_SLOW(is_valid());
   if (!share_.may_take(way.peer())) return nullptr;
   Operation* place = std::begin(operations_);
-  while (place->way != nullptr) ++place;  // the share says that there is one
+  while (place->way != nullptr) ++place;  // the share has confirmed that one is free
   BP_ASSERT(place < std::end(operations_));
   *place = operation;
   place->way = &way;
@@ -102,7 +102,7 @@ Operation* OperationTable::keep(OutgoingWay& way, const Operation& operation) no
 void OperationTable::forget(Operation& operation) noexcept {
   BP_ASSERT(operation.way != nullptr);
   share_.give_back(operation.way->peer());
-  operation.way = nullptr;  // from here on the place may be used anew
+  operation.way = nullptr;  // from here on the entry may be reused
   --operation_count_;
   BP_DCHECK_SLOW(is_valid());
 }
@@ -119,7 +119,8 @@ uint32_t OperationTable::poll() noexcept {
     if (operation.way == nullptr) continue;
     Outcome outcome = Outcome::kDone;
     if (!advance(operation, *operation.way, &outcome)) {
-      // An operation that waits for room is work to do: nobody wakes this shard when there is some.
+      // An operation that waits for space counts as work: nobody wakes this shard when there is
+      // space.
       if (!operation.is_flush && operation.piece.memory == nullptr) ++count;
       continue;
     }
@@ -141,7 +142,7 @@ bool OperationTable::advance(Operation& operation, OutgoingWay& way, Outcome* ou
     // Never posted: not done. Posted: unknown.
     *outcome = operation.piece.memory == nullptr && operation.bytes_done == 0 ? Outcome::kNotDone
                                                                               : Outcome::kUnknown;
-    // The peer may run on, and answer.
+    // The peer may still run, and answer: its record stays in use.
     if (operation.piece.memory != nullptr) {
       parts_->stock.set_use(
           operation.piece,
@@ -168,6 +169,7 @@ bool OperationTable::take_answer(Operation& operation, OutgoingWay& way,
   }
   parts_->stock.cancel(operation.piece);
   operation.piece = {};
+  // The target refused this part; earlier parts are done.
   if (state != OperationState::kDone) {
     *outcome = operation.bytes_done == 0 ? Outcome::kNotDone : Outcome::kUnknown;
     return true;

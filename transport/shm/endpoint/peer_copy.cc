@@ -21,7 +21,7 @@ Result<void> PeerCopy::open(const ShmPlace& place, SingleCopy& single_copy,
   }
   const uint32_t pid = place.members().pid(peer);
   pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  // Without it nothing would tell that the process has ended, and its number is another's.
+  // Without it we would not notice that the process has ended and its number belongs to another.
   if (!pidfd_.is_open()) {
     return error_from_errno("opening the process %u of member %u, to see when it ends", pid, peer)
         .set_cure("allow more open files (LimitNOFILE=), where that is what the system says");

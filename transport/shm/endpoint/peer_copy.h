@@ -1,5 +1,5 @@
-// Single copy between this member and its peers: one PeerCopy for each endpoint, opened when the
-// endpoint is made, so that no put or get has to.
+// Single copy between this member and its peers: one PeerCopy for each endpoint, opened with the
+// endpoint, so that no put or get has to open it.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@ namespace bedplate {
 // Threads: the shard's.
 class PeerCopy {
  public:
-  // Forgets the former peer, and tries to open the memory of the one that is `peer` now. Allocates
-  // once, and takes a descriptor while the peer's memory is open. Cost: some system calls.
-  // Errors: SingleCopy::attach's, no memory, or no descriptor of its process; then the target
-  // copies.
+  // Forgets the former peer, and tries to open the memory of the process that is `peer` now.
+  // Allocates once, and holds a descriptor while the peer's memory is open. Cost: some system
+  // calls. Errors: SingleCopy::attach's, no memory, or no descriptor of the peer's process; then
+  // the target copies.
   Result<void> open(const ShmPlace& place, SingleCopy& single_copy, uint32_t peer) noexcept;
   void close() noexcept;
 
-  // Does a put or get. Returns kAgain when single copy is not to be had: the target must do it.
+  // Does a put or get. Returns kAgain if single copy is not possible: the target must do it.
   SendStatus copy(const RemoteOperation& operation) noexcept;
 
  private:
   Fd pidfd_;
-  std::unique_ptr<PeerMemory> memory_;  // the same for all that come into the peer's place
+  std::unique_ptr<PeerMemory> memory_;  // reused for every process that gets the peer's number
 };
 
 }  // namespace bedplate

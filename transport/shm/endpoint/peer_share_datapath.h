@@ -1,9 +1,9 @@
-// How many of some units (loans, pieces of the eager region) each peer holds, and whether it may
+// How many units of a kind (loans, chunks of the eager region) each peer holds, and whether it may
 // have one more.
 //
-// A member takes them for all its peers from one stock, and a peer gives them back when it reads. A
-// peer that is stopped gives none back; it must not hold them all, or nobody else can be sent to.
-// So the last units, the reserve, are for peers that hold none.
+// A member takes units for all its peers from one stock; a peer frees its units by reading. A
+// stopped peer frees none, so it must not hold them all, or the member could send to nobody.
+// Therefore the last units, the reserve, are for peers that hold none.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace bedplate {
 
 // Threads: one at a time.
 //
-// Invariant: the units that peers hold and the free ones are all units there are. (is_valid)
+// Invariant: the units that peers hold and the free ones add up to all units. (is_valid)
 class PeerShare {
  public:
   PeerShare() noexcept = default;
@@ -29,14 +29,14 @@ class PeerShare {
     BP_ASSERT(reserve_count <= unit_count);
   }
 
-  // Requires, of all: peer < peer_count.
+  // Requires, for all below: peer < peer_count.
   uint32_t held_by(uint32_t peer) const noexcept { return held_[peer]; }
-  uint32_t free_count() const noexcept { return free_count_; }  // of units that nobody holds
+  uint32_t free_count() const noexcept { return free_count_; }  // units that nobody holds
   bool may_take(uint32_t peer) const noexcept {
     BP_DCHECK(peer < held_.size());
     return free_count_ > (held_[peer] == 0 ? 0 : reserve_count_);
   }
-  // Requires: there is one. A peer may take several by one answer of may_take().
+  // Requires: a unit is free. A peer may take several after one yes of may_take().
   void take(uint32_t peer) noexcept {
     BP_DCHECK(peer < held_.size());
     BP_ASSERT(free_count_ > 0);

@@ -1,4 +1,4 @@
-// The counters of a member of a group, written by the shard that polls.
+// The counters of a member of a group; the polling shard writes them.
 #pragma once
 
 #include "platform/counter.h"
@@ -9,10 +9,10 @@ class CounterTable;
 
 struct ShmCounters {
   Counter received;
-  Counter unhandled;     // messages that no handler was set for
+  Counter unhandled;     // messages without a handler
   Counter abandoned;     // slots that a member claimed and did not publish in time
-  Counter cut_off;       // members that wrote nonsense
-  Counter memory_waits;  // polls that stopped at a message of somebody new for want of memory
+  Counter cut_off;       // members that wrote something malformed
+  Counter memory_waits;  // polls that stopped at a new member's message because memory ran out
   Counter boxes_granted;
   Counter boxes_returned;
 };

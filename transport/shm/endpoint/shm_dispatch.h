@@ -1,10 +1,8 @@
-// Takes the messages that arrive at a member, from any queue: checks each, and hands it to its
-// handler.
+// Takes the messages that arrive at a member, from any queue, checks each, and calls its handler.
 //
-// Data that others have written is read once, checked and then used; a member that writes nonsense
-// is cut off.
-// Between members that do not trust one another (GroupTraits::has_trust) payloads are copied out of
-// the segment before a handler sees them.
+// Data written by others is read once, checked and then used; a member that writes something
+// malformed is cut off. In a group without trust (GroupTraits::has_trust) payloads are copied out
+// of the segment before a handler sees them.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +21,11 @@ namespace bedplate {
 
 class InboundBoxes;
 
-// Threads: the one that polls.
+// Threads: the polling one.
 //
-// Invariants: 1. Payloads are copied out where there is no trust, and only there. 2. Peers in the
-// list of cut-offs to log are cut off, and are in it once. 3. A member that is said to wait is a
-// peer. (is_valid)
+// Invariants: 1. Payloads are copied out if and only if the group has no trust. 2. Peers in the
+// list of cut-offs to log are cut off, and are in it once. 3. The member that waits for memory, if
+// any, is a peer. (is_valid)
 class ShmDispatch {
  public:
   struct Options {
@@ -37,32 +35,33 @@ class ShmDispatch {
     Borrower& borrower;
     const Dispatcher& dispatcher;
     ShmCounters& counters;
-    InboundBoxes* boxes;  // nullptr: there are none to be given
+    InboundBoxes* boxes;  // nullptr: this group has no boxes
   };
-  // All that is named outlives this. Allocates.
+  // Everything in `options` outlives this. Allocates.
   void create(const Options& options);
 
-  // The peer that wrote to us; nullptr: the member may not write, or, with lacks_memory(), there is
-  // no memory for it now: it will be asked for again.
+  // The endpoint of the peer that wrote to us. nullptr: the member may not write; or, if
+  // lacks_memory(), there is no memory for its endpoint now, and the next poll asks again.
   ShmEndpoint* sender_of(uint32_t member) noexcept {
     const ShmPlace& place = parts_->outgoing.place;
     if (!place.is_peer(member)) return nullptr;
     ShmEndpoint* endpoint = endpoints_->at(member);
-    // The table's generation, not the one that we know of: a place is given out anew only when we
-    // have read all of its former member, and the new one may write before we look again.
+    // Compares with the table's generation, not with the last one seen: a number is given out anew
+    // only when we have read everything of its former member, and the new one may write before we
+    // look again.
     if (BP_LIKELY(endpoint != nullptr &&
                   endpoint->generation() == place.members().generation(member))) {
       return endpoint;
     }
     return hear_first(member);
   }
-  // Handles one slot. `box`: the box that it came by; nullptr: it came by the FIFO or a lane.
+  // Handles one slot. `box`: the box that it arrived in; nullptr: the FIFO or a lane.
   void handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
               const FastBoxConsumer* box) noexcept;
   // Requires: `from` is not ignored, `payload` lies in its region.
   void deliver(ShmEndpoint& from, uint32_t am, std::span<const std::byte> payload,
                const Loan& loan) noexcept;
-  // From here on `peer`, which wrote `what`, is ignored, and hears of it. It is said in the log
+  // From here on `peer`, which wrote `what`, is ignored, and learns that it is. The log entry comes
   // later.
   void cut_off(ShmEndpoint& peer, const char* what) noexcept;
 
@@ -70,25 +69,24 @@ class ShmDispatch {
   bool lacks_memory() const noexcept { return lacks_memory_; }
   void retry_memory() noexcept { lacks_memory_ = false; }
 
-  // News for the log: datapaths only write it down. The provider takes it, and logs it, at the end
-  // of a poll.
+  // Entries for the log: datapaths only record them. The provider takes and logs them at the end of
+  // a poll.
   bool has_news() const noexcept { return untold_cut_offs_ != nullptr || has_waiter_; }
-  // One that was cut off; nullptr: no more.
+  // A peer that was cut off; nullptr: no more.
   const ShmEndpoint* take_cut_off() noexcept;
-  // The first of all members that had to wait for memory; UINT32_MAX: there is none, or it was
-  // told.
+  // The first member that had to wait for memory; UINT32_MAX: none, or it was taken.
   uint32_t take_waiter() noexcept;
 
   bool is_valid() const noexcept;
 
  private:
-  // The first message from this member. It may be dead already: its messages count all the same.
+  // Handles the first message of this member. It may be dead already: its messages still count.
   ShmEndpoint* hear_first(uint32_t member) noexcept;
   void handle_eager(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void handle_loan(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
                       bool came_by_box) noexcept;
-  // Drops a message of a peer that is ignored; a loan goes back to it.
+  // Drops a message of an ignored peer; a loan goes back to it.
   void ignore(const ShmEndpoint& from, SlotKind kind, const std::byte* body) noexcept;
 
   ShmParts* parts_ = nullptr;
@@ -98,9 +96,9 @@ class ShmDispatch {
   const Dispatcher* dispatcher_ = nullptr;
   ShmCounters* counters_ = nullptr;
   InboundBoxes* boxes_ = nullptr;
-  std::vector<std::byte> copied_out_;  // where nobody trusts
+  std::vector<std::byte> copied_out_;  // in groups without trust
   uint64_t received_count_ = 0;
-  bool lacks_memory_ = false;  // something waits in its queue for memory
+  bool lacks_memory_ = false;  // a message waits in its queue for memory
   ShmEndpoint* untold_cut_offs_ = nullptr;
   bool has_waiter_ = false;
   uint32_t first_waiter_ = UINT32_MAX;

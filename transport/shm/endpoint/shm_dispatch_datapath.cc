@@ -58,7 +58,7 @@ void ShmDispatch::handle(ShmEndpoint& from, const SlotHeader& header, const std:
   }
 }
 
-// Apart, so that messages in slots and boxes save no registers for it.
+// A separate function, so that messages in slots and boxes save no registers for it.
 [[gnu::noinline]] void ShmDispatch::handle_eager(ShmEndpoint& from, const SlotHeader& header,
                                                  const std::byte* body) noexcept {
   const auto offset = read_once<PayloadOffset>(body);
@@ -152,7 +152,7 @@ bool ShmDispatch::is_valid() const noexcept {
        untold = untold->incoming().next_untold) {
     const IncomingPeer& incoming = untold->incoming();
     if (!incoming.is_cut_off() || !incoming.is_ignored || untold->way().is_open()) return false;
-    if (++count > place.member_count()) return false;  // it has come round
+    if (++count > place.member_count()) return false;  // the list has a cycle
   }
   return true;
 }

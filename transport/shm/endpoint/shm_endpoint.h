@@ -1,6 +1,6 @@
-// The endpoint to another member of the group: a program sends by it, and the receiving side keeps
-// its state of the same peer there. Messages go by its way; the parts that all endpoints of a
-// member share do loans, puts, gets and exposures.
+// The endpoint to another member of the group: the program sends through it, and the receiving side
+// keeps its state of that peer here. Messages go through its OutgoingWay; parts that all endpoints
+// of a member share handle loans, puts, gets and exposures.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace bedplate {
 
 // The parts that all endpoints of a member share.
 struct ShmParts {
-  ThreadOwner owner;         // held by the thread that polls, in debug builds; not behind a lock
+  ThreadOwner owner;         // held by the polling thread, in debug builds; not behind a lock
   const char* name = "shm";  // static
   EndpointLimits limits;
   OutgoingParts outgoing;
@@ -31,14 +31,14 @@ struct ShmParts {
 
 class ShmEndpoint;
 
-// The receiving side's state of a peer.
+// The receiving side's state for a peer.
 struct IncomingPeer {
-  uint32_t heard_count = 0;            // messages through the FIFO since a box was last thought of
-  uint32_t held_count = 0;             // loans of it that are not given back yet; Borrower's
+  uint32_t heard_count = 0;            // messages through the FIFO since it last could get a box
+  uint32_t held_count = 0;             // its loans that we have not returned yet; Borrower's
   bool has_our_box = false;            // it has one of our boxes
-  const char* nonsense = nullptr;      // that it wrote; then it is cut off
-  ShmEndpoint* next_untold = nullptr;  // another that is cut off, which is not in the log yet
-  // Nothing of it is delivered any more: it is cut off, or its end was told.
+  const char* nonsense = nullptr;      // its malformed message; set: it is cut off
+  ShmEndpoint* next_untold = nullptr;  // the next cut-off peer that is not in the log yet
+  // None of its messages is delivered any more: it is cut off, or its end was reported.
   bool is_ignored = false;
 
   bool is_cut_off() const noexcept { return nonsense != nullptr; }
@@ -63,11 +63,11 @@ class ShmEndpoint final : public Endpoint {
   // Whether messages go through a fast box now.
   bool has_box() const noexcept { return way_.has_box(); }
 
-  // ---- The provider's ----
+  // ---- For the provider ----
 
-  // Forgets the former peer: from here on it is the one of `generation`, which may be sent to if
-  // `is_open`. Opens its memory, if there is single copy. Errors: it cannot be opened; the target
-  // copies instead.
+  // Forgets the former peer. From here on the peer is the one of `generation`, and messages to it
+  // are possible if `is_open`. Opens its memory, if there is single copy. Errors: its memory cannot
+  // be opened; the target copies instead.
   Result<void> open(uint64_t generation, bool is_open) noexcept;
   OutgoingWay& way() noexcept { return way_; }
   const OutgoingWay& way() const noexcept { return way_; }

@@ -60,16 +60,16 @@ SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
     do_here(operation);
     return SendStatus::kDone;
   }
-  // The kernel, too, keeps to what the target may do: it writes through the target's mappings.
+  // The kernel, too, respects the target's rights: it writes through the target's mappings.
   if (!is_atomic(operation.kind)) {
     if (const auto status = copy_.copy(operation); status != SendStatus::kAgain) return status;
   }
   return parts_.operations.start(way_, operation);
 }
 
-// The description may come from the peer itself: this process must not do for it what the peer may
-// not do on its own. If the peer or this process lacks the right, the peer is asked to do the
-// operation, with its rights.
+// The description may come from the peer itself: this process must not do for the peer anything
+// that the peer may not do on its own. If the peer or this process lacks the right, the peer does
+// the operation, with its own rights.
 bool ShmEndpoint::is_reachable(const RemoteOperation& operation) const noexcept {
   if (!is_pool_memory(operation.remote.kind)) return false;
   BP_DCHECK(operation.bytes <= operation.remote.bytes);
@@ -100,7 +100,7 @@ void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {
 SendStatus ShmEndpoint::flush(Completion* done) noexcept {
   BP_DCHECK(is_own_thread());
   if (!way_.is_open()) return SendStatus::kGone;
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // what was done here is visible there
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // operations done here are visible there
   return parts_.operations.start_flush(way_, done);
 }
 

@@ -21,8 +21,8 @@ bool ShmPlace::answers_no_more(uint32_t member, uint64_t generation) const noexc
 const Segment* ShmPlace::shared_segment(const void* memory, uint64_t bytes) const noexcept {
   const Segment* segment = all_.pool->segment_of(memory);
   if (segment == nullptr) return nullptr;
-  // Each process has a segment 0 of its own, at the same address. (With doorbells, all members are
-  // of this process.)
+  // Each process has its own segment 0, at the same address. (With doorbells, all members are of
+  // this process.)
   const bool is_own = all_.pool == &process_pool() && segment == &all_.pool->segment(0);
   if (is_own && all_.doorbells.empty()) return nullptr;
   const auto offset =

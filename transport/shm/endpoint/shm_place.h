@@ -1,5 +1,5 @@
-// A member's place in its group: its number, and its questions to the table and the segment about
-// the others. All parts of a provider share one; none of them writes to it.
+// A member's access to its group: its own number, and what the table and the segment say of the
+// others. All parts of a provider share one, and none of them writes to it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct ShmPlaceOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
   const PinnedPool* pool = nullptr;
-  std::span<Doorbell* const> doorbells = {};  // members that are event loops of this process
+  std::span<Doorbell* const> doorbells = {};  // of members that are event loops of this process
   uint32_t self = 0;
 };
 
@@ -45,20 +45,20 @@ class ShmPlace {
   bool is_alive(uint32_t member) const noexcept {
     return all_.members->state(member) == MemberState::kAlive;
   }
-  // Whether it has ended, left or was cut off by the owner. It may run and write all the same.
+  // Whether the member has exited, left or was cut off by the owner. Its process may still run and
+  // write.
   bool has_died(uint32_t member) const noexcept {
     const MemberState state = all_.members->state(member);
     return state != MemberState::kAlive && state != MemberState::kJoining;
   }
   // Whether no store of `member`, in that generation, into this member's part can come any more: it
-  // has ended, has said so, or ignores requests.
+  // has exited, has said so, or ignores requests.
   bool answers_no_more(uint32_t member, uint64_t generation) const noexcept;
-  // The memory to which the member copies messages that do not fit into a slot. Empty if there is
-  // none.
+  // The memory into which the member copies messages that do not fit into a slot; may be empty.
   std::span<std::byte> eager_region_of(uint32_t member) const noexcept {
     return all_.segment.eager_region(member);
   }
-  // The segment that all of [memory, memory + bytes) lies in, if others may have mapped it, too;
+  // The segment that contains all of [memory, memory + bytes), if others may have mapped it, too;
   // else nullptr.
   const Segment* shared_segment(const void* memory, uint64_t bytes) const noexcept;
 

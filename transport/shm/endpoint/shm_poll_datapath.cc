@@ -7,7 +7,7 @@
 namespace bedplate {
 
 uint32_t ShmProvider::poll(uint32_t budget) noexcept {
-  // A LockingProvider lets its lock go around callbacks, so another thread may hold the owner
+  // A LockingProvider releases its lock around callbacks, so another thread may hold the owner
   // meanwhile.
   ThreadOwner nobodys;
   const ThreadOwner::DebugHold hold(is_locked_ ? nobodys : parts_.owner);
@@ -34,10 +34,10 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (count > 0) counters_->received.set(dispatch_.received_count());
   if (BP_UNLIKELY(dispatch_.lacks_memory())) {
     dispatch_.retry_memory();
-    ++count;  // a waiting message is work to do: nobody wakes this shard when there is memory
+    ++count;  // a waiting message counts as work: nobody wakes this shard when there is memory
   }
   if (BP_UNLIKELY(dispatch_.has_news() || endpoints_.has_news())) report();
-  // The program was told something that it may have waited for: do not let it sleep now.
+  // The program got an event that it may have waited for: do not let it sleep now.
   if (BP_UNLIKELY(std::exchange(has_told_, false)) && count == 0) count = 1;
   return count;
 }

@@ -48,7 +48,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   borrower_.create({place(), endpoints_, *this, options.is_locked});
   inbox_.create({place(), view_, endpoints_, dispatch_, *counters_});
   dispatch_.create({parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.boxes()});
-  // Not when they are first heard: they are not trusted.
+  // Makes the endpoints now, not at a peer's first message, since the peers are not trusted.
   for (uint32_t peer = 0; !traits.has_trust && peer < place().member_count(); ++peer) {
     if (place().is_peer(peer)) BP_ASSERT(endpoints_.try_add(peer) != nullptr);
   }
@@ -56,8 +56,8 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   return {};
 }
 
-// Returns the peer's place, which may be none of the group's; for a name, the place of the first
-// living member with it.
+// Returns the peer's number, which may be outside the group; for a name, the number of the first
+// living member with that name.
 Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept {
   if (peer.member != UINT32_MAX || peer.name == nullptr) return peer.member;
   for (uint32_t member = 0; member < place().member_count(); ++member) {
@@ -120,7 +120,8 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
   return endpoint;
 }
 
-// Sleeps in pieces: a change of the owner's word wakes nobody that waits for another word.
+// Sleeps in slices: a thread that waits on its own bell is not woken by a change of the owner's
+// word.
 void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
   BP_DCHECK(is_own_thread());
   const uint64_t begin_ns = monotonic_ns();
@@ -150,7 +151,7 @@ bool ShmProvider::is_valid() const noexcept {
   return returning_count == parts_.outgoing.returning_count && !(has_open && view_.is_pool_gone());
 }
 
-// Logs here and not at the finding: there messages are on their way.
+// Logs here, not in the datapath, which must not.
 void ShmProvider::report() noexcept {
   const MembersTable& members = place().members();
   if (const Error* error = endpoints_.take_copy_error(); error != nullptr) {

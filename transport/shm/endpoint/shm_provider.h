@@ -51,23 +51,23 @@ namespace bedplate {
 struct ShmProviderOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
-  uint32_t member = 0;  // which one this is
-  // A LockingProvider stands before it: several threads use it, in turn, also from within a poll's
-  // callbacks, and while the shard that polls is asleep. So loans go back as they are released, and
-  // not with the next poll.
+  uint32_t member = 0;  // this member's number
+  // Several threads use this provider through a LockingProvider, in turn: also from within a poll's
+  // callbacks, and while the polling shard sleeps. So loans are returned at their release, not at
+  // the next poll.
   bool is_locked = false;
-  const PinnedPool* pool = nullptr;   // where loans may lie; nullptr: the process's
+  const PinnedPool* pool = nullptr;   // contains all loans; nullptr: the process's
   SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
-  const char* name = "shm";           // what endpoints call the way; outlives this
-  // For members that are event loops of this process: the doorbell that wakes each, instead of its
-  // bell's futex.
+  const char* name = "shm";           // name of this provider in its endpoints; outlives this
+  // For members that are event loops of this process: their doorbells, which wake them instead of
+  // the bell's futex.
   std::span<Doorbell* const> doorbells = {};
   PeerEventHandler on_peer = {};
   ShmCounters* counters = nullptr;
 };
 
-// Invariants: 1. As many ways have a box to give back as returning_count says. 2. Once the pool has
-// lost its owner no way is open. (is_valid, at the ends of a poll)
+// Invariants: 1. returning_count is the number of ways that have a box to give back. 2. Once the
+// pool has lost its owner no way is open. (is_valid, at the start and end of a poll)
 class ShmProvider final : public Provider {
  public:
   ShmProvider() noexcept = default;
@@ -81,8 +81,8 @@ class ShmProvider final : public Provider {
             .completion_count = shape.loan_count + kOperationCountMax};
   }
 
-  // Requires: the member is this process's, its part of the segment as reset_member leaves it.
-  // Errors: membarrier is not allowed and the group's bell needs it.
+  // Requires: the member is this process's; reset_member has reset its part of the segment. Errors:
+  // membarrier is not allowed and the group's bell needs it.
   Result<void> create(const ShmProviderOptions& options, const Dispatcher& dispatcher);
 
   const char* name() const noexcept override { return parts_.name; }
@@ -96,11 +96,12 @@ class ShmProvider final : public Provider {
     raise_bell();
     pass_bell_fence(segment().fence());
   }
-  // The same without the fence, for a caller that announces several, and passes one after all.
+  // announce_sleep() without the fence, for a caller that raises several bells and passes one fence
+  // after all.
   void raise_bell() noexcept {
     BP_DCHECK(is_own_thread());
     bell_.raise();
-    polls_ = 0;  // the last look is a thorough one
+    polls_ = 0;  // so the last look checks everything
   }
   void announce_awake() noexcept override {
     BP_DCHECK(is_own_thread());
@@ -118,25 +119,25 @@ class ShmProvider final : public Provider {
   bool is_valid() const noexcept;
 
  private:
-  // Loans are looked for at every so many polls: each look takes the cache line from the borrower
-  // that returns them.
+  // Collects returned loans once in this many polls: each look takes the cache line away from the
+  // borrower that returns loans.
   static constexpr uint32_t kPollsPerCollection = 256;
-  // A sleeper looks this often whether the owner lives: nobody wakes it when the owner is killed.
+  // A sleeper checks this often whether the owner lives: nobody wakes it when the owner is killed.
   static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;
 
   const ShmPlace& place() const noexcept { return parts_.outgoing.place; }
   bool is_own_thread() const noexcept { return parts_.owner.is_caller(); }
   Result<uint32_t> find_peer(const PeerAddress& peer) const noexcept;
-  // Whether it is there to be connected to; else `error` says why not.
+  // Whether the peer can be connected to; else `error` has the reason.
   bool can_connect(uint32_t peer, Error& error) const noexcept;
-  // Boxes are wanted back from senders that send nothing: poll does it for them.
+  // Gives back boxes that peers want back: a sender may send nothing more, so poll does it.
   void settle_returns() noexcept;
-  // Says in the log what the datapath has written down.
+  // Logs what the datapath has recorded.
   void report() noexcept;
 
   // shm_members.cc
   void follow_members() noexcept;
-  // These three return false if something waits for memory: call them again then.
+  // These three return false if something waits for memory: then they must be called again.
   bool look_at_members() noexcept;
   bool member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
   bool deal_with_death(uint32_t member, KnownMember before, uint64_t generation) noexcept;
@@ -159,7 +160,7 @@ class ShmProvider final : public Provider {
   MemberWrapper* wrapper_ = nullptr;
   uint32_t seen_notices_ = 0;
   uint32_t polls_ = 0;
-  LogLimit cut_off_lines_{16};  // a group's: strangers have each one of their own
+  LogLimit cut_off_lines_{16};  // for the group; untrusted members have a limit each
 
   PeerEventHandler on_peer_;
   bool has_told_ = false;  // since the last poll

@@ -6,10 +6,10 @@ bool ShmGroupKeeper::is_forgotten(uint32_t member, uint64_t epoch) noexcept {
   for (uint32_t other = 0; other < segment_.shape().member_count; ++other) {
     if (other == member) continue;
     const MemberState state = members_.state(other);
-    // One that is joining may have looked at the table before this change: it has to say, too. So
-    // has one that is dead by name and may still run.
+    // A joining member may have looked at the table before this change, so it must acknowledge,
+    // too; as must a member that counts as dead and may still run.
     if (state == MemberState::kFree || state == MemberState::kQuiet) continue;
-    // Acquire: pairs with the release of the member that acknowledges, after its last touch.
+    // Acquire: pairs with the release of the member's acknowledgement, after its last access.
     const uint64_t acknowledged =
         segment_.wrapper(other).acknowledged_epoch.load(std::memory_order_acquire);
     if (acknowledged == kWritesNoMore) continue;
@@ -22,7 +22,7 @@ bool ShmGroupKeeper::is_forgotten(uint32_t member, uint64_t epoch) noexcept {
 
 void ShmGroupKeeper::wake_members() noexcept {
   for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
-    // Not just ring(): a member that died may have scribbled over the word.
+    // Not just ring(): a member that died may have overwritten the word.
     segment_.bell(member).wake_anyway();
   }
 }

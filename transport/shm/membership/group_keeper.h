@@ -1,5 +1,5 @@
 // The pool owner's work for a group when members come and go: the transport's half of join and
-// leave (pinned_pool/join/join_roster.h has the other).
+// leave (pinned_pool/join/join_roster.h has the other half).
 #pragma once
 
 #include "pinned_pool/join/join_roster.h"
@@ -10,7 +10,7 @@ namespace bedplate {
 // Threads: the control thread alone.
 class ShmGroupKeeper final : public GroupKeeper {
  public:
-  // `members` is the table of the group in `segment`; both stay as long as the keeper.
+  // `members` is the table of the group in `segment`; both outlive the keeper.
   ShmGroupKeeper(const GroupSegment& segment, const MembersTable& members) noexcept
       : segment_(segment), members_(members) {}
 

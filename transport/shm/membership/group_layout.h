@@ -1,23 +1,23 @@
-// The layout of a group in its segment: one description, from which the plan is computed and by
-// which the members find one another's queues.
+// The layout of a group in its segment: one description, from which the plan computes sizes, and
+// members find each other's queues.
 //
 // A group is a trust group with its FIFOs. Its segment holds, in this order:
 //
 //     header                  what the segment is: magic, version, the shape
-//     box owners, boxes       lazy: fast boxes that receivers give to those who send to them often
-//     one part per member     all that belongs to that member, in one piece (seed: aggregated):
+//     box owners, boxes       lazy: fast boxes, which receivers give to frequent senders
+//     one part per member     contiguous, all that belongs to that member (seed: aggregated):
 //       wrapper               its doorbell and what it has acknowledged
 //       card                  how its private memory is reached (single copy)
-//       returned loans        a byte for each, which its borrower sets
-//       held loans, cut-offs  whose loans it holds, and whom it has cut off, as bits
-//       lazy: claim counter, tail, and the slots of the one inbound FIFO that many may write
+//       returned loans        a byte for each loan, which its borrower sets
+//       held loans, cut-offs  bitmaps: the lenders of its loans, and the members that it cut off
+//       lazy: claim counter, tail, and the slots of the one inbound FIFO with many writers
 //       mesh: a queue for each other member, then heads (outbound) beside tails (inbound)
 //       exchange: the one inbound box
-//       eager region          messages too long for a slot that were copied
+//       eager region          copies of messages too long for a slot
 //
-// Everything begins at a cache line and nothing at a page. Offsets count from the segment's start.
-// The layout is not stored but computed from the shape, the same in every process; a peer cannot
-// forge it.
+// Every part is aligned to a cache line, and none to a page. Offsets count from the segment's
+// start. The layout is not stored but computed from the shape, the same in every process; a peer
+// cannot forge it.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@
 
 namespace bedplate {
 
-// The uses of a group's bytes, as `bedplate plan` tells them.
+// The uses of a group's bytes, as `bedplate plan` lists them.
 enum class GroupPart : uint32_t {
   kHeader,
   kBoxOwners,
@@ -51,7 +51,7 @@ class GroupLayout {
   explicit GroupLayout(const GroupShape& shape) noexcept;
 
   const GroupShape& shape() const noexcept { return shape_; }
-  // The whole group: its carve must have so many.
+  // The size of the whole group, and of its carve.
   uint64_t bytes() const noexcept { return bytes_; }
   // The bytes for `part`. All parts add up to bytes().
   uint64_t part_bytes(GroupPart part) const noexcept {
@@ -62,7 +62,7 @@ class GroupLayout {
   uint64_t box(uint32_t index) const noexcept {
     return boxes_ + uint64_t{index} * shape_.box_bytes;
   }
-  // All of a member, from its wrapper to its eager region.
+  // A member's part, from its wrapper to its eager region.
   uint64_t member(uint32_t index) const noexcept { return members_ + index * member_bytes_; }
   uint64_t member_bytes() const noexcept { return member_bytes_; }
 
@@ -78,12 +78,13 @@ class GroupLayout {
     return member(member_index) + cut_offs_;
   }
   uint64_t eager(uint32_t member_index) const noexcept { return member(member_index) + eager_; }
-  uint64_t eager_region_bytes() const noexcept { return eager_region_bytes_; }  // 0: there is none
+  uint64_t eager_region_bytes() const noexcept { return eager_region_bytes_; }  // 0: no region
 
   // Lazy.
   uint64_t fifo(uint32_t receiver) const noexcept { return member(receiver) + fifo_; }
 
-  // Mesh; `receiver` and `sender` differ. Queues and tails lie with receivers, heads with senders.
+  // Mesh; `receiver` and `sender` differ. Queues and tails lie in the receiver's part, heads in the
+  // sender's.
   uint64_t lane_queue(uint32_t receiver, uint32_t sender) const noexcept {
     return member(receiver) + queues_ + other(receiver, sender) * queue_bytes_;
   }
@@ -99,7 +100,7 @@ class GroupLayout {
   uint64_t inbound_box(uint32_t receiver) const noexcept { return member(receiver) + fifo_; }
 
  private:
-  // The place of `peer` among the others of `self`.
+  // The index of `peer` among the others of `self`.
   static uint64_t other(uint32_t self, uint32_t peer) noexcept {
     return peer < self ? peer : peer - 1;
   }
@@ -115,7 +116,7 @@ class GroupLayout {
   uint64_t boxes_ = 0;
   uint64_t members_ = 0;
   uint64_t member_bytes_ = 0;
-  // From a member's start.
+  // Offsets from a member's start.
   uint64_t returned_ = 0;
   uint64_t held_ = 0;
   uint64_t cut_offs_ = 0;

@@ -73,7 +73,7 @@ void GroupSegment::reset_member(uint32_t member) const noexcept {
       box_owner(i).store(0, std::memory_order_release);
     }
   } else if (shape().kind == GroupKind::kMesh) {
-    // The parts of its lanes that lie with the others.
+    // The parts of its lanes that lie with the other members.
     for (uint32_t other = 0; other < shape().member_count; ++other) {
       if (other == member) continue;
       std::memset(base_ + layout_.lane_queue(other, member), 0,

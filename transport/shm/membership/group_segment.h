@@ -1,4 +1,4 @@
-// A group's segment as it is mapped: the layout's offsets as pointers.
+// A mapped segment of a group: the layout's offsets as pointers.
 #pragma once
 
 #include <atomic>
@@ -29,19 +29,18 @@ struct GroupHeader {
 };
 static_assert(sizeof(GroupHeader) <= 128);
 
-// The member alone writes it, but for `asleep`, which a sender that wakes it changes, and
-// `notices`.
+// Only the member writes it, except `asleep`, which a sender changes to wake it, and `notices`.
 struct alignas(kCacheLineBytes) MemberWrapper {
-  // The changes of membership that it has dealt with. kWritesNoMore: it stores nothing into this
-  // segment any more. The owner sets this for a process that has ended or left.
+  // The last change of membership that the member has dealt with. kWritesNoMore: it stores nothing
+  // into this segment any more; the owner sets this for a process that has exited or left.
   std::atomic<uint64_t> acknowledged_epoch;
   std::atomic<uint32_t> asleep;   // FutexBell
-  std::atomic<uint32_t> notices;  // moves when another has cut it off: look at the cut-offs of all
+  std::atomic<uint32_t> notices;  // changes when another member has cut it off
 };
 inline constexpr uint64_t kWritesNoMore = UINT64_MAX;
 static_assert(sizeof(MemberWrapper) == kCacheLineBytes);
 
-// The owner of a box: 0 is nobody, else pack_box_owner. Receivers take boxes by compare-and-swap.
+// The owner of a box: 0: none, else pack_box_owner. Receivers take boxes by compare-and-swap.
 constexpr uint64_t pack_box_owner(uint32_t receiver, uint32_t sender) noexcept {
   return uint64_t{receiver + 1} << 32 | (sender + 1);
 }
@@ -51,13 +50,12 @@ class GroupSegment {
  public:
   GroupSegment() noexcept = default;
 
-  // Makes an empty group in `memory`, which stays the caller's.
-  // Requires: check_group_shape; `memory` is zero and has GroupLayout(shape).bytes().
+  // Makes an empty group in `memory`, which stays the caller's. Requires: check_group_shape;
+  // `memory` is zero and has GroupLayout(shape).bytes().
   static GroupSegment create(std::span<std::byte> memory, const GroupShape& shape,
                              const PoolId& pool_id, BellFence fence) noexcept;
-  // Finds the group that another process has made. The segment's header must have the same shape as
-  // `shape`, which came from the owner.
-  // Errors: which of magic, version, pool, shape or size differs.
+  // Opens the group that another process has made. The segment's header must equal `shape`, which
+  // came from the owner. Errors: the first of magic, version, pool, shape or size that differs.
   static Result<GroupSegment> attach(std::span<std::byte> memory, const GroupShape& shape,
                                      const PoolId& pool_id) noexcept;
 
@@ -69,23 +67,23 @@ class GroupSegment {
   MemberWrapper& wrapper(uint32_t member) const noexcept {
     return *reinterpret_cast<MemberWrapper*>(base_ + layout_.wrapper(member));
   }
-  // The card by which others reach the member's private memory. The member writes it before it is
+  // The card by which others access the member's private memory. The member writes it before it is
   // alive.
   SingleCopyCard& card(uint32_t member) const noexcept {
     return *reinterpret_cast<SingleCopyCard*>(base_ + layout_.card(member));
   }
   FutexBell bell(uint32_t member) const noexcept { return {wrapper(member).asleep, fence_}; }
-  // Byte i says if loan i, which the member gave out, was returned.
+  // Byte i tells whether loan i, which the member gave out, was returned.
   std::span<std::atomic<uint8_t>> returned_loans(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint8_t>*>(base_ + layout_.returned_loans(member)),
             shape().loan_count};
   }
-  // Bit i of these words says if the member holds a loan of member i. It alone writes them.
+  // Bit i tells whether the member holds a loan of member i. Only the member writes these words.
   std::span<std::atomic<uint64_t>> held_loans(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.held_loans(member)),
             (shape().member_count + 63) / 64};
   }
-  // Bit i of these words says if the member has cut off member i, which is to hear of it.
+  // Bit i tells whether the member has cut off member i, for member i to read.
   std::span<std::atomic<uint64_t>> cut_offs(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.cut_offs(member)),
             (shape().member_count + 63) / 64};
@@ -94,7 +92,7 @@ class GroupSegment {
     // Acquire: pairs with set_cut_off.
     return (cut_offs(member)[other / 64].load(std::memory_order_acquire) >> (other % 64) & 1) != 0;
   }
-  // Lets `other` know that `member`, the caller, has cut it off. It is woken by its bell.
+  // Tells `other` that `member`, the caller, has cut it off. The caller rings its bell, too.
   void set_cut_off(uint32_t member, uint32_t other) const noexcept {
     cut_offs(member)[other / 64].fetch_or(uint64_t{1} << (other % 64), std::memory_order_release);
     wrapper(other).notices.fetch_add(1, std::memory_order_release);
@@ -124,8 +122,8 @@ class GroupSegment {
     return {base_ + layout_.inbound_box(receiver), shape().box_bytes};
   }
 
-  // Makes the part of `member` as new, and the boxes and lanes that others keep for it.
-  // Requires: no process uses it: it is nobody's, and every member knows.
+  // Resets the part of `member`, and the boxes and lanes that others keep for it. Requires: no
+  // process uses it: the number is free, and every member knows.
   void reset_member(uint32_t member) const noexcept;
 
  private:

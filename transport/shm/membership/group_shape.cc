@@ -36,8 +36,8 @@ const char* to_text(GroupKind kind) noexcept {
   return "";
 }
 
-// An operation that the target does: its record, a line of its data, and the bytes of the slot that
-// announces it.
+// Space for an operation that the target does: its record, a line of its data, and the bytes of the
+// slot that announces it.
 uint64_t eager_region_bytes_min(GroupKind kind) noexcept {
   const GroupTraits traits = group_traits(kind);
   if (!traits.has_eager_region) return 0;

@@ -1,7 +1,7 @@
 // The traits of the kinds of groups, a row for each kind.
 //
-// A further kind is a row here, its queues' classes in the two places that have them (OutgoingWay
-// for queues to peers, Inbox for queues from them), and the places of its bytes (GroupLayout,
+// A further kind needs a row here, classes for its queues in two files (OutgoingWay for queues to
+// peers, Inbox for queues from them), and the offsets of its bytes (GroupLayout,
 // GroupSegment::reset_member). All other code asks for a trait, not for the kind.
 #pragma once
 
@@ -18,13 +18,13 @@ struct GroupTraits {
   uint32_t member_count_max = kMemberCountMax;
   // The queue to a peer that has given no box.
   QueueKind first_queue = QueueKind::kFifo;
-  // Receivers give boxes to those that send often.
+  // Receivers give boxes to frequent senders.
   bool gives_boxes = false;
   // Members trust one another: they read the others' data in place.
   bool has_trust = true;
   // Each member has an eager region, for messages that do not fit into a slot, and for operations.
   bool has_eager_region = true;
-  // The bytes that each slot takes of the sender's eager region.
+  // The bytes of the sender's eager region that each slot takes.
   uint32_t slot_eager_bytes = 0;
 };
 

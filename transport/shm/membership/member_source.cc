@@ -67,7 +67,7 @@ bool MemberDescriptor::arm() noexcept {
   return true;
 }
 
-// Quiet last: a ring that was on its way may still come, and then a wait ends early.
+// Resets the descriptor last. A ring on its way may still come; then one wait ends early.
 void MemberDescriptor::disarm() noexcept {
   if (!is_armed_) return;
   is_armed_ = false;

@@ -1,5 +1,5 @@
 // A member's view of the others, as of its last look at the members table, and its progress with
-// the changes. The provider looks, and acts on the changes; here are its books.
+// the changes. This class keeps the state; the provider looks, and acts on the changes.
 #pragma once
 
 #include <bit>
@@ -12,10 +12,10 @@
 
 namespace bedplate {
 
-// A member as it is remembered: its state, and enough of its generation to tell it from the next
-// one. A place changes hands only after every living and joining member has acknowledged that it
-// was left, so between two looks of ours there is one change at most. (A member that is dead to the
-// others and polls all the same may miss some; nothing is for it any more.)
+// The remembered state of a member, and enough of its generation to tell it from the next one. A
+// number gets a new member only after every living and joining member has acknowledged that the old
+// one left, so between two of our looks there is at most one change. (A member that is dead to the
+// others but still polls may miss some; it gets no messages any more.)
 struct KnownMember {
   uint8_t bits = 0;
 
@@ -32,11 +32,10 @@ struct KnownMember {
   bool operator==(const KnownMember&) const noexcept = default;
 };
 
-// Threads: the one that polls.
+// Threads: the polling one.
 //
-// Invariants: 1. This member itself neither leaves nor is buried. 2. A change that is to be
-// acknowledged is the last one that was seen. 3. A member that is dead to the others sends nothing.
-// (is_valid)
+// Invariants: 1. This member itself is neither leaving nor buried. 2. A change to be acknowledged
+// is the last one that was seen. 3. A member that is dead to the others sends nothing. (is_valid)
 class MembershipView {
  public:
   // Allocates.
@@ -44,15 +43,15 @@ class MembershipView {
 
   KnownMember known(uint32_t member) const noexcept { return known_[member]; }
   MemberState known_state(uint32_t member) const noexcept { return known_[member].state(); }
-  // Whether another member has come into its place since.
+  // Whether another member has got this number since.
   bool is_new(uint32_t member, KnownMember now) const noexcept {
     return known_state(member) == MemberState::kFree || !now.is_generation_of(known_[member]);
   }
   void set_known(uint32_t member, KnownMember now) noexcept { known_[member] = now; }
 
-  // Those that have died and were not told of yet.
+  // The members that have died and whose end was not reported yet.
   void set_leaving(uint32_t member) noexcept { set(leaving_, member, true); }
-  // Calls tell(member) for each, and forgets them.
+  // Calls tell(member) for each leaving member, and clears the set.
   template <typename Tell>
   void take_leaving(Tell&& tell) noexcept {
     for (uint32_t word = 0; word <= place_->member_count() / 64; ++word) {
@@ -62,9 +61,9 @@ class MembershipView {
       leaving_[word] = 0;
     }
   }
-  // Those that have died, and all of which was delivered.
+  // The members that have died, and whose messages were all delivered.
   void set_buried(uint32_t member, bool is_buried) noexcept { set(buried_, member, is_buried); }
-  // The same of the one that the table has now.
+  // The same for the generation that the table has now.
   bool is_buried(uint32_t member) const noexcept {
     return (buried_[member / 64] >> (member % 64) & 1) != 0 &&
            KnownMember::of(place_->members().word(member)).is_generation_of(known_[member]);
@@ -74,9 +73,9 @@ class MembershipView {
 
   // The table's epoch as of the last look that was complete.
   uint64_t seen_epoch() const noexcept { return seen_epoch_; }
-  // All that has changed up to `epoch` was seen. It is to be acknowledged.
+  // Records that all changes up to `epoch` were seen. The member is to acknowledge it.
   void see(uint64_t epoch) noexcept;
-  // A look that found all that it takes; else it is repeated.
+  // Records whether the last look could handle everything; if not, it is repeated.
   void set_complete(bool is_complete) noexcept { is_complete_ = is_complete; }
   bool is_complete() const noexcept { return is_complete_; }
   uint64_t epoch_to_acknowledge() const noexcept { return epoch_to_acknowledge_; }
@@ -84,13 +83,14 @@ class MembershipView {
 
   // ---- The ends ----
 
-  // The owner has gone, or this member is dead to the others: it sends nothing more.
+  // Records that the owner has gone, or that this member is dead to the others: it sends nothing
+  // more.
   void lose_pool() noexcept { is_pool_gone_ = true; }
   bool is_pool_gone() const noexcept { return is_pool_gone_; }
-  // This member is dead to the others: it writes nothing more.
+  // Records that this member is dead to the others: it writes nothing more.
   void die() noexcept;
   bool is_dead() const noexcept { return is_dead_; }
-  // Whether somebody waits until all that has come so far is read, or deaths are not announced any
+  // Whether somebody waits until this member has read everything, or deaths are not announced any
   // more.
   bool must_get_on() const noexcept { return is_pool_gone_ || epoch_to_acknowledge_ != 0; }
 

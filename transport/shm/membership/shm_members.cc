@@ -1,8 +1,8 @@
-// The other members as one member sees them: they join, die, are forgotten, and are cut off.
+// One member's handling of the others: they join, die, are forgotten, and are cut off.
 //
-// A death is dealt with in this order: the messages that the dead one had published are delivered,
-// its boxes go back, the handler of peers' events is told, and the change is acknowledged, after
-// which the owner may give its place to another. Loans to it come back when it is quiet.
+// A death is handled in this order: deliver the dead member's published messages, take its boxes
+// back, report it to the handler of peer events, acknowledge the change. After that the owner may
+// give its number to another. Loans to it come back when it is quiet.
 #include "platform/log.h"
 #include "transport/shm/endpoint/shm_provider.h"
 
@@ -12,7 +12,7 @@ void ShmProvider::follow_members() noexcept {
   const uint64_t epoch = place().members().epoch();
   if (epoch != view_.seen_epoch()) {
     view_.set_complete(look_at_members());
-    // A death is acknowledged once everything that the dead may have written was read.
+    // A death is acknowledged once everything that the dead member may have written was read.
     if (view_.is_complete()) {
       inbox_.mark_drain();
       view_.see(epoch);
@@ -29,7 +29,7 @@ void ShmProvider::stop_sending() noexcept {
 }
 
 // The others hold this process for dead: it left, or the owner cut it off. From here on it stores
-// nothing into the segment, and says so: nobody waits for it any more.
+// nothing into the segment, and says so, so that nobody waits for it any more.
 void ShmProvider::die() noexcept {
   stop_sending();
   borrower_.stop();
@@ -54,7 +54,7 @@ bool ShmProvider::look_at_members() noexcept {
 
 bool ShmProvider::member_changed(uint32_t member, KnownMember before,
                                  const MemberWord& now) noexcept {
-  if (now.state == MemberState::kFree) return true;  // nobody is there
+  if (now.state == MemberState::kFree) return true;  // the number is free
   const KnownMember now_known = KnownMember::of(now);
   if (member == place().self()) {
     if (now_known.is_dead()) die();
@@ -83,7 +83,7 @@ bool ShmProvider::deal_with_death(uint32_t member, KnownMember before,
                                   uint64_t generation) noexcept {
   inbox_.drain(member);
   if (dispatch_.lacks_memory()) return false;
-  // It may have joined, been connected to or heard, and died, all since the last look.
+  // The member may have joined, been connected to or heard, and died, all since the last look.
   ShmEndpoint* endpoint = endpoints_.at(member);
   const bool is_known = endpoint != nullptr && endpoint->generation() == generation;
   if (is_known || before.state() == MemberState::kAlive) view_.set_leaving(member);
@@ -92,13 +92,13 @@ bool ShmProvider::deal_with_death(uint32_t member, KnownMember before,
   return true;
 }
 
-// Everything that it had sent was delivered. If it runs all the same, its messages are ignored.
+// All its messages were delivered. If it still runs, its further messages are ignored.
 void ShmProvider::bury(uint32_t member) noexcept {
   view_.set_buried(member, true);
   ShmEndpoint* endpoint = endpoints_.at(member);
   if (endpoint == nullptr) return;
   const MemberWord heard = {endpoint->generation(), MemberState::kDead};
-  // Its place may have been given out meanwhile, and the new one heard.
+  // Its number may have been given out meanwhile, and the endpoint may be the new member's.
   if (KnownMember::of(heard).is_generation_of(view_.known(member))) {
     endpoint->incoming().is_ignored = true;
   }
@@ -112,12 +112,12 @@ void ShmProvider::acknowledge_if_drained() noexcept {
   view_.take_leaving([&](uint32_t member) noexcept {
     tell(PeerEventKind::kLeft, member, place().members().generation(member));
   });
-  // Release: this member does not touch the parts of those that were dead then any more.
+  // Release: this member does not access the parts of the members that were dead then any more.
   wrapper_->acknowledged_epoch.store(view_.epoch_to_acknowledge(), std::memory_order_release);
   view_.acknowledged();
 }
 
-// The peers that this member talked to, and that ignore it now.
+// Finds the peers that this member talked to and that have cut it off.
 void ShmProvider::look_for_cut_offs() noexcept {
   seen_notices_ = wrapper_->notices.load(std::memory_order_acquire);
   endpoints_.for_each([&](ShmEndpoint& endpoint) noexcept {

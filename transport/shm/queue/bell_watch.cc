@@ -11,7 +11,7 @@
 namespace bedplate {
 namespace {
 
-// `end`: of CLOCK_MONOTONIC; nullptr: never.
+// `end`: on CLOCK_MONOTONIC; nullptr: none.
 long wait_any(const futex_waitv* waits, size_t count, const timespec* end) noexcept {
   return syscall(SYS_futex_waitv, waits, count, 0, end, CLOCK_MONOTONIC);
 }
@@ -33,7 +33,7 @@ futex_waitv wait_while(const std::atomic<uint32_t>& word, uint32_t value) noexce
 Result<void> BellWatch::start(const std::vector<FutexBell>& bells, Doorbell& doorbell,
                               const MembersTable* members) {
   BP_ASSERT(doorbell_ == nullptr && bells.size() <= kBellCountMax);
-  // No futexes at all are refused with EINVAL by a kernel that has the call.
+  // Probes for the call: a kernel that has it refuses an empty list with EINVAL.
   if (wait_any(nullptr, 0, nullptr); errno != EINVAL) {
     return error_from_errno("waiting on the doorbells of groups (futex_waitv)")
         .set_cure("it takes Linux 5.16; in a container, a seccomp profile that allows it");
@@ -53,7 +53,7 @@ void BellWatch::stop() noexcept {
   if (doorbell_ == nullptr) return;
   is_stopping_.store(1, std::memory_order_seq_cst);
   wake(is_stopping_);
-  announce_sleep();  // it may be parked
+  announce_sleep();  // the thread may be parked
   thread_.join();
   doorbell_ = nullptr;
 }
@@ -61,17 +61,17 @@ void BellWatch::stop() noexcept {
 void BellWatch::run() noexcept {
   while (is_stopping_.load(std::memory_order_seq_cst) == 0) {
     const uint32_t seen_count = sleep_count_.load(std::memory_order_seq_cst);
-    // Returns when one is rung, and at once when one is rung already, or all are awake. Other
-    // members may write anything to the bells of their group: that ends in a ring, too.
+    // Returns when a bell is rung, and at once if one was rung already, or all are awake. Other
+    // members may write anything to their group's bells; that ends in a ring, too.
     if (!wait()) continue;
-    doorbell_->ring();  // nothing, to a loop that is awake
+    doorbell_->ring();  // no effect on a loop that is awake
     park(seen_count);
   }
 }
 
 bool BellWatch::wait() noexcept {
   if (!find_sleeps()) return true;
-  // A change of the owner's word wakes nobody that waits for another word: so it is looked at.
+  // Wakes for it now and then: a change of the owner's word does not wake a wait on other words.
   const uint64_t end_ns = members_ == nullptr ? 0 : monotonic_ns() + kOwnerCheckNs;
   const timespec end = {static_cast<time_t>(end_ns / kNsPerSecond),
                         static_cast<long>(end_ns % kNsPerSecond)};
@@ -92,8 +92,8 @@ bool BellWatch::find_sleeps() noexcept {
   return true;
 }
 
-// Until the loop sleeps another time than `seen_count`, or the end. Dekker's once more: either the
-// loop sees that this thread is parked, or this thread sees that the loop has counted on.
+// Waits until the loop's sleep count differs from `seen_count`, or for the stop. Dekker's protocol
+// again: either the loop sees that this thread is parked, or this thread sees the loop's new count.
 void BellWatch::park(uint32_t seen_count) noexcept {
   is_parked_.store(true, std::memory_order_seq_cst);
   while (sleep_count_.load(std::memory_order_seq_cst) == seen_count &&

@@ -13,11 +13,11 @@ namespace bedplate {
 class BoxReceiver {
  public:
   BoxReceiver() noexcept = default;
-  // `index`: among the group's boxes. `received`: by the member so far.
+  // `index`: among the group's boxes. `received`: the member's count of received messages.
   BoxReceiver(const FastBox& box, uint32_t index, uint32_t sender, uint64_t received) noexcept
       : consumer_(box), index_(index), sender_(sender), last_used_(received) {}
 
-  // Delivers at most `budget` messages. Returns how many there were.
+  // Delivers at most `budget` messages. Returns how many.
   uint32_t poll(ShmDispatch& dispatch, uint32_t budget) noexcept {
     SlotHeader header;
     const MessageSlot* slot = consumer_.peek(&header);
@@ -30,25 +30,25 @@ class BoxReceiver {
       consumer_.consume();
       slot = consumer_.peek(&header);
     } while (++count < budget && slot != nullptr);
-    // Its sender gives the box back once it knows that all is read; it may send nothing more by
-    // which it would learn that.
+    // The sender gives the box back once it knows that everything is read; it may send nothing more
+    // and so must learn it from the ack line.
     if (is_wanted_back_) consumer_.acknowledge();
     last_used_ = dispatch.received_count();
     return count;
   }
-  // Delivers all that its sender, which is dead, has left.
+  // Delivers everything that the dead sender has left.
   void drain(ShmDispatch& dispatch) noexcept { poll(dispatch, kFastBoxSlotCountMax); }
 
   uint32_t index() const noexcept { return index_; }
   uint32_t sender() const noexcept { return sender_; }
-  // The member's count of received messages at this box's last one.
+  // The member's count of received messages when this box last had one.
   uint64_t last_used() const noexcept { return last_used_; }
   bool is_wanted_back() const noexcept { return is_wanted_back_; }
   void set_wanted_back() noexcept {
     BP_DCHECK(!is_wanted_back_ && "its sender is asked once");
     is_wanted_back_ = true;
   }
-  // Its sender can see what is read.
+  // Shows the sender what was read.
   void acknowledge() noexcept { consumer_.acknowledge(); }
 
  private:

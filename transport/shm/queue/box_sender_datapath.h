@@ -1,5 +1,5 @@
-// A sender's end of the fast boxes that a peer gives it, one after the other. Messages are numbered
-// through all of them, so that the number of one that went through an earlier box still says that
+// A sender's end of the fast boxes that a peer gives it, one after the other. The numbers of
+// messages continue from box to box, so the number of a message in an earlier box still tells that
 // it was read.
 #pragma once
 
@@ -15,27 +15,27 @@
 
 namespace bedplate {
 
-// Threads: one at a time. Invariant: messages below uses_ were read: a box goes back when it is
-// empty (is_drained, which OutgoingWay asks before give_up).
+// Threads: one at a time. Invariant: all messages below uses_ were read: a box goes back only when
+// it is empty (is_drained, which OutgoingWay checks before give_up).
 class BoxSender {
  public:
   static constexpr QueueKind kKind = QueueKind::kBox;
 
-  // The one box that leads to the peer in an exchange.
+  // Opens the one box that leads to the peer in an exchange.
   void open(const OutgoingRoute& route) noexcept {
     *this = {};
     take(route.place.segment().inbound_box(route.peer));
   }
-  // From now on `box`, which is empty, is the one.
+  // Sends through `box`, which is empty, from now on.
   void take(const FastBox& box) noexcept { producer_ = FastBoxProducer(box); }
-  // The box is the receiver's again. Requires: is_drained().
+  // Gives the box back to the receiver. Requires: is_drained().
   void give_up() noexcept {
     BP_DCHECK(is_drained());
     uses_ += producer_.next_index();
   }
 
-  // Copies `data` into a slot. Returns false, and changes nothing, when all slots are taken.
-  // Requires, as has_room: a box.
+  // Copies `data` into a slot. Returns false, and changes nothing, if all slots are taken.
+  // Requires, as has_room does: a box.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(data_bytes <= kInlineBytesMax);
     BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kArea);
@@ -45,7 +45,7 @@ class BoxSender {
     producer_.publish(*slot, header);
     return true;
   }
-  // In its area, up to all of that. `header`: with the bytes of the payload.
+  // Copies `payload` into the box's area, up to the whole area. `header` has the payload's size.
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
     BP_DCHECK(header.bytes == payload.size());
     if (payload.size() > producer_.box().area_bytes()) return LongPost::kElsewhere;
@@ -62,9 +62,9 @@ class BoxSender {
   void prepare_next(uint32_t bytes) noexcept { producer_.prefetch_area(bytes); }
   bool has_room() noexcept { return producer_.next_slot() != nullptr; }
 
-  // Whether the receiver is done with all that went through this box.
+  // Whether the receiver has finished all messages in this box.
   bool is_drained() noexcept { return producer_.is_drained(); }
-  // Whether it is done with message number `index`, and the number of the last.
+  // Whether it has finished message number `index`, and the number of the last message.
   bool is_consumed(uint64_t index) noexcept {
     return index < uses_ || producer_.is_consumed(index - uses_);
   }
@@ -75,7 +75,7 @@ class BoxSender {
 
  private:
   FastBoxProducer producer_;
-  uint64_t uses_ = 0;  // messages through the boxes before this one
+  uint64_t uses_ = 0;  // messages through earlier boxes
 };
 
 }  // namespace bedplate

@@ -1,12 +1,12 @@
-// The eager region of a member: it copies messages there that do not fit into a slot, for any peer,
-// until that peer has consumed them.
+// The eager region of a member: the member copies messages that do not fit into a slot there, for
+// any peer, until that peer has consumed them.
 //
-// Memory is given out in cache lines. No peer tells when a message was consumed: a member that
-// needs room asks, for each piece, the queue that the message went through. All books are kept in
-// private memory; a peer that scribbles over the region only spoils messages.
+// Memory is allocated in cache lines. No peer reports that it consumed a message: a member that
+// needs space asks, for each chunk, the queue that carried the message. All state is private
+// memory; a peer that scribbles over the region only spoils messages.
 //
-// A peer that is stopped consumes nothing, and must not have it all. So the end of the region, the
-// reserve, is for peers that hold no piece; and one that holds a piece there gets no other.
+// A stopped peer consumes nothing, and must not hold the whole region. So the end of the region,
+// the reserve, is for peers that hold no chunk; and a peer with a chunk in it gets no other.
 #pragma once
 
 #include <algorithm>
@@ -29,35 +29,35 @@ class OutgoingWay;
 
 // Threads: one at a time.
 //
-// Invariants: 1. Each taken line belongs to just one piece that is in use. 2. A piece reaches into
-// the reserve if and only if in_reserve_ says so. 3. A piece that a message uses has a holder, and
-// the shares count just the pieces with a holder. (is_valid)
+// Invariants: 1. Each taken line belongs to exactly one used chunk. 2. A chunk reaches into the
+// reserve if and only if in_reserve_ says so. 3. A chunk with a message has a holder, and the
+// shares count exactly the chunks with a holder. (is_valid)
 class EagerRegion {
  public:
-  static constexpr uint32_t kPieceCountMax = 64;  // messages that can be under way at once
+  static constexpr uint32_t kPieceCountMax = 64;  // most messages under way at once
   static constexpr uint32_t kPieceReserveCount = 8;
   static constexpr uint32_t kLineCountMax = 4096;
   static_assert(kLineCountMax <= UINT16_MAX);
   static_assert(kLineCountMax * kCacheLineBytes >= uint64_t{kEagerCountMax} * kMessageBytesMax);
 
-  // The message that uses a piece: once it was consumed, the piece is free.
+  // The message that uses a chunk: once the peer has consumed it, the chunk is free.
   static constexpr uint32_t kNobody = UINT32_MAX;
   struct Use {
-    uint32_t member = kNobody;  // nobody: not said yet, so it is in use
+    uint32_t member = kNobody;  // kNobody: not set yet, so the chunk is in use
     uint64_t index = 0;
     QueueKind queue = QueueKind::kFifo;
-    bool is_answer = false;      // not a message: the member may still store an answer there
-    OutgoingWay* way = nullptr;  // that the message went through
+    bool is_answer = false;      // not a message: the member may still store an answer in the chunk
+    OutgoingWay* way = nullptr;  // the way that carried the message
   };
   struct Piece {
-    std::byte* memory = nullptr;  // nullptr: there is no room
+    std::byte* memory = nullptr;  // nullptr: there is no space
     uint64_t offset = 0;
     uint32_t number = 0;
   };
 
   EagerRegion() noexcept = default;
-  // `peer_count`: peers are numbered below it. `reserve_bytes`: of the reserve; at most all of it.
-  // Allocates; before the data path runs.
+  // `peer_count`: peers have smaller numbers. `reserve_bytes`: the size of the reserve; at most the
+  // whole region. Allocates; before the data path runs.
   EagerRegion(std::span<std::byte> memory, uint32_t peer_count, uint64_t reserve_bytes)
       : memory_(memory),
         line_count_(static_cast<uint32_t>(memory.size() / kCacheLineBytes)),
@@ -67,8 +67,8 @@ class EagerRegion {
     BP_ASSERT(line_count_ <= kLineCountMax && shared_line_count_ <= line_count_);
   }
 
-  // Room for `bytes` in one piece, for `peer`. In use until cancel(), or until it is reclaimed
-  // after set_use has named its message.
+  // Allocates a contiguous chunk of `bytes` for `peer`. It is in use until cancel(), or until
+  // reclaim() finds the message that set_use named consumed.
   Piece try_take(uint64_t bytes, uint32_t peer) noexcept;
   void set_use(const Piece& piece, const Use& use) noexcept {
     BP_DCHECK(is_used(piece.number) && use.member != kNobody);
@@ -76,7 +76,8 @@ class EagerRegion {
     pieces_[piece.number].use = use;
     BP_DCHECK_SLOW(is_valid());
   }
-  // The piece is `peer`'s. It cannot be reclaimed before set_use has named its message.
+  // Gives the chunk to `peer` as its holder. It cannot be reclaimed before set_use has named its
+  // message.
   void hold(const Piece& piece, uint32_t peer) noexcept {
     BP_DCHECK(is_used(piece.number) && pieces_[piece.number].holder == kNobody);
     pieces_[piece.number].holder = peer;
@@ -85,7 +86,7 @@ class EagerRegion {
   }
   void cancel(const Piece& piece) noexcept { free(piece.number); }
 
-  // Frees every piece whose message `is_consumed(Use)` says was consumed.
+  // Frees every chunk whose message is consumed, as is_consumed(Use) says.
   template <typename IsConsumed>
   void reclaim(IsConsumed&& is_consumed) noexcept {
     for (uint64_t left = used_; left != 0; left &= left - 1) {
@@ -102,21 +103,21 @@ class EagerRegion {
   struct Taken {
     uint16_t first_line = 0;
     uint16_t line_count = 0;
-    uint32_t holder = kNobody;  // what share_ counts it for
+    uint32_t holder = kNobody;  // the peer whose share counts it
     Use use;
   };
 
   bool is_used(uint32_t number) const noexcept { return (used_ >> number & 1) != 0; }
-  // How many lines, from the first on, a piece for `peer` may come from.
+  // How many lines, from the first on, a chunk for `peer` may come from.
   uint32_t lines_for(uint32_t peer) const noexcept;
   void free(uint32_t number) noexcept;
 
   std::span<std::byte> memory_;
   uint32_t line_count_ = 0;
-  uint32_t shared_line_count_ = 0;  // those behind are the reserve
+  uint32_t shared_line_count_ = 0;  // the lines after these are the reserve
   PieceMap lines_;
   uint64_t used_ = 0;        // bit i: pieces_[i] is taken
-  uint64_t in_reserve_ = 0;  // of these: it reaches into the reserve
+  uint64_t in_reserve_ = 0;  // of these: the chunk reaches into the reserve
   PeerShare share_;
   Taken pieces_[kPieceCountMax];
 };
@@ -135,7 +136,7 @@ inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes, uint32_t peer) n
   const uint32_t end = lines_for(peer);
   if (used_ == UINT64_MAX || wanted > end || !share_.may_take(peer)) return {};
   const auto count = static_cast<uint32_t>(wanted);
-  // The reserve last, also by a peer that may have it.
+  // Tries the reserve last, even for a peer that may use it.
   const uint32_t shared_end = std::min(end, shared_line_count_);
   uint32_t first = lines_.find_next(shared_end, count);
   if (first == PieceMap::kNone && end > shared_end) first = lines_.find(0, end, count);

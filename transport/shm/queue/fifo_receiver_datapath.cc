@@ -14,10 +14,10 @@ void FifoReceiver::create(const ShmPlace& place, const MembershipView& view,
   fifo_ = InboundFifoReader(place.segment().fifo(place.self()));
 }
 
-// Deals with a claim of the slot at the tail: waits for its writer, or passes over it.
+// Handles a claim of the slot at the tail: waits for its writer, or skips it.
 FifoReceiver::ClaimEnd FifoReceiver::end_claim(const SlotHeader& claim, bool* is_awaited) noexcept {
-  if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;  // was ended in an earlier lap
-  // A claim in the name of no peer is never published.
+  if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;  // ended in an earlier lap
+  // A claim in the name of no peer will never be published.
   const bool may_write = place_->is_peer(claim.sender) &&
                          place_->members().state(claim.sender) != MemberState::kQuiet &&
                          !place_->segment().writes_no_more(claim.sender);
@@ -29,9 +29,9 @@ FifoReceiver::ClaimEnd FifoReceiver::end_claim(const SlotHeader& claim, bool* is
   return ClaimEnd::kPassed;
 }
 
-// Once for all slots that are claimed when the first of them is waited for: several members that
-// are stopped hold up the FIFO no longer than one. When the pool's owner is dead, no further deaths
-// are announced: then this timeout decides alone.
+// One timeout covers all slots that are claimed when the wait begins, so several stopped members
+// hold up the FIFO no longer than one. If the pool's owner is dead, no further deaths are
+// announced: then this timeout decides alone.
 bool FifoReceiver::is_overdue(bool* is_awaited) noexcept {
   if (tail_ >= overdue_until_) {
     if (++claim_polls_ % kPollsPerClaimCheck != 0) {
@@ -42,8 +42,8 @@ bool FifoReceiver::is_overdue(bool* is_awaited) noexcept {
     overdue_at_ns_ = monotonic_ns() + place_->shape().publish_timeout_ms * kNsPerMs;
   }
   if (monotonic_ns() >= overdue_at_ns_) return true;
-  // With nothing behind it the claim holds up nobody, and its writer rings; unless that has died
-  // unnoticed.
+  // With no claim behind it, this claim holds up nobody, and its writer will ring, unless the
+  // writer has died unnoticed.
   *is_awaited = view_->must_get_on() || first_unclaimed() > tail_ + 1;
   return false;
 }

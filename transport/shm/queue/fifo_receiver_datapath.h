@@ -1,5 +1,5 @@
-// The reading end of a member's inbound FIFO: it delivers messages, and passes over slots that a
-// writer has claimed and does not publish.
+// The reading end of a member's inbound FIFO: it delivers messages, and skips slots that a writer
+// has claimed and does not publish.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace bedplate {
 
-// Threads: one. All books are private: peers can scribble over the FIFO.
+// Threads: one. All state is private: peers can scribble over the FIFO.
 //
 // Invariants: 1. It waits for no slot beyond the FIFO's next lap: drain_until_ and overdue_until_
 // are at most a lap ahead of tail_. (is_valid)
 class FifoReceiver {
  public:
-  // All outlive this. `abandoned` counts the slots that are passed over.
+  // All arguments outlive this. `abandoned` counts the skipped slots.
   void create(const ShmPlace& place, const MembershipView& view, Counter& abandoned) noexcept;
 
-  // Hands the messages that are there, at most `budget`, to take(header, slot); if that returns
-  // false the message stays for the next poll. Returns how many slots; one more if this shard must
-  // not fall asleep: nobody would wake it when the time of a claim is over.
+  // Calls take(header, slot) for each message, at most `budget`; if it returns false the message
+  // stays for the next poll. Returns how many slots; one more if this shard must stay awake,
+  // because nobody would wake it when a claim times out.
   template <typename Take>
   uint32_t poll(uint32_t budget, Take&& take) noexcept {
     BP_DCHECK_SLOW(is_valid());
@@ -46,14 +46,14 @@ class FifoReceiver {
     return count + is_awaited;
   }
 
-  // Notes how far to read until nothing can be left of those that are dead by now: up to the first
-  // slot that nobody has taken, since slots are taken one after the other.
+  // Notes how far to read until nothing can be left of members that are dead by now: up to the
+  // first unclaimed slot, since slots are claimed in order.
   void mark_drain() noexcept {
     drain_until_ = first_unclaimed();
     BP_DCHECK_SLOW(is_valid());
   }
   bool is_drained() const noexcept { return tail_ >= drain_until_; }
-  // No store of `member` can come any more.
+  // Called when no store of `member` can come any more.
   void forget_writer(uint32_t member) noexcept { fifo_.free_retired_of(member); }
 
   bool is_valid() const noexcept {
@@ -62,14 +62,14 @@ class FifoReceiver {
   }
 
  private:
-  // The clock is looked at for a claim in the way at every so many polls: mostly it is published
-  // within the next few.
+  // For a claim in the way it reads the clock only once in this many polls: mostly the claim is
+  // published within the next few.
   static constexpr uint32_t kPollsPerClaimCheck = 64;
 
   enum class ClaimEnd : uint8_t { kWait, kPassed, kPublished };
   ClaimEnd end_claim(const SlotHeader& claim, bool* is_awaited) noexcept;
   bool is_overdue(bool* is_awaited) noexcept;
-  // The number of the first slot that nobody has taken.
+  // The number of the first unclaimed slot.
   uint64_t first_unclaimed() const noexcept;
 
   const ShmPlace* place_ = nullptr;
@@ -78,7 +78,7 @@ class FifoReceiver {
   InboundFifoReader fifo_;
   uint64_t tail_ = 0;
   uint64_t drain_until_ = 0;
-  // Slots before this one that are claimed and not published are passed over from then on.
+  // Once overdue, claimed and unpublished slots before this one are skipped.
   uint64_t overdue_until_ = 0;
   uint64_t overdue_at_ns_ = 0;
   uint32_t claim_polls_ = 0;  // that found a claim in the way

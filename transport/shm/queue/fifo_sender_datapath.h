@@ -23,8 +23,8 @@ class FifoSender {
     self_ = route.place.self();
   }
 
-  // Returns false when there is no room. Tries again in another slot if the receiver has passed
-  // over the first: this process was stopped or preempted for too long.
+  // Returns false if there is no space. Tries again in another slot if the receiver has skipped the
+  // first, because this process was stopped or preempted for too long.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(data_bytes <= kInlineBytesMax);
     BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kClaimed);
@@ -39,27 +39,27 @@ class FifoSender {
     }
     return false;
   }
-  // Its slots hold no more than a line each.
+  // The FIFO carries one line per message.
   LongPost post_long(const SlotHeader&, std::span<const std::byte>) const noexcept {
     return LongPost::kElsewhere;
   }
   void prepare_next(uint32_t) const noexcept {}
   bool has_room() const noexcept { return fifo_.has_room(); }
 
-  // Whether the receiver is done with all that was sent here.
+  // Whether the receiver has finished everything that was sent here.
   bool is_drained() const noexcept { return fifo_.tail() >= next_index_; }
-  // Whether it is done with message number `index`.
+  // Whether it has finished message number `index`.
   bool is_consumed(uint64_t index) const noexcept { return fifo_.tail() > index; }
-  // The number of the message that was posted last.
+  // The number of the last posted message.
   uint64_t last_index() const noexcept { return next_index_ - 1; }
 
  private:
   static constexpr int kPublishAttemptsMax = 4;
 
   InboundFifo fifo_;
-  uint32_t self_ = 0;  // slots are claimed in its name
+  uint32_t self_ = 0;  // the member that slots are claimed for
   uint64_t known_tail_ = 0;
-  uint64_t next_index_ = 0;  // after the last slot that was ours
+  uint64_t next_index_ = 0;  // after our last slot
 };
 
 }  // namespace bedplate

@@ -33,6 +33,7 @@ void pass_bell_fence(BellFence fence) noexcept {
 }
 
 void FutexBell::raise() noexcept {
+  // The number of the next sleep, in state kAsleep.
   sleep_ = ((sleep_ | kStateMask) + 1) | kAsleep;
   asleep_->store(sleep_, std::memory_order_relaxed);
 }
@@ -40,7 +41,7 @@ void FutexBell::raise() noexcept {
 bool FutexBell::sleep(uint64_t timeout_ns) const noexcept {
   const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
                             static_cast<long>(timeout_ns % kNsPerSecond)};
-  // EAGAIN: somebody rang already. EINTR: early.
+  // EAGAIN: somebody has rung already. EINTR: an early return.
   return syscall(SYS_futex, reinterpret_cast<uint32_t*>(asleep_), FUTEX_WAIT, sleep_,
                  timeout_ns == UINT64_MAX ? nullptr : &timeout, nullptr, 0) == 0 ||
          errno != ETIMEDOUT;
@@ -54,7 +55,7 @@ void FutexBell::wake() noexcept {
   }
   const uint32_t sleep = word & ~kStateMask;
   if (state_of(word) == kAwake) return;
-  // Somebody else has begun to wake it, and may have been stopped before its futex(2).
+  // Another sender has begun to wake it, and may have been stopped before its futex(2).
   if (state_of(word) != kAsleep && sleep == __atomic_load_n(&woken_, __ATOMIC_RELAXED)) return;
   __atomic_store_n(&woken_, sleep, __ATOMIC_RELAXED);
   futex_wake();

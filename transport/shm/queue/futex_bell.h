@@ -1,16 +1,16 @@
-// The doorbell of a member: wakes it in whichever process it sleeps, and costs those that send to
-// it no system call, no fence and no line of its own while it is awake.
+// The doorbell of a member. It wakes the member in whichever process it sleeps; while the member is
+// awake, it costs senders no system call, no fence and no line of its own.
 //
-// The protocol is Dekker's, with its two fences both on the sleeper's side. The sleeper raises
-// `asleep`, makes every core that runs a member pass a fence (membarrier), then looks at its queues
-// once more; a sender publishes, then loads `asleep`, from a line that it has in its cache. If
-// membarrier is not allowed both sides have a fence of their own (BellFence::kBoth), and the
-// group's header says so to all.
+// The protocol is Dekker's, with both fences on the sleeper's side. The sleeper raises `asleep`,
+// makes every core that runs a member pass a fence (membarrier), then looks at its queues once
+// more; a sender publishes, then loads `asleep`, from a line that it has in its cache. If
+// membarrier is not allowed, each side has its own fence (BellFence::kBoth), and the group's header
+// tells all members.
 //
-// The word's low bits say whether the member is awake, asleep, or being woken; the bits above them
-// are the number of that sleep. A sender that finds it asleep sets the word to "being woken", and
-// wakes it. A sender that finds it being woken wakes it as well, once for each sleep: the first one
-// may be stopped between the two steps, for as long as it likes.
+// The word's low bits tell whether the member is awake, asleep, or being woken; the bits above them
+// number its sleeps. A sender that finds it asleep sets the word to "being woken", and wakes it. A
+// sender that finds it being woken wakes it as well, once for each sleep: the first sender may be
+// stopped between the two steps, for any time.
 #pragma once
 
 #include <atomic>
@@ -27,13 +27,13 @@ enum class BellFence : uint32_t {
   kBoth,     // a fence by each sender, too
 };
 
-// Makes the others' membarrier reach this process. Once, before it sends.
-// Errors (kSystem): the kernel does not allow membarrier(2); then BellFence::kBoth must do.
+// Makes the others' membarrier reach this process. Called once, before it sends. Errors (kSystem):
+// the kernel does not allow membarrier(2); then BellFence::kBoth is needed.
 Result<void> join_bell_fence() noexcept;
 
-// To be called after this thread's last raise() and before its last look: each bell's member then
-// sees a message that is published, or is rung. Cost: with kSleeper a membarrier, which interrupts
-// every core that runs a member.
+// Called after this thread's last raise() and before its last look: each bell's member then sees a
+// published message, or is rung. Cost: with kSleeper a membarrier, which interrupts every core that
+// runs a member.
 void pass_bell_fence(BellFence fence) noexcept;
 
 // Threads: raise(), sleep() and announce_awake() by the member; ring() by any. Each sending process
@@ -51,12 +51,13 @@ class FutexBell {
   FutexBell(std::atomic<uint32_t>& asleep, BellFence fence) noexcept
       : asleep_(&asleep), fence_(fence) {}
 
-  // The member is an event loop of this process, which sleeps in its sockets: `doorbell`, its own,
-  // wakes it instead of the futex. It was announced asleep before the bell was raised.
+  // Tells that the member is an event loop of this process, which sleeps in its sockets: its own
+  // `doorbell` wakes it instead of the futex. The doorbell is announced asleep before the bell is
+  // raised.
   void wake_by(Doorbell& doorbell) noexcept { doorbell_ = &doorbell; }
 
-  // Sender: the member will see everything that was published before this call.
-  // Cost: a load, while the member is awake; else at most one futex(2) for each of its sleeps.
+  // Sender: makes the member see everything that was published before this call. Cost: a load,
+  // while the member is awake; else at most one futex(2) for each of its sleeps.
   void ring() noexcept {
     if (BP_UNLIKELY(fence_ == BellFence::kBoth)) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -71,21 +72,21 @@ class FutexBell {
     raise();
     pass_bell_fence(fence_);
   }
-  // The first half, for a sleep on several bells: once all are raised, one fence does for all.
+  // The first half, for a sleep on several bells: once all are raised, one fence serves all.
   void raise() noexcept;
-  // Member: sleeps until somebody rings, or `timeout_ns` passed (UINT64_MAX: no limit). Returns
-  // false if the time has passed; it may return early, with true. Requires: announce_sleep().
+  // Member: sleeps until somebody rings, or `timeout_ns` have passed (UINT64_MAX: no limit).
+  // Returns false if the time has passed; may return early, with true. Requires: announce_sleep().
   bool sleep(uint64_t timeout_ns) const noexcept;
   // Member: awake again.
   void announce_awake() const noexcept { asleep_->store(kAwake, std::memory_order_relaxed); }
 
-  // Owner: wakes the member even if somebody seems to have done so. A sender that is killed before
-  // its futex(2) leaves the member asleep until the next message: the control thread, which hears
+  // Owner: wakes the member even if a sender seems to have done so. A sender that is killed before
+  // its futex(2) leaves the member asleep until the next message; the control thread, which learns
   // of deaths, calls this. Cost: one futex(2).
   void wake_anyway() const noexcept;
 
-  // The word, in state kAsleep while the member sleeps and nobody has rung: for a thread that waits
-  // on several bells at once.
+  // The word; its state is kAsleep while the member sleeps and nobody has rung. For a thread that
+  // waits on several bells at once.
   const std::atomic<uint32_t>& word() const noexcept { return *asleep_; }
 
  private:
@@ -95,7 +96,7 @@ class FutexBell {
   std::atomic<uint32_t>* asleep_ = nullptr;
   Doorbell* doorbell_ = nullptr;
   uint32_t sleep_ = 0;  // the member's: the word of its last sleep
-  uint32_t woken_ = 0;  // a sender's, atomic: the sleep that it has woken the member from
+  uint32_t woken_ = 0;  // a sender's, atomic: the sleep from which it last woke the member
   BellFence fence_ = BellFence::kSleeper;
 };
 

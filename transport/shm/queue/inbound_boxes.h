@@ -1,9 +1,9 @@
-// The senders that have a fast box of this member's. Receivers decide: they know which senders send
-// often, and they alone poll.
+// The fast boxes that this member has given to senders. Receivers decide: they know which senders
+// send often, and they alone poll.
 //
 // A receiver takes a free box by compare-and-swap, and tells the sender through the sender's own
-// inbound queue. A box goes back when its sender says so, in a message that comes after everything
-// in the box; a receiver that needs the room asks the sender of one that has been idle.
+// inbound queue. The sender gives a box back by a message that comes after everything in the box; a
+// receiver that needs boxes asks the sender of an idle one.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace bedplate {
 
-// Threads: the one that polls.
+// Threads: the polling one.
 //
-// Invariants: 1. This member has no more boxes than it may give away, each is the group's, and its
-// sender has an endpoint. (is_valid) Among members that keep to the protocol a sender has one at
-// most, of which its endpoint knows, and a box one sender. But the segment has the owners of boxes,
-// and the members that have read all that the dead left: any member can spoil these, and with them
+// Invariants: 1. This member has at most as many boxes as it may give away, each is one of the
+// group's, and its sender has an endpoint. (is_valid) If members keep to the protocol, a sender has
+// at most one box, which its endpoint knows, and a box has one sender. But the owners of boxes, and
+// the acknowledgements of deaths, lie in the segment: any member can spoil these, and with them
 // messages.
 class InboundBoxes {
  public:
-  // All outlive this. Allocates.
+  // All arguments outlive this. Allocates.
   void create(const ShmPlace& place, ShmDispatch& dispatch, const EndpointTable& endpoints,
               ShmCounters& counters);
 
@@ -33,15 +33,15 @@ class InboundBoxes {
     for (uint32_t i = 0; i < count_; ++i) count += boxes_[i].poll(*dispatch_, budget);
     return count;
   }
-  // A message of `from` came by the FIFO: after some it gets a box.
+  // Counts a message of `from` through the FIFO; at the threshold the sender gets a box.
   void count_message(ShmEndpoint& from) noexcept {
     if (++from.incoming().heard_count == place_->shape().send_threshold) grant(from);
   }
-  // Delivers what `member`, which is dead, has left in its box, and takes that back.
+  // Delivers the messages that the dead `member` has left in its box, and takes the box back.
   void drain(uint32_t member) noexcept;
 
-  // Takes the message `what` of `from` about box number `box`, which there is. `came_by_box`: it
-  // came through a box. Returns what is wrong with it, or nullptr.
+  // Handles the message `what` of `from` about box number `box`, which exists. `came_by_box`: the
+  // message came through a box. Returns its fault, or nullptr.
   const char* hear(ShmEndpoint& from, ShmControl what, uint32_t box, bool came_by_box) noexcept;
 
   bool is_valid() const noexcept;

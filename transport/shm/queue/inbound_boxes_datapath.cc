@@ -5,8 +5,8 @@
 namespace bedplate {
 namespace {
 
-// A box counts as idle after so many messages from others without one through it, in multiples of
-// the threshold that a pair must reach to get a box.
+// A box is idle after this many messages from others without one through it, as a multiple of the
+// threshold at which a pair gets a box.
 constexpr uint64_t kIdleThresholds = 64;
 
 }  // namespace
@@ -24,8 +24,8 @@ void InboundBoxes::create(const ShmPlace& place, ShmDispatch& dispatch,
 void InboundBoxes::grant(ShmEndpoint& to) noexcept {
   BP_DCHECK_SLOW(is_valid());
   IncomingPeer& incoming = to.incoming();
-  incoming.heard_count = 0;  // if it does not succeed now, it is tried again after as many messages
-  if (incoming.has_our_box) return;  // it has not come to use it yet
+  incoming.heard_count = 0;          // on failure the next try comes after as many messages
+  if (incoming.has_our_box) return;  // the sender has not begun to use it yet
   const uint32_t limit = place_->shape().box_count_max;
   const uint32_t box = count_ < limit ? take_free_box(to.peer()) : OutgoingWay::kNoBox;
   if (box == OutgoingWay::kNoBox) return ask_for_idle_box();
@@ -44,7 +44,7 @@ uint32_t InboundBoxes::take_free_box(uint32_t sender) noexcept {
   const uint32_t count = place_->shape().box_count;
   const uint32_t self = place_->self();
   for (uint32_t i = 0; i < count; ++i) {
-    // Each receiver begins elsewhere, so that they do not all try the same.
+    // Each receiver starts at another box, so that they do not all try the same.
     const uint32_t box =
         static_cast<uint32_t>((uint64_t{self} * count / place_->member_count() + i) % count);
     uint64_t nobody = 0;
@@ -60,12 +60,12 @@ void InboundBoxes::ask_for_idle_box() noexcept {
   BoxReceiver* idle = nullptr;
   for (uint32_t i = 0; i < count_; ++i) {
     BoxReceiver& box = boxes_[i];
-    if (box.is_wanted_back()) return;  // one at a time
+    if (box.is_wanted_back()) return;  // ask for one at a time
     if (idle == nullptr || box.last_used() < idle->last_used()) idle = &box;
   }
   const uint64_t idle_after = kIdleThresholds * place_->shape().send_threshold;
   if (idle == nullptr || dispatch_->received_count() - idle->last_used() < idle_after) return;
-  idle->acknowledge();  // its sender can see that it is empty
+  idle->acknowledge();  // shows the sender that the box is empty
   ShmEndpoint* sender = dispatch_->sender_of(idle->sender());
   if (sender == nullptr) return;
   const uint32_t box = idle->index();
@@ -82,7 +82,7 @@ const char* InboundBoxes::hear(ShmEndpoint& from, ShmControl what, uint32_t box,
     case ShmControl::kBoxGranted: return accept(from, box);
     case ShmControl::kBoxWanted: give_back(from, box); return nullptr;
     case ShmControl::kBoxClosed:
-      // By the FIFO: a box is not closed while it is being read.
+      // This message must come through the FIFO: a box is not closed while it is being read.
       return came_by_box ? "the end of a box inside a box" : close(from, box);
     default: return "a control message of no kind";
   }
@@ -126,7 +126,8 @@ void InboundBoxes::drain(uint32_t member) noexcept {
   for (uint32_t i = 0; i < count_; ++i) {
     if (boxes_[i].sender() != member) continue;
     boxes_[i].drain(*dispatch_);
-    // If the dead one may still write to its box, the box stays the pair's until its place is free.
+    // If the dead member may still write to its box, the box stays the pair's until the number is
+    // free.
     if (place_->segment().writes_no_more(member)) set_free(boxes_[i].index());
     drop(i--);
   }

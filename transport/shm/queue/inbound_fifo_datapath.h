@@ -1,26 +1,26 @@
 // The inbound FIFO of a member: bounded, many writers, one reader. A writer that is killed, or
-// stopped for any time, at any instruction does not stop it.
+// stopped for any time, at any instruction, does not stop the FIFO.
 //
-// A writer claims a slot by a compare-and-swap on the slot's own header, which says in one word
-// that the slot is taken, for which lap, and by whom; then it moves the claim counter on, and a
-// writer that finds the counter behind helps. So a slot that is taken always names its taker. The
-// writer publishes by another compare-and-swap, from its claim to the message.
+// A writer claims a slot by a compare-and-swap on the slot's own header, which in one word says
+// that the slot is taken, for which lap, and by which member. Then it advances the claim counter; a
+// writer that finds the counter behind helps. So a taken slot always names its writer. The writer
+// publishes by another compare-and-swap, from its claim to the message.
 //
-// The reader may end a claim that is not published: from then on publishing it fails, and its
-// writer takes another slot. If that writer may still run, the claim is retired: stores of the
-// writer may come at any time, so nobody else takes the slot. Writers of later laps pass it on, one
-// lap each time, until the writer has noticed or has ended. If no store can come the claim is
-// skipped, and the slot is used again in the next lap.
+// The reader may end an unpublished claim: then publishing fails, and the writer takes another
+// slot. If that writer may still run, its stores may come at any time; the claim is retired, so
+// that nobody else takes the slot. Writers of later laps pass a retired slot on, one lap each time,
+// until its writer has noticed or has exited. If no store can come, the claim is skipped, and the
+// slot is used again in the next lap.
 //
-// Invariants: 1. tail - 1 <= claims <= tail + capacity. 2. A slot is claimed only when the one
-// before it is, so the claim counter is the number of the first slot that is not claimed, or one
-// less for a moment. 3. A slot of the lap that is due changes from the lap before to claimed (any
-// writer), then to published (that writer alone), skipped or retired (the reader), from retired to
-// skipped (that writer; the reader, once it has ended). 4. Only the reader writes the tail. 5. Only
-// the writer that has claimed a slot stores into its payload, and not after it was published or
-// skipped. (1 to 3: is_valid(). 4: the compiler, since writers have an InboundFifo, which cannot.
-// 5: FifoSender::post() checks the name in the claim; tests/model/inbound_fifo.pml searches all
-// orders of steps for a store that comes late, or into the payload of another.)
+// Invariants: 1. tail - 1 <= claims <= tail + capacity. 2. A slot is claimed only after the one
+// before it, so the claim counter is the number of the first unclaimed slot, or one less for a
+// moment. 3. A slot of the lap that is due changes from the lap before to claimed (any writer),
+// then to published (that writer alone), skipped or retired (the reader), from retired to skipped
+// (that writer; the reader, once the writer has exited). 4. Only the reader writes the tail. 5.
+// Only the writer that has claimed a slot stores into its payload, and not after the slot was
+// published or skipped. (1 to 3: is_valid(). 4: the compiler, since writers have an InboundFifo,
+// which cannot. 5: FifoSender::post() checks the name in the claim; tests/model/inbound_fifo.pml
+// searches all orders of steps for a store that comes late, or into another writer's payload.)
 #pragma once
 
 #include <atomic>
@@ -40,8 +40,8 @@ class InboundFifo {
   }
 
   InboundFifo() noexcept = default;
-  // `memory` holds the claim counter's line, the tail's, and the slots; all zero at first.
-  // Requires: a power of two of entries.
+  // `memory` holds the claim counter's line, the tail's line, and the slots; all zero at first.
+  // Requires: entry_count is a power of two.
   InboundFifo(std::byte* memory, uint32_t entry_count, uint32_t line_bytes) noexcept
       : claims_(reinterpret_cast<std::atomic<uint64_t>*>(memory)),
         tail_(reinterpret_cast<std::atomic<uint64_t>*>(memory + line_bytes)),
@@ -51,26 +51,27 @@ class InboundFifo {
     BP_DCHECK(std::has_single_bit(entry_count));
   }
 
-  // Writers.
+  // For writers.
 
   struct Claim {
-    MessageSlot* slot = nullptr;  // nullptr: the FIFO is full, or was spoilt by a member
+    MessageSlot* slot = nullptr;  // nullptr: the FIFO is full, or a member spoilt it
     uint64_t index = 0;
     uint32_t sender = 0;
   };
-  // Takes the next slot for member `sender`. Fill its payload, then publish(): the reader waits for
-  // it. `known_tail` is the tail that the caller saw last; it is brought up to date when it looks
-  // full. Threads: any. Cost: two compare-and-swaps, on the slot's line and on the counter's.
+  // Claims the next slot for member `sender`. The caller fills its payload, then calls publish():
+  // the reader waits for it. `known_tail` is the tail that the caller saw last; refreshed if the
+  // FIFO looks full. Threads: any. Cost: two compare-and-swaps, on the slot's line and on the
+  // counter's.
   Claim try_claim(uint32_t sender, uint64_t* known_tail) noexcept;
-  // Whether one could be claimed now, as far as the writers' side knows.
+  // Whether a slot could be claimed now, as far as writers can see.
   bool has_room() const noexcept {
     return claims_->load(std::memory_order_relaxed) + 1 - tail_->load(std::memory_order_acquire) <=
            mask_ + 1;
   }
 
-  // `header`: in the claim's name. Returns whether the message is in the FIFO. Else the reader has
-  // ended the claim, and nothing was sent: try again in another slot. Cost: a compare-and-swap on
-  // the slot's line.
+  // `header`: in the claim's name. Returns whether the message is in the FIFO. If not, the reader
+  // has ended the claim, and nothing was sent: try again in another slot. Cost: a compare-and-swap
+  // on the slot's line.
   bool publish(const Claim& claim, const SlotHeader& header) noexcept {
     BP_DCHECK(claim.slot == &slots_[claim.index & mask_]);
     const uint64_t lap = lap_of(claim.index, capacity_log2_);
@@ -87,10 +88,9 @@ class InboundFifo {
   uint64_t tail() const noexcept { return tail_->load(std::memory_order_acquire); }
   uint64_t claims() const noexcept { return claims_->load(std::memory_order_acquire); }
 
-  // Anybody.
+  // For anybody.
 
-  // The slot at `tail` and its header; kNone: nothing is there yet, kClaimed: it is being written,
-  // by header.sender.
+  // The slot at `tail` and its header; kNone: empty yet; kClaimed: header.sender is writing it.
   MessageSlot& peek(uint64_t tail, SlotHeader* header) const noexcept {
     MessageSlot& slot = slots_[tail & mask_];
     const uint64_t word = slot.header.load(std::memory_order_acquire);
@@ -99,16 +99,16 @@ class InboundFifo {
   }
   uint32_t capacity() const noexcept { return static_cast<uint32_t>(mask_ + 1); }
 
-  // Invariants 1 to 3. Requires: nobody writes meanwhile, and nobody has written nonsense; so it is
-  // for tests. FifoReceiver checks the reader's private state.
+  // Checks invariants 1 to 3. Requires: nobody writes meanwhile, and nobody has spoilt the FIFO; so
+  // it is for tests. FifoReceiver checks the reader's private state.
   bool is_valid() const noexcept;
 
  protected:
-  // A writer gives up for now when it was overtaken this often. Honest writers make progress each
-  // time; only nonsense in the counter keeps it busy for longer.
+  // After this many lost races a writer gives up for now. Honest writers make progress each time;
+  // only a spoilt counter keeps a writer busy for longer.
   static constexpr int kAttemptsMax = 1000;
 
-  // A lap that passes the slot on meanwhile makes this try again.
+  // A writer may pass the slot on to its lap meanwhile; then this tries again.
   static void free_retired(MessageSlot& slot, uint32_t sender) noexcept {
     uint64_t word = slot.header.load(std::memory_order_relaxed);
     for (;;) {
@@ -130,15 +130,16 @@ class InboundFifo {
   unsigned capacity_log2_ = 0;
 };
 
-// The reader's end. The reader keeps the tail in its own memory as well (`tail`): peers can
-// scribble over the one in the FIFO. Threads: one.
+// The reader's end. The reader also keeps the tail in its own memory (`tail`): peers can scribble
+// over the tail in the FIFO. Threads: one.
 class InboundFifoReader : public InboundFifo {
  public:
   InboundFifoReader() noexcept = default;
   explicit InboundFifoReader(const InboundFifo& fifo) noexcept : InboundFifo(fifo) {}
 
-  // Ends the claim of the slot at `tail`, which peek() has found, as `state` says: kSkipped only if
-  // no store of the claim's writer can come any more. Returns false if it has published meanwhile.
+  // Ends the claim of the slot at `tail`, which peek() has found, with `state`: kSkipped only if no
+  // store of the claim's writer can come any more. Returns false if the writer has published
+  // meanwhile.
   bool try_end_claim(uint64_t tail, const SlotHeader& claim, ClaimState state) noexcept {
     BP_DCHECK(claim.kind == SlotKind::kClaimed && state != ClaimState::kHeld);
     const uint64_t lap = lap_of(tail, capacity_log2_);
@@ -146,11 +147,11 @@ class InboundFifoReader : public InboundFifo {
     return slots_[tail & mask_].header.compare_exchange_strong(
         word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
   }
-  // No store of member `sender` can come any more: its retired slots are used again.
+  // Called when no store of member `sender` can come any more: its retired slots are used again.
   void free_retired_of(uint32_t sender) noexcept {
     for (uint64_t i = 0; i <= mask_; ++i) free_retired(slots_[i], sender);
   }
-  // Everything before `tail` was dealt with.
+  // Tells writers that everything before `tail` is free.
   void set_tail(uint64_t tail) noexcept {
     tail_->store(tail, std::memory_order_release);  // pairs with try_claim
   }
@@ -166,7 +167,7 @@ inline bool InboundFifo::is_valid() const noexcept {
     const bool is_taken = slot_lap(word) == lap;
     if (!is_taken && slot_lap(word) != lap_before(lap)) return false;
     if (is_taken && unpack_slot(word).kind == SlotKind::kNone) return false;
-    // The writer that has taken the next one may not have come to move the counter.
+    // The writer of the next slot may not have advanced the counter yet.
     if (index != claimed_end && is_taken != (index < claimed_end)) return false;
   }
   return true;
@@ -175,8 +176,8 @@ inline bool InboundFifo::is_valid() const noexcept {
 inline InboundFifo::Claim InboundFifo::try_claim(uint32_t sender, uint64_t* known_tail) noexcept {
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     uint64_t index = claims_->load(std::memory_order_acquire);
-    // Plus one: the reader may have passed over a slot whose writer died before it moved the
-    // counter. Then that is one behind the tail and must be helped on; the FIFO is not full.
+    // Plus one: the reader may have skipped a slot whose writer died before it advanced the
+    // counter. Then the counter is one behind the tail and must be advanced; the FIFO is not full.
     if (BP_UNLIKELY(index + 1 - *known_tail > mask_ + 1)) {
       *known_tail = tail_->load(std::memory_order_acquire);
       if (index + 1 - *known_tail > mask_ + 1) return {};
@@ -185,14 +186,14 @@ inline InboundFifo::Claim InboundFifo::try_claim(uint32_t sender, uint64_t* know
     uint64_t word = slot.header.load(std::memory_order_acquire);
     const uint64_t lap = lap_of(index, capacity_log2_);
     if (slot_lap(word) == lap) {
-      // Claimed, and its writer has not come to move the counter, or never will: help.
+      // The slot is claimed, but its writer has not advanced the counter, or never will: help.
       claims_->compare_exchange_strong(index, index + 1, std::memory_order_acq_rel);
       continue;
     }
     if (slot_lap(word) != lap_before(lap)) continue;  // the counter has moved on meanwhile
     if (const SlotHeader before = unpack_slot(word);
         BP_UNLIKELY(is_claim(before, ClaimState::kRetired))) {
-      // Not to be used in this lap either.
+      // A retired slot is not usable in this lap either: pass it on.
       slot.header.compare_exchange_strong(word, pack_slot(lap, before), std::memory_order_acq_rel);
       continue;
     }

@@ -10,10 +10,10 @@
 
 namespace bedplate {
 
-// Threads: the one that polls.
+// Threads: the polling one.
 //
-// Invariants: 1. There is an end for each member, and nothing was read by this member's own. 2. A
-// lane that something was read from has a sender. (is_valid)
+// Invariants: 1. There is an end for each member, and this member's own has read nothing. 2. A lane
+// that was read has a sender. (is_valid)
 class InboundLanes {
  public:
   void create(const InboxParts& parts) {
@@ -28,8 +28,7 @@ class InboundLanes {
   uint32_t poll(uint32_t budget) noexcept {
     BP_DCHECK_SLOW(is_valid());
     uint32_t count = 0;
-    // The dead were read to the end when they died (drain); their lanes may be made as new any
-    // time.
+    // Lanes of dead members were read to the end when they died (drain), and may be reset any time.
     for (uint32_t sender = 0; sender < place_->member_count(); ++sender) {
       if (view_->known_state(sender) == MemberState::kAlive && sender != place_->self()) {
         count += lanes_[sender].poll(*place_, sender, *dispatch_, budget);
@@ -38,7 +37,7 @@ class InboundLanes {
     BP_DCHECK_SLOW(is_valid());
     return count;
   }
-  void welcome(uint32_t) noexcept {}  // its lane shows by itself that it is another's
+  void welcome(uint32_t) noexcept {}  // the lane's generation shows the change
   void drain(uint32_t member) noexcept {
     BP_DCHECK(place_->is_peer(member));
     lanes_[member].poll(*place_, member, *dispatch_, place_->shape().entry_count);
@@ -62,7 +61,7 @@ class InboundLanes {
   const ShmPlace* place_ = nullptr;
   const MembershipView* view_ = nullptr;
   ShmDispatch* dispatch_ = nullptr;
-  std::vector<LaneReceiver> lanes_;  // by their senders
+  std::vector<LaneReceiver> lanes_;  // by sender
 };
 
 }  // namespace bedplate

@@ -1,5 +1,5 @@
 // The interface of the queues that lead to a member: each kind of group has a class for all queues
-// that its members receive by (inbox.h).
+// from which its members receive (inbox.h).
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,7 @@ namespace bedplate {
 
 class InboundBoxes;
 
-// All that they stand on; all of it outlives them.
+// The parts that the queues use; they outlive the queues.
 struct InboxParts {
   const ShmPlace& place;
   const MembershipView& view;
@@ -23,32 +23,32 @@ struct InboxParts {
   ShmCounters& counters;
 };
 
-// Threads: the one that polls.
+// Threads: the polling one.
 //
-// A dead member can have left at most one round of each queue. One that only said that it leaves
+// A dead member can have left at most one lap of each queue. A member that only said that it leaves
 // may still be writing.
 template <typename Queues>
 concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxParts& parts,
                                  uint32_t budget, uint32_t member) {
   queues.create(parts);  // allocates; uses none of the parts yet
-  // Delivers what is there. Returns how many messages.
+  // Delivers arrived messages. Returns how many.
   { queues.poll(budget) }
   noexcept->std::same_as<uint32_t>;
-  // A new member has this place.
+  // A new member has this number.
   { queues.welcome(member) }
   noexcept;
-  // Delivers what a dead one has left outside the FIFO, before or after the FIFO's messages.
+  // Delivers messages that a dead member has left outside the FIFO, before or after the FIFO's.
   { queues.drain(member) }
   noexcept;
-  // mark_drain() notes how far to read for those that are dead by now; is_drained(): that was done.
+  // mark_drain() notes how far to read for members that are dead by now; is_drained(): it was read.
   { queues.mark_drain() }
   noexcept;
   { seen.is_drained() }
   noexcept->std::same_as<bool>;
-  // No store of a member can come any more.
+  // No store of the member can come any more.
   { queues.forget_writer(member) }
   noexcept;
-  // The part that gives boxes; nullptr: none are given.
+  // The part that gives boxes; nullptr: none.
   { queues.boxes() }
   noexcept->std::same_as<InboundBoxes*>;
   { seen.box_count() }

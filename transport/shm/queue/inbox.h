@@ -1,5 +1,5 @@
-// A member's inbox: the queues that others write to it by, one kind for each kind of group. Each
-// has the same functions (InboundQueues), and Inbox::with() is the one place that asks which it is.
+// A member's inbox: the queues into which others write to it, one class for each kind of group. All
+// have the same functions (InboundQueues), and only Inbox::with() asks for the kind.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// One FIFO that all write, and boxes for those that write often.
+// One FIFO that all others write, and boxes for frequent senders.
 class LazyInbox {
  public:
   void create(const InboxParts& parts) {
@@ -25,7 +25,7 @@ class LazyInbox {
     const uint32_t count = boxes_.poll(budget);
     return count + fifo_.poll(budget, [&](const SlotHeader& header, const MessageSlot& slot) {
       ShmEndpoint* from = dispatch_->sender_of(header.sender);
-      // The message stays there until there is memory for its sender.
+      // The message stays in the FIFO until there is memory for its sender's endpoint.
       if (from == nullptr) return !dispatch_->lacks_memory();
       dispatch_->handle(*from, header, slot.payload, nullptr);
       boxes_.count_message(*from);
@@ -46,9 +46,9 @@ class LazyInbox {
   InboundBoxes boxes_;
 };
 
-// The one box of the one peer.
+// The one box, from the one peer.
 //
-// Invariant: a box that is read is the peer's. (is_valid)
+// Invariant: the box that is read is the peer's. (is_valid)
 class ExchangeInbox {
  public:
   void create(const InboxParts& parts) noexcept {
@@ -85,10 +85,10 @@ class ExchangeInbox {
 static_assert(InboundQueues<LazyInbox> && InboundQueues<InboundLanes> &&
               InboundQueues<ExchangeInbox>);
 
-// Threads: the one that polls.
+// Threads: the polling one.
 class Inbox {
  private:
-  // The one place that asks which kind it is.
+  // The only function that asks for the kind.
   template <typename Self, typename Body>
   [[gnu::always_inline]] static decltype(auto) with(Self& self, Body&& body) {
     switch (self.kind_) {
@@ -105,7 +105,7 @@ class Inbox {
     kind_ = parts.place.shape().kind;
     with(*this, [&](auto& queues) { queues.create(parts); });
   }
-  // nullptr: no boxes are given in groups of this kind.
+  // Returns nullptr if groups of this kind have no boxes.
   InboundBoxes* boxes() noexcept {
     return with(*this, [](auto& queues) noexcept { return queues.boxes(); });
   }

@@ -1,8 +1,8 @@
-// The reading end of a mesh lane, and how far it was read.
+// The reading end of a mesh lane, with its position.
 //
-// Invariant: nothing that the sender wrote is believed. First the count of its words, from this
-// end's own tail and not from the one in the segment, and the range of each word are checked
-// against the lane and the region; a peer whose words do not fit is cut off.
+// Invariant: nothing that the sender wrote is believed. The number of its words is counted from
+// this end's own tail, not from the one in the segment, and checked against the lane; the range of
+// each word is checked against the region; a peer whose words do not fit is cut off.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@
 
 namespace bedplate {
 
-// Threads: the one that polls. It does not keep its lane's address: a member has one of these for
+// Threads: the polling one. It does not store its lane's address: a member has one of these for
 // each other member, and in a large group most never send.
 class LaneReceiver {
  public:
-  // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many.
-  // Cost, if there is nothing: a load of the sender's head, and one of its generation.
+  // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many. Cost, if
+  // there are none: a load of the sender's head, and one of its generation.
   uint32_t poll(const ShmPlace& place, uint32_t sender, ShmDispatch& dispatch,
                 uint32_t budget) noexcept {
     const MeshLane lane = place.segment().lane(place.self(), sender);
     const uint32_t head = lane.head();
-    // A lane is made as new before another comes into its sender's place.
+    // A lane is reset before another member gets its sender's number.
     if (const uint64_t generation = place.members().generation(sender);
         BP_UNLIKELY(generation != generation_)) {
       generation_ = generation;
@@ -39,12 +39,12 @@ class LaneReceiver {
                : 0;
   }
 
-  // Whether anything was ever looked for.
+  // Whether this lane was ever polled with a sender.
   bool is_begun() const noexcept { return generation_ != 0; }
   bool is_valid() const noexcept { return is_begun() || tail_ == 0; }
 
  private:
-  // `region`: the sender's eager region, in which its words' bytes lie.
+  // `region`: the sender's eager region, which holds the words' payloads.
   uint32_t take(const MeshLane& lane, uint32_t head, std::span<const std::byte> region,
                 ShmEndpoint& from, ShmDispatch& dispatch, uint32_t budget) noexcept {
     if (head - tail_ > lane.capacity()) {
@@ -71,8 +71,8 @@ class LaneReceiver {
     return count;
   }
 
-  uint64_t generation_ = 0;  // of the sender that tail_ is about
-  uint32_t tail_ = 0;        // words of it that were read
+  uint64_t generation_ = 0;  // the sender's, at which tail_ applies
+  uint32_t tail_ = 0;        // the number of words read
 };
 
 }  // namespace bedplate

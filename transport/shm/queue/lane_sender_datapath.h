@@ -1,5 +1,5 @@
-// A sender's end of a mesh lane. It carries words only: all payload lies in the member's eager
-// region, also that which other queues carry in a slot.
+// A sender's end of a mesh lane. The lane carries words only: every payload lies in the member's
+// eager region, even a short one that other queues carry in a slot.
 #pragma once
 
 #include <algorithm>
@@ -28,27 +28,27 @@ class LaneSender {
     peer_ = route.peer;
   }
 
-  // Copies `data` and publishes it. Returns false, and changes nothing, when the lane or the region
-  // has no room; a region that is smaller than `data_bytes` never has.
+  // Copies `data` and publishes it. Returns false, and changes nothing, if the lane or the region
+  // has no space; a region smaller than `data_bytes` never has.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kArea);
     BP_DCHECK_SLOW(is_valid());
     if (!lane_.has_room(head_, &known_tail_)) return false;
     const EagerRegion::Piece piece = stock_->take(data_bytes, *way_);
     if (piece.memory == nullptr) return false;
-    std::copy_n(data, data_bytes, piece.memory);  // also of nothing, from nowhere
+    std::copy_n(data, data_bytes, piece.memory);  // also for 0 bytes from nullptr
     lane_.push(head_, {header.kind, header.am, header.bytes, piece.offset});
     ++head_;
     stock_->set_use(piece, {peer_, last_index(), kKind, false, way_});
     BP_DCHECK_SLOW(is_valid());
     return true;
   }
-  // The same way for every length.
+  // Posts messages of every length alike.
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
     return post(header, payload.data(), payload.size()) ? LongPost::kPosted : LongPost::kNoRoom;
   }
   void prepare_next(uint32_t) const noexcept {}
-  // This includes room in the eager region for a slot's payload.
+  // Includes space in the eager region for a slot's payload.
   bool has_room() noexcept {
     if (!lane_.has_room(head_, &known_tail_)) return false;
     const EagerRegion::Piece piece = stock_->take(kInlineBytesMax, *way_);
@@ -57,12 +57,12 @@ class LaneSender {
     return true;
   }
 
-  // Whether the receiver is done with message number `index`, one of the last 2^31.
+  // Whether the receiver has finished message number `index`, one of the last 2^31.
   bool is_consumed(uint64_t index) noexcept {
     lane_.refresh(head_, &known_tail_);
     return static_cast<int32_t>(known_tail_ - static_cast<uint32_t>(index)) > 0;
   }
-  // The number of the message that was posted last.
+  // The number of the last posted message.
   uint64_t last_index() const noexcept { return head_ - 1; }
 
   bool is_valid() const noexcept { return head_ - known_tail_ <= lane_.capacity(); }

@@ -1,14 +1,14 @@
-// A lane of a mesh: a single-producer, single-consumer ring of words for one ordered pair, in three
-// pieces that lie apart: the queue and the tail with the receiver, the head with the sender.
+// A lane of a mesh: a single-producer, single-consumer ring of words for one ordered pair. Its
+// three parts lie apart: the queue and the tail with the receiver, the head with the sender.
 //
-// A word is a request with the place of its bytes in the sender's eager region:
+// A word is a request with the offset of its payload in the sender's eager region:
 //
 //     bits  0..2   kind (any but kArea)
-//     bits  3..10  active message (kControl: what is wanted)
+//     bits  3..10  active message (kControl: the request)
 //     bits 11..23  payload bytes
 //     bits 24..63  offset in the sender's eager region
 //
-// Invariants: 1. tail <= head <= tail + capacity, modulo 2^32; the same with the producer's copy of
+// Invariants: 1. tail <= head <= tail + capacity, modulo 2^32; the same for the producer's copy of
 // the tail (refresh, LaneSender::is_valid). 2. Words [tail, head) belong to the consumer. 3. Only
 // the producer writes the head and the queue, only the consumer the tail.
 #pragma once
@@ -38,7 +38,7 @@ constexpr LaneWord unpack_lane_word(uint64_t word) noexcept {
   return {header.kind, header.am, header.bytes, word >> kSlotSenderShift};
 }
 
-// The places of a lane's pieces; neither end's state is here.
+// The addresses of a lane's parts; the state of the ends is elsewhere.
 class MeshLane {
  public:
   static constexpr uint64_t queue_bytes(uint64_t entry_count) noexcept {
@@ -54,14 +54,14 @@ class MeshLane {
     BP_DCHECK(std::has_single_bit(entry_count));
   }
 
-  // Producer. `head` is its own count of words, `known_tail` the tail as it saw it last.
+  // Producer. `head` is its own count of words, `known_tail` the tail that it saw last.
   bool has_room(uint32_t head, uint32_t* known_tail) const noexcept {
     BP_DCHECK(head - *known_tail <= capacity());
     if (head - *known_tail <= mask_) return true;
     refresh(head, known_tail);
     return head - *known_tail <= mask_;
   }
-  // Looks at the tail. An impossible value there changes nothing.
+  // Reads the tail. An impossible value changes nothing.
   void refresh(uint32_t head, uint32_t* known_tail) const noexcept {
     BP_DCHECK(head - *known_tail <= capacity());
     const uint32_t now = tail();

@@ -1,8 +1,8 @@
 // The interface of the three kinds of queues that lead to a peer. Each has a class for its sending
 // end: FifoSender, BoxSender, LaneSender.
 //
-// They have no base class: the kind of group decides which one leads to a peer (GroupTraits), until
-// a box is given or taken away, and OutgoingWay::with_queue() is the one place that asks.
+// They have no base class: the kind of group decides which queue leads to a peer (GroupTraits),
+// until a box is given or taken away. Only OutgoingWay::with_queue() asks for the kind.
 #pragma once
 
 #include <concepts>
@@ -17,7 +17,7 @@ enum class QueueKind : uint8_t { kFifo, kBox, kLane };
 enum class LongPost : uint8_t {
   kPosted,
   kNoRoom,
-  kElsewhere,  // it does not carry such a message: post() says where in the eager region it lies
+  kElsewhere,  // the queue cannot carry it: post() gives its offset in the eager region
 };
 
 struct SlotHeader;
@@ -25,11 +25,11 @@ class EagerStock;
 class OutgoingWay;
 class ShmPlace;
 
-// The peer that a queue leads to, and the parts that it uses; all of it outlives the queue.
+// The peer that a queue leads to, and the parts that the queue uses; all outlive the queue.
 struct OutgoingRoute {
   const ShmPlace& place;
-  EagerStock& stock;  // of the sender's own eager region
-  OutgoingWay& way;   // whose queue it is
+  EagerStock& stock;  // the sender's own eager region
+  OutgoingWay& way;   // the owner of the queue
   uint32_t peer;
 };
 
@@ -39,25 +39,25 @@ concept OutgoingQueue = requires(Queue queue, const OutgoingRoute& route, const 
                                  const std::byte* data, size_t data_bytes,
                                  std::span<const std::byte> payload, uint32_t bytes,
                                  uint64_t index) {
-  // Begins anew, at the place that the layout has for the peer's.
+  // Starts afresh, on the peer's queue as the layout has it.
   { queue.open(route) }
   noexcept;
-  // Puts one slot into it; false when there is no room.
+  // Puts one slot into the queue; false if there is no space.
   { queue.post(header, data, data_bytes) }
   noexcept->std::same_as<bool>;
-  // The same for a message that is longer than a slot, if the queue carries such.
+  // The same for a message longer than a slot, if the queue carries such messages.
   { queue.post_long(header, payload) }
   noexcept->std::same_as<LongPost>;
-  // After one of `bytes` was posted, and nobody waits for it any more.
+  // Called after a message of `bytes` was posted, when nobody waits for it any more.
   { queue.prepare_next(bytes) }
   noexcept;
   // Whether a slot can be posted.
   { queue.has_room() }
   noexcept->std::same_as<bool>;
-  // Whether the receiver is done with a message, by its number.
+  // Whether the receiver has finished the message with this number.
   { queue.is_consumed(index) }
   noexcept->std::same_as<bool>;
-  // The number of the message that was posted last.
+  // The number of the last posted message.
   { queue.last_index() }
   noexcept->std::same_as<uint64_t>;
 };

@@ -44,7 +44,7 @@ SendStatus OutgoingWay::send_long(AmId id, std::span<const std::byte> payload) n
   const auto bytes = static_cast<uint32_t>(payload.size());
   if (must_settle_) settle();
   const SlotHeader header = {SlotKind::kEager, id, bytes, parts_.place.self()};
-  // Not after settling once more: that could find the box drained by now, and give it back.
+  // Does not settle again first: that could find the box drained by now, and give it back.
   const LongPost outcome = with_queue(queue_, [&](auto& queue) noexcept {
     const LongPost posted = queue.post_long(header, payload);
     if (posted == LongPost::kPosted) {
@@ -104,7 +104,7 @@ void OutgoingWay::return_box() noexcept {
 void OutgoingWay::settle() noexcept {
   BP_DCHECK_SLOW(is_valid());
   if (!must_return_box_) {
-    // Messages through the box come after the FIFO's: so wait until all of those were read.
+    // Messages through the box must come after the FIFO's, so wait until all of those were read.
     if (!fifo_.is_drained()) return;
     queue_ = QueueKind::kBox;
     must_settle_ = false;

@@ -1,12 +1,12 @@
-// The way to one peer, as far as messages go: the queue that leads there, and the bell.
+// The path of messages to one peer: the queue that leads there, and the peer's bell.
 //
-// Everything that goes to one peer goes through one queue at a time, so that order is kept without
-// numbers: the peer's FIFO (lazy), a box that the peer gave this pair, its lane (mesh) or its one
-// inbound box (exchange). The queue is changed only when the old one is known to be empty of this
-// way's messages. Loans and copies travel as slots of that same queue.
+// All messages to one peer go through one queue at a time, which keeps their order without numbers:
+// the peer's FIFO (lazy), a box that the peer gave to this pair, its lane (mesh) or its one inbound
+// box (exchange). The queue changes only when the old one is known to hold no message of this path.
+// Loans and copies travel as slots of that same queue.
 //
-// Invariants: 1. A box that the way has is its queue, or is to be (must_settle_). 2. A way that
-// must return its box must settle. 3. A way that is not open has nothing to give back. (is_valid)
+// Invariants: 1. A box that the way has is its queue, or will be (must_settle_). 2. A way that must
+// return its box must settle. 3. A way that is not open has no box to return. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,11 @@
 
 namespace bedplate {
 
-// The requests of control slots; their body is a box's number, or an operation's place.
+// The requests of control slots; their body is a box's number, or an operation's offset.
 enum class ShmControl : uint32_t {
-  kBoxGranted,  // a box for what you send me
+  kBoxGranted,  // a box for your messages to me
   kBoxWanted,   // please give it back
-  kBoxClosed,   // here it is: empty, and nothing more goes through it
+  kBoxClosed,   // here it is: empty, and I send nothing more through it
   kOperation,   // shm_operations.h
 };
 
@@ -45,7 +45,7 @@ static_assert(OutgoingQueue<FifoSender> && OutgoingQueue<BoxSender> && OutgoingQ
 // Threads: the shard's.
 class OutgoingWay {
  private:
-  // The one place that asks which queue it is.
+  // The only function that asks for the kind of queue.
   template <typename Body>
   [[gnu::always_inline]] decltype(auto) with_queue(QueueKind kind, Body&& body) noexcept {
     if (BP_LIKELY(kind == QueueKind::kBox)) return body(box_);
@@ -63,17 +63,17 @@ class OutgoingWay {
   uint32_t peer() const noexcept { return peer_; }
   void ring() noexcept { bell_.ring(); }
 
-  // Forgets the former peer: from here on it is the one of `generation`, which may be sent to if
-  // `is_open`.
+  // Forgets the former peer. From here on the peer is the one of `generation`, and messages to it
+  // are possible if `is_open`.
   void open(uint64_t generation, bool is_open) noexcept;
-  // From here on nothing is written for the peer.
+  // From here on this way writes nothing for the peer.
   void close() noexcept;
   bool is_open() const noexcept { return is_open_; }
   uint64_t generation() const noexcept { return generation_; }
 
-  // All that follows, but is_consumed(). Requires: is_open().
+  // All functions below but is_consumed(): Requires: is_open().
 
-  // A copy of `payload`. Returns kDone, kAgain or kTooLong.
+  // Sends a copy of `payload`. Returns kDone, kAgain or kTooLong.
   SendStatus send(AmId id, std::span<const std::byte> payload) noexcept {
     if (payload.size() > kInlineBytesMax) return send_long(id, payload);
     const auto bytes = static_cast<uint32_t>(payload.size());
@@ -81,8 +81,8 @@ class OutgoingWay {
                ? SendStatus::kDone
                : SendStatus::kAgain;
   }
-  // Puts one slot into the queue: `header` has the message's bytes, `data` the slot's part of them.
-  // Returns false when there is no room.
+  // Puts one slot into the queue: `header` has the message's size, `data` the slot's part of the
+  // message. Returns false if there is no space.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(is_open_);
     if (BP_UNLIKELY(must_settle_)) settle();
@@ -103,17 +103,17 @@ class OutgoingWay {
   uint32_t box_index() const noexcept { return box_index_; }
   // Whether messages go through a fast box now.
   bool has_box() const noexcept { return queue_ == QueueKind::kBox; }
-  // Sends through `box`, as soon as order allows. Requires: there is none.
+  // Sends through `box`, as soon as order allows. Requires: the way has none.
   void use_box(uint32_t box) noexcept;
-  // Gives the box back, as soon as order allows. Nothing happens if that is asked already.
+  // Gives the box back, as soon as order allows. Does nothing if that was asked already.
   void return_box() noexcept;
   bool must_return_box() const noexcept { return must_return_box_; }
-  // Moves to the box that the peer gave, or back to the FIFO, as soon as order allows.
+  // Moves to the box that the peer gave, or back to the FIFO, if order allows it by now.
   void settle() noexcept;
 
   // ---- The eager region ----
 
-  // Whether the peer is done with the message of this way that `use` names.
+  // Whether the peer has finished the message of this way that `use` names.
   bool is_consumed(const EagerRegion::Use& use) noexcept;
 
   bool is_valid() const noexcept;
@@ -121,7 +121,7 @@ class OutgoingWay {
  private:
   SendStatus send_long(AmId id, std::span<const std::byte> payload) noexcept;
   SendStatus send_eager(const SlotHeader& header, std::span<const std::byte> payload) noexcept;
-  // The message that was posted last, as the user of a piece of the eager region.
+  // The last posted message, as the user of a chunk of the eager region.
   EagerRegion::Use last_use() noexcept;
 
   OutgoingParts& parts_;
@@ -131,7 +131,7 @@ class OutgoingWay {
   bool must_settle_ = false;
   bool must_return_box_ = false;  // the peer wants its box back
   FutexBell bell_;
-  uint32_t box_index_ = kNoBox;  // the box that it has, or is to have
+  uint32_t box_index_ = kNoBox;  // the box that it has, or will have
   BoxSender box_;
   FifoSender fifo_;
   LaneSender lane_;
