@@ -1,16 +1,15 @@
-// The state of the connection to a peer, and its name. Counters files are described with these
-// names, also by programs that have no verbs linked in.
+// The state of the connection to a peer, and its name. Programs without verbs use the names, too,
+// to describe counters files.
 //
-// It is a summary for people, made from the connection's own state when somebody asks
-// (VerbsProvider::peer_state, from any thread). No code decides by it, and it may be out of date
-// when it is read. Senders go by their endpoint's answers: these are kGone in every state once the
-// device is lost.
+// The state is a summary for people: VerbsProvider::peer_state derives it on demand, on any thread.
+// No code decides by it, and it may be out of date when it is read. Senders go by the answers of
+// their endpoint: once the device is lost, each send says kGone, whatever the state.
 //
-//   waiting, dialing -> connected   the handshake and both queue pairs are there
-//   connected -> waiting, dialing   it broke
-//   waiting, dialing -> given up    it has taken longer than LinkTiming::give_up_ns
-//   given up -> connected           the peer is there after all
-//   any -> cut off                  it broke the rules; its next instance begins anew
+//   waiting, dialing -> connected   handshake done, both queue pairs connected
+//   connected -> waiting, dialing   the connection broke
+//   waiting, dialing -> given up    it was down for longer than LinkTiming::give_up_ns
+//   given up -> connected           the peer has come back
+//   any -> cut off                  the peer broke the protocol; its next instance may connect
 #pragma once
 
 #include <cstdint>
@@ -19,15 +18,15 @@ namespace bedplate {
 
 // The numbers are in counters files: a new state goes to the end.
 enum class PeerState : uint8_t {
-  kWaiting,    // for it to dial; sends say kAgain
-  kDialing,    // from here; sends say kAgain
+  kWaiting,    // for the peer to dial; sends say kAgain
+  kDialing,    // this end dials; sends say kAgain
   kConnected,  // messages can be sent, and the peer has said that it is ready
-  kGivenUp,    // sends say kGone; it is dialed on, if its address is known
-  kCutOff,     // it broke the rules; sends say kGone once its queue pair is quiesced
+  kGivenUp,    // sends say kGone; dialing goes on if the address is known
+  kCutOff,     // the peer broke the protocol; sends say kGone once its queue pair is drained
 };
 
-// The word for it in `stats` and docs/verbs.md. Returns a static text, without a "|" in it; "" for
-// a number that is no state.
+// The word for a state in `stats` and docs/verbs.md. Returns a static text without "|"; "" for a
+// number that is no state.
 const char* to_text(PeerState state) noexcept;
 
 }  // namespace bedplate

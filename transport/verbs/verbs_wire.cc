@@ -99,7 +99,7 @@ void complete_record(HandshakeRecord& record, const CmHello& hello, const char* 
                      uint64_t own_instance) noexcept {
   if (std::memcmp(hello.magic, kCmMagic, sizeof hello.magic) != 0) return;
   record.kind = static_cast<uint16_t>(HandshakeKind::kHello);
-  // "?" is in no list of peers.
+  // No configured peer has the name "?".
   std::strncpy(record.name, name == nullptr ? "?" : name, sizeof record.name - 1);
   record.instance = hello.instance;
   const bool is_own = hello.known_instance == static_cast<uint32_t>(own_instance);

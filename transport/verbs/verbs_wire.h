@@ -1,13 +1,13 @@
 // The wire format between the two ends of a verbs connection, to the byte: docs/verbs.md has the
 // tables.
 //
-// Little endian, as every machine that this runs on. Bytes from a peer are copied out, checked
-// once, and then used. All functions: any thread; noexcept; nothing is allocated. For the provider
-// and for tests: programs need only RemoteRights.
+// Little endian, like every supported machine. Bytes from a peer are copied out, checked once, and
+// then used. All functions: any thread; noexcept; no allocation. For the provider and for tests;
+// programs need only RemoteRights.
 //
-// Invariants: 1. Each record that we send passes the receiver's check (check_record, in
-// LinkTalks::send). 2. A hello that was shortened and completed is the same: each number has room
-// (shorten).
+// Invariants: 1. Each record that this end sends passes the receiver's check. (check_record, in
+// LinkTalks::send) 2. A hello keeps its values when it is shortened and completed: each number fits
+// its field. (shorten)
 #pragma once
 
 #include <bit>
@@ -29,11 +29,11 @@ enum class HandshakeKind : uint16_t { kHello = 1, kWelcome = 2, kReady = 3, kRef
 
 enum class Refusal : uint32_t {
   kNone,
-  kNotListed,  // nobody of this name is known here
-  kCrossing,   // both dial at once, and this end's call goes on
+  kNotListed,  // no peer of this name is configured here
+  kCrossing,   // both ends dial at once, and this end's call wins
   kVersion,
-  kShape,   // another window or message size
-  kCutOff,  // it broke the rules before
+  kShape,   // the window or the message size differs
+  kCutOff,  // the peer broke the protocol before
   kDevice,  // the queue pair cannot be connected; this end's log says why
   kMalformed,
 };
@@ -48,7 +48,7 @@ struct HandshakeRecord {
   uint32_t refusal;  // Refusal
   char name[kVerbsNameBytes];
   uint64_t instance;
-  uint64_t known_instance;  // the receiver's, as the sender knew it; 0: never
+  uint64_t known_instance;  // the receiver's instance, as the sender knew it; 0: never
   uint64_t received;        // messages of that instance
   uint32_t queue_pair;
   uint32_t packet_number;
@@ -70,13 +70,13 @@ static_assert(sizeof(HandshakeRecord) == 128 && offsetof(HandshakeRecord, gid) =
 
 // Sets magic, version and checksum.
 void finish_record(HandshakeRecord& record) noexcept;
-// Whether it is one of ours at all: no other is answered.
+// Whether the record is of this protocol. Records without the magic get no answer.
 bool has_magic(const HandshakeRecord& record) noexcept;
-// The fault of a record in itself; kNone: none.
+// Checks one record by itself. Returns its fault, or kNone.
 Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noexcept;
 
-// A hello in a request of the RDMA connection manager. The request itself carries the rest: the
-// queue pair's number and the GID. It has no checksum: packets of the manager have theirs.
+// A hello in a request of the RDMA connection manager. The request itself carries the queue pair's
+// number and the GID. The manager's packets have a checksum of their own.
 struct CmHello {
   char magic[3];  // "BPV"
   uint8_t version;
@@ -85,7 +85,7 @@ struct CmHello {
   uint64_t received;
   uint64_t flush_address;
   uint32_t flush_key;
-  uint32_t known_instance;  // its lower half
+  uint32_t known_instance;  // the lower half
   uint32_t packet_number;
   uint32_t message_bytes;
   uint16_t window;
@@ -96,12 +96,12 @@ static_assert(sizeof(CmHello) == 56);
 
 uint32_t hash_of_name(const char* name) noexcept;
 CmHello shorten(const HandshakeRecord& hello) noexcept;
-// Completes `record`, whose queue pair, GID and LID are set, to the hello that was shortened;
-// leaves it without magic, if `hello` has none. `name`: the peer whose name has that hash; nullptr:
-// there is none. If the sender knew the lower half of `own_instance`, it counts as all of it.
+// Completes `record`, whose queue pair, GID and LID are set, to the full form of `hello`. Leaves it
+// without magic if `hello` has none. `name`: the peer whose name has the hash; nullptr: no such
+// peer. The lower half of `own_instance` in the hello counts as all of it.
 void complete_record(HandshakeRecord& record, const CmHello& hello, const char* name,
                      uint64_t own_instance) noexcept;
-// The record that the establishment of a connection stands for.
+// A ready record, for the event that the connection is established.
 HandshakeRecord ready_record() noexcept;
 
 enum class VerbsMessageKind : uint8_t {
@@ -114,7 +114,7 @@ enum class VerbsMessageKind : uint8_t {
 
 struct VerbsMessageHeader {
   uint64_t number;
-  uint64_t consumed;  // of the other direction
+  uint64_t consumed;  // messages of the other direction
   uint32_t mark;
   uint16_t place;
   VerbsMessageKind kind;
@@ -149,10 +149,10 @@ enum RemoteRights : uint8_t {
 };
 
 // RemoteMemory::kind: how long the key is valid, and which rights it gives. The device enforces the
-// rights. A peer is told them so that it does not ask in vain, which would cost the connection.
+// rights. The peer knows them so that it does not send a request that would break the connection.
 enum class Reach : uint8_t {
-  kExport = 1,      // as long as the owner's instance lives: the lower half of its number
-  kConnection = 2,  // as long as the connection: its mark
+  kExport = 1,      // while the owner's instance runs; tag: its lower half
+  kConnection = 2,  // while the connection lasts; tag: its mark
 };
 constexpr uint64_t pack_reach(Reach reach, RemoteRights rights, uint32_t tag) noexcept {
   return uint64_t{'V'} << 56 | uint64_t{static_cast<uint8_t>(reach)} << 48 |
@@ -164,7 +164,7 @@ constexpr Reach reach_of(const RemoteMemory& memory) noexcept {
 constexpr RemoteRights rights_of(const RemoteMemory& memory) noexcept {
   return static_cast<RemoteRights>(memory.kind >> 40 & 0xff);
 }
-// Whether it is of this `reach`, whatever its rights.
+// Whether the key has this `reach` and `tag`, with any rights.
 constexpr bool is_reach(const RemoteMemory& memory, Reach reach, uint32_t tag) noexcept {
   return memory.kind == pack_reach(reach, rights_of(memory), tag);
 }

@@ -1,8 +1,8 @@
-// A bounce buffer: a small piece of registered memory. Bytes are copied through it that the device
-// could not reach otherwise, or a peer might not. Taken and given back in pages. A part of
-// VerbsProvider. Threads: one.
+// A bounce buffer: registered memory, taken and given back in pages. Bytes are copied through it if
+// the device cannot reach their own memory, or a peer must not. A part of VerbsProvider. Threads:
+// one.
 //
-// Invariant: the pages that are taken are those of pieces that are out. (is_valid() of PieceMap)
+// Invariant: the taken pages are those of the chunks in use. (is_valid() of PieceMap)
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class BounceBuffer {
  public:
   static constexpr uint64_t kPageBytes = 4096;
 
-  // Makes it of the whole pages of `memory`, which outlives this. Before the seal: it allocates.
+  // Makes it of the whole pages of `memory`, which outlives it. Before the seal: it allocates.
   void create(std::span<std::byte> memory) {
     BP_ASSERT(pages_.unit_count() == 0);
     BP_DCHECK(reinterpret_cast<uintptr_t>(memory.data()) % kPageBytes == 0);
@@ -28,8 +28,8 @@ class BounceBuffer {
 
   uint64_t bytes() const noexcept { return pages_.unit_count() * kPageBytes; }
 
-  // Takes `bytes` in one piece, or returns nullptr while none is free. Requires: bytes > 0.
-  // Cost: a look at each page, from the last find on.
+  // Takes `bytes` of contiguous memory. Returns nullptr while none is free. Requires: bytes > 0.
+  // Cost: a look at each page, beginning after the last one found.
   std::byte* take(uint64_t bytes) noexcept {
     BP_DCHECK(bytes > 0);
     if (bytes > this->bytes()) return nullptr;
@@ -39,7 +39,7 @@ class BounceBuffer {
     return memory_.data() + first * kPageBytes;
   }
 
-  // Requires: `piece` is of take(bytes), and was not given back since.
+  // Requires: `piece` is from take(bytes), and has not been given back since.
   void give_back(const std::byte* piece, uint64_t bytes) noexcept {
     BP_ASSERT(piece >= memory_.data() && piece < memory_.data() + memory_.size());
     BP_DCHECK(bytes > 0 && (piece - memory_.data()) % static_cast<ptrdiff_t>(kPageBytes) == 0);

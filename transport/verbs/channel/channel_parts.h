@@ -1,11 +1,11 @@
-// State that the parts of one VerbsEndpoint share: the link, the send queue, and how far the
-// connection is. The endpoint owns it; VerbsParts has the state that all endpoints share.
+// State that the parts of one VerbsEndpoint share: the link, the send queue, and the state of the
+// connection. The endpoint owns it. VerbsParts has the state that all endpoints share.
 //
-// The endpoint alone changes is_live, may_send and is_cut_off, QueuePairDrain is_draining. Each
-// part lists requests in the queue; the endpoint posts them.
+// Only the endpoint changes is_live, may_send and is_cut_off; only QueuePairDrain changes
+// is_draining. Each part lists requests in the queue; the endpoint posts them.
 //
-// Invariants: 1. It sends only while it lives, and drains or is cut off only while it does not; the
-// link is its own meanwhile. 2. The queue is valid. (is_valid)
+// Invariants: 1. may_send implies is_live. A live connection neither drains nor is cut off. The
+// shard owns the link while the connection is live or drains. 2. The queue is valid. (is_valid)
 //
 // Threads: the shard's; the link has its own contract.
 #pragma once
@@ -24,8 +24,8 @@
 namespace bedplate {
 
 struct ChannelParts {
-  // Requests that are kept free beside a new one, for acknowledgements and for recovery: the
-  // marker, and the read that sets a stopped device going again.
+  // Requests that a new one must leave free, for acknowledgements and for recovery: the marker, and
+  // the read that restarts a stopped device.
   static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
 
   // `parts` outlives this.
@@ -34,16 +34,16 @@ struct ChannelParts {
   VerbsParts& shared;
   VerbsLink link;
   SendQueue queue;
-  bool is_live = false;      // the link is the shard's, and up
-  bool may_send = false;     // messages and operations
-  bool is_draining = false;  // it broke, and the queue pair may still have something under way
-  bool is_cut_off = false;   // it broke by a fault of the peer
+  bool is_live = false;      // the shard owns the link, and it is up
+  bool may_send = false;     // messages and operations may be sent
+  bool is_draining = false;  // it broke; requests or receives may still be under way
+  bool is_cut_off = false;   // it broke because the peer broke the protocol
 
-  // Whether one more request may be listed.
+  // Whether there is space for one more request.
   bool has_room() const noexcept { return queue.room() > kRequestsKept; }
 
   // Returns kAgain or kGone. Never kGone while the queue pair drains: until then the peer may reach
-  // lent or exposed memory. Requires: it may not send.
+  // lent or exposed memory. Requires: !may_send.
   SendStatus status_when_down() const noexcept {
     BP_DCHECK(!may_send);
     const bool is_gone = !is_draining && (is_cut_off || shared.is_lost ||
@@ -51,14 +51,14 @@ struct ChannelParts {
     return is_gone ? SendStatus::kGone : SendStatus::kAgain;
   }
 
-  // Whether `memory` has `rights`, and is still valid: its owner may have been restarted.
+  // Whether `memory` gives `rights` and its key is still valid: the owner may have restarted.
   bool may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept {
     return (rights_of(memory) & rights) == rights &&
            (is_reach(memory, Reach::kExport, static_cast<uint32_t>(link.peer_instance)) ||
             is_reach(memory, Reach::kConnection, link.peer.packet_number));
   }
 
-  // How many requests of this kind have not ended. For checks. Cost: a walk.
+  // How many requests of this kind have not ended. For checks. Cost: a walk of the queue.
   uint32_t count_of(RequestKind kind) const noexcept {
     return queue.count_of([kind](const Request& request) { return request.kind == kind; });
   }

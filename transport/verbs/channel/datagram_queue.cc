@@ -1,4 +1,4 @@
-// DatagramQueue: how it is made, renewed, and connected to peers.
+// DatagramQueue: creation, renewal, and its peers.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -56,8 +56,8 @@ void DatagramQueue::post_receives() noexcept {
   for (uint32_t i = 0; i < options_.count; ++i) post_receive(i);
 }
 
-// It keeps its number, which peers know. If the device refuses, the device is gone, and soon all
-// connections are, too.
+// The queue pair keeps its number, which the peers know. If the device refuses, the device is gone,
+// and all connections soon are, too.
 void DatagramQueue::renew() noexcept {
   BP_ASSERT(has_failed_ && taken_back_ == options_.count);
   BP_DCHECK(is_open());
@@ -108,7 +108,7 @@ void DatagramQueue::set_peer(uint16_t place, const DatagramPeer& address) noexce
   const VerbsPort& port = options_.device->port();
   peer.handle = make_handle(address, port.gid_index);
   if (peer.handle != nullptr || !port.is_ethernet) return;
-  const uint8_t index = find_gid_index(options_.device->context(), port);  // it may have moved
+  const uint8_t index = find_gid_index(options_.device->context(), port);  // it may have changed
   if (index != port.gid_index) peer.handle = make_handle(address, index);
 }
 

@@ -39,7 +39,7 @@ SendStatus DatagramQueue::send(uint16_t place, AmId id,
   ibv_send_wr request = {};
   request.wr_id = uint64_t{kTag} << 32 | kSendBit | (next_ & (kSendBit - 1));
   request.opcode = IBV_WR_SEND;
-  // A completion says that all before it have ended, too.
+  // A completion means that all sends before it have ended, too: one in a quarter is enough.
   if (next_ % (options_.count / 4) == options_.count / 4 - 1) {
     request.send_flags = IBV_SEND_SIGNALED;
   }
@@ -60,13 +60,13 @@ void DatagramQueue::end_sends(const ibv_wc& completion) noexcept {
   BP_DCHECK((completion.wr_id & kSendBit) != 0 && completion.wr_id >> 32 == kTag);
   const auto number = static_cast<uint32_t>(completion.wr_id) & (kSendBit - 1);
   const uint32_t before = (number - ended_) & (kSendBit - 1);
-  if (before >= next_ - ended_) return;  // from before the queue pair was renewed
+  if (before >= next_ - ended_) return;  // sent before the queue pair was renewed
   ended_ += before + 1;
   if (completion.status == IBV_WC_SUCCESS) return;
   options_.counters->failed.add(1);
   if (has_failed_) return;
   ibv_qp_attr attributes = {};
-  attributes.qp_state = IBV_QPS_RTS;  // after an error it sends nothing until it is set again
+  attributes.qp_state = IBV_QPS_RTS;  // an error has put it into SQE: it sends nothing
   ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
 }
 
@@ -91,8 +91,8 @@ const std::byte* DatagramQueue::check(const ibv_wc& completion, uint32_t index,
   return data + sizeof *header;
 }
 
-// A queue pair in error returns each posted receive at once, and would do so again: so none is
-// posted until all are back.
+// A queue pair in error returns each posted receive at once. So receives are held back until all
+// have returned.
 void DatagramQueue::take_back() noexcept {
   BP_DCHECK(taken_back_ < options_.count);
   if (!has_failed_) {
@@ -112,7 +112,7 @@ void DatagramQueue::post_receive(uint32_t index) noexcept {
   request.sg_list = &piece;
   request.num_sge = 1;
   ibv_recv_wr* refused = nullptr;
-  ibv_post_recv(queue_pair_, &request, &refused);  // a device that is lost takes none
+  ibv_post_recv(queue_pair_, &request, &refused);  // fails only if the device is lost
 }
 
 }  // namespace bedplate

@@ -1,16 +1,16 @@
-// Small datagrams to any peer through one queue pair (UD): no connection to wait for in the device,
-// no window, and no promise. A lost datagram stays lost, and order is chance. A datagram of a peer
-// that is not connected, or of a stranger, is dropped and counted. A queue pair that fails comes
-// back.
+// Small datagrams to any peer through one queue pair (UD): no connection state in the device, no
+// window, and no promise. Datagrams may be lost, and may come out of order. A datagram from a peer
+// that is not connected, or from a stranger, is dropped and counted. A queue pair that fails is
+// brought up again.
 //
-// It is made before the seal, with its buffers in the pool. A peer's address handle is made when
-// its connection comes up, from its handshake, and kept as long as its address is the same. A part
-// of VerbsProvider (send_datagram). Threads: the shard's.
+// It is made before the seal, with its buffers in the pool. A peer's address handle is made from
+// its handshake, when its connection comes up, and kept while its address stays the same. A part of
+// VerbsProvider (send_datagram). Threads: the shard's.
 //
-// Invariants, around each change: 1. No more sends are under way than there are buffers. 2. While
-// the queue pair has failed, some receives are kept back; else none. 3. Peers have valid numbers of
-// queue pairs and packet sizes. (is_valid) 4. A buffer that comes back is one of ours.
-// (receive_buffer)
+// Invariants, around each change: 1. No more sends are under way than there are buffers.
+// 2. Receives are held back only after the queue pair has failed, and then at least one. 3. Each
+// peer has a valid queue pair number and packet size. (is_valid) 4. A buffer that comes back is
+// one of ours. (receive_buffer)
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@
 
 namespace bedplate {
 
-// A peer's address for datagrams, and the marks that both ends put on theirs.
+// A peer's address for datagrams, and the marks that both ends put into their datagrams.
 struct DatagramPeer {
-  uint32_t queue = 0;  // 0: it takes none
+  uint32_t queue = 0;  // 0: the peer takes no datagrams
   uint32_t key = 0;
   uint32_t own_mark = 0;
   uint32_t peer_mark = 0;
-  uint16_t place = 0;  // ours, at the peer
+  uint16_t place = 0;  // this end's index at the peer
   ibv_gid gid = {};
   uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_256;
@@ -40,13 +40,13 @@ struct DatagramPeer {
 
 struct DatagramHeader {
   uint32_t mark;   // the sender's first packet number: only peers know it
-  uint16_t place;  // of the sender, at the receiver
+  uint16_t place;  // the sender's index at the receiver
   AmId am;
   uint8_t zero;
 };
 static_assert(sizeof(DatagramHeader) == 8);
 
-// The device drops datagrams without the queue's key. Only peers know an instance.
+// The queue's key: the device drops datagrams with another key. Only peers know an instance.
 constexpr uint32_t datagram_key(uint64_t instance) noexcept {
   return static_cast<uint32_t>(instance >> 32 ^ instance) & 0x7fff'ffff;
 }
@@ -56,7 +56,7 @@ struct DatagramQueueOptions {
   ibv_cq* completions = nullptr;     // room for 2 * count
   std::span<std::byte> memory = {};  // memory_bytes(count), with `memory_key`
   uint32_t memory_key = 0;
-  uint32_t count = 0;  // sends, and receives, under way; a power of two, 4 or more
+  uint32_t count = 0;  // sends under way at most, and receives; a power of two, 4 or more
   uint32_t peer_count_max = 0;
   uint32_t key = 0;
   DatagramCounters* counters = nullptr;  // may be nullptr
@@ -76,30 +76,30 @@ class DatagramQueue {
   DatagramQueue& operator=(const DatagramQueue&) = delete;
   ~DatagramQueue() { destroy(); }
 
-  // Errors: the device's. Before the seal. Ownership: all that the options name outlives destroy().
+  // Errors: the device's. Before the seal. Ownership: the objects in `options` outlive destroy().
   Result<void> create(const DatagramQueueOptions& options) noexcept;
   // Call it before the completion queue is destroyed. Does nothing if it is not open.
   void destroy() noexcept;
   bool is_open() const noexcept { return queue_pair_ != nullptr; }
-  // The queue pair's; 0: it is not open.
+  // The number of the queue pair; 0: it is not open.
   uint32_t number() const noexcept { return is_open() ? queue_pair_->qp_num : 0; }
 
-  // The peer at `place` is connected, or no longer. Cost: a system call, if its address is new.
+  // Connects or disconnects the peer at `place`. Cost: a system call if its address is new.
   void set_peer(uint16_t place, const DatagramPeer& peer) noexcept;
   void forget_peer(uint16_t place) noexcept;
 
   // Cost: a look at each peer.
   bool is_valid() const noexcept;
 
-  // How many bytes one datagram to the peer may have; 0: none can be sent.
+  // The most bytes of one datagram to the peer; 0: none can be sent.
   uint32_t bytes_max(uint16_t place) const noexcept;
-  // The payload is copied. Returns kDone once it is the device's, whatever becomes of it; kAgain
-  // while the peer is not connected, or too many are under way; kTooLong; kRefused if the peer
-  // takes none. Cost: one doorbell.
+  // Copies the payload. Returns kDone once the device has it, which is no promise of delivery;
+  // kAgain while the peer is not connected, or too many sends are under way; kTooLong; kRefused if
+  // the peer takes no datagrams. Cost: one doorbell.
   SendStatus send(uint16_t place, AmId id, std::span<const std::byte> payload) noexcept;
 
-  // Handles a completion with kTag. Calls deliver(place, id, payload) for a peer's datagram; the
-  // payload is gone when that returns.
+  // Handles a completion with kTag. Calls deliver(place, id, payload) for a peer's datagram. The
+  // payload is valid during the call only.
   template <typename Deliver>
   void handle(const ibv_wc& completion, Deliver deliver) noexcept {
     BP_KEEPS_VALID(*this);
@@ -133,10 +133,10 @@ class DatagramQueue {
   Result<void> bring_up() noexcept;
   void post_receives() noexcept;
   ibv_ah* make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept;
-  // Keeps a receive back: the queue pair has failed. With the last one, renews the queue pair.
+  // Holds a receive back, because the queue pair has failed. The last one renews the queue pair.
   void take_back() noexcept;
   void renew() noexcept;
-  // Returns the payload, if a peer sent it; else counts it, and returns nullptr.
+  // Returns the payload if a peer sent it. Otherwise counts the datagram and returns nullptr.
   const std::byte* check(const ibv_wc& completion, uint32_t index, DatagramHeader* header) noexcept;
   void end_sends(const ibv_wc& completion) noexcept;
   void post_receive(uint32_t index) noexcept;

@@ -1,9 +1,10 @@
-// The endpoints of a provider that have something to give to the device with its next poll.
+// The endpoints of a provider with requests to post in the next poll.
 //
-// An endpoint knows if it is in the list (VerbsEndpoint::is_dirty), so that no send searches the
+// An endpoint knows whether it is in the list (VerbsEndpoint::is_dirty), so no send searches the
 // list. A part of VerbsProvider. Threads: the shard's.
 //
-// Invariants: 1. It has no more endpoints than it was made for. 2. Each is in it once. (is_valid)
+// Invariants: 1. It holds no more endpoints than it was made for. 2. It holds each one once.
+// (is_valid)
 #pragma once
 
 #include <algorithm>
@@ -25,14 +26,15 @@ class DirtyList {
     endpoints_.resize(count_max);
   }
 
-  // Requires: it is not there.
+  // Requires: the endpoint is not in the list.
   void add(VerbsEndpoint& endpoint) noexcept {
     BP_DCHECK(count_ < endpoints_.size());
     BP_DCHECK_SLOW(!holds(endpoint));
     endpoints_[count_++] = &endpoint;
   }
 
-  // Calls `post(endpoint)` for each, and for those that are added meanwhile; then it is empty.
+  // Calls `post(endpoint)` for each, also for endpoints added meanwhile. The list is empty
+  // afterwards.
   template <typename Post>
   void post_all(Post post) noexcept {
     BP_DCHECK_SLOW(is_valid());
@@ -40,7 +42,7 @@ class DirtyList {
     count_ = 0;
   }
 
-  // All of them, in the order in which they came.
+  // All endpoints, in the order of add().
   std::span<VerbsEndpoint* const> all() const noexcept { return {endpoints_.data(), count_}; }
 
   bool holds(const VerbsEndpoint& endpoint) const noexcept {

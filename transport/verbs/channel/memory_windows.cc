@@ -1,4 +1,4 @@
-// How memory windows are made, and made anew.
+// Creation of memory windows, also again after a connection.
 #include "transport/verbs/channel/memory_windows_datapath.h"
 
 namespace bedplate {
@@ -19,7 +19,7 @@ Result<void> MemoryWindows::create() {
   return {};
 }
 
-// A window is no registration: it pins nothing and opens nothing until it is bound.
+// Allocating a window is not a registration: it pins and opens nothing until it is bound.
 bool MemoryWindows::make(Window& window) noexcept {
   window = {};
   window.handle = ibv_alloc_mw(parts_.device->domain(), IBV_MW_TYPE_2);

@@ -14,7 +14,7 @@ uint32_t MemoryWindows::bind(uint32_t index, std::span<const std::byte> memory,
   BP_DCHECK(window.state == State::kFree && can_bind(index, memory));
   BP_DCHECK(channel_.may_send && channel_.has_room());
   const Key key = parts_.keys->key(memory.data(), memory.size()).key;
-  window.handle->rkey = window.key;  // drivers take the former key from there
+  window.handle->rkey = window.key;  // drivers take the old key from there
   window.key = ibv_inc_rkey(window.key);
   window.state = State::kBound;
   const SendQueue::Slot slot = channel_.queue.add(IBV_WR_BIND_MW, {.kind = RequestKind::kBind});

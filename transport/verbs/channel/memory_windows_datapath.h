@@ -1,17 +1,17 @@
-// The memory windows of one peer. A window opens memory to this peer alone, for one loan or until
-// the memory is withdrawn.
+// The memory windows of one peer. A window opens memory to this peer alone, until its loan ends or
+// the exposure is withdrawn.
 //
-// A request before the message that tells of it binds the window; the memory is closed when the
-// request that invalidates it has ended. If these requests were flushed, the window's key is
-// unknown: such windows are made anew when the connection is down. The window of each loan has the
-// loan's number; those of exposures follow.
+// A bind request goes before the message that carries the key. The memory is closed when the
+// invalidation has ended. If these requests were flushed, the window's key is unknown: such windows
+// are made anew while the connection is down. The window of a loan has the loan's number as its
+// index; the windows of exposures follow.
 //
 // A part of VerbsEndpoint. Without windows (VerbsParts::uses_windows) none can be bound. Threads:
 // the shard's.
 //
-// Invariants: 1. A window that is not free exists. 2. given_up_count_ counts those that are given
-// up. 3. The invalidations that it counts are those in the queue, and, while the connection lives,
-// the windows that are ending. (is_valid)
+// Invariants: 1. A window that is not free exists. 2. given_up_count_ counts the windows in
+// kGivenUp. 3. invalidations_out_ counts the invalidations in the queue, and, while the connection
+// lives, the windows in kClosing. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -39,40 +39,40 @@ class MemoryWindows {
       : parts_(channel.shared), channel_(channel) {}
   MemoryWindows(const MemoryWindows&) = delete;
   MemoryWindows& operator=(const MemoryWindows&) = delete;
-  // Requires: their queue pair is still there (device_quirks.h).
+  // Requires: the queue pair of the windows still exists (device_quirks.h).
   ~MemoryWindows();
 
-  // Makes all, if windows are used. Before the seal; once. Errors: the device's.
+  // Makes all windows, if they are used. Before the seal; once. Errors: the device's.
   Result<void> create();
-  // The life is over: windows whose keys are unknown, and those that are lacking, are made anew.
-  // Without one, a loan is refused, until the next life tries again.
+  // The connection is over: makes anew the windows with unknown keys, and those that are missing.
+  // While a window is missing its loan is refused; the end of the next connection tries again.
   void renew() noexcept;
 
   bool has(uint32_t index) const noexcept { return windows_[index].handle != nullptr; }
   bool is_free(uint32_t index) const noexcept { return windows_[index].state == State::kFree; }
-  // Whether it is given up, and the device has not said yet that it is closed.
+  // Whether the window is given up, and the device has not closed it yet.
   bool is_ending(uint32_t index) const noexcept {
     return windows_[index].state == State::kGivenUp || windows_[index].state == State::kClosing;
   }
-  // Whether there is one, and one region holds the memory.
+  // Whether the window exists, and one region of the pool holds the memory.
   bool can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept;
   // Returns the remote key. Requires: can_bind, the window is free, room for a request.
   uint32_t bind(uint32_t index, std::span<const std::byte> memory, unsigned access) noexcept;
 
-  // Returns a free window for an exposure, or kNone. In turn, so that a key comes again as late as
-  // possible.
+  // Returns a free window for an exposure, or kNone. Takes the windows in turn, so that a key is
+  // reused as late as possible.
   uint32_t next_exposure() noexcept;
-  // Gives up the exposure with this key. Returns false if there is none.
+  // Gives up the exposure with this key. Returns false if no exposure has it.
   bool withdraw(uint64_t key) noexcept;
 
-  // Its invalidation follows with the next batch, or as soon as there is room. Requires: it is
+  // Closes the window with the next batch, or as soon as the queue has space. Requires: it is
   // bound.
   void give_up(uint32_t index) noexcept;
   bool has_given_up() const noexcept { return given_up_count_ > 0; }
-  // Lists the invalidations of windows that are given up, as many as there is room for.
+  // Lists the invalidations of windows that are given up, as many as the queue has space for.
   void invalidate() noexcept;
-  // The request of one has ended. Returns whether the window is closed, and free again; else the
-  // life is over.
+  // The window's invalidation has ended. Returns true if the window is closed and free again; false
+  // if the invalidation failed, which ends the connection.
   bool end_invalidation(uint32_t index, Outcome outcome) noexcept;
   uint32_t invalidations_out() const noexcept { return invalidations_out_; }
 
@@ -82,7 +82,7 @@ class MemoryWindows {
   enum class State : uint8_t {
     kFree,
     kBound,
-    kGivenUp,  // to be invalidated
+    kGivenUp,  // its invalidation is not listed yet
     kClosing,  // its invalidation is in the queue
   };
   struct Window {

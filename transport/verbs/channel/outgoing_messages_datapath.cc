@@ -37,7 +37,7 @@ void OutgoingMessages::list(VerbsMessageHeader& header) noexcept {
   if (bytes <= link.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
 }
 
-// It needs no credit: there is room for it at the peer, and a request is kept for it here.
+// An acknowledgement needs no credit: the peer has receives for it, and the queue keeps a request.
 void OutgoingMessages::acknowledge() noexcept {
   BP_DCHECK(channel_.may_send && acknowledgements_out_ <= kAcknowledgementsMax);
   if (acknowledgements_out_ == kAcknowledgementsMax || channel_.queue.room() == 0) return;
@@ -67,7 +67,7 @@ bool OutgoingMessages::begin_life() noexcept {
   } else {
     consumed_ = link.peer_received;
   }
-  told_ = link.received;  // the handshake has said so
+  told_ = link.received;  // the handshake has told the peer
   return true;
 }
 

@@ -6,8 +6,8 @@
 namespace bedplate {
 namespace {
 
-// Receives that are under way when a queue pair fails get a moment to arrive; the peer sends again
-// those that do not. The wait for a device that never flushes its requests ends after kDrainNsMax.
+// Receives under way when a queue pair fails get kDrainNsMin to arrive; the peer sends later ones
+// again. The wait for a device that never flushes its requests ends after kDrainNsMax.
 constexpr uint64_t kDrainNsMin = 2 * kNsPerMs;
 constexpr uint64_t kDrainNsMax = kNsPerSecond;
 
@@ -26,15 +26,15 @@ void QueuePairDrain::fail(uint64_t now_ns) noexcept {
   BP_DCHECK(!channel_.link.is_connecting.load(std::memory_order_relaxed));
   must_fail_ = false;
   channel_.link.queue_pair.fail();
-  // The marker comes back behind all other requests: then these have ended.
+  // The marker comes back after all other requests: its completion means that they have ended.
   channel_.queue.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
   channel_.queue.post();
   done_ns_min_ = now_ns + kDrainNsMin;
   done_ns_max_ = now_ns + kDrainNsMax;
 }
 
-// Some devices say when the queue pair holds no receive of the shared queue any more. It waits for
-// that, since a reset would lose the receives that are still held.
+// A reset would lose the shared queue's receives that the queue pair still holds. Some devices
+// report when it holds none: on these the drain waits for the report.
 bool QueuePairDrain::is_done(uint64_t now_ns) noexcept {
   BP_DCHECK(parts_.is_own_thread() && channel_.is_draining && !channel_.is_live);
   if (parts_.is_lost) return true;

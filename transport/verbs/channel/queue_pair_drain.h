@@ -1,12 +1,12 @@
-// How the queue pair of a broken connection comes to rest, so that it can be used again.
+// Drains the queue pair of a broken connection, so that it can be used again.
 //
-//     begin: fail the queue pair, post a marker (later, while the connector still brings it up)
-//     is_done: when the marker has come back, all requests have ended; receives get a moment more
-//     end: reset the queue pair: no peer reaches lent memory any more
+//     begin: fail the queue pair, post a marker (later, if the connector still brings it up)
+//     is_done: once the marker has come back, all requests have ended; receives get a moment more
+//     end: reset the queue pair: the peer cannot reach lent memory any more
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
-// Invariant: it is to be failed only while it drains, or the device is gone. (is_valid)
+// Invariant: must_fail_ is set only while it drains, or after the device is gone. (is_valid)
 #pragma once
 
 #include <cstdint>
@@ -23,24 +23,24 @@ class QueuePairDrain {
   explicit QueuePairDrain(ChannelParts& channel) noexcept
       : parts_(channel.shared), channel_(channel) {}
 
-  // Requires: the connection lives no more.
+  // Requires: the connection is no longer live.
   void begin() noexcept;
   bool is_under_way() const noexcept { return channel_.is_draining; }
-  // Whether nothing is under way at the device any more, or the wait was long enough. Requires: it
-  // is under way.
+  // Whether the device has no request or receive of the queue pair under way, or the longest wait
+  // is over. Requires: it drains.
   bool is_done(uint64_t now_ns) noexcept;
-  // Requires: it is under way; its completions were taken. Errors: the device is gone.
+  // Requires: it drains; its completions were taken. Errors: the device is gone.
   Result<void> end() noexcept;
 
   bool is_valid() const noexcept { return !must_fail_ || channel_.is_draining || parts_.is_lost; }
 
  private:
-  // Requires: the connector does not bring the queue pair up.
+  // Requires: the connector is not bringing the queue pair up.
   void fail(uint64_t now_ns) noexcept;
 
   VerbsParts& parts_;
   ChannelParts& channel_;
-  bool must_fail_ = false;  // to be failed once the queue pair is ours
+  bool must_fail_ = false;  // to be failed, once the connector is done with it
   uint64_t done_ns_min_ = 0;
   uint64_t done_ns_max_ = 0;
 };

@@ -7,9 +7,9 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kPacketBytesMin = 256;  // the smallest MTU of all
-// A request this long is signalled by itself: a list of such requests may take so long that a slow
-// device looks like one that has stopped (LinkTiming::stall_ns_max).
+constexpr uint64_t kPacketBytesMin = 256;  // the smallest MTU
+// Each request this long is signalled: a whole list of them takes so long that a slow device would
+// look like a stopped one (LinkTiming::stall_ns_max).
 constexpr uint64_t kOwnSignalBytes = kMiB;
 
 }  // namespace
@@ -31,7 +31,7 @@ SendStatus RemoteOperations::transfer(ibv_wr_opcode opcode, std::byte* local, ui
   return SendStatus::kPending;
 }
 
-// Transfers through the bounce buffer that no peer reaches.
+// Transfers memory outside the pool through the bounce buffer that no peer reaches.
 SendStatus RemoteOperations::bounce(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                     const RemoteMemory& remote, Completion* done) noexcept {
   if (bytes > parts_.transfer_bounce.bytes()) return SendStatus::kRefused;
@@ -47,7 +47,7 @@ SendStatus RemoteOperations::bounce(ibv_wr_opcode opcode, std::byte* local, uint
   return SendStatus::kPending;
 }
 
-// The bytes of a get are copied to their place only if all have come.
+// Copies a get's bytes to their destination, if all of them have come.
 void RemoteOperations::end_bounced(const Bounced& bounced, Outcome outcome) noexcept {
   BP_DCHECK(bounced.piece != nullptr && bounced.bytes > 0);
   if (bounced.into != nullptr && outcome == Outcome::kDone) {
@@ -56,7 +56,7 @@ void RemoteOperations::end_bounced(const Bounced& bounced, Outcome outcome) noex
   parts_.transfer_bounce.give_back(bounced.piece, bounced.bytes);
 }
 
-// A list of pieces may end a request early, at most once for each region of the pool.
+// A full scatter-gather list may end a request early, at most once for each region of the pool.
 SendStatus RemoteOperations::has_room_for(uint64_t bytes) const noexcept {
   const uint64_t request_bytes_max = parts_.device->port().transfer_bytes_max;
   const uint64_t requests =
@@ -66,12 +66,12 @@ SendStatus RemoteOperations::has_room_for(uint64_t bytes) const noexcept {
   return requests > channel_.queue.room() ? SendStatus::kAgain : SendStatus::kPending;
 }
 
-// The caller makes the last part the end of the transfer.
+// Lists a transfer as parts. The caller makes the last part the end of the transfer.
 void RemoteOperations::list_parts(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                   const RemoteMemory& remote) noexcept {
   const uint64_t request_bytes_max = parts_.device->port().transfer_bytes_max;
   const bool is_put = opcode == IBV_WR_RDMA_WRITE;
-  // A window may be withdrawn between two packets.
+  // The peer may withdraw a window between two packets.
   const bool can_be_cut_short =
       is_put && bytes > kPacketBytesMin && reach_of(remote) == Reach::kConnection;
   BP_DCHECK(channel_.may_send && bytes > 0 && bytes <= remote.bytes);

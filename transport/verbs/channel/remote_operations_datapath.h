@@ -1,14 +1,14 @@
 // Puts, gets, atomics and flushes to one peer that have not ended.
 //
-// A put or get becomes one request, or several parts: as many as its length and the regions of the
-// pool ask for. Its completion is called when the last one ends. If its memory is not the pool's,
-// its bytes go through the bounce buffer that no peer reaches. Atomics answer into a cell of ours,
-// flushes read a word of the peer's. Requests are listed here, and posted by the endpoint.
+// A put or get becomes one request, or several parts if its length or the regions of the pool
+// demand it. Its completion is called when the last part ends. Memory outside the pool goes through
+// the bounce buffer that no peer reaches. Atomics answer into a cell of ours; a flush reads a word
+// of the peer's. Requests are listed here, and posted by the endpoint.
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
-// Invariants: 1. The requests that it counts are those in the queue. 2. has_part_ and lacks_part_
-// are set only before the end of a transfer. (is_valid)
+// Invariants: 1. out_count_ counts its requests in the queue. 2. has_part_ and lacks_part_ are set
+// only before the end of a transfer. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -29,38 +29,39 @@ namespace bedplate {
 
 class RemoteOperations {
  public:
-  // A transfer of memory that is not the pool's: its bytes wait in the bounce buffer.
+  // A transfer of memory outside the pool: its bytes are in the bounce buffer until it ends.
   struct Bounced {
     std::byte* piece = nullptr;
-    std::byte* into = nullptr;  // nullptr: it is a put
+    std::byte* into = nullptr;  // the destination of a get; nullptr: it is a put
     uint64_t bytes = 0;
   };
 
   // `channel` outlives this. create() follows.
   explicit RemoteOperations(ChannelParts& channel) noexcept
       : parts_(channel.shared), channel_(channel) {}
-  // Requires: a record and a cell for each request of the queue; `cells` outlive this. Called once.
+  // Requires: a record and a cell for each request of the queue; `cells` outlives this. Called
+  // once.
   void create(std::unique_ptr<Bounced[]> bounced, uint64_t* cells) noexcept {
     BP_DCHECK(cells_ == nullptr && cells != nullptr);
     bounced_ = std::move(bounced);
     cells_ = cells;
   }
 
-  // Endpoint::start.
+  // As Endpoint::start.
   SendStatus start(const RemoteOperation& operation) noexcept;
 
-  // Whether the peer may not have all yet: a flush would find something to wait for.
+  // Whether a flush has to wait: the peer may not have all data yet.
   bool needs_flush() const noexcept { return must_flush_ || out_count_ > 0; }
-  // The next flush waits for the peer, whatever was put.
+  // Makes the next flush wait for the peer, even if nothing was put.
   void require_flush() noexcept { must_flush_ = true; }
-  // A read of the flush word comes back after everything before it: also after the writes, whose
-  // own completions say only that the peer's device has them.
-  // Requires: room for one.
+  // A read of the flush word ends after all requests before it, including the writes: the
+  // completion of a write says only that the peer's device has the data.
+  // Requires: space for one request.
   void list_flush(Completion* done) noexcept;
 
-  // The request of one has ended; `place` is its own in the queue.
+  // The request has ended; `place` is its own index in the queue.
   void end(const Request& request, uint32_t place, Outcome outcome) noexcept;
-  // All of the life have ended.
+  // The connection is over: all of its requests have ended.
   void end_life() noexcept {
     BP_DCHECK(out_count_ == 0);
     must_flush_ = false;
@@ -76,7 +77,7 @@ class RemoteOperations {
   SendStatus bounce(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                     const RemoteMemory& remote, Completion* done) noexcept;
   void end_bounced(const Bounced& bounced, Outcome outcome) noexcept;
-  // Whether there is room for the requests of so many bytes. Returns kPending, kAgain or kTooLong.
+  // Whether the queue has space for a transfer of `bytes`. Returns kPending, kAgain or kTooLong.
   SendStatus has_room_for(uint64_t bytes) const noexcept;
   void list_parts(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                   const RemoteMemory& remote) noexcept;
@@ -87,7 +88,7 @@ class RemoteOperations {
                        const SendQueue::Slot& slot) const noexcept;
   SendStatus atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first, uint64_t second,
                     uint64_t* before, Completion* done) noexcept;
-  // The cell of a request: the answer of an atomic or a flush.
+  // The cell of a request: an atomic or a flush answers there.
   uint64_t* cell(uint32_t request_place) const noexcept {
     BP_DCHECK(request_place < channel_.queue.depth());
     return cells_ + request_place;
@@ -99,7 +100,8 @@ class RemoteOperations {
   uint64_t* cells_ = nullptr;           // for each request
   uint32_t out_count_ = 0;
   bool must_flush_ = false;  // something was put since the last flush
-  // The transfer that ends next: a part of it may have happened; a part may not have happened.
+  // The transfer that ends next: some part of it may have been done; some part may not have been
+  // done.
   bool has_part_ = false;
   bool lacks_part_ = false;
 };

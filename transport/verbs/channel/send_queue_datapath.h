@@ -1,19 +1,20 @@
-// The requests of a queue pair that have not ended. They are gathered in a list, given to the
-// device at once (one doorbell), and end in their order.
+// The requests of a queue pair that have not ended. They are collected in a list, posted to the
+// device together (one doorbell), and end in their order.
 //
-// Not every request is signalled: a completion says that all before it have ended, too. So only the
-// last request of a list asks for one. A list that nobody waits for (messages, binds) asks for
-// none, until a quarter of the queue is without. A caller may ask for one of its own request.
+// Not every request is signalled: a completion means that all requests before it have ended, too.
+// So only the last request of a list is signalled. A list that nobody waits for (messages, binds)
+// is not signalled until a quarter of the queue is unsignalled. A caller may signal its own
+// request.
 //
-// Invariants, which is_valid() looks at, around each change: 1. A request is added, then posted,
-// then ended; each that has not ended has a place. 2. The list has the requests that were added and
-// not posted, unless the device refused a list. 3. At least one request in a quarter of the queue
-// is signalled. 4. Only the last request of a transfer has a completion to call. And: 5. The end of
-// a transfer, and the place of its answer, are set before the device has the request.
-// (end_transfer, mark_answer) 6. The queue pair changes only between lives. (use)
+// Invariants, checked by is_valid() around each change: 1. A request is added, then posted, then
+// ended; it has a slot until it has ended. 2. The list has the requests that are added and not
+// posted, unless the device refused a list. 3. At least one request in a quarter of the queue is
+// signalled. 4. Only the last request of a transfer has a completion to call. Checked elsewhere:
+// 5. The end of a transfer, and the address of its answer, are set before the device has the
+// request. (end_transfer, mark_answer) 6. The queue pair changes only between connections. (use)
 //
-// Requests are numbered on over all lives of the queue pair: a completion of a former life is known
-// by its number. A part of VerbsProvider. Threads: the shard's.
+// Request numbers go on from one connection to the next, so a completion of an earlier connection
+// is recognised by its number. A part of VerbsProvider. Threads: the shard's.
 #pragma once
 
 #include <cstdint>
@@ -32,22 +33,22 @@ enum class RequestKind : uint8_t {
   kMessage,  // nobody waits for it
   kAcknowledgement,
   kOperation,  // put, get, flush
-  kBounced,    // the same of memory that is not the pool's
-  kPart,       // of a put or get that takes several requests, all but the last
+  kBounced,    // put or get of memory outside the pool
+  kPart,       // each part of a put or get of several requests, but the last
   kAtomic,     // `before` gets the cell's value
   kBind,
-  kInvalidate,  // `place`: the loan whose block is then free
-  kMarker,      // the last of a life
+  kInvalidate,  // `place`: the window
+  kMarker,      // the last request of a connection
 };
 
 struct Request {
   RequestKind kind = RequestKind::kMessage;
-  // It may be refused when a part of it has happened.
+  // The peer may refuse it after a part of it was done.
   bool can_be_cut_short = false;
   uint32_t place = 0;
   Completion* done = nullptr;
   uint64_t* before = nullptr;
-  std::byte* answer = nullptr;  // where its last bytes arrive, marked; nullptr: not marked
+  std::byte* answer = nullptr;  // the last bytes of its answer, marked; nullptr: not marked
 };
 
 class SendQueue {
@@ -55,8 +56,8 @@ class SendQueue {
   static constexpr uint32_t kListMax = 16;
   static constexpr uint32_t kPiecesMax = 4;
 
-  // `tag` goes into the upper half of each wr_id. Requires: there are `depth` requests, a power of
-  // two, as many as the queue pair takes.
+  // `tag` goes into the upper half of each wr_id. Requires: `depth` requests, a power of two, which
+  // is also the depth of the queue pair.
   void create(std::unique_ptr<Request[]> requests, uint32_t depth, uint32_t tag,
               ibv_qp* queue_pair) noexcept {
     BP_ASSERT(requests_ == nullptr && is_power_of_two(depth));
@@ -65,7 +66,7 @@ class SendQueue {
     tag_ = tag;
     queue_pair_ = queue_pair;
   }
-  // Sets the queue pair of a new life, which may be another one.
+  // Sets the queue pair of a new connection, which may be another one than before.
   void use(ibv_qp* queue_pair) noexcept {
     BP_DCHECK(is_idle() && listed_ == 0 && !has_failed_);
     queue_pair_ = queue_pair;
@@ -81,7 +82,7 @@ class SendQueue {
            }) == 0;
   }
   // Counts the requests that have not ended and that `is_one(request)` accepts. For checks. Cost: a
-  // walk.
+  // walk of the queue.
   template <typename IsOne>
   uint32_t count_of(IsOne is_one) const noexcept {
     uint32_t count = 0;
@@ -94,18 +95,19 @@ class SendQueue {
   uint32_t depth() const noexcept { return depth_; }
   uint32_t room() const noexcept { return depth_ - (next_ - ended_); }
   bool is_idle() const noexcept { return next_ == ended_; }
-  // How many have ended so far; it wraps.
+  // How many requests have ended so far; it wraps.
   uint32_t ended() const noexcept { return ended_; }
-  // Whether there is something to give to the device.
+  // Whether there are requests to post.
   bool has_list() const noexcept { return next_ != posted_; }
-  // The device refused a list: nothing more is posted in this life.
+  // Whether the device refused a list: then nothing more is posted in this connection.
   bool has_failed() const noexcept { return has_failed_; }
-  // The place of the ring that the next request gets: for data of a request, such as its cell.
+  // The index of the next request's slot in the ring; data of a request, such as its cell, has the
+  // same index.
   uint32_t next_place() const noexcept { return next_ & (depth_ - 1); }
 
-  // Makes the part that was added last the end of its transfer. Requires: it is listed still, or
+  // Makes the part that was added last the end of its transfer. Requires: it is still listed, or
   // nothing is posted any more.
-  // Returns its place.
+  // Returns its index.
   uint32_t end_transfer(RequestKind kind, Completion* done) noexcept {
     const uint32_t place = (next_ - 1) & (depth_ - 1);
     BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
@@ -118,13 +120,13 @@ class SendQueue {
 
   static constexpr size_t kAnswerBytes = sizeof(uint64_t);
 
-  // Bytes that have arrived may equal the mark by accident, once in 2^64. Each place has its own
-  // mark: two gets may go to the same memory.
+  // The mark of an index. Received bytes equal the mark by accident once in 2^64. Each index has a
+  // mark of its own, because two gets may go to the same memory.
   static constexpr uint64_t answer_mark(uint32_t place) noexcept {
     return (place + 1) * 0x9e37'79b9'7f4a'7c15;
   }
-  // Marks the place of the last kAnswerBytes of the answer to the request that was added last, so
-  // that lacks_answer() tells whether they came. Requires: it is listed still.
+  // Writes the mark over the last kAnswerBytes of the destination of the request that was added
+  // last, so that lacks_answer() tells whether they came. Requires: it is still listed.
   void mark_answer(std::byte* last) noexcept {
     const uint32_t place = (next_ - 1) & (depth_ - 1);
     BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
@@ -137,7 +139,8 @@ class SendQueue {
     return request.answer != nullptr && std::memcmp(request.answer, &mark, sizeof mark) == 0;
   }
 
-  // Adds a request of `opcode`; the caller fills in its pieces and addresses. Requires: room.
+  // Adds a request of `opcode`. The caller fills in its scatter-gather entries and addresses.
+  // Requires: room() > 0.
   struct Slot {
     ibv_send_wr& request;
     ibv_sge* pieces;  // kPiecesMax
@@ -147,7 +150,7 @@ class SendQueue {
     BP_KEEPS_VALID(*this);
     if (listed_ == kListMax) post();
     requests_[next_place()] = what;
-    const uint32_t at = listed_ == kListMax ? kListMax - 1 : listed_++;  // the former: has failed
+    const uint32_t at = listed_ == kListMax ? kListMax - 1 : listed_++;  // a full list was refused
     ibv_send_wr& request = list_[at];  // the rest of it depends on the opcode
     request.wr_id = uint64_t{tag_} << 32 | next_++;
     request.next = nullptr;
@@ -155,7 +158,7 @@ class SendQueue {
     request.num_sge = 0;
     request.opcode = opcode;
     request.send_flags = 0;
-    request.imm_data = 0;  // some read it in requests that have none (device_quirks.h)
+    request.imm_data = 0;  // some devices read it in requests without one (device_quirks.h)
     const bool is_waited_for =
         what.kind != RequestKind::kMessage && what.kind != RequestKind::kBind;
     needs_signal_ = needs_signal_ || is_waited_for;
@@ -181,17 +184,19 @@ class SendQueue {
       return;
     }
     has_failed_ = true;
-    // If the driver names no request (device_quirks.h), the device may have taken them all.
+    // If the driver names no failed request (device_quirks.h), the device may have taken all of
+    // them.
     posted_ = refused != nullptr ? static_cast<uint32_t>(refused->wr_id) : posted_ + listed_;
   }
 
-  // Whether the device has it and has not ended it. False for a request of a former life.
+  // Whether the device has the request and has not ended it. False for a request of an earlier
+  // connection.
   bool is_under_way(uint64_t wr_id) const noexcept {
     return static_cast<uint32_t>(wr_id) - ended_ < posted_ - ended_;
   }
 
-  // Calls `end(request, place, is_last)` for every request up to the one with `wr_id`, in their
-  // order; it may add further ones. Requires: it is under way.
+  // Calls `end(request, place, is_last)` for every request up to `wr_id`, in their order. `end` may
+  // add requests. Requires: is_under_way(wr_id).
   template <typename End>
   void end_up_to(uint64_t wr_id, End end) noexcept {
     BP_DCHECK(is_under_way(wr_id));
@@ -199,12 +204,12 @@ class SendQueue {
     const uint32_t count = static_cast<uint32_t>(wr_id) - ended_ + 1;
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t place = ended_++ & (depth_ - 1);
-      const Request request = requests_[place];  // a further one may take its place
+      const Request request = requests_[place];  // copied: `end` may reuse its slot
       end(request, place, i + 1 == count);
     }
   }
 
-  // The life is over: calls `end(request, place, was_posted)` for all requests that are left.
+  // The connection is over: calls `end(request, place, was_posted)` for all remaining requests.
   template <typename End>
   void end_all(End end) noexcept {
     BP_DCHECK_SLOW(is_valid());
@@ -229,11 +234,11 @@ class SendQueue {
   uint32_t depth_ = 0;
   uint32_t tag_ = 0;
   // Numbers of requests; they wrap.
-  uint32_t ended_ = 0;   // all before have ended
-  uint32_t posted_ = 0;  // all before are the device's
+  uint32_t ended_ = 0;   // all requests before it have ended
+  uint32_t posted_ = 0;  // all requests before it are posted
   uint32_t next_ = 0;
   uint32_t listed_ = 0;
-  uint32_t unsignalled_ = 0;  // since the last that is signalled
+  uint32_t unsignalled_ = 0;  // since the last signalled request
   bool needs_signal_ = false;
   bool has_failed_ = false;
   ibv_send_wr list_[kListMax] = {};

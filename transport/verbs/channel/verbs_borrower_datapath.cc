@@ -1,4 +1,4 @@
-// The bodies of messages are copied out and checked before they are used.
+// Message bodies are copied out and checked before use.
 #include "transport/verbs/channel/verbs_borrower_datapath.h"
 
 #include <algorithm>

@@ -1,12 +1,12 @@
-// The blocks that one peer has lent to us, by the numbers that it gave them.
+// The blocks that one peer has lent to us, indexed by the peer's loan numbers.
 //
-// A loan that is released is due back: its number goes into the next message of returns. Loans end
-// with the life of the connection; those of a former life mean nothing.
+// A released loan is due back: its number goes into the next message of returns. Loans end with the
+// connection; loans of an earlier connection are ignored.
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
-// Invariants: 1. A loan is not both here and due back. 2. Each that is due back is in returns_,
-// once. (is_valid)
+// Invariants: 1. A loan is borrowed or due back, not both. 2. Each loan that is due back is in
+// returns_, once. (is_valid)
 #pragma once
 
 #include <bitset>
@@ -27,16 +27,16 @@ class VerbsBorrower {
   VerbsBorrower(ChannelParts& channel, OutgoingMessages& outgoing) noexcept
       : parts_(channel.shared), channel_(channel), outgoing_(outgoing) {}
 
-  // Takes the loan of a message, and describes it in `loan`. Returns the fault of the message, or
+  // Takes the loan in a message, and describes it in `loan`. Returns the fault of the message, or
   // nullptr.
   const char* take(const VerbsMessageHeader& header, const std::byte* body, Loan& loan) noexcept;
-  // The loan was released. Returns false if it is of a former life.
+  // The loan was released. Returns false if it is of an earlier connection.
   bool give_back(const Loan& loan) noexcept;
   bool has_returns() const noexcept { return return_count_ > 0; }
-  // Sends messages of as many returns as fit, while there is credit.
+  // Sends the returns, as many in a message as fit, while there is credit.
   void send_returns() noexcept;
 
-  // The life is over: loans of the peer need not be given back any more.
+  // The connection is over: the peer's loans need not be given back any more.
   void end_life() noexcept;
 
   bool is_empty() const noexcept { return is_borrowed_.none() && return_count_ == 0; }
@@ -49,11 +49,11 @@ class VerbsBorrower {
   ChannelParts& channel_;
   OutgoingMessages& outgoing_;
   std::bitset<kVerbsLoanCountMax> is_borrowed_;
-  std::bitset<kVerbsLoanCountMax> is_due_back_;  // in returns_: it cannot be lent again yet
+  std::bitset<kVerbsLoanCountMax> is_due_back_;  // in returns_: the peer may not lend it again yet
   uint32_t marks_[kVerbsLoanCountMax] = {};
   ReturnedLoan returns_[kVerbsLoanCountMax];
   uint32_t return_count_ = 0;
-  uint32_t life_ = 0;  // counts lives
+  uint32_t life_ = 0;  // counts connections
 };
 
 }  // namespace bedplate

@@ -1,6 +1,6 @@
-// VerbsEndpoint: how it is made, exposures, and its connections, which come, break and come back.
-// When one breaks, each operation and loan that is pending ends here, once; when it is back, each
-// message that the peer has not got is sent again, once.
+// VerbsEndpoint: creation, exposures, and the connections of one peer. When a connection breaks,
+// each pending operation and loan ends here, once. After the next handshake, each message that the
+// peer has not received is sent again, once.
 #include "transport/verbs/channel/verbs_endpoint.h"
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
+constexpr uint32_t kInlineBytes = 256;  // requested; a device may have less
 
-// A peer may break the rules, and come back as another instance, again and again. The log has each
-// of the first so many times, then those at which the number has doubled.
+// A peer may break the protocol again and again, each time as another instance. The log has its
+// first cut-offs, up to this number, and later those whose number is a power of two.
 constexpr uint32_t kCutOffsTold = 16;
 
-// A peer that asks for memory that it was not given breaks the queue pair at both ends. At the end
-// that has the memory some devices tell so by an event, others only by the queue pair's state.
+// A request for memory without the right breaks the queue pair at both ends. At the end with the
+// memory, some devices report it by an event, others only by the state of the queue pair.
 const char* why_broken(const VerbsLink& link, const SendQueue& queue) noexcept {
   const bool is_ours = !link.is_connecting.load(std::memory_order_acquire);
   const bool has_failed = is_ours && link.queue_pair.is_failed();
@@ -78,9 +78,9 @@ void VerbsEndpoint::look_at_link() noexcept {
   }
 }
 
-// A device may have stopped, until more is posted or for ever (device_quirks.h). So if nothing has
-// ended since the last look, it posts a signalled read behind the rest. If even that does not end,
-// the connection is made anew.
+// A device may have stopped, for ever or until more is posted (device_quirks.h). So if no request
+// has ended since the last look, this posts a signalled read behind the others. If even the read
+// does not end, the connection is made anew.
 void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
   BP_DCHECK(parts_.is_own_thread() && now_ns >= seen_ns_);
   const SendQueue& queue = channel_.queue;
@@ -125,8 +125,8 @@ void VerbsEndpoint::begin_sending() noexcept {
   mark_dirty();
 }
 
-// A peer that does not answer may be gone. A network that carries only small packets looks the
-// same: it lets the handshake and small messages through. Only this line tells the operator.
+// A peer that does not answer may be gone. A network with too small an MTU looks the same: it
+// carries the handshake and small messages. Only this line tells the operator.
 void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
   if (status != IBV_WC_RETRY_EXC_ERR) return break_life(ibv_wc_status_str(status), false);
   char why[160];
@@ -150,8 +150,8 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   }
   const bool is_told = is_fault
                            ? cut_off_count_ <= kCutOffsTold || std::has_single_bit(cut_off_count_)
-                           // The handshake has logged the connection; it also logs those that never
-                           // come to be.
+                           // The handshake has logged the connection; it also logs connections that
+                           // never come up.
                            : link.can_send.load(std::memory_order_acquire);
   if (why != nullptr && is_told) {
     BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
@@ -162,13 +162,13 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (parts_.datagrams.is_open()) parts_.datagrams.forget_peer(link.place);
   drain_.begin();
   link.must_break.store(true, std::memory_order_release);
-  parts_.connector.wake();  // it rings until the link is down
+  parts_.connector.wake();  // the connector rings until the link is down
   BP_DCHECK_SLOW(is_valid());
 }
 
-// A block that was lent is its owner's again; nobody knows whether the peer has read it. A loan
-// that was not delivered is not delivered later, and a loan of the peer's need not be given back
-// any more: messages of both kinds are sent again empty.
+// A lent block is its owner's again; the peer may or may not have read it. A loan that was not
+// delivered is void, and the peer's loans need not be given back any more: messages of both kinds
+// are sent again empty.
 Result<void> VerbsEndpoint::end_life() noexcept {
   BP_DCHECK(parts_.is_own_thread());
   BP_DCHECK(!channel_.is_draining && !channel_.is_live && !channel_.may_send);
@@ -197,7 +197,7 @@ Result<void> VerbsEndpoint::end_life() noexcept {
   return renewed;
 }
 
-// Messages may have no completion of their own: it waits for that of a read behind them.
+// Messages may have no completion of their own: this waits for a read behind them.
 bool VerbsEndpoint::settle() noexcept {
   BP_DCHECK(parts_.is_own_thread());
   if (!channel_.may_send || (channel_.queue.is_idle() && !borrower_.has_returns())) return true;

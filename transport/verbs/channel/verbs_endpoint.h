@@ -1,8 +1,8 @@
-// The way to one peer of the verbs provider: its queue pair, its part of the window, its loans in
-// both directions. Only the shard that polls touches it; see verbs_provider.h. Its contract is that
-// of transport/messages/endpoint.h; here are the additions to that, and the functions for the
-// provider. VerbsParts has the state that it shares with other endpoints, ChannelParts the state
-// that its own parts share.
+// The connection to one peer of the verbs provider: its queue pair, its part of the window, its
+// loans in both directions. Only the shard that polls touches it; see verbs_provider.h. Its
+// contract is that of transport/messages/endpoint.h; here are the additions, and the functions for
+// the provider. VerbsParts has the state that it shares with other endpoints, ChannelParts the
+// state that its own parts share.
 //
 //     am_send: copy the payload into the next slot of the window, list a send
 //     am_send_loan: bind a memory window to the block (an export needs none; a block that no window
@@ -55,9 +55,9 @@ namespace bedplate {
 
 struct VerbsEndpointOptions {
   std::string name;                      // of the peer
-  std::optional<SocketAddress> address;  // where it listens; nothing: it dials
-  uint16_t place = 0;                    // among the provider's endpoints; the tag of its requests
-  std::byte* memory = nullptr;           // VerbsShape::peer_memory_bytes, on a cache line
+  std::optional<SocketAddress> address;  // the peer's listener; nothing: the peer dials
+  uint16_t place = 0;                    // index in the provider; the tag of its requests
+  std::byte* memory = nullptr;           // VerbsShape::peer_memory_bytes, cache-line aligned
   ibv_cq* completions = nullptr;
   ibv_srq* receives = nullptr;
 };
@@ -76,10 +76,11 @@ class VerbsEndpoint final : public Endpoint {
                           Completion* returned) noexcept override;
   SendStatus start(const RemoteOperation& operation) noexcept override;
   SendStatus flush(Completion* done) noexcept override;
-  // Exposes by an export that holds the memory: that key stays valid, whatever is withdrawn. Else
-  // by a window, if they are used and the peer is connected: its key is void once it is withdrawn,
-  // or the connection is lost, and the peer must hear of it through this endpoint. After
-  // withdraw() the peer is out when a flush that was started then has ended, or says kGone.
+  // Uses an export that holds the memory, if there is one: its key stays valid, even after
+  // withdraw(). Otherwise binds a memory window, if windows are used and the peer is connected. The
+  // window's key is void after withdraw(), or after the connection is lost; the peer must learn the
+  // key through this endpoint. After withdraw() the peer has lost its access once a later flush has
+  // ended or says kGone.
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
   bool has_room() noexcept override {
@@ -88,48 +89,48 @@ class VerbsEndpoint final : public Endpoint {
                              : channel_.status_when_down() == SendStatus::kGone;
   }
 
-  // Invariants, checked around each life, each batch, and each message of the peer: 1. Each part is
-  // valid. 2. While it can send and requests are listed, it is dirty: the next poll posts them.
+  // Invariants, checked around each connection, each batch, and each message of the peer: 1. Each
+  // part is valid. 2. If it can send and requests are listed, it is dirty: the next poll posts
+  // them.
   bool is_valid() const noexcept;
 
   // ---- The provider's ----
 
   // Makes its queue pair, and its windows, if they are used. Before the seal; once.
-  // Errors: the device's. After one it can only be destroyed.
+  // Errors: the device's. After an error it can only be destroyed.
   Result<void> create(const VerbsEndpointOptions& options);
 
   VerbsLink& link() noexcept { return channel_.link; }
-  // The provider ends it when it is done; then end_life() follows.
+  // The provider ends the drain when it is done, then calls end_life().
   QueuePairDrain& drain() noexcept { return drain_; }
   // Whether messages can be sent.
   bool is_connected() const noexcept { return channel_.may_send; }
   // Whether it is in the dirty list.
   bool is_dirty() const noexcept { return is_dirty_; }
 
-  // The connector has changed a link: takes over the state of this one.
+  // Some link has changed: takes over the state of this endpoint's link.
   void look_at_link() noexcept;
-  // Checks that posted requests end. Called now and then, in no tight loop.
+  // Checks that posted requests end. Called now and then, not in each poll.
   void look_at_progress(uint64_t now_ns) noexcept;
-  // Takes a message of `bytes` that came through its queue pair. `header` is a copy of its first
-  // bytes, all zero if there are too few; `body` has the rest. Calls its handler, or cuts the peer
-  // off.
+  // Takes a message of `bytes` from its queue pair. `header` is a copy of the first bytes, all zero
+  // if there are too few; `body` has the rest. Calls the message's handler, or cuts the peer off.
   void receive(const VerbsMessageHeader& header, const std::byte* body, uint32_t bytes) noexcept;
-  // A receive that the peer has used ended with `status`, which is not a flush.
+  // A receive for a message of the peer ended with `status`, which is not a flush.
   void receive_failed(ibv_wc_status status) noexcept;
   // A completion with its tag: all requests up to it have ended.
   void end_requests(const ibv_wc& completion) noexcept;
-  // A loan of its peer was released. One of a former life is ignored.
+  // A loan of the peer was released. A loan of an earlier connection is ignored.
   void give_back(const Loan& loan) noexcept;
-  // Gives the device the listed requests, and those that are due: acknowledgement, returns,
-  // invalidations. Requires: it is dirty; afterwards it is not.
+  // Posts the listed requests, and what is due: acknowledgement, returns, invalidations. Requires:
+  // it is dirty; afterwards it is not.
   void post_batch() noexcept;
-  // VerbsProvider::settle, for this one.
+  // VerbsProvider::settle, for this peer.
   bool settle() noexcept;
-  // The device is gone: the connection ends, without a line in the log for each.
+  // The device is gone: the connection ends, with no log line of its own.
   void lose() noexcept { break_life(nullptr, false); }
 
-  // Ends all that is pending, and gives the link to the connector, or marks it as lost. Requires:
-  // its drain has ended; if the device is gone, the caller has called lose_device().
+  // Ends all pending calls, and gives the link to the connector, or marks it as lost. Requires: its
+  // drain has ended; if the device is gone, the caller has called lose_device().
   // Errors: the device's, which is gone.
   Result<void> end_life() noexcept;
 
@@ -140,7 +141,7 @@ class VerbsEndpoint final : public Endpoint {
 
  private:
   void mark_dirty() noexcept;
-  // Whether something is due that is not listed yet: acknowledgement, returns, invalidations.
+  // Whether an acknowledgement, a return or an invalidation is due and not listed yet.
   bool owes() const noexcept {
     return outgoing_.owes_acknowledgement() || borrower_.has_returns() || windows_.has_given_up();
   }
@@ -160,7 +161,7 @@ class VerbsEndpoint final : public Endpoint {
 
   VerbsParts& parts_;
   ChannelParts channel_{parts_};
-  MemoryWindows windows_{channel_};  // they go before the queue pair (device_quirks.h)
+  MemoryWindows windows_{channel_};  // destroyed before the queue pair (device_quirks.h)
   OutgoingMessages outgoing_{channel_};
   RemoteOperations operations_{channel_};
   VerbsLender lender_{channel_, windows_};
@@ -168,7 +169,7 @@ class VerbsEndpoint final : public Endpoint {
   QueuePairDrain drain_{channel_};
 
   bool is_dirty_ = false;     // in the provider's list
-  bool has_refused_ = false;  // the peer's device refused a request: those behind it did not happen
+  bool has_refused_ = false;  // the peer's device refused a request: later requests were not done
   uint32_t cut_off_count_ = 0;
 
   // For look_at_progress(): the count that it saw, since when, and whether it has posted a read.

@@ -1,5 +1,5 @@
-// The sending half: messages, loans and operations are listed here, and given to the device when
-// the shard polls, or when a list is full.
+// The sending half: messages, loans and operations are listed here. They are posted when the shard
+// polls, or when a list is full.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +48,7 @@ SendStatus VerbsEndpoint::start(const RemoteOperation& operation) noexcept {
   return status;
 }
 
-// It also ends after the end of every window that was withdrawn before.
+// The flush also ends after the invalidation of every window that was withdrawn before it.
 SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   if (BP_UNLIKELY(!channel_.may_send)) return channel_.status_when_down();
@@ -91,7 +91,7 @@ void VerbsEndpoint::post_batch() noexcept {
       break_life("the device takes no requests", false);
     }
   }
-  is_dirty_ = false;  // only now: all that it has listed is posted
+  is_dirty_ = false;  // only now: all listed requests are posted
 }
 
 SendStatus VerbsEndpoint::send_datagram(AmId id,

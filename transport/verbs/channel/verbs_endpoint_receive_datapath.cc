@@ -1,7 +1,7 @@
 // The receiving half: messages from one peer, and the ends of requests to it.
 //
-// Headers are copies (verbs_provider_datapath.cc), and checked before they are used; each part does
-// the same with the bodies that it takes. A peer that writes nonsense is cut off.
+// Headers are copies (verbs_provider_datapath.cc), and are checked before use; each part does the
+// same with the bodies that it takes. A peer that sends nonsense is cut off.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace bedplate {
 namespace {
 
-// Whether the peer's device refused before it did anything: then neither this request nor any
-// behind it has happened. Other errors may come in the middle.
+// Whether the peer's device refused before it did anything: then neither this request nor any after
+// it was done. Other errors may come in the middle of a request.
 bool is_refusal(ibv_wc_status status) noexcept {
   switch (status) {
     case IBV_WC_MW_BIND_ERR:
@@ -25,8 +25,8 @@ bool is_refusal(ibv_wc_status status) noexcept {
   }
 }
 
-// Whether a message was longer than its receive. On some devices LOC_QP_OP_ERR says so; it would
-// also report a fault of the receive itself, but ours are all alike.
+// Whether a message was longer than its receive. On some devices LOC_QP_OP_ERR says so. The code
+// also stands for a bad receive, but all receives are alike.
 bool is_too_long(ibv_wc_status status, const DeviceQuirks& quirks) noexcept {
   return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
          (quirks.hides_long_messages && status == IBV_WC_LOC_QP_OP_ERR);
@@ -38,9 +38,9 @@ void VerbsEndpoint::receive(const VerbsMessageHeader& header, const std::byte* b
                             uint32_t bytes) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   BP_KEEPS_VALID(*this);
-  // A message may come before the news that the connection is up.
+  // A message may arrive before the shard has seen that the connection is up.
   if (!channel_.is_live) look_at_link();
-  // A message of a former life: the peer sends it again, since it was not counted.
+  // A message of an earlier connection: it was not counted, so the peer sends it again.
   if (!channel_.is_live) return;
   const char* fault = nullptr;
   if (bytes < sizeof header || header.bytes != bytes - sizeof header ||
@@ -106,7 +106,7 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   BP_KEEPS_VALID(*this);
   SendQueue& queue = channel_.queue;
-  if (!queue.is_under_way(completion.wr_id)) return;  // of a former life
+  if (!queue.is_under_way(completion.wr_id)) return;  // of an earlier connection
   const bool is_good = completion.status == IBV_WC_SUCCESS;
   if (!is_good) {
     has_refused_ = has_refused_ || is_refusal(completion.status);
@@ -122,7 +122,7 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
     const Outcome outcome = is_cut_short ? Outcome::kUnknown : failed;
     end_request(request, place, is_last && !is_good ? outcome : Outcome::kDone);
   });
-  // There may have been no room for these.
+  // The queue may have had no space for these before.
   if (borrower_.has_returns() || windows_.has_given_up()) mark_dirty();
 }
 

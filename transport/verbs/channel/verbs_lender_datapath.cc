@@ -24,12 +24,12 @@ SendStatus VerbsLender::lend(std::span<std::byte> block, Completion* returned,
 // Describes how the peer reaches the block. Returns kPending, kAgain or kRefused.
 SendStatus VerbsLender::describe(uint32_t loan, RemoteMemory& remote) noexcept {
   Lent& record = loans_[loan];
-  // Never longer than the connection: once it is lost, the caller may give the block to another.
+  // The key ends with the connection: after a loss the caller may give the block to another.
   remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
             pack_reach(Reach::kConnection, kRead, channel_.link.packet_number)};
   record.bounced = nullptr;
   record.has_window = false;
-  if (record.bytes == 0) return SendStatus::kPending;  // there is nothing to reach
+  if (record.bytes == 0) return SendStatus::kPending;  // nothing to reach
   const VerbsExport* open =
       parts_.device->find_export(record.block, record.bytes, RemoteRights::kRead);
   if (open != nullptr) {
@@ -38,6 +38,7 @@ SendStatus VerbsLender::describe(uint32_t loan, RemoteMemory& remote) noexcept {
   }
   std::span<const std::byte> reached(record.block, record.bytes);
   if (!windows_.can_bind(loan, reached)) {
+    // The loan's window could not be made anew (MemoryWindows::renew).
     if (parts_.uses_windows && !windows_.has(loan)) return SendStatus::kRefused;
     if (const SendStatus copied = bounce(record); copied != SendStatus::kPending) return copied;
     reached = {record.bounced, record.bytes};
@@ -99,8 +100,8 @@ void VerbsLender::end_all() noexcept {
 void VerbsLender::end(uint32_t loan, Outcome outcome) noexcept {
   const Lent record = loans_.end(loan);
   if (record.bounced != nullptr) {
-    // The key of the buffer opens all of it, to every peer that has borrowed so: no bytes of a loan
-    // that is over may be left there.
+    // The key of the buffer opens all of it to every peer with such a loan: so no bytes of a loan
+    // may stay there after its end.
     if (!record.has_window) std::memset(record.bounced, 0, record.bytes);
     parts_.loan_bounce.give_back(record.bounced, record.bytes);
   }

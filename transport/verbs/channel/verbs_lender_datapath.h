@@ -1,14 +1,15 @@
 // The blocks that are lent to one peer.
 //
-// The peer reads a block with the key of its export, or through a memory window of its own. Blocks
-// that neither can open are copied into the bounce buffer of loans. A loan is returned by a
-// message; if it has a window, its block is the caller's again once the window is closed.
+// The peer reads a block with the key of its export, or through a memory window of the loan. Blocks
+// that neither can open are copied into the bounce buffer of loans. The peer returns a loan by a
+// message. A loan with a window ends only after the window is closed; then its block is the
+// caller's again.
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
-// Invariants: 1. Each loan is lent or free. 2. The window of one that is lent is not free, and not
-// just bound when it is returning. 3. While the connection lives, a window that is ending is of a
-// loan that is returning, or of an exposure. (is_valid)
+// Invariants: 1. Each loan is lent or free. 2. The window of a lent loan is not free; once the loan
+// is returning, its window is no longer in kBound. 3. While the connection lives, a window that is
+// ending belongs to a returning loan or to an exposure. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -32,19 +33,20 @@ class VerbsLender {
     loans_.create(kVerbsLoanCountMax);
   }
 
-  // Whether there is a loan and room for its window, beside room for its message.
+  // Whether a loan is free, and the queue has space for its window and its message.
   bool has_room() const noexcept {
     return !loans_.is_full() && channel_.queue.room() > ChannelParts::kRequestsKept + 1;
   }
-  // Lends `block`, and describes the loan to the peer in `body`. Requires: room; may_send.
+  // Lends `block`, and describes the loan to the peer in `body`. Requires: has_room(); may_send.
   // Returns kPending, kAgain or kRefused.
   SendStatus lend(std::span<std::byte> block, Completion* returned, VerbsLoanBody& body) noexcept;
 
-  // Takes a message of loans that the peer returns. Returns its fault, or nullptr.
+  // Takes a message of returned loans. Returns the fault of the message, or nullptr.
   const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
-  // The window of a loan that is returning is closed.
+  // The window of a returning loan is closed.
   void end_returning(uint32_t loan) noexcept;
-  // The life is over: the blocks are their owners' again. Nobody knows if the peer has read them.
+  // The connection is over: the blocks are their owners' again. The peer may or may not have read
+  // them.
   void end_all() noexcept;
 
   uint32_t out_count() const noexcept { return loans_.out_count(); }
@@ -53,9 +55,9 @@ class VerbsLender {
  private:
   struct Lent : LoanRecord {
     uint64_t bytes = 0;
-    std::byte* bounced = nullptr;  // the copy that the peer reads, if it reads one
-    uint32_t mark = 0;             // counts the uses of this place
-    bool has_window = false;       // else a permanent key opens it
+    std::byte* bounced = nullptr;  // the copy that the peer reads, or nullptr
+    uint32_t mark = 0;             // counts the uses of this index
+    bool has_window = false;       // else a permanent key opens the block
     bool is_returning = false;     // its window has to be invalidated first
   };
 
@@ -66,7 +68,7 @@ class VerbsLender {
   VerbsParts& parts_;
   ChannelParts& channel_;
   MemoryWindows& windows_;
-  // A loan's number, which the peer knows, and its window's key are reused as late as can be.
+  // Reuses a loan's number, which the peer knows, and its window's key as late as possible.
   LoanBook<Lent, LoanOrder::kRound> loans_;
 };
 

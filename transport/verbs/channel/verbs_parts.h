@@ -1,16 +1,15 @@
-// State that all endpoints of a VerbsProvider share, with one another and with the provider. Each
-// part has a contract of its own, so that neither side knows the inside of the other.
+// State that the endpoints of a VerbsProvider share with one another and with the provider. Each
+// part has a contract of its own, so neither side knows the inside of the other.
 //
-// The provider owns it: it sets the first fields once, before it makes an endpoint, and keeps them
+// The provider owns it. It sets the first fields once, before it makes an endpoint, and keeps them
 // until the last endpoint is gone.
 //
-// Invariants, which is_valid() looks at, around each change: 1. The fields that are set once are
-// there, and fit together: a message has room for a loan, an instance is not 0. 2. If windows open
-// loans, no key opens all of loan_bounce. 3. No more endpoints drain, or are dirty, than there are
-// peers. 4. The bounce buffers, the dirty list and the queue of datagrams are valid.
+// Invariants, checked by is_valid() around each change: 1. The fields that are set once are set
+// and consistent: a message has space for a loan, an instance is not 0. 2. If windows open loans,
+// no key opens all of loan_bounce. 3. No more endpoints drain, or are dirty, than there are peers.
+// 4. The bounce buffers, the dirty list and the datagram queue are valid.
 //
-// Threads: the shard's that polls, which holds `owner` meanwhile; the connector has its own
-// contract.
+// Threads: the polling shard's, which holds `owner` meanwhile; the connector has its own contract.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ namespace bedplate {
 struct VerbsParts {
   // ---- Set once. All that they point to outlives this ----
 
-  Provider* provider = nullptr;  // that loans come back to
+  Provider* provider = nullptr;  // loans are released to it
   const Dispatcher* dispatcher = nullptr;
   VerbsDevice* device = nullptr;
   const KeyTable* keys = nullptr;  // of the pool with this device
@@ -40,22 +39,22 @@ struct VerbsParts {
   EndpointLimits limits;
   uint64_t stall_ns_max = 0;  // LinkTiming's
   uint64_t instance = 0;
-  uint32_t memory_key = 0;       // the local one of the provider's memory
-  uint32_t loan_bounce_key = 0;  // of all of loan_bounce; 0: windows open parts of it
+  uint32_t memory_key = 0;       // local key of the provider's memory
+  uint32_t loan_bounce_key = 0;  // key for all of loan_bounce; 0: windows open parts of it
   bool uses_windows = false;
 
   // ---- Shared ----
 
   BounceBuffer loan_bounce;      // read by peers: copies of lent blocks
-  BounceBuffer transfer_bounce;  // read by no peer: puts and gets outside the pool
+  BounceBuffer transfer_bounce;  // no peer reads it: for puts and gets outside the pool
   DatagramQueue datagrams;
   LinkConnector connector;
   DirtyList dirty;              // an endpoint adds itself, the provider posts
   uint32_t draining_count = 0;  // endpoints that drain: each counts itself
-  bool is_lost = false;         // the device is gone, for good: VerbsProvider::lose_device
+  bool is_lost = false;         // the device is gone for good: VerbsProvider::lose_device
   ThreadOwner owner;            // held by the thread that polls, in debug builds
 
-  // Whether no other thread polls now: each function of the shard checks it first.
+  // Whether the caller is the polling thread: each function of the shard checks it first.
   bool is_own_thread() const noexcept { return owner.is_caller(); }
   // Requires: the provider is made.
   bool is_valid() const noexcept {

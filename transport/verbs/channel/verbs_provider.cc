@@ -97,7 +97,7 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                                 std::move(links));
 }
 
-// Sets the fields that are set once, but for the bounce buffer's key and the inline limit.
+// Sets the fields that are set once, except the bounce buffer's key and the inline limit.
 void VerbsProvider::set_parts(const VerbsProviderOptions& options, const Dispatcher& dispatcher) {
   memory_ = options.memory;
   const KeyedRange own = options.keys->key(memory_.data(), memory_.size());
@@ -117,8 +117,8 @@ void VerbsProvider::set_parts(const VerbsProviderOptions& options, const Dispatc
                         (options.trust_windows && options.device->has_windows());
 }
 
-// With windows each loan has one of its own, also one that was copied here. Without, each borrower
-// gets the key of the whole buffer: so it must not have old bytes.
+// With windows, each loan has a window of its own, even if its block was copied here. Without, each
+// borrower gets the key of the whole buffer: so it must not have old bytes.
 Result<void> VerbsProvider::open_loan_bounce(const PinnedPool& pool, std::span<std::byte> memory) {
   parts_.loan_bounce.create(memory);
   if (parts_.uses_windows || memory.empty()) return {};
@@ -235,9 +235,9 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
   return static_cast<const VerbsEndpoint&>(endpoint).is_connected();
 }
 
-// The event of an earlier sleep may still wait in the channel, although its completion was polled
-// while awake. It is read here, before the queue is armed anew, and not on waking: while an event
-// is unread a device need not tell of the next one (mlx5), and waking has to be fast.
+// The event of an earlier sleep may still be in the channel, although its completion was polled
+// while awake. While an event is unread, a device need not send the next one (mlx5). So the event
+// is read here, before the queue is armed again; on waking it would cost time.
 void VerbsProvider::announce_sleep() noexcept {
   BP_DCHECK(parts_.is_own_thread());
   BP_KEEPS_VALID(*this);
@@ -255,7 +255,7 @@ void VerbsProvider::announce_awake() noexcept {
   bell_.announce_awake();
 }
 
-// Reads the event, if it has come: there is at most one, as one was asked for.
+// Reads the event if it has come. There is at most one, because one was requested.
 void VerbsProvider::take_event() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
@@ -301,8 +301,7 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
   for (const auto& endpoint : endpoints_) {
     QueuePairDrain& drain = endpoint->drain();
     if (!drain.is_under_way() || !drain.is_done(now_ns)) continue;
-    // Takes the completions that still lie there first: a queue pair that is reset may take its
-    // receives with it.
+    // First takes the remaining completions: the reset of a queue pair may drop its receives.
     count += take_completions(receive_count());
     if (const auto stopped = drain.end(); !stopped.ok()) lose_device(stopped.error().answer);
     if (const auto ended = endpoint->end_life(); !ended.ok()) lose_device(ended.error().answer);
@@ -312,7 +311,7 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
 }
 
 // Other processes that use the device find out by themselves. No peer is reconnected: the queues of
-// a device that was taken out stay dead when it is put in again.
+// a device that was removed stay dead when it is inserted again.
 void VerbsProvider::lose_device(const char* why) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   if (parts_.is_lost) return;

@@ -1,13 +1,13 @@
 // The verbs provider: active messages, loans, puts, gets and atomics between appliances.
 //
-// One object for one shard. All that it needs is made before the seal: a queue pair for each peer
-// of the list, one shared receive queue and one completion queue for all, and the memory for
-// messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol. Services
-// have it made for them by [verbs]; a process that joined makes its own (joined_verbs.h).
+// One object for one shard. All its objects are made before the seal: a queue pair for each
+// configured peer, one shared receive queue and one completion queue for all, and the memory for
+// messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol. [verbs]
+// makes a provider for services; a process that joined the pool makes its own (joined_verbs.h).
 //
-// verbs_provider.cc makes it, looks after links and sleeps; verbs_provider_datapath.cc has the part
-// of sending and receiving that all peers share. VerbsEndpoint has the part of one peer
-// (verbs_endpoint.h); link_connector is the thread that connects them.
+// verbs_provider.cc creates it, checks links and sleeps. verbs_provider_datapath.cc sends and
+// receives, as far as all peers share it. VerbsEndpoint handles one peer (verbs_endpoint.h).
+// LinkConnector is the thread that connects the peers (link_connector.h).
 #pragma once
 
 #include <algorithm>
@@ -35,46 +35,48 @@ struct VerbsPeer {
 };
 
 struct VerbsProviderOptions {
-  VerbsDevice* device = nullptr;   // it and what follows outlive the provider
+  VerbsDevice* device = nullptr;   // this and the pointers below outlive the provider
   const KeyTable* keys = nullptr;  // of the pool with this device
   const PinnedPool* pool = nullptr;
-  std::span<std::byte> memory = {};   // of the pool; verbs_memory_bytes, on a page
+  std::span<std::byte> memory = {};   // of the pool; verbs_memory_bytes, page aligned
   std::string name = {};              // of this appliance's shard; unique among its peers
   std::vector<VerbsPeer> peers = {};  // at most peer_count_max
   std::optional<SocketAddress> listen = {};
   VerbsShape shape = {};
   LinkTiming timing = {};
-  bool connects_by_manager = false;   // the RDMA connection manager's, and no socket
-  bool trust_windows = false;         // also of a device that does not enforce them
+  bool connects_by_manager = false;   // by the RDMA connection manager, not a socket
+  bool trust_windows = false;         // also if the device does not enforce their bounds
   Doorbell* loop_bell = nullptr;      // of the event loop that polls; nullptr: polled by hand
   VerbsCounters* counters = nullptr;  // may be nullptr
 };
 
-// Threads: the shard's that polls, unless another is named. Nothing is allocated after create().
+// Threads: the polling shard's, unless stated otherwise. No allocation after create().
 class VerbsProvider final : public Provider {
  public:
-  // How many exports of its own it makes at most, of verbs_shared_bytes in all.
+  // The most exports that the provider makes itself, of verbs_shared_bytes in all.
   static constexpr uint32_t kExportCount = 2;
 
   VerbsProvider() noexcept = default;
   VerbsProvider(const VerbsProvider&) = delete;
   VerbsProvider& operator=(const VerbsProvider&) = delete;
-  // Peers notice at once. Messages that they had not consumed are lost to them. Completions that
-  // are pending do not come any more: a caller that wants them polls for them first.
+  // Peers notice at once. Messages that they have not consumed are lost. Pending completions are
+  // not called: a caller that needs them polls for them first.
   ~VerbsProvider() override;
 
-  // The demands of a provider of this shape on a device that has `limits`: each with its limit.
+  // The objects that a provider of this shape needs of a device with `limits`, each with its limit.
   static std::vector<VerbsDemand> demands(const VerbsShape& shape, const ibv_device_attr& limits,
                                           bool uses_windows);
 
   // Requires: before the seal; called once; check_shape(options.shape). `dispatcher` (the
-  // messenger's) outlives this. Errors (kSystem): a limit of the device that the shape exceeds,
-  // with both numbers; the device's; it cannot listen. After an error it can only be destroyed.
+  // messenger's) outlives this. Errors (kSystem): the shape exceeds a limit of the device, with
+  // both numbers; the device's; it cannot listen. After an error the provider can only be
+  // destroyed.
   Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
 
   const char* name() const noexcept override { return "verbs"; }
-  // By `peer.name`. It returns at once: until the connection is there, sends say kAgain; after
-  // LinkTiming::give_up_ns without one kGone. Errors (kSystem): no peer has this name.
+  // Finds the peer by `peer.name`, and returns at once. Sends say kAgain until the connection is
+  // up, and kGone after LinkTiming::give_up_ns without one. Errors (kSystem): no peer has this
+  // name.
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
@@ -83,29 +85,30 @@ class VerbsProvider final : public Provider {
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
 
-  // Sends `payload` to the peer of `to`, one of this provider's endpoints, without a promise: it
-  // may be lost, or come out of order. The peer gets it as an active message `id`.
-  // Returns what DatagramQueue::send does.
+  // Sends `payload` to the peer of `to`, an endpoint of this provider, without a promise: it may be
+  // lost, or come out of order. The peer gets it as an active message `id`. Returns as
+  // DatagramQueue::send.
   SendStatus send_datagram(const Endpoint& to, AmId id,
                            std::span<const std::byte> payload) noexcept;
-  // How many bytes one may have; 0: none can be sent now.
+  // The most bytes of one datagram; 0: none can be sent now.
   uint32_t datagram_bytes_max(const Endpoint& to) const noexcept;
 
-  // In the order of the options. Threads: any.
+  // `index`: in the order of the options. Threads: any.
   PeerState peer_state(uint32_t index) const noexcept;
 
-  // Whether all accepted messages have reached their peers, as far as there are connections. Call
-  // it before the provider ends, and poll, until it is true: it may post a read to find out.
+  // Whether all accepted messages have reached their peers; peers without a connection do not
+  // count. Before the provider ends, call it and poll until it is true: it may post a read to find
+  // out.
   bool settle() noexcept;
 
-  // Whether messages can be sent to `endpoint`, one of this provider's, now.
+  // Whether messages can be sent now to `endpoint`, which is this provider's.
   static bool is_connected(const Endpoint& endpoint) noexcept;
-  // Invariants, looked at around each poll: 1. Endpoints that are dirty, and no others, are in its
-  // list, once. 2. draining_count_ counts those that drain. 3. Receives that are listed are fewer
-  // than a batch. 4. Its bounce buffers are valid.
+  // Invariants, checked around each poll: 1. The dirty list holds exactly the dirty endpoints, each
+  // once. 2. draining_count counts the endpoints that drain. 3. Fewer receives are listed than a
+  // batch holds. 4. The shared parts are valid.
   bool is_valid() const noexcept;
 
-  // How many handshakes it has refused. Threads: any.
+  // How many handshakes were refused. Threads: any.
   uint64_t refused_count() const noexcept { return parts_.connector.refused_count(); }
 
  private:
@@ -134,9 +137,9 @@ class VerbsProvider final : public Provider {
   VerbsEndpoint* sender_of(const ibv_wc& completion, uint16_t place) noexcept;
 
   void look_at_links() noexcept;
-  // Returns how much has ended.
+  // Returns how many completions and connections have ended.
   uint32_t look_at_draining() noexcept;
-  // The device does nothing any more: all connections end, for good.
+  // The device has failed: all connections end for good.
   void lose_device(const char* why) noexcept;
 
   std::span<std::byte> memory_;
@@ -146,7 +149,7 @@ class VerbsProvider final : public Provider {
   ibv_srq* receives_ = nullptr;
   VerbsParts parts_;
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
-  bool is_armed_ = false;  // an event was asked for, and has not been read
+  bool is_armed_ = false;  // an event was requested, and has not been read
   Doorbell bell_;
   uint32_t seen_changes_ = 0;
   uint32_t listed_receives_ = 0;

@@ -1,7 +1,7 @@
-// Handles the completions of the one queue that all peers share: receives, and ends of requests.
+// Handles the completions of the queue that all peers share: receives, and ends of requests.
 //
-// The bytes that a peer wrote are copied out and checked before they are used. A peer that writes
-// nonsense is cut off; its buffers go back to the shared queue as all others do.
+// Bytes from a peer are copied out and checked before use. A peer that sends nonsense is cut off;
+// its buffers return to the shared queue like all others.
 #include <cstring>
 
 #include "transport/verbs/channel/verbs_provider.h"
@@ -78,7 +78,7 @@ VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place
   return found == endpoints_.end() ? nullptr : found->get();
 }
 
-// Posts in lists: there is one list of receives more than peers may use.
+// Posts receives in lists: receive_count() has one batch more than peers may use.
 void VerbsProvider::repost(uint32_t buffer) noexcept {
   BP_DCHECK(buffer < receive_count() && listed_receives_ < kCompletionBatch);
   receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),
@@ -95,7 +95,7 @@ void VerbsProvider::post_receives() noexcept {
     receive_list_[i].next = i + 1 < listed_receives_ ? &receive_list_[i + 1] : nullptr;
   }
   ibv_recv_wr* refused = nullptr;
-  // There are never more than the queue was made for.
+  // The queue has space for every buffer.
   const int outcome = ibv_post_srq_recv(receives_, receive_list_, &refused);
   if (BP_UNLIKELY(outcome != 0)) lose_device(strerror(outcome));
   listed_receives_ = 0;

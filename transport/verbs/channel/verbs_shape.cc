@@ -22,7 +22,7 @@ static_assert(kMessageBytesMin >=
               sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
 
 // A peer's requests beside messages, operations and acknowledgements: the marker, the read that
-// sets a stopped device going again, and one to spare.
+// restarts a stopped device, and one to spare.
 constexpr uint32_t kOtherRequestCount = 3;
 
 }  // namespace
@@ -93,7 +93,7 @@ uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
   return shape.private_bytes() + verbs_shared_bytes(shape);
 }
 
-// A page with the flush word, then the bounce buffer.
+// The page of the flush word, and the bounce buffer of loans.
 uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
   return VerbsShape::kPageBytes + shape.bounce_page_bytes();
 }

@@ -14,10 +14,10 @@ namespace {
 constexpr int kResolveMs = 2000;
 constexpr int kBacklog = 64;
 constexpr uint8_t kRetryCount = 7;
-constexpr int kRejectedByPeer = 28;  // by the peer itself, and not by its kernel (IBA 12.6.7.2)
+constexpr int kRejectedByPeer = 28;  // by the peer itself, not by its kernel (IBA 12.6.7.2)
 
-static_assert(sizeof(CmHello) == 56);           // the room in a request of RDMA_PS_TCP
-static_assert(sizeof(HandshakeRecord) <= 148);  // the least room, in a rejection (IBA 12.6.7)
+static_assert(sizeof(CmHello) == 56);           // the capacity of a request of RDMA_PS_TCP
+static_assert(sizeof(HandshakeRecord) <= 148);  // the least capacity, of a rejection (IBA 12.6.7)
 
 Error not_opened(const char* doing) noexcept {
   return error_from_errno("%s", doing)
@@ -41,7 +41,8 @@ sockaddr_storage to_kernel(const SocketAddress& address) noexcept {
   return kernel;
 }
 
-// The address of the device's port, if it is an IP address: calls leave by this port.
+// Finds the IP address of the device's port: calls leave by this port. Returns false if it has
+// none.
 bool source_of(const VerbsPort& port, sockaddr_storage* source) noexcept {
   if (!port.is_ethernet || !port.has_gid) return false;
   *source = {};
@@ -53,7 +54,7 @@ bool source_of(const VerbsPort& port, sockaddr_storage* source) noexcept {
     std::memcpy(&tcp4->sin_addr, port.gid.raw + 12, sizeof tcp4->sin_addr);
     return true;
   }
-  return false;  // an IPv6 one may need a scope, which only the kernel knows
+  return false;  // an IPv6 address may need a scope, which only the kernel knows
 }
 
 rdma_conn_param parameters(const HandshakeRecord& record, const void* data, size_t bytes) noexcept {
@@ -84,7 +85,7 @@ Result<void> ConnectionManager::open(const VerbsDevice& device,
   int count = 0;
   ibv_context** contexts = rdma_get_devices(&count);
   channel_ = contexts == nullptr ? nullptr : rdma_create_event_channel();
-  if (contexts != nullptr) rdma_free_devices(contexts);  // they stay open
+  if (contexts != nullptr) rdma_free_devices(contexts);  // the devices stay open
   if (channel_ == nullptr) return not_opened("opening the RDMA connection manager");
   set_blocking(channel_->fd, false);
   if (listen == nullptr) return {};
@@ -169,8 +170,8 @@ void ConnectionManager::host_of(rdma_cm_id* call, char* text, uint32_t text_byte
   if (inet_ntop(peer->sa_family, address, text, text_bytes) == nullptr) text[0] = '\0';
 }
 
-// Skips events that concern nobody. Acknowledges each event at once: its data was copied, and a
-// call with an event that is not acknowledged cannot be closed.
+// Skips events that concern no call. Acknowledges each event at once: its data was copied, and a
+// call with an unacknowledged event cannot be closed.
 bool ConnectionManager::next_event(Event* event, CmHello* hello) noexcept {
   BP_DCHECK(is_open());
   BP_KEEPS_VALID(*this);
@@ -197,7 +198,7 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event, CmHell
   };
   switch (raw.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      if (rdma_resolve_route(raw.id, kResolveMs) == 0) event->call = nullptr;  // more comes
+      if (rdma_resolve_route(raw.id, kResolveMs) == 0) event->call = nullptr;  // more events follow
       else event->why = "there is no route to it";
       return;
     case RDMA_CM_EVENT_ROUTE_RESOLVED: event->kind = Event::Kind::kReached; return;
@@ -221,7 +222,7 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event, CmHell
       return;
     case RDMA_CM_EVENT_REJECTED:
       event->why = raw.status == kRejectedByPeer ? "it rejects the call" : "nobody listens there";
-      // An empty rejection is from the peer's kernel: the call was closed.
+      // An empty rejection comes from the peer's kernel: the call was closed.
       if (copy(&event->record, sizeof event->record) && has_magic(event->record)) {
         event->kind = Event::Kind::kRecord;
       }
@@ -234,7 +235,7 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event, CmHell
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR: event->why = "there is no route to it"; return;
     case RDMA_CM_EVENT_UNREACHABLE: event->why = "it does not answer"; return;
-    default: event->why = "it hung up"; return;  // above all, disconnected
+    default: event->why = "it hung up"; return;  // mostly: disconnected
   }
 }
 

@@ -1,17 +1,19 @@
-// Carries the records of a handshake by the RDMA connection manager (librdmacm), not by a socket.
+// Carries the records of a handshake over the RDMA connection manager (librdmacm) instead of a
+// socket.
 //
-// A call is an rdma_cm_id: the hello travels in the request, in a shorter form since there is room
-// for 56 bytes only, the welcome in the reply, a refusal in the rejection; ready is the
-// establishment itself, which has no room for anything; a disconnection stands for a hang-up.
-// Queue pairs are not librdmacm's: they are made before the seal, and the records bring them up.
+// A call is an rdma_cm_id. The hello travels in the request, in a shorter form, as a request
+// carries only 56 bytes. The welcome travels in the reply, a refusal in the rejection. The
+// established event is the ready record; it carries no data. A disconnection is a hang-up.
+// librdmacm does not own the queue pairs: they are made before the seal, and the records bring them
+// up.
 //
-// librdmacm allocates for each call and each event, from the common heap, and frees it. If there is
-// no memory, the call fails. Threads: one at a time, that of LinkConnector, whose part this is.
-// Sources: rdma_cm(7), and for the events rdma_get_cm_event(3).
+// librdmacm allocates each call and each event from the common heap, and frees them. If memory runs
+// out, the call fails. Threads: one at a time, that of LinkConnector, which owns this. Sources:
+// rdma_cm(7), and for the events rdma_get_cm_event(3).
 //
 // Invariants, around each change: 1. It listens, and has calls, only while it is open. 2. Each
-// call, dialed or received, is closed once: call_count() counts the open ones, and is 0 at the end.
-// (is_valid, and LinkTalks::is_valid, which knows them)
+// call, dialed or received, is closed once: call_count() counts the open calls, and is 0 at the
+// end. (is_valid, and LinkTalks::is_valid, which knows the calls)
 #pragma once
 
 #include <cstdint>
@@ -33,9 +35,9 @@ class ConnectionManager {
   // Requires: all calls are closed.
   ~ConnectionManager();
 
-  // Lets librdmacm open its devices now, so that it does not after the seal; listens, if there is
-  // an address. Errors: the module rdma_ucm is not loaded; it cannot listen there; the address is
-  // not a TCP one.
+  // Makes librdmacm open its devices now, before the seal. Listens if there is an address. Errors:
+  // the module rdma_ucm is not loaded; it cannot listen on the address; the address is not a TCP
+  // address.
   Result<void> open(const VerbsDevice& device, const SocketAddress* listen) noexcept;
   bool is_open() const noexcept { return channel_ != nullptr; }
   // Readable while there are events. Requires: it is open.
@@ -61,17 +63,19 @@ class ConnectionManager {
     HandshakeRecord record = {};
     const char* why = "";
   };
-  // Takes an event; returns whether there was one. `name_of` finds the name whose hash a hello has,
-  // or nullptr. Ownership: the caller closes a new call.
+  // Takes one event. Returns whether there was one. `name_of` maps the hash in a hello to a name,
+  // or to nullptr. Ownership: the caller closes a new call.
   template <typename NameOf>
   bool take_event(Event* event, uint64_t own_instance, NameOf name_of) noexcept;
 
-  // Starts a call; an event tells later that it was reached, or hung up. nullptr: errno says why.
+  // Starts a call. A later event says kReached or kHungUp. Returns nullptr on failure; errno says
+  // why.
   // Ownership: the caller closes it.
   rdma_cm_id* dial(const SocketAddress& address) noexcept;
-  // Sends by the record's kind. Requires: it is the turn of that kind. Returns false if it failed.
+  // Sends in the message that fits the record's kind. Requires: the handshake expects that kind
+  // next. Returns false if it failed.
   bool send(rdma_cm_id* call, const HandshakeRecord& record) noexcept;
-  // Ends the call: no event of it comes any more.
+  // Ends the call: no more events of it follow.
   void close(rdma_cm_id* call) noexcept;
   // Writes the other end's host, as "10.0.0.2", into `text`, terminated.
   static void host_of(rdma_cm_id* call, char* text, uint32_t text_bytes) noexcept;

@@ -1,8 +1,8 @@
-// A device's events beside completions: queue pairs that peers broke, ports, faults of its own.
+// A device's events beside completions: queue pairs broken by peers, ports, faults of the device.
 //
-// There is one stream of events for all queue pairs of a device, and every connector reads it: an
-// event may be about another provider's link, so it goes to the owner of the queue pair. A queue
-// pair is not destroyed before its events were acknowledged, so its owner is still there.
+// A device has one stream of events for all queue pairs, and every connector reads it. An event may
+// be about another provider's link, so it goes to the owner of the queue pair. A queue pair is
+// destroyed only after its events are acknowledged, so the owner still exists.
 #include "platform/log.h"
 #include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/device/verbs_device.h"
@@ -38,13 +38,13 @@ void VerbsDevice::handle_event(const ibv_async_event& event) noexcept {
     case IBV_EVENT_DEVICE_FATAL: fault_count_.fetch_add(1, std::memory_order_release); break;
     default: break;
   }
-  // Peers can cause some of them: a line a second is enough.
+  // Peers can cause some of them: one line a second is enough.
   if (event_lines_.try_pass()) {
     BP_LOG_INFO("verbs: %s says: %s", kind_.name, ibv_event_type_str(event.event_type));
   }
 }
 
-// Runs on any thread: the link may be the connector's, or the shard's.
+// Runs on any thread: the connector or the shard may own the link.
 void VerbsLink::take_event(ibv_event_type type) noexcept {
   BP_DCHECK(connector != nullptr);  // it is up, or was
   if (type == IBV_EVENT_QP_LAST_WQE_REACHED) {

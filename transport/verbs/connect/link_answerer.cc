@@ -43,7 +43,7 @@ void LinkAnswerer::take_caller(Fd socket) noexcept {
   BP_DCHECK(parts_.is_own_thread() && socket.is_open() && !parts_.options.is_by_manager);
   drop_strangers(LinkTalks::kStrangerCountMax - 1);
   LinkTalk* talk = parts_.talks.free_one();
-  if (talk == nullptr) return;  // it will dial again
+  if (talk == nullptr) return;  // the caller will dial again
   notice_silence(socket.number(), parts_.options.timing.silence_ns_max);
   talk->fd = std::move(socket);
   parts_.talks.enter(*talk, Stage::kAwaitHello);
@@ -55,7 +55,7 @@ void LinkAnswerer::take_caller(Fd socket) noexcept {
 void LinkAnswerer::take_call(const ConnectionManager::Event& event) noexcept {
   BP_DCHECK(parts_.options.is_by_manager && event.call != nullptr);
   LinkTalk* talk = parts_.talks.free_one();
-  if (talk == nullptr) return parts_.manager.close(event.call);  // it will dial again
+  if (talk == nullptr) return parts_.manager.close(event.call);  // the caller will dial again
   talk->call = event.call;
   parts_.talks.enter(*talk, Stage::kAwaitHello);
   talk->deadline_ns = monotonic_ns() + parts_.options.timing.answer_ns_max;
@@ -84,7 +84,7 @@ void LinkAnswerer::take_hello(LinkTalk& talk) noexcept {
   if (link == nullptr) return refuse(talk, Refusal::kNotListed);
   if (!handshake_.has_our_shape(record)) return refuse(talk, Refusal::kShape);
   if (LinkTalk* own = parts_.talks.of(*link, false); own != nullptr) {
-    // Our call goes on only once its hello is sent: one that is still connecting may never arrive.
+    // Our call wins only once its hello is sent: a call that is still connecting may never arrive.
     const bool both_said_hello = own->stage == Stage::kAwaitWelcome;
     if (both_said_hello && parts_.options.name < link->name)
       return refuse(talk, Refusal::kCrossing);
@@ -104,7 +104,7 @@ void LinkAnswerer::answer_hello(LinkTalk& talk) noexcept {
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kLost) return refuse(talk, Refusal::kDevice);
   if (state == LinkState::kUp) {
-    // If both dialed, this may be the call that the peer gave up for ours.
+    // If both ends dialed, this may be the call that the peer dropped in favour of ours.
     char more = 0;
     const bool is_socket = talk.fd.is_open();
     if (is_socket && recv(talk.fd.number(), &more, sizeof more, MSG_PEEK) == 0)

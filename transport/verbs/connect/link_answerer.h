@@ -5,9 +5,9 @@
 //     answer_hello()   once the link is down: it comes up; welcome ->   kAwaitReady
 //     take_ready()     <- ready: the link can send, too                 kLifeline
 //
-// A handshake that breaks the rules is refused, and logged once for each host. If both sides dial
-// at once, one of the two calls goes on: that of the lesser name. docs/verbs.md has the records;
-// LinkDialer is the other side. Threads: the connector's.
+// A peer that breaks the rules in a handshake is refused, and logged once for each host. If both
+// ends dial at once, the call of the lesser name goes on. docs/verbs.md has the records; LinkDialer
+// is the other side. Threads: the connector's.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +25,26 @@ class LinkAnswerer {
   LinkAnswerer(LinkParts& parts, LinkHandshake& handshake) noexcept
       : parts_(parts), handshake_(handshake) {}
 
-  // Strangers: over a socket, and by the RDMA connection manager, with a hello.
+  // New callers, still strangers: over a socket, or by the RDMA connection manager, with a hello.
   void take_caller(Fd socket) noexcept;
   void take_call(const ConnectionManager::Event& event) noexcept;
-  // Makes room among talks that have not said hello: drops those that have waited longest.
+  // Drops the strangers (talks without a hello) that have waited longest, until `count_max` are
+  // left.
   void drop_strangers(uint32_t count_max) noexcept;
   // Ends a talk that has not said hello.
   void give_up(LinkTalk& stranger) noexcept;
 
-  // The talk's record came.
+  // The record of the talk is complete.
   void take_hello(LinkTalk& talk) noexcept;
   void take_ready(LinkTalk& talk) noexcept;
-  // Answers a held talk once its link is ours: a peer that dials has lost the connection that we
-  // may still have.
+  // Answers a held talk once the connector has its link. A peer that dials has lost the old
+  // connection, even if this end still has it.
   void answer_hello(LinkTalk& talk) noexcept;
-  // The socket of a held talk has something to read: nothing may be read over its hello, which is
-  // still needed.
+  // The socket of a held talk is readable. Reading would overwrite its hello, which is still
+  // needed.
   void read_held(LinkTalk& talk) noexcept;
 
-  // Whether a held talk has a good hello of its link, and has read nothing behind it.
+  // Whether a held talk has a good hello of its link, and has read nothing after it.
   bool is_held_well(const LinkTalk& talk) const noexcept;
 
  private:

@@ -1,11 +1,11 @@
 // The back-off of one link: how long it has been down, when it is dialed next, and when the log
-// says again that its peer cannot be reached.
+// next says that its peer is unreachable.
 //
-//     down, and wanted      the first try is at once; the pause doubles after each, up to a maximum
-//     up, and of use        its time down is over: the next one begins anew
-//     up, and breaks first  its time down goes on, with the longer pause
+//     down, and wanted      the first try is immediate; each one doubles the pause, up to a limit
+//     up, and of use        the outage is over: the next one begins with the shortest pause
+//     up, and breaks first  the outage goes on, with the longer pause
 //
-// So a link that breaks as soon as it is up is dialed as seldom as one that never comes up.
+// So a link that breaks as soon as it is up is dialed as seldom as a link that never comes up.
 //
 // It touches no link. Threads: the connector's. Times are of monotonic_ns().
 //
@@ -26,34 +26,34 @@ class LinkBackoff {
   // ---- The link's states ----
 
   void come_up(uint64_t now_ns) noexcept { up_since_ns_ = now_ns; }
-  // Ends the time down if the link is up and of use: it has worked, or stayed up for long enough.
-  // Returns whether it is.
+  // Ends the outage if the link is up and of use: a request has succeeded, or it has stayed up for
+  // long enough. Returns whether it is of use.
   bool note_use(bool has_worked, uint64_t now_ns) noexcept;
-  // Returns whether it was up.
+  // Returns whether the link was up.
   bool go_down() noexcept;
-  // The link is wanted and down. Begins the time down if none has begun. `was_up`: it has just gone
-  // down. `is_cut_off`: only another instance of the peer may come up, so there is no hurry.
+  // The link is wanted and down. Begins an outage if none has begun. `was_up`: it has just gone
+  // down. `is_cut_off`: only another instance of the peer may connect, so there is no hurry.
   void stay_down(bool was_up, bool is_cut_off, uint64_t now_ns) noexcept;
-  // Ends the time down: nobody dials it any more.
+  // Ends the outage: nobody dials the link any more.
   void forget() noexcept { down_since_ns_ = 0; }
 
   // ---- The next try ----
 
   // Doubles the pause before the next try.
   void delay() noexcept;
-  // The next try is no earlier: its peer dials us meanwhile.
+  // Puts the next try off until `time_ns`, because the peer is dialing us.
   void wait_until(uint64_t time_ns) noexcept { next_ns_ = time_ns; }
   bool is_due(uint64_t now_ns) const noexcept { return now_ns >= next_ns_; }
-  // Whether it has been down for longer than anybody should wait.
+  // Whether the link has been down for longer than give_up_ns.
   bool is_hopeless(uint64_t now_ns) const noexcept {
     return now_ns - down_since_ns_ > timing_->give_up_ns;
   }
-  // Whether the log is to say that the peer cannot be reached: then not again for a pause that
-  // doubles each time.
+  // Whether to log now that the peer is unreachable. The pause until the next log line doubles each
+  // time.
   bool try_tell(uint64_t now_ns) noexcept;
 
   bool is_down() const noexcept { return down_since_ns_ != 0; }
-  // When something is to be done. Requires: is_down().
+  // The time of the next action. Requires: is_down().
   uint64_t next_ns(bool is_up) const noexcept {
     return is_up ? up_since_ns_ + timing_->backoff_ns_max : next_ns_;
   }
@@ -65,8 +65,8 @@ class LinkBackoff {
   uint64_t backoff_ns_ = 0;
   uint64_t down_since_ns_ = 0;  // 0: nobody wants it, or it is up and has been of use
   uint64_t up_since_ns_ = 0;    // 0: it is down
-  uint64_t tell_ns_ = 0;        // when to say again that it cannot be reached
-  uint64_t tell_pause_ns_ = 0;  // then; 0: it was not said yet in this time down
+  uint64_t tell_ns_ = 0;        // when to log again that it is unreachable
+  uint64_t tell_pause_ns_ = 0;  // the pause then; 0: not logged in this outage
 };
 
 }  // namespace bedplate

@@ -1,6 +1,6 @@
 // Tells a shard that links have changed: counts the changes, and rings the shard's doorbells.
 //
-// The shard compares the count with the one that it saw last, and looks at its links only if they
+// The shard compares the count with the last one that it saw, and looks at its links only if they
 // differ. Threads: any.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace bedplate {
 
 class LinkChanges {
  public:
-  // `bell`: the provider's. `loop_bell`: of the loop that polls it; nullptr: it is polled by hand.
-  // Both outlive this.
+  // `bell`: the provider's. `loop_bell`: of the event loop that polls the provider; nullptr: polled
+  // by hand. Both outlive this.
   void open(Doorbell& bell, Doorbell* loop_bell) noexcept {
     bell_ = &bell;
     loop_bell_ = loop_bell;

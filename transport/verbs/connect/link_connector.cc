@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-constexpr int kTickMs = 5;  // while it waits for something that has no event
+constexpr int kTickMs = 5;  // while it waits for a condition without an event
 constexpr uint64_t kIdleMs = 1000;
 
 using Stage = LinkTalk::Stage;
@@ -49,7 +49,7 @@ bool LinkConnector::is_valid(const LinkTalk& talk) const noexcept {
 bool LinkConnector::is_valid(const VerbsLink& link) const noexcept {
   if (parts_.links[link.place] != &link || link.connector != this || !link.is_valid()) return false;
   if (!parts_.backoffs[link.place].is_valid()) return false;
-  // Read in this order: must_break is set first, and then the shard takes the link down.
+  // The order matters: must_break is set before the shard takes the link down.
   if (link.must_break.load(std::memory_order_acquire)) return true;
   if (!is_up(link)) return true;
   const LinkTalk* talk = parts_.talks.of(link, false);
@@ -104,7 +104,7 @@ bool LinkConnector::watch_all() noexcept {
          (!parts_.manager.is_open() ||
           events.watch(parts_.manager.event_fd(), EPOLLIN, LinkEvents::kManagerToken)) &&
          (options.loop_bell == nullptr || options.completion_fd < 0 ||
-          // Edges: the shard reads it, this thread only rings.
+          // Edge-triggered: the shard reads the events, this thread only rings.
           events.watch(options.completion_fd, EPOLLIN | EPOLLET, LinkEvents::kCompletionToken));
 }
 
@@ -141,8 +141,8 @@ void LinkConnector::run() noexcept {
   }
 }
 
-// How long the thread may wait for an event. Handshakes are short, so one tick serves them all; an
-// unreachable peer costs a wake-up for each try.
+// How long the thread may wait for an event. Handshakes are short, so all share one tick; an
+// unreachable peer costs one wake-up for each try.
 int LinkConnector::wait_ms() const noexcept {
   BP_DCHECK(is_own_thread());
   for (const LinkTalk& talk : parts_.talks.all()) {
@@ -243,7 +243,7 @@ void LinkConnector::give_up(LinkTalk& talk, const char* why) noexcept {
   if (was_up) break_link(*link);
 }
 
-// The shard reads no clock: so it is asked now and then to check that its posted requests end.
+// The shard reads no clock: so the connector asks it now and then to check that its requests end.
 void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
   BP_DCHECK(is_own_thread() && now_ns >= rung_ns_);
   const bool is_any_up =
@@ -253,13 +253,13 @@ void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
   parts_.changes.ring();
 }
 
-// If the link is down: hangs up, so that the peer knows; dials, if that is our part.
+// If the link is down: hangs up, so that the peer notices; dials, if this end dials.
 void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   BP_DCHECK(is_own_thread() && link.connector == this);
   LinkBackoff& backoff = parts_.backoff(link);
   const LinkState state = link.state.load(std::memory_order_acquire);
   const bool is_link_up = state == LinkState::kUp;
-  // Rings until the shard, which may sleep, has taken it down.
+  // Rings until the shard, which may sleep, has taken the link down.
   if (is_link_up && link.must_break.load(std::memory_order_acquire)) return parts_.changes.ring();
   const bool is_of_use = backoff.note_use(link.has_worked.load(std::memory_order_acquire), now_ns);
   if (is_link_up) {
@@ -270,7 +270,7 @@ void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   if (LinkTalk* lifeline = parts_.talks.of(link, true)) parts_.talks.drop(*lifeline);
   LinkTalk* talk = parts_.talks.of(link, false);
   if (talk != nullptr && talk->stage == Stage::kAwaitReady) parts_.talks.drop(*talk);
-  if (state == LinkState::kLost) return backoff.forget();  // nothing more is to be done for it
+  if (state == LinkState::kLost) return backoff.forget();  // the link is never dialed again
   link.note_cut_off();
   if (link.is_wanted.load(std::memory_order_acquire)) dialer_.look_after(link, was_up, now_ns);
 }

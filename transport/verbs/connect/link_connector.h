@@ -63,15 +63,15 @@ class LinkConnector {
     parts_.changes.break_link(link);
   }
 
-  // Tells the connector that a link is down, or wanted. Threads: any. Cost: a system call.
+  // Wakes the connector: a link is down, or is wanted. Threads: any. Cost: a system call.
   void wake() noexcept { parts_.events.wake(); }
-  // Counts the changes of links that a shard must look at. Threads: any.
+  // The number of link changes so far; a shard looks at its links when it grows. Threads: any.
   uint32_t changes() const noexcept { return parts_.changes.count(); }
   // How many hellos it has refused. Threads: any.
   uint64_t refused_count() const noexcept { return parts_.refused_hosts.count(); }
   // Threads: its own, or any before start() and after stop().
   bool is_valid() const noexcept;
-  // How many sockets it may have open for talks.
+  // The most sockets that talks may have open.
   static constexpr uint64_t socket_count_max(uint64_t peer_count) noexcept {
     return LinkTalks::count_max(peer_count);
   }
@@ -101,7 +101,7 @@ class LinkConnector {
   LinkDialer dialer_{parts_, handshake_};
   LinkAnswerer answerer_{parts_, handshake_};
   LinkListener listener_{parts_.events};
-  uint32_t device_faults_ = 0;  // that all links were broken for
+  uint32_t device_faults_ = 0;  // the device's fault count that all links were last broken for
   uint64_t rung_ns_ = 0;        // when the shard was last asked to check its requests
   StackedThread thread_;
   bool is_running_ = false;

@@ -1,4 +1,4 @@
-// The options of a LinkConnector: its times, what it tells peers of itself, and what it serves.
+// The options of a LinkConnector: its times, its values for peers, and the objects that it serves.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ struct LinkTiming {
   uint64_t backoff_ns_min = 10'000'000;
   uint64_t backoff_ns_max = 1'000'000'000;
   uint64_t answer_ns_max = 2'000'000'000;  // for the records of a handshake
-  uint64_t give_up_ns = 30'000'000'000;    // then sends say kGone; it is dialed on all the same
-  // An unreachable peer is logged at once, then after this, then after twice as long each time.
+  uint64_t give_up_ns = 30'000'000'000;    // sends then say kGone; dialing goes on
+  // An unreachable peer is logged at once, then after this time, then after twice as long each
+  // time.
   uint64_t tell_ns_min = 60'000'000'000;
   uint64_t tell_ns_max = 3'600'000'000'000;
-  // A TCP lifeline whose other end answers no probe hangs up, a third later at most.
+  // A TCP lifeline hangs up if the other end answers no probe for so long, or up to a third longer.
   uint64_t silence_ns_max = 6'000'000'000;
   // If no posted request ends for so long, the connection is made anew. A healthy device reports a
-  // silent peer much sooner; each request has to get through in this time.
+  // silent peer much sooner. Each request has to complete within this time.
   uint64_t stall_ns_max = 5'000'000'000;
   RetryOptions retry;
 };
@@ -38,7 +39,7 @@ struct LinkConnectorOptions {
   uint32_t flush_key = 0;
   uint64_t flush_address = 0;
   uint32_t datagram_queue = 0;  // 0: none
-  bool is_by_manager = false;   // the RDMA connection manager's, and no socket
+  bool is_by_manager = false;   // by the RDMA connection manager, not a socket
   LinkTiming timing;
   VerbsDevice* device = nullptr;  // its events are taken here
   int completion_fd = -1;         // readable when something arrives for a shard that sleeps

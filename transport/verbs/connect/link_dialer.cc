@@ -111,7 +111,7 @@ void LinkDialer::take_welcome(LinkTalk& talk) noexcept {
     parts_.talks.drop(talk);
     return back_off(link, "it broke the rules before", "restart it");
   }
-  // The shard takes messages from the moment that the queue pair can receive.
+  // The shard takes messages as soon as the queue pair can receive.
   HandshakeRecord ready = handshake_.make_record(HandshakeKind::kReady, &link);
   handshake_.commit(link, record, talk.host);
   parts_.talks.enter(talk, Stage::kLifeline);
@@ -133,7 +133,7 @@ void LinkDialer::take_refusal(LinkTalk& talk) noexcept {
   VerbsLink& link = *talk.link;
   const auto why = static_cast<Refusal>(talk.record.refusal);
   parts_.talks.drop(talk);
-  if (why == Refusal::kCrossing) {  // its own hello is on the way
+  if (why == Refusal::kCrossing) {  // the peer's own hello is on the way
     parts_.backoff(link).wait_until(monotonic_ns() + parts_.options.timing.answer_ns_max);
     return;
   }

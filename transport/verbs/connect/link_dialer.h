@@ -25,11 +25,12 @@ class LinkDialer {
 
   // Keeps the addresses of all links as text. Before the seal: it allocates.
   void open();
-  // Dials the link if it is time to. Requires: it is wanted, and down. `was_up`: until now.
+  // Dials the link if its back-off is over. Requires: it is wanted, and down. `was_up`: it was up
+  // at the last look.
   void look_after(VerbsLink& link, bool was_up, uint64_t now_ns) noexcept;
   // Our connect() has ended: says hello.
   void say_hello(LinkTalk& talk) noexcept;
-  // The talk's record is the answer to our hello.
+  // The record of the talk is complete: the answer to our hello.
   void take_answer(LinkTalk& talk) noexcept;
   // Ends a talk that got no answer, and backs off.
   void give_up(LinkTalk& talk, const char* why) noexcept;

@@ -34,7 +34,7 @@ int LinkEvents::wait(std::span<epoll_event> events, int wait_ms) noexcept {
 
 void LinkEvents::wake() noexcept {
   const uint64_t one = 1;
-  // It fails only when it is readable already.
+  // The write fails only if the event is already readable.
   [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
 }
 

@@ -1,5 +1,5 @@
-// The descriptors that the connector's thread waits for, by epoll. A token tells each from the
-// others: a talk's is its index, the rest have one of the constants.
+// The descriptors that the connector's thread waits for, by epoll. A token identifies each
+// descriptor: a talk's token is its index, the others are the constants below.
 //
 // Threads: the connector's, and wake() for any.
 #pragma once
@@ -20,23 +20,23 @@ class LinkEvents {
   static constexpr uint64_t kCompletionToken = UINT64_MAX - 2;
   static constexpr uint64_t kDeviceToken = UINT64_MAX - 3;
   static constexpr uint64_t kManagerToken = UINT64_MAX - 4;
-  // Tokens below it are talks'.
+  // Tokens of talks are below it.
   static constexpr uint64_t kFirstToken = kManagerToken;
 
-  // Makes each system call of the thread once: an error can tell that a profile forbids one.
-  // Returns false if it failed; errno says why.
+  // Makes each system call of the thread once, so that it fails here if a seccomp profile forbids
+  // it. Returns false if it failed; errno says why.
   bool open() noexcept;
-  // Waits for events of `fd`; a descriptor that is watched already changes to them. Returns false
-  // if it failed; errno says why. Requires: open() has succeeded.
+  // Waits for `events` of `fd`; changes the events of a descriptor that is already watched. Returns
+  // false if it failed; errno says why. Requires: open() has succeeded.
   bool watch(int fd, uint32_t events, uint64_t token) noexcept;
   // Requires: `fd` is watched.
   void forget(int fd) noexcept;
-  // Returns how many of `events` it has filled; below 1: none.
+  // Returns how many of `events` it has filled; 0 or less: none.
   int wait(std::span<epoll_event> events, int wait_ms) noexcept;
 
-  // Ends the wait of the thread, now or the next one. Threads: any. Cost: a system call.
+  // Ends the thread's current wait, or its next one. Threads: any. Cost: a system call.
   void wake() noexcept;
-  // Takes what wake() has left.
+  // Clears the wake-ups that wake() has sent.
   void take_wakes() noexcept;
 
  private:

@@ -42,7 +42,7 @@ HandshakeRecord LinkHandshake::make_record(HandshakeKind kind,
   record.mtu = IBV_MTU_256;
   record.reads_max = 1;
   if (link == nullptr) return record;
-  BP_DCHECK(parts_.is_own_thread() && link->is_connectors());  // else the other thread may write it
+  BP_DCHECK(parts_.is_own_thread() && link->is_connectors());  // else the shard may write it
   const QueuePairAddress address = link->queue_pair.address(link->packet_number, link->mtu);
   record.known_instance = link->peer_instance;
   record.received = link->received;

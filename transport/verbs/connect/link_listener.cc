@@ -49,7 +49,7 @@ Fd LinkListener::accept() noexcept {
   return fd;
 }
 
-// It stays readable: without a pause the thread would try without end.
+// The socket stays readable: without a pause the thread would retry without end.
 void LinkListener::pause() noexcept {
   events_.watch(fd_.number(), 0, LinkEvents::kListenerToken);
   resume_ns_ = monotonic_ns() + kPauseNs;

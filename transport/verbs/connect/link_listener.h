@@ -1,8 +1,8 @@
-// The socket at which a connector listens. While descriptors or memory are short it listens to
-// nobody for a moment, and callers wait in the kernel's queue.
+// The socket at which a connector listens. While descriptors or memory are short it pauses, and
+// callers wait in the kernel's queue.
 //
-// With the RDMA connection manager there is none: connection_manager.h listens itself. Threads: the
-// connector's.
+// With the RDMA connection manager this socket is not used: connection_manager.h listens itself.
+// Threads: the connector's.
 //
 // Invariants: 1. It pauses only while it is open. (is_valid)
 #pragma once
@@ -22,14 +22,15 @@ class LinkListener {
   // `events` outlives it.
   explicit LinkListener(LinkEvents& events) noexcept : events_(events) {}
 
-  // Listens; events are not watched yet. Errors (kSystem): nobody can listen there.
+  // Listens; events are not watched yet. Errors (kSystem): it cannot listen on the address.
   Result<void> open(const SocketAddress& address) noexcept;
   void close() noexcept { fd_.close(); }
   bool is_open() const noexcept { return fd_.is_open(); }
   // Watches for callers. Returns false if it failed; errno says why. Requires: it is open.
   bool watch() noexcept;
 
-  // A caller's socket; a closed one: there was none, or it is_paused() for want of descriptors.
+  // Returns a caller's socket, or a closed Fd: no caller, or is_paused() because descriptors are
+  // short.
   Fd accept() noexcept;
   bool is_paused() const noexcept { return resume_ns_ != 0; }
   // Listens again if the pause is over.
@@ -42,8 +43,8 @@ class LinkListener {
 
   LinkEvents& events_;
   Fd fd_;
-  uint64_t resume_ns_ = 0;          // when there may be a descriptor again; 0: it is listening
-  bool was_shortage_told_ = false;  // since something was accepted
+  uint64_t resume_ns_ = 0;          // when to listen again; 0: it is listening
+  bool was_shortage_told_ = false;  // since the last accepted call
   OncePerSecond shortages_;
 };
 

@@ -1,7 +1,7 @@
-// State that the parts of a LinkConnector share, with one another and with the connector. Each
+// State that the parts of a LinkConnector share with one another and with the connector. Each
 // member has a contract of its own.
 //
-// Threads: the connector's, but for what a member allows any.
+// Threads: the connector's; some functions of the members allow any.
 #pragma once
 
 #include <vector>
@@ -41,7 +41,7 @@ struct LinkParts {
     BP_DCHECK(link.place < backoffs.size() && is_own_thread());
     return backoffs[link.place];
   }
-  // nullptr: there is none.
+  // Returns nullptr if no link has the name.
   VerbsLink* link_named(const char* name) const noexcept {
     for (VerbsLink* link : links) {
       if (link->name == name) return link;

@@ -36,7 +36,7 @@ bool LinkTalks::is_valid(const LinkTalk& talk) const noexcept {
   if (!is_lifeline && talk.deadline_ns == 0) return false;  // it would never be given up
   if (!is_bound) return true;
   if ((is_lifeline || talk.stage == Stage::kHeld) && talk.bytes > 0) return false;
-  return of(*talk.link, is_lifeline) == &talk;  // else there is another one
+  return of(*talk.link, is_lifeline) == &talk;  // else the link has a second one
 }
 
 void LinkTalks::close() noexcept {
@@ -94,7 +94,7 @@ bool LinkTalks::send(LinkTalk& talk, HandshakeRecord& record) noexcept {
   finish_record(record);
   BP_DCHECK_SLOW(check_record(record, static_cast<HandshakeKind>(record.kind)) == Refusal::kNone);
   if (talk.call != nullptr) return manager_.send(talk.call, record);
-  // The first bytes of a connection: there is room for them.
+  // The first bytes of the connection always fit into the socket's send buffer.
   return ::send(talk.fd.number(), &record, sizeof record, MSG_NOSIGNAL) ==
          static_cast<ssize_t>(sizeof record);
 }
@@ -106,7 +106,7 @@ LinkTalks::ReadResult LinkTalks::read(LinkTalk& talk) noexcept {
   auto* into = reinterpret_cast<char*>(&talk.record) + talk.bytes;
   const ssize_t bytes = recv(talk.fd.number(), into, sizeof talk.record - talk.bytes, 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return ReadResult::kNothing;
-  // A lifeline ends by a hang-up, or by bytes that nobody asked for.
+  // A lifeline ends with a hang-up, or with unexpected bytes.
   if (bytes <= 0 || talk.stage == Stage::kLifeline) return ReadResult::kHungUp;
   talk.bytes += static_cast<size_t>(bytes);
   // A record without our magic is refused before it is complete.
@@ -119,8 +119,8 @@ LinkTalks::ReadResult LinkTalks::read(LinkTalk& talk) noexcept {
 void LinkTalks::drop(LinkTalk& talk) noexcept {
   BP_DCHECK(owner_.is_caller() && &talk >= all_.data() && &talk < all_.data() + all_.size());
   if (talk.fd.is_open()) {
-    // A child of a fork may still have the socket: closing it would tell the peer nothing, and
-    // leave it in the epoll.
+    // A forked child may still hold the socket: close() would tell the peer nothing, and would
+    // leave the socket in the epoll.
     shutdown(talk.fd.number(), SHUT_RDWR);
     events_.forget(talk.fd.number());
   }

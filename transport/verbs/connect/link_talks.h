@@ -1,16 +1,16 @@
-// The talks with peers: handshakes that are under way, and the lifelines that they become.
+// The talks with peers: handshakes under way, and the lifelines that they become.
 //
-// A talk goes over a socket, or a call of the RDMA connection manager (connection_manager.h). All
-// that differs between the two is here: how records are sent and read, how a talk ends. There is
-// room for a fixed count of talks, so strangers that say no hello cannot take all of it.
+// A talk goes over a socket, or over a call of the RDMA connection manager (connection_manager.h).
+// This class hides the difference: how records are sent and read, and how a talk ends. The number
+// of talks is fixed, so strangers (callers without a hello) cannot take them all.
 //
 // Threads: the connector's.
 //
 // Invariants: 1. A talk that is not free has a socket or a call, and from its hello on a link. All
-// have the same carrier. 2. A link has at most one talk that is its lifeline, and one that is to
-// become it. 3. A talk that is no lifeline ends in time: it has a deadline. 4. Strangers keep
-// within their limit. 5. The open calls are those of talks. (is_valid) 6. A talk goes from stage to
-// stage in their order. (enter)
+// talks use the same transport. 2. A link has at most one lifeline, and at most one talk that is to
+// become it. 3. A talk that is not a lifeline has a deadline. 4. The strangers keep within their
+// limit. 5. Each open call belongs to a talk. (is_valid) 6. The stages of a talk follow in their
+// order. (enter)
 #pragma once
 
 #include <cstddef>
@@ -31,30 +31,30 @@ namespace bedplate {
 struct LinkTalk {
   enum class Stage : uint8_t {
     kFree,
-    kConnecting,  // our connect() is under way
+    kConnecting,  // connect() is under way
     kAwaitHello,
-    kHeld,  // a good hello; its link has to come down first
+    kHeld,  // a good hello; waits until its link is down
     kAwaitWelcome,
     kAwaitReady,
     kLifeline,
   };
   Stage stage = Stage::kFree;
-  Fd fd;  // or
+  Fd fd;  // either this is open, or `call` is set
   rdma_cm_id* call = nullptr;
   VerbsLink* link = nullptr;
   uint64_t deadline_ns = 0;
-  size_t bytes = 0;  // of the record
+  size_t bytes = 0;  // received of the record
   HandshakeRecord record = {};
   char host[64] = {};
 
   bool is_handshake() const noexcept { return stage != Stage::kFree && stage != Stage::kLifeline; }
-  // Whether we have dialed, and the peer has not answered yet.
+  // Whether this end has dialed, and the peer has not answered yet.
   bool is_dialing() const noexcept {
     return stage == Stage::kConnecting || stage == Stage::kAwaitWelcome;
   }
 };
 
-// Any talk may be dropped: then it is free.
+// A talk may be dropped in any stage: then it is free.
 constexpr bool can_follow(LinkTalk::Stage from, LinkTalk::Stage to) noexcept {
   using Stage = LinkTalk::Stage;
   switch (to) {
@@ -72,36 +72,36 @@ constexpr bool can_follow(LinkTalk::Stage from, LinkTalk::Stage to) noexcept {
 class LinkTalks {
  public:
   static constexpr uint32_t kStrangerCountMax = 16;  // talks that have not said hello
-  // For each peer a lifeline and a call, then strangers.
+  // A lifeline and a call for each peer, and the strangers.
   static constexpr uint64_t count_max(uint64_t peer_count) noexcept {
     return 2 * peer_count + kStrangerCountMax;
   }
 
-  // All that it names outlives it.
+  // The arguments outlive it.
   LinkTalks(LinkEvents& events, ConnectionManager& manager, const ThreadOwner& owner) noexcept
       : events_(events), manager_(manager), owner_(owner) {}
 
-  // Makes room. Before the seal: it allocates.
+  // Makes the talks. Before the seal: it allocates.
   void open(uint64_t peer_count) { all_ = std::vector<LinkTalk>(count_max(peer_count)); }
   void close() noexcept;
 
-  // Those that are free, too.
+  // All talks, including the free ones.
   std::span<LinkTalk> all() noexcept { return all_; }
   std::span<const LinkTalk> all() const noexcept { return all_; }
-  // nullptr: there is none.
+  // Returns a free talk, or nullptr.
   LinkTalk* free_one() noexcept;
   // The link's lifeline, or its talk that is not a lifeline yet; nullptr: none.
   LinkTalk* of(const VerbsLink& link, bool is_lifeline) noexcept;
   const LinkTalk* of(const VerbsLink& link, bool is_lifeline) const noexcept;
   LinkTalk* of(const rdma_cm_id& call) noexcept;
-  // The stranger that has waited longest, if more than `count_max` wait; nullptr: none.
+  // The stranger that has waited longest, if more than `count_max` wait; nullptr otherwise.
   LinkTalk* surplus_stranger(uint32_t count_max) noexcept;
 
   void enter(LinkTalk& talk, LinkTalk::Stage next) noexcept {
     BP_DCHECK(owner_.is_caller() && can_follow(talk.stage, next));
     talk.stage = next;
   }
-  // Waits for events of its socket; events of a call come anyway. Returns false if it failed.
+  // Waits for events of the talk's socket; a call needs no watch. Returns false if it failed.
   bool watch(LinkTalk& talk, uint32_t events) noexcept;
   // Completes `record`, and sends it. Returns false if it failed; errno says why.
   bool send(LinkTalk& talk, HandshakeRecord& record) noexcept;
@@ -109,7 +109,7 @@ class LinkTalks {
   // Reads from a socket. kRecord: `talk.record` is complete, or has no magic of ours.
   // Requires: the talk is not held, because its hello is still needed.
   ReadResult read(LinkTalk& talk) noexcept;
-  // Ends it, at any stage: the peer sees a hang-up.
+  // Ends the talk, in any stage. The peer sees a hang-up.
   void drop(LinkTalk& talk) noexcept;
 
   bool is_valid() const noexcept;

@@ -1,9 +1,9 @@
-// The hosts whose handshakes were refused: each is logged once, and all refusals are counted.
+// The hosts whose handshakes were refused. Each host is logged once; all refusals are counted.
 //
-// So a host that dials on and on fills no log. If there are too many hosts, further ones are only
-// counted. Threads: the connector's, and count() for any.
+// So a host that keeps dialing does not fill the log. Once the table is full, refusals of further
+// hosts are only counted. Threads: the connector's, and count() for any.
 //
-// Invariants: 1. It knows no more hosts than it has room for. 2. Each of them was refused at least
+// Invariants: 1. It knows no more hosts than its table holds. 2. Each of them was refused at least
 // once. (is_valid)
 #pragma once
 

@@ -1,14 +1,14 @@
 // The link to one peer: state that the shard and the connector share.
 //
-// The link's state tells which thread has it. That thread writes its fields; a release store of the
-// state hands them over. The connector has a link that is down; the shard has it from up to the end
-// of draining. A part of VerbsProvider.
+// The link's state tells which thread owns it. That thread writes the fields, and hands them over
+// with a release store of the state. The connector owns a link that is down. The shard owns it from
+// kUp to the end of draining. A part of VerbsProvider.
 //
-// Invariants: 1. A link that is down has a queue pair, which is the connector's. 2. A link that is
-// up is wanted, and knows its peer: instance, queue pair, valid packet numbers and packet sizes.
-// 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The connector
-// writes only to a link that is down. (is_connectors, where it writes) 5. It goes to and fro
-// between the two, until it is lost. (hand_over)
+// Invariants: 1. A link that is down has a queue pair, which is the connector's. 2. A link that
+// is up is wanted, and knows its peer: instance, queue pair, valid packet numbers and packet sizes.
+// 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The
+// connector writes only to a link that is down. (is_connectors, before each write) 5. Ownership
+// alternates between the two threads, until the link is lost. (hand_over)
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,11 @@ class LinkConnector;
 enum class LinkState : uint8_t {
   kDown,    // the connector's: queue pair in RESET
   kUp,      // the shard's: takes messages; sends as soon as can_send
-  kCutOff,  // down, and this instance of the peer is refused from now on
+  kCutOff,  // down; this instance of the peer is refused from now on
   kLost,    // down for good: the device is gone
 };
 
-// The side that has it gives it to the other; once it is lost, neither gets it.
+// The owner hands the link to the other thread. A link that is lost stays lost.
 constexpr bool can_follow(LinkState from, LinkState to) noexcept {
   if (from == LinkState::kUp) return to != LinkState::kUp;
   return from != LinkState::kLost && to == LinkState::kUp;
@@ -39,56 +39,56 @@ constexpr bool can_follow(LinkState from, LinkState to) noexcept {
 struct VerbsLink final : QueuePairOwner {
   // Set once.
   std::string name;
-  std::optional<SocketAddress> address;  // where it listens; nothing: it dials, or nobody does
-  uint16_t place = 0;                    // of this link here
+  std::optional<SocketAddress> address;  // the peer's listener; nothing: it dials, or nobody does
+  uint16_t place = 0;                    // this link's index here
   LinkConnector* connector = nullptr;    // its owner while it is down
   QueuePair queue_pair;
 
   std::atomic<LinkState> state{LinkState::kDown};
-  std::atomic<bool> can_send{false};    // the queue pair is ready, the peer listens
+  std::atomic<bool> can_send{false};    // the queue pair is connected, and the peer is ready
   std::atomic<bool> must_break{false};  // the connector asks the shard to take it down
-  // The connector still brings the queue pair up: the shard, which owns the link already, takes
-  // messages, but leaves the queue pair's state alone.
+  // The connector is still bringing the queue pair up. The shard already owns the link: it takes
+  // messages, but must not change the state of the queue pair.
   std::atomic<bool> is_connecting{false};
-  std::atomic<bool> has_worked{false};        // since it came up a request has ended well
-  std::atomic<bool> was_refused{false};       // the device said so: the peer lacked the right
-  std::atomic<bool> has_last_receive{false};  // the device said so: no receive is under way
+  std::atomic<bool> has_worked{false};        // a request has succeeded since it came up
+  std::atomic<bool> was_refused{false};       // the device reported that the peer lacked the right
+  std::atomic<bool> has_last_receive{false};  // the device reported that no receive is under way
   std::atomic<bool> is_wanted{false};         // we connect to it, or it dialed us
   std::atomic<bool> is_given_up{false};       // down for longer than give_up_ns
 
-  // Fields of the thread that has the link.
+  // Written by the thread that owns the link.
   uint64_t peer_instance = 0;  // 0: never connected
-  uint64_t received = 0;       // messages of that instance that were handed on
-  uint64_t peer_received = 0;  // of our messages, as it says
-  bool is_fresh = false;       // another instance than before, or the first; the shard clears it
+  uint64_t received = 0;       // messages of that instance that were delivered
+  uint64_t peer_received = 0;  // our messages that the peer says it has received
+  bool is_fresh = false;       // the peer's instance is new; the shard clears it
   uint16_t peer_place = 0;
-  uint32_t packet_number = 0;  // our first, and our mark
-  ibv_mtu mtu = IBV_MTU_256;   // ours, as the peer was told
+  uint32_t packet_number = 0;  // of our first packet; also our mark
+  ibv_mtu mtu = IBV_MTU_256;   // ours, as sent to the peer
   QueuePairAddress peer;
   uint64_t flush_address = 0;
   uint32_t flush_key = 0;
-  uint32_t datagram_queue = 0;  // of the peer; 0: it takes none
-  char host[64] = {};           // where it is, for messages
+  uint32_t datagram_queue = 0;  // the peer's; 0: it takes no datagrams
+  char host[64] = {};           // the peer's, for messages
 
-  uint64_t cut_instance = 0;  // that broke the rules, and is refused; the connector's at all times
+  uint64_t cut_instance = 0;  // the instance that broke the protocol; always the connector's
 
   void take_event(ibv_event_type type) noexcept override;
 
-  // Notes the instance of the peer that broke the rules, if one did. Threads: the connector's.
+  // Records the peer's instance if it broke the protocol. Threads: the connector's.
   void note_cut_off() noexcept {
     if (state.load(std::memory_order_acquire) == LinkState::kCutOff) cut_instance = peer_instance;
   }
 
-  // Gives it to the other thread. Threads: the one that has it.
+  // Gives the link to the other thread. Threads: the owner.
   void hand_over(LinkState next) noexcept {
     BP_DCHECK(can_follow(state.load(std::memory_order_relaxed), next));
     state.store(next, std::memory_order_release);
   }
 
-  // Threads: the connector's, or the shard's while it has the link: it reads nothing that the other
-  // one may write then.
+  // Threads: the connector's, or the shard's while it owns the link. Reads nothing that the other
+  // thread may write then.
   bool is_valid() const noexcept;
-  // Whether the connector has the link, and may write its fields. Threads: the same.
+  // Whether the connector owns the link, and may write its fields. Threads: as is_valid().
   bool is_connectors() const noexcept {
     const LinkState now = state.load(std::memory_order_acquire);
     return now == LinkState::kDown || now == LinkState::kCutOff;

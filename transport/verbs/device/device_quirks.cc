@@ -5,7 +5,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kSoftRoceVendor = 0xff'ffff;  // no vendor has it
+constexpr uint32_t kSoftRoceVendor = 0xff'ffff;  // not the number of any vendor
 
 }  // namespace
 

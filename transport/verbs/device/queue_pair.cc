@@ -6,8 +6,8 @@
 namespace bedplate {
 namespace {
 
-// Receiver not ready: 20 ms, six times; seven would be for ever. Credits prevent it, unless a peer
-// ignores them and takes all receives: then the others wait until it is cut off.
+// Receiver not ready: 20 ms, six times; seven would retry for ever. Credits prevent it, unless a
+// peer ignores them and uses up all receives: then the others wait until that peer is cut off.
 constexpr uint8_t kMinRnrTimer = 22;
 constexpr uint8_t kRnrRetryCount = 6;
 constexpr uint8_t kReadsMax = 16;
@@ -66,7 +66,7 @@ Result<void> QueuePair::create(const VerbsDevice& device,
   attributes.qp_type = IBV_QPT_RC;
   attributes.qp_context = options.owner;
   handle_ = ibv_create_qp(device.domain(), &attributes);
-  // A device asked for more inline bytes than it has may give what it has, or refuse.
+  // A device may grant its limit or refuse, if asked for more inline bytes than it has.
   for (uint32_t bytes = options.inline_bytes; handle_ == nullptr && errno == EINVAL && bytes > 0;) {
     attributes.cap.max_inline_data = bytes /= 2;
     handle_ = ibv_create_qp(device.domain(), &attributes);

@@ -1,16 +1,16 @@
-// One reliable queue pair: made once, then connected, broken and connected again as often as need
-// be. A reconnect makes nothing, but for a renew() that the device needs.
+// One reliable queue pair: made once, then connected, broken and reconnected any number of times. A
+// reconnect makes no new queue pair, except by renew() on devices that need it.
 //
-// It knows states and addresses; send_queue_datapath.h has the requests. A part of VerbsProvider;
-// programs with queue pairs of their own make them by libibverbs. Threads: one at a time. Source of
-// the states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
+// It handles states and addresses; send_queue_datapath.h has the requests. A part of VerbsProvider;
+// programs make queue pairs of their own with libibverbs. Threads: one at a time. Source of the
+// states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
 //
-// Invariants: 1. It is connected only from RESET, as made or after reset(), and takes the states in
-// their order; ERROR and RESET from any. (can_follow) 2. Both ends' initial values fit into the
-// packets: numbers of 24 bits, an MTU that exists, one read at least. (connect) 3. A queue pair
-// that exists has a device, the queues that it was made with, and a number of 24 bits. 4. As far as
-// this end knows, it is in one of the states that it can be brought to. (is_valid, around each
-// change of state)
+// Invariants: 1. It connects only from RESET, as made or after reset(), through the states in their
+// order; ERROR and RESET follow any state. (can_follow) 2. The initial values of both ends fit
+// their fields: packet numbers of 24 bits, an MTU that exists, at least one read. (connect) 3. A
+// queue pair that exists has a device, the queues that it was made with, and a number of 24 bits.
+// 4. Its state, as this end knows it, is one that bring_to() can set. (is_valid, around each change
+// of state)
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@
 
 namespace bedplate {
 
-// Whether it is one of the five that the specification has.
+// Whether `mtu` is one of the five MTUs of the specification.
 inline bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
 
 inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
 
-// Whether it can be brought from `from` to `to`. ERROR and RESET are possible at any time.
+// Whether a queue pair may go from `from` to `to`. ERROR and RESET are possible at any time.
 constexpr bool can_follow(ibv_qp_state from, ibv_qp_state to) noexcept {
   switch (to) {
     case IBV_QPS_RESET:
@@ -43,16 +43,16 @@ constexpr bool can_follow(ibv_qp_state from, ibv_qp_state to) noexcept {
 struct RetryOptions {
   // The wait for an answer: 4.096 us * 2^timeout_log2 (17: half a second).
   uint8_t timeout_log2 = 16;
-  uint8_t count = 6;  // at most; 7 is without end on some devices (device_quirks.h)
+  uint8_t count = 6;  // at most; on some devices 7 means no limit (device_quirks.h)
 };
 
 struct QueuePairOptions {
   ibv_cq* completions = nullptr;
-  ibv_srq* receives = nullptr;  // nullptr: one receive of its own (the probe's)
+  ibv_srq* receives = nullptr;  // nullptr: one receive of its own (for the probe)
   uint32_t send_count_max = 0;
   uint32_t send_pieces_max = 1;
   uint32_t inline_bytes = 0;
-  QueuePairOwner* owner = nullptr;  // of the device's events about it
+  QueuePairOwner* owner = nullptr;  // gets the device's events about this queue pair
 };
 
 // One end's address and parameters, as told to the other end.
@@ -74,35 +74,35 @@ class QueuePair {
 
   // Errors: the device's. Before the seal.
   Result<void> create(const VerbsDevice& device, const QueuePairOptions& options) noexcept;
-  // Requires: nobody waits for completions of it.
+  // Requires: no thread waits for its completions.
   void destroy() noexcept;
 
-  // This end's address for the peer, if this end begins with `packet_number`, and sends packets of
-  // at most `mtu`.
+  // This end's address, for the peer. The first packet has `packet_number`, and packets have at
+  // most `mtu`.
   QueuePairAddress address(uint32_t packet_number, ibv_mtu mtu) const noexcept;
 
-  // RESET -> INIT -> RTR -> RTS, towards `peer`, in packets that both can take. `packet_number`,
+  // RESET -> INIT -> RTR -> RTS, towards `peer`, with the smaller of both MTUs. `packet_number`,
   // `mtu`: as given to address(). Errors: the device's, with the state.
   Result<void> connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
                        const RetryOptions& retry) noexcept;
-  // Whether the device, or somebody by fail(), has brought it to ERROR. Cost: a system call.
+  // Whether the device or fail() has moved it to ERROR. Cost: a system call.
   bool is_failed() const noexcept;
-  // Brings it to ERROR: posted requests come back as flushed. It may be called in any state.
+  // Moves it to ERROR: posted requests come back as flushed. Allowed in any state.
   void fail() noexcept;
-  // After it nothing of the queue pair can reach memory, from here or from the peer, and no
-  // completion comes. Errors: the device's; the only cause is that it is gone.
+  // Afterwards the queue pair reaches no memory, neither here nor for the peer, and has no more
+  // completions. Errors: the device's; the only cause is that the device is gone.
   Result<void> reset() noexcept;
-  // After reset(), with no window bound to it: makes it anew if RESET leaves something of its
-  // former life behind (DeviceQuirks::reset_keeps_reads). On other devices it does nothing.
-  // Errors: as create().
+  // Makes the queue pair anew if RESET leaves state of the earlier connection behind
+  // (DeviceQuirks::reset_keeps_reads). Does nothing on other devices. Requires: after reset(); no
+  // window is bound to it. Errors: as create().
   Result<void> renew() noexcept;
 
   ibv_qp* handle() const noexcept { return handle_; }
-  // 0: it is gone, with the device.
+  // 0: the queue pair is gone, with the device.
   uint32_t number() const noexcept { return handle_ == nullptr ? 0 : handle_->qp_num; }
   uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
-  // Threads: the one that may change its state.
+  // Threads: the thread that may change its state.
   bool is_valid() const noexcept;
 
  private:

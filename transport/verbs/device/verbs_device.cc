@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-// Wraps ibv_reg_mr in the one place where regions are made.
+// Wraps ibv_reg_mr: all regions are made here.
 Result<ibv_mr*> register_memory(ibv_pd* domain, std::span<std::byte> memory, int access,
                                 const char* device) {
   ibv_mr* region = ibv_reg_mr(domain, memory.data(), memory.size(), access);
@@ -118,7 +118,7 @@ VerbsDevice::~VerbsDevice() {
   for (ibv_mr* region : export_regions_) ibv_dereg_mr(region);
   if (domain_ != nullptr) {
     const int outcome = ibv_dealloc_pd(domain_);
-    BP_ASSERT(outcome != EBUSY);  // EBUSY: something that was made in it is still there
+    BP_ASSERT(outcome != EBUSY);  // EBUSY: an object of the domain still exists
   }
   if (context_ != nullptr) ibv_close_device(context_);
 }
@@ -144,7 +144,7 @@ void VerbsDevice::deregister_regions(std::span<const Region>) noexcept {
   BP_KEEPS_VALID(*this);
   for (ibv_mr* region : regions_) {
     const int outcome = ibv_dereg_mr(region);
-    BP_ASSERT(outcome != EBUSY);  // EBUSY: a window is bound to it
+    BP_ASSERT(outcome != EBUSY);  // EBUSY: a window is bound to the region
   }
   regions_.clear();
 }
@@ -175,7 +175,7 @@ Result<const VerbsExport*> VerbsDevice::add_export(const PinnedPool& pool,
 
 const VerbsExport* VerbsDevice::find_export(const void* memory, uint64_t bytes,
                                             RemoteRights rights) const noexcept {
-  BP_DCHECK(rights != 0);  // else any export would do
+  BP_DCHECK(rights != 0);  // else any export would match
   const auto address = reinterpret_cast<uintptr_t>(memory);
   for (const VerbsExport& one : exports_) {
     const uint64_t offset = address - reinterpret_cast<uintptr_t>(one.memory.data());

@@ -1,8 +1,8 @@
-// The RDMA drivers of a static program: rdma-core finds a driver there only if it was given its
-// name, from a list that is compiled in (RDMA_STATIC_PROVIDERS; scripts/mk/flags.mk has it).
+// The RDMA drivers of a static program. rdma-core finds only the drivers that the program names to
+// it, from a list that is compiled in (RDMA_STATIC_PROVIDERS; scripts/mk/flags.mk has it).
 //
-// A unit of its own, since a dynamic program can neither link it nor needs it. A static program
-// asks for it by -Wl,-u,bedplate_static_drivers.
+// A unit of its own, because a dynamic program can neither link it nor needs it. A static program
+// links it with -Wl,-u,bedplate_static_drivers.
 #include <infiniband/verbs.h>
 
 #define BP_TEXT(...) #__VA_ARGS__

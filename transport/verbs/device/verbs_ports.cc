@@ -11,8 +11,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-// Gives rdma-core the drivers and returns their names (verbs_drivers.cc); nullptr: the program was
-// linked without them.
+// Registers the drivers with rdma-core and returns their names (verbs_drivers.cc). nullptr: the
+// program was linked without them.
 extern "C" [[gnu::weak]] const char* bedplate_static_drivers() noexcept;
 
 namespace bedplate {
@@ -33,7 +33,7 @@ std::string first_entry(const char* path) {
   return name;
 }
 
-// Why rdma-core has no device to show.
+// Says why rdma-core finds no device.
 Error no_device() {
   Error error = error_while("looking for RDMA devices");
   const std::string device = first_entry("/sys/class/infiniband");
@@ -56,8 +56,8 @@ Error no_device() {
 
 constexpr size_t kGidCountMax = 64;
 
-// How good an address is: RoCE v2 is routable, if the IP address is; an administrator gave an IPv4
-// address.
+// Ranks an address: RoCE v2 is routable if the IP address is; an IPv4 address was assigned by an
+// administrator.
 int rank(const ibv_gid_entry& entry) noexcept {
   if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) return entry.gid_type == IBV_GID_TYPE_IB ? 2 : 0;
   in6_addr address;
@@ -66,8 +66,8 @@ int rank(const ibv_gid_entry& entry) noexcept {
   return IN6_IS_ADDR_V4MAPPED(&address) ? 4 : 3;
 }
 
-// Whether an interface of this machine has the address that `gid` stands for. For RoCE the kernel
-// also lists one that it made from the hardware's address: nothing can be sent from there.
+// Whether an interface of this machine has the IP address of `gid`. For RoCE the kernel also lists
+// an address that it derives from the hardware's: nothing can be sent from that address.
 bool is_assigned(const ibv_gid& gid) noexcept {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return true;
@@ -95,7 +95,7 @@ void find_gid(ibv_context* context, VerbsPort* port) {
   for (ssize_t i = 0; i < count; ++i) {
     if (entries[i].port_num != port->port || rank(entries[i]) <= best) continue;
     if (port->is_ethernet && !is_assigned(entries[i].gid)) continue;
-    BP_DCHECK(entries[i].gid_index <= UINT8_MAX);  // it goes into the address handle as a byte
+    BP_DCHECK(entries[i].gid_index <= UINT8_MAX);  // the address handle has a byte for it
     best = rank(entries[i]);
     port->gid = entries[i].gid;
     port->gid_index = static_cast<uint8_t>(entries[i].gid_index);
@@ -126,7 +126,7 @@ void list_ports(ibv_context* context, const char* device, std::vector<VerbsPort>
 
 const char* verbs_drivers() noexcept {
   if (bedplate_static_drivers != nullptr) return bedplate_static_drivers();
-  // Without a dynamic linker nothing can be loaded.
+  // A program without a dynamic linker cannot load drivers.
   const bool is_static = getauxval(AT_BASE) == 0;
   return is_static ? "none, link with -Wl,-u,bedplate_static_drivers" : "those of the system";
 }
@@ -159,7 +159,7 @@ std::string VerbsPort::text() const {
 }
 
 Result<std::vector<VerbsPort>> list_verbs_ports() {
-  (void)verbs_drivers();  // rdma-core knows them from here on
+  (void)verbs_drivers();  // registers the drivers with rdma-core
   int count = 0;
   ibv_device** devices = ibv_get_device_list(&count);
   std::vector<VerbsPort> ports;

@@ -1,8 +1,8 @@
 // Finds RDMA devices: the drivers that are linked in, and the ports that have an address.
 //
-// A static program has the drivers of verbs_drivers.cc, which it names when it is linked; without
-// them rdma-core finds no device. A dynamic program takes those that the system has.
-// All functions: any thread. Those that return a vector, a Result or a string allocate.
+// A static program has the drivers that verbs_drivers.cc names at link time; without them rdma-core
+// finds no device. A dynamic program takes the drivers of the system. All functions: any thread.
+// Those that return a vector, a Result or a string allocate.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace bedplate {
 // The drivers that are linked in, by their names in rdma-core: "bnxt_re, cxgb4, ...". Static text.
 const char* verbs_drivers() noexcept;
 
-// A port that could be used, or why not.
+// A port, and whether it is usable, or why not.
 struct VerbsPort {
   std::string device;  // "rxe0"
   uint8_t port = 0;    // from 1
@@ -28,7 +28,7 @@ struct VerbsPort {
   bool has_gid = false;
   ibv_gid gid = {};
   uint16_t lid = 0;
-  ibv_mtu mtu = IBV_MTU_256;        // when it was listed; active_mtu() asks for it now
+  ibv_mtu mtu = IBV_MTU_256;        // as listed; active_mtu() asks again
   uint32_t transfer_bytes_max = 0;  // of one request
 
   // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"
@@ -36,20 +36,20 @@ struct VerbsPort {
   bool is_usable() const noexcept { return is_active && (is_ethernet ? has_gid : lid != 0); }
 };
 
-// The index of `port`'s address now: an address that was removed and added again may have another
-// index. Returns port.gid_index, if the address cannot be found.
+// The current index of `port`'s address: an address that was removed and added again may have
+// another index. Returns port.gid_index if the address is not found.
 uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept;
 
-// The largest packets of `port` now: its network interface may have been given another MTU. Returns
-// port.mtu, if the port cannot be asked. Cost: a system call.
+// The current MTU of `port`: somebody may have changed its network interface. Returns port.mtu if
+// the query fails. Cost: a system call.
 ibv_mtu active_mtu(ibv_context* context, const VerbsPort& port) noexcept;
 constexpr uint32_t mtu_bytes(ibv_mtu mtu) noexcept { return 128u << mtu; }
 
-// All ports of all devices that a driver was found for. Opens and closes each device.
+// All ports of all devices with a driver. Opens and closes each device.
 // Errors (kSystem): no device at all; the error tells if a module or a driver is missing.
 Result<std::vector<VerbsPort>> list_verbs_ports();
 
-// The port to use: `device` and `port` as far as they are given ("", 0: any), usable.
+// Chooses a usable port that matches `device` and `port` ("", 0: any).
 // Errors (kSystem): list_verbs_ports', no such device, no port that is up, no address.
 Result<VerbsPort> choose_verbs_port(const std::string& device, uint8_t port);
 

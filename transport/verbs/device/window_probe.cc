@@ -23,7 +23,7 @@ struct Rig {
   alignas(4096) std::byte memory[4 * kBytes];
 
   ~Rig() {
-    // First the window (device_quirks.h).
+    // The window goes first (device_quirks.h).
     if (window != nullptr) ibv_dealloc_mw(window);
     reader.destroy();
     owner.destroy();
@@ -45,7 +45,7 @@ struct Rig {
            owner.connect(2, mtu, reader.address(1, mtu), retry).ok();
   }
 
-  // Posts `request` and waits for its end. nullopt: it was not posted, or did not end in time.
+  // Posts `request` and waits for its end. nullopt: the post failed, or it did not end in time.
   std::optional<ibv_wc_status> run(QueuePair& queue_pair, ibv_send_wr& request) noexcept {
     BP_DCHECK(queue_pair.handle()->state == IBV_QPS_RTS && request.next == nullptr);
     request.send_flags = IBV_SEND_SIGNALED;
@@ -60,7 +60,7 @@ struct Rig {
   }
 
   bool bind() noexcept {
-    static_assert(kWindowBytes < kBytes);  // there is something beyond it
+    static_assert(kWindowBytes < kBytes);  // there are bytes past its end
     ibv_send_wr request = {};
     request.opcode = IBV_WR_BIND_MW;
     request.bind_mw.mw = window;
@@ -90,7 +90,8 @@ struct Rig {
 bool probe_windows(const VerbsDevice& device) noexcept {
   static_assert(kTargetOffset >= kBytes && kTargetOffset + kBytes <= sizeof(Rig::memory));
   Rig rig;
-  // A read that failed otherwise, or took too long, proves nothing.
+  // The read past the end must fail with the right error: another failure or a timeout proves
+  // nothing.
   return rig.create(device) && rig.bind() && rig.read(kWindowBytes) == IBV_WC_SUCCESS &&
          rig.read(kWindowBytes + 1) == IBV_WC_REM_ACCESS_ERR;
 }

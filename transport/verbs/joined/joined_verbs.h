@@ -1,18 +1,18 @@
-// The RDMA device of an appliance, opened once more by a process that joined its pool. It registers
-// the memory of the pool that this process may write, once.
+// The RDMA device of an appliance, opened a second time by a process that joined its pool.
+// Registers once the memory of the pool that this process may write.
 //
 //     JoinedVerbs verbs;
 //     options.before_ready = [&verbs](JoinedProcess& process) { return verbs.open(process); };
 //     auto process = JoinedProcess::join(options);
 //
-// The owner names the device and port (process_terms.h), and only to processes that its
-// configuration gives verbs = true: those are in its plan. The process makes its own queue pairs,
-// or a VerbsProvider, which must be made in before_ready, too.
+// The owner names the device and port (process_terms.h) only to processes with verbs = true in its
+// configuration: its plan counts those. The process makes its own queue pairs, or a VerbsProvider,
+// which must be made in before_ready, too.
 //
 // Memory that is mapped read-only has no key: a local key lets the device write (device_quirks.h).
 // docs/verbs.md has the cure.
 //
-// Invariant: there are keys only of a device that is open; both are valid. (is_valid, after open)
+// Invariant: if it has keys, its device is open, and both are valid. (is_valid, after open)
 #pragma once
 
 #include <memory>
@@ -23,23 +23,23 @@
 
 namespace bedplate {
 
-// Threads: one at a time; keys().key() any. Ownership: it lives until the process's queue pairs are
-// gone, most simply as long as the process.
+// Threads: one at a time; keys().key() any. Lifetime: it must outlive the process's queue pairs;
+// keep it as long as the process.
 class JoinedVerbs {
  public:
   JoinedVerbs() noexcept = default;
   JoinedVerbs(const JoinedVerbs&) = delete;
   JoinedVerbs& operator=(const JoinedVerbs&) = delete;
-  // Requires: queue pairs that were made on the device are gone.
+  // Requires: the queue pairs made on the device are gone.
   ~JoinedVerbs() = default;
 
   // Opens the owner's device, and registers the pool. `export_count_max`: how many exports this
-  // process will make itself (VerbsDevice::add_export); no plan counts them. Called once.
+  // process will make itself (VerbsDevice::add_export), as no plan counts them. Called once.
   // Requires: within before_ready, so before the seal.
-  // Errors (kSystem): the process is not planned to use verbs; the owner has no device; the
-  // device's. It is of no use then.
+  // Errors (kSystem): the configuration does not give the process verbs; the owner has no device;
+  // the device's. After an error the object is of no use.
   Result<void> open(const JoinedProcess& process, uint32_t export_count_max = 0);
-  // The same for `pool`, and the process `name` that was told `terms`.
+  // The same for `pool`, and for the process `name` with these `terms`.
   Result<void> open(const ProcessTerms& terms, const char* name, PinnedPool& pool,
                     uint32_t export_count_max);
 
