@@ -8,7 +8,7 @@ namespace bedplate {
 // Their names, separated by blanks, without "net_": DRIVERS of the Makefile. Static.
 const char* dpdk_drivers() noexcept;
 
-// Whether `name` is one of them.
+// Whether the driver `name` is linked in.
 bool has_dpdk_driver(std::string_view name) noexcept;
 
 }  // namespace bedplate

@@ -36,7 +36,7 @@
 namespace bedplate {
 namespace {
 
-// Room for all memory zones, for files as long as the tables of segments, and for rounding.
+// Space for all memory zones, for files as long as the tables of segments, and for rounding.
 constexpr uint64_t kTablesBytes = kMiB;
 constexpr uint64_t kPageBytes = 4 * kKiB;  // EAL's page size without hugepages
 // An upper bound of EAL's record of a page.
@@ -54,7 +54,7 @@ Error eal_error(const char* doing) {
   return error;
 }
 
-// The cores for EAL's threads: all of the process but the shards', if there are others.
+// The cores for EAL's threads: all of the process but the shards', if any are left.
 cpu_set_t cores_beside(const cpu_set_t& usable, std::span<const int> shard_cpus) noexcept {
   cpu_set_t cores = usable;
   for (const int cpu : shard_cpus) CPU_CLR(static_cast<size_t>(cpu), &cores);
@@ -69,7 +69,7 @@ std::string text_of(const cpu_set_t& cores) {
   return text;
 }
 
-// The numbers of this process's threads.
+// The ids of this process's threads.
 std::vector<std::string> thread_numbers() {
   std::vector<std::string> numbers;
   DIR* folder = opendir("/proc/self/task");
@@ -96,7 +96,7 @@ void name_new_threads(const std::vector<std::string>& before, const std::string&
                 cores.find(',') == std::string::npos ? "" : "s", cores.c_str());
 }
 
-// EAL makes its folder even if it puts nothing there. Removes that folder and its parent, if they
+// EAL makes its folder even if it puts no file into it. Removes the folder and its parent, if they
 // are empty.
 void remove_empty_folder() {
   std::string path = rte_eal_get_runtime_dir();
@@ -110,7 +110,7 @@ Result<void> initialise(const EalOptions& options, const std::string& cores) {
   std::snprintf(address, sizeof address, "0x%" PRIxPTR,
                 reinterpret_cast<uintptr_t>(options.memory.data()));
   std::snprintf(megabytes, sizeof megabytes, "%" PRIu64, heap_bytes / kMiB);
-  // EAL probes no device: each is attached by name later, so its errors are its own.
+  // EAL probes no device at its start: each is attached by name later, so errors name one device.
   std::vector<std::string> words = {options.name,
                                     "--no-huge",
                                     "-m",
@@ -135,7 +135,7 @@ Result<void> initialise(const EalOptions& options, const std::string& cores) {
   return {};
 }
 
-// Registers it in the largest pieces that its size allows: a record each.
+// Registers the segment in the largest parts that its size allows: EAL keeps a record of each.
 Result<void> make_known(const Segment& segment) {
   const uint64_t piece_bytes = std::min(uint64_t{1} << std::countr_zero(segment.bytes), kGiB);
   const auto count = static_cast<unsigned>(segment.bytes / piece_bytes);
@@ -185,7 +185,7 @@ Result<void> start_eal(const EalOptions& options) {
     return error_from_errno("asking for the cores of this process");
   }
   const cpu_set_t cores = cores_beside(usable, options.shard_cpus);
-  // EAL's threads inherit these: the cores, and stacks no larger than ours.
+  // EAL's threads inherit these settings: the cores, and stacks no larger than ours.
   pthread_attr_t usual, small;
   pthread_getattr_default_np(&usual);
   pthread_attr_init(&small);

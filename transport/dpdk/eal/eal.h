@@ -1,10 +1,10 @@
-// EAL, the part of DPDK that all of its ports stand on: started once, from the configuration, in
-// memory of the pool.
+// EAL, the part of DPDK that all ports need: started once, from the configuration, in memory of the
+// pool.
 //
-// It takes no hugepages, writes no file (but for its telemetry, when that is on) and has no second
-// process. Its heap lies in one carve (eal_memory.h). start_eal() makes all memory of the pool
-// known to it, so that drivers find the addresses of any buffer. EAL maps its own carve for
-// devices; others map the rest of the pool.
+// It takes no hugepages, has no second process, and writes no file except for its telemetry, if
+// that is on. Its heap is in one carve (eal_memory.h). start_eal() registers all memory of the pool
+// with it, so that drivers find the address of any buffer. EAL maps its own carve for devices; the
+// VFIO devices of the runtime map the rest of the pool.
 //
 // EAL ends with the process: it cannot be started twice.
 #pragma once
@@ -22,10 +22,10 @@ class PinnedPool;
 
 struct EalOptions {
   std::span<std::byte> memory;       // the pool's: eal_memory_bytes(), at kEalMemoryAlignment
-  const PinnedPool* pool = nullptr;  // its segments for devices are made known
-  std::string name = "bedplate";     // of its folder, if telemetry is on
-  std::span<const int> shard_cpus;   // cores that its threads keep off
-  bool has_telemetry = false;        // a socket, two threads; one more for each that asks
+  const PinnedPool* pool = nullptr;  // start_eal() registers its segments for devices
+  std::string name = "bedplate";     // name of its folder, if telemetry is on
+  std::span<const int> shard_cpus;   // cores that EAL's threads stay off
+  bool has_telemetry = false;        // a socket and two threads; one more thread for each client
 };
 
 // The alignment of EAL's carve.
@@ -37,7 +37,7 @@ uint64_t eal_memory_bytes(uint64_t heap_bytes) noexcept;
 // Returns what this machine lacks for EAL, or nullptr. May be called before start_eal().
 const char* eal_is_impossible() noexcept;
 
-// Starts EAL. The calling thread becomes its main one, and has its cores again when this returns.
+// Starts EAL. The calling thread becomes EAL's main thread, and has its cores again on return.
 // Threads: the main thread, once; before the seal: it allocates, and starts threads.
 // Errors (kSystem): in EAL's words.
 Result<void> start_eal(const EalOptions& options);
@@ -47,7 +47,8 @@ bool eal_is_started() noexcept;
 const char* eal_threads() noexcept;
 
 // Registers the calling thread with EAL, so that pools keep a cache for it. Threads: a shard's,
-// once. Errors: there are too many.
+// once.
+// Errors: too many threads.
 Result<void> enter_eal() noexcept;
 
 // Bytes of EAL's heap in use now.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kLineBytes = 256;
 
-std::mutex error_mutex;  // errors come from any thread; the data path of drivers says nothing
+std::mutex error_mutex;  // errors come from any thread; drivers' data paths log nothing
 char last_error[kLineBytes];
 char taken_error[kLineBytes];
 

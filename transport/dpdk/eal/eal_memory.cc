@@ -65,7 +65,7 @@ int __wrap_munmap(void* address, size_t bytes) {
   return __real_munmap(address, bytes);
 }
 
-// EAL would exclude its memory from core dumps; but the configuration decides that.
+// EAL would exclude its memory from core dumps; the configuration decides about that.
 int __wrap_madvise(void* address, size_t bytes, int advice) {
   if (bedplate::is_eal_memory(address, bytes)) return 0;
   return __real_madvise(address, bytes, advice);

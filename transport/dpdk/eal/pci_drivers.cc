@@ -30,7 +30,7 @@ struct Search {
 [[gnu::no_sanitize_address]] void look_in(const char* text, size_t bytes, Search& search) noexcept {
   if (bytes < kMark.size()) return;
   for (const char* const end = text + bytes - kMark.size(); text <= end; ++text) {
-    // This file's constant is a bare mark, without identities behind it.
+    // The constant in this file is only the mark, without identities.
     if (begins_here(text) && is_driver_for(text, search.identity)) search.is_found = true;
   }
 }
@@ -39,7 +39,7 @@ int look_in_program(dl_phdr_info* info, size_t, void* context) noexcept {
   for (size_t i = 0; i < info->dlpi_phnum; ++i) {
     const auto& part = info->dlpi_phdr[i];
     if (part.p_type != PT_LOAD || (part.p_flags & (PF_R | PF_W)) != PF_R) continue;
-    // An address that the linker made.
+    // The dynamic linker gives the address as a number.
     look_in(reinterpret_cast<const char*>(info->dlpi_addr + part.p_vaddr), part.p_filesz,
             *static_cast<Search*>(context));
   }

@@ -1,8 +1,8 @@
 // Says which PCI devices the DPDK drivers of this program support.
 //
-// DPDK leaves a text of each driver in the program, for its tool dpdk-pmdinfo.py:
-// "PMD_INFO_STRING= " and JSON with the identities of the devices. We search the memory of the
-// program and its libraries for these texts. So nothing of DPDK need run, and we keep no table.
+// DPDK compiles a text of each driver into the program, for its tool dpdk-pmdinfo.py:
+// "PMD_INFO_STRING= " and JSON with the identities of the devices. This searches the memory of the
+// program and its libraries for the texts. So it needs no table, and works before DPDK has started.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ namespace bedplate {
 // Threads: any. Cost: a search of all read-only memory of the program, some milliseconds: for boot.
 bool has_pci_driver(const PciIdentity& identity) noexcept;
 
-// Whether a driver with this text, from "PMD_INFO_STRING= " on, supports such a device.
+// Whether `driver_text`, from "PMD_INFO_STRING= " on, names such a device.
 bool is_driver_for(std::string_view driver_text, const PciIdentity& identity) noexcept;
 
 }  // namespace bedplate

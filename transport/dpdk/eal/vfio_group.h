@@ -1,9 +1,9 @@
-// The IOMMU group of a port's device, opened by EAL: nobody else can open it then, and EAL cannot
-// open a group that somebody else has open.
+// The IOMMU group of a port's device, opened through EAL. A group has only one opener: once EAL has
+// opened it nobody else can, and EAL cannot open a group that somebody else has open.
 //
 // When EAL probes the device, it puts the group into a container of its own and maps memory there.
-// It does neither if the group has a container by then: the appliance's, which has the whole pool
-// (docs/vfio.md).
+// It skips both if the group already has a container: the appliance's, which has the whole pool
+// mapped (docs/vfio.md).
 #pragma once
 
 #include <string>
@@ -12,8 +12,9 @@
 
 namespace bedplate {
 
-// Opens the group `number`, or finds it open. Returns EAL's descriptor, which EAL closes with the
-// last port of the group. Requires: EAL was started, and has not probed a device of the group.
+// Opens the group `number` through EAL, or finds it open. Returns EAL's descriptor, which EAL
+// closes with the last port of the group. Requires: EAL is started, and has not probed a device of
+// the group.
 // Threads: the main thread. Errors: in EAL's words.
 Result<int> open_eal_vfio_group(const std::string& number);
 

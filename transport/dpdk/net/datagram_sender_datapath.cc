@@ -24,8 +24,8 @@ rte_mbuf* DatagramSender::copy(const DatagramFields& fields) noexcept {
   return frame;
 }
 
-// The headers get an mbuf of their own. If the bytes' mbuf has exactly these bytes, as a received
-// one has, it follows itself, with one more reference. Else an mbuf that is attached to it follows.
+// The headers get an mbuf of their own. If the bytes' mbuf holds exactly these bytes, as a received
+// mbuf does, it follows itself, by another reference. Otherwise an mbuf attached to it follows.
 rte_mbuf* DatagramSender::refer(const DatagramFields& fields) noexcept {
   rte_mbuf* owner = sender_.queue().find(fields.bytes);
   if (owner == nullptr) return nullptr;

@@ -1,8 +1,8 @@
-// Makes the frame of a datagram: by reference if the bytes lie in a received buffer, else by copy.
-// Makes the checksum, if the port does not.
+// Makes the frame of a datagram: by reference if the bytes are in a received buffer, otherwise by
+// copy. Computes the checksum if the port does not.
 //
-// The sum over bytes sent by reference is remembered for the round: they may not change before the
-// device has sent them. So bytes that go to many are read once.
+// The sum over bytes sent by reference is cached for one round, as they may not change before the
+// device has sent them. So bytes that go to many receivers are summed once.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace bedplate {
 
 struct DatagramFields {
-  IpFields ip;  // its protocol is set here
+  IpFields ip;  // make() sets the protocol
   uint16_t from_port = 0;
   uint16_t to_port = 0;
   const std::byte* bytes = nullptr;
@@ -21,16 +21,16 @@ struct DatagramFields {
 
 class DatagramSender {
  public:
-  // The bytes of the UDP and IP headers of a family: a datagram has so much less than the MTU.
+  // The bytes of the UDP and IP headers of a family: the MTU less these is the longest datagram.
   static uint32_t header_bytes(int family) noexcept;
 
   DatagramSender(FrameSender& sender, NetCounters& counters) noexcept
       : sender_(sender), counters_(counters) {}
 
-  // Makes the frame, without its destination on the link (FrameSender::set_destination). nullptr:
-  // there is no buffer.
+  // Makes the frame, without its destination on the link (FrameSender::set_destination). Returns
+  // nullptr if no buffer is free.
   rte_mbuf* make(const DatagramFields& fields) noexcept;
-  // A round has ended: from now on received buffers may have other bytes.
+  // A round has ended: received buffers may get other bytes from now on.
   void forget_sums() noexcept { summed_bytes_ = nullptr; }
 
  private:

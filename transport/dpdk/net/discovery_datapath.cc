@@ -135,8 +135,8 @@ Drop Discovery::take_arp(const Packet& packet, bool may_answer, uint64_t now_ns)
   return Drop::kNone;
 }
 
-// Announces the address, but not too often: two stations that defend one address would never end
-// (RFC 5227, 2.4).
+// Announces the address again, but not too often: two stations that defend one address would never
+// stop (RFC 5227, 2.4).
 void Discovery::note_conflict(const IpAddress& own, uint64_t now_ns) noexcept {
   BP_DCHECK(routes_.is_own(own) && next_defence_ns_ <= now_ns + kDefendNs);
   counters_.address_conflicts.add(1);
@@ -248,7 +248,7 @@ Drop Discovery::take_icmp6(const Packet& packet, bool may_answer, uint64_t now_n
     case ND_NEIGHBOR_SOLICIT: return take_solicitation(packet, may_answer, now_ns);
     case ND_NEIGHBOR_ADVERT: return take_advertisement(packet, may_answer, now_ns);
     case ND_ROUTER_ADVERT: return take_router(packet, now_ns);
-    default: return Drop::kNone;  // for routers; and redirects, which are not followed
+    default: return Drop::kNone;  // for routers; or a redirect, which is not followed
   }
 }
 
@@ -294,7 +294,7 @@ Drop Discovery::take_advertisement(const Packet& packet, bool may_answer,
     if (may_answer) note_conflict(target, now_ns);
     return Drop::kNone;
   }
-  // A station that was asked at its known MAC address may leave that address out of its answer.
+  // A station that was asked at its known MAC address may omit the address in its answer.
   const Neighbour* entry = neighbours_.find(target);
   if (entry == nullptr || (!options.has_mac && !entry->has_mac())) return Drop::kNone;
   const rte_ether_addr mac = options.has_mac ? options.mac : entry->mac;
@@ -305,7 +305,8 @@ Drop Discovery::take_advertisement(const Packet& packet, bool may_answer,
   return Drop::kNone;
 }
 
-// RFC 4861, 6.1.2 and 6.3.4. Follows the first router that announces itself, as long as it does.
+// RFC 4861, 6.1.2 and 6.3.4. Follows the first router that announces itself, until its lifetime
+// ends.
 Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
   if (packet.message_bytes < sizeof(nd_router_advert) || !is_link_local(packet.from)) {
     return Drop::kNeighbour;
@@ -317,7 +318,7 @@ Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
   }
   const IpAddress& gateway = routes_.gateway(AF_INET6);
   const bool is_present = is_same(gateway, packet.from);
-  // A gateway of the configuration stays.
+  // A configured gateway stays.
   if (!takes_routers_ || (gateway.family != 0 && (!is_present || router_end_ns_ == 0))) {
     return Drop::kNone;
   }
@@ -327,7 +328,7 @@ Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
   const uint64_t life_ns = rte_be_to_cpu_16(lifetime_seconds) * uint64_t{1'000'000'000};
   if (life_ns == 0 && !is_present) return Drop::kNone;
   routes_.set_gateway(AF_INET6, packet.from);
-  router_end_ns_ = deadline_ns_ = now_ns + life_ns;  // at once, if it goes
+  router_end_ns_ = deadline_ns_ = now_ns + life_ns;  // at once, if the lifetime is 0
   return Drop::kNone;
 }
 

@@ -1,12 +1,12 @@
 // Finds the MAC addresses of stations on the link: ARP (RFC 826, RFC 5227) and neighbour discovery
-// (RFC 4861). Asks for the addresses of others, answers for its own, defends them, and follows the
-// routers of IPv6 that announce themselves, if it is to.
+// (RFC 4861). Asks for the addresses of others, answers for its own, and defends its own. If
+// configured so, follows IPv6 routers that announce themselves.
 //
 // It does not probe before it uses an address, follow redirects, or take addresses from routers.
 //
-// Invariants, which is_valid() looks at: 1. A router that announced itself is the gateway of IPv6,
-// and the next deadline is the end of its time; there is one only if such routers are followed.
-// 2. It asks for routers kRouterAskMax times in a row at most, and not at all if none are followed.
+// Invariants, checked by is_valid(): 1. The router that announced itself is the IPv6 gateway, and
+// its lifetime ends at the next deadline; such a router is present only if they are followed. 2. It
+// sends at most kRouterAskMax router solicitations in a row, and none if routers are not followed.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ namespace bedplate {
 class Discovery {
  public:
   static constexpr uint64_t kNever = Neighbours::kNever;
-  static constexpr uint64_t kRouterAskNs = 4'000'000'000;  // RFC 4861, 10, as is that below
+  static constexpr uint64_t kRouterAskNs = 4'000'000'000;  // RFC 4861, 10, as is the next constant
   static constexpr uint32_t kRouterAskMax = 3;
   static constexpr uint64_t kDefendNs = 10'000'000'000;  // RFC 5227, 1.1
 
-  // All outlive it.
+  // The arguments outlive it.
   Discovery(FrameSender& sender, Routes& routes, Neighbours& neighbours, NetCounters& counters,
             bool takes_routers) noexcept
       : sender_(sender),
@@ -34,13 +34,13 @@ class Discovery {
         counters_(counters),
         takes_routers_(takes_routers) {}
 
-  // Announces its addresses on the link, and asks for routers.
+  // Announces its addresses on the link, and solicits routers.
   void start(uint64_t now_ns) noexcept;
   // Asks for the MAC of `target` (NeighbourAsker::ask).
   void ask(const IpAddress& target, const rte_ether_addr* known) noexcept;
 
-  // Takes a received message of ARP, or of ICMPv6 of the types 133 to 137. Answers it only if it
-  // `may_answer`. Returns why it was dropped, or kNone.
+  // Takes a received message of ARP, or of ICMPv6 of the types 133 to 137. Answers it only if
+  // `may_answer`. Returns the cause of a drop, or kNone.
   Drop take_arp(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
   Drop take_icmp6(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
 
@@ -51,10 +51,10 @@ class Discovery {
   bool is_valid() const noexcept;
 
  private:
-  // The options of a message, as parsed.
+  // The parsed options of a message.
   struct Options {
     bool is_good = false;
-    bool has_mac = false;  // of the type that was looked for
+    bool has_mac = false;  // the option of the expected type is present
     rte_ether_addr mac = {};
   };
   struct Advertisement {
@@ -82,8 +82,8 @@ class Discovery {
   NetCounters& counters_;
   bool takes_routers_;
   uint32_t router_asked_count_ = 0;
-  uint64_t router_end_ns_ = 0;     // 0: no router has announced itself
-  uint64_t deadline_ns_ = kNever;  // of asking again, or of the router's end
+  uint64_t router_end_ns_ = 0;     // of the router's lifetime; 0: none has announced itself
+  uint64_t deadline_ns_ = kNever;  // of the next solicitation, or of the router's lifetime
   uint64_t next_defence_ns_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // Makes frames and gives them to the port's queue: the packet layer's only output.
 //
-// A frame is made back to front: the message first, then the headers before it.
+// A frame is made from back to front: first the message, then the headers before it.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct IpFields {
   uint8_t protocol = 0;
   uint8_t traffic_class = 0;
   uint8_t hops = 64;
-  bool alerts_routers = false;  // RFC 2113, RFC 2711: of IGMP and MLD
+  bool alerts_routers = false;  // router alert (RFC 2113, RFC 2711), for IGMP and MLD
 };
 
-// Threads: the shard's. Putting a header into a frame with too little headroom is a programming
+// Threads: the shard's. A header that does not fit the headroom of its frame is a programming
 // error.
 class FrameSender {
  public:
@@ -40,22 +40,23 @@ class FrameSender {
   const rte_ether_addr& mac() const noexcept { return mac_; }
   uint32_t mtu_bytes() const noexcept { return mtu_bytes_; }
 
-  // A frame with `bytes` of a message, still undefined; nullptr: there is no buffer, or none so
-  // long. That is counted.
+  // Makes a frame with `bytes` of a message, still undefined. Returns nullptr, and counts it, if no
+  // buffer is free, or a buffer is too short.
   rte_mbuf* make(uint32_t bytes) noexcept;
 
-  // Puts the header of IP before the frame's bytes. DF is set: nothing is fragmented.
+  // Puts the IP header before the frame's bytes. DF is set: nothing is fragmented.
   void put_ip(rte_mbuf* frame, const IpFields& fields) const noexcept;
   void put_ethernet(rte_mbuf* frame, uint16_t ether_type, const rte_ether_addr& to) const noexcept;
   // Sets the destination of a frame that has an Ethernet header.
   static void set_destination(rte_mbuf* frame, const rte_ether_addr& to) noexcept;
 
-  // Puts both headers before a message of ICMPv6, and sets its checksum.
+  // Puts the IPv6 and Ethernet headers before an ICMPv6 message, and sets its checksum.
   void put_icmp6(rte_mbuf* frame, const IpFields& fields, const rte_ether_addr& to) const noexcept;
 
-  // Takes the frame in any case. Returns whether the port took it; if not, that is counted.
+  // Takes ownership of the frame. Returns whether the port took it; a refused frame is freed and
+  // counted.
   bool send(rte_mbuf* frame) noexcept;
-  // Sends frames in their order. Returns how many the port took; the rest stays the caller's.
+  // Sends frames in their order. Returns how many the port took; the others stay the caller's.
   uint32_t send_batch(std::span<rte_mbuf*> frames) noexcept;
 
  private:

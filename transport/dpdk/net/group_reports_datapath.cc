@@ -31,7 +31,7 @@ constexpr uint32_t kMldV2QueryBytes = 28;
 constexpr uint32_t kReportHeadBytes = 8;
 constexpr uint32_t kRecordHeadBytes = 4;
 constexpr uint32_t kRobustnessMax = 7;            // of three bits
-constexpr uint64_t kDelayMaxNs = 10'000'000'000;  // a query that allows more is answered sooner
+constexpr uint64_t kDelayMaxNs = 10'000'000'000;  // of an answer, even if a query allows more
 constexpr uint8_t kControlClass = 0xc0;           // RFC 3376, 4: internetwork control
 const IpAddress kAllIgmpV3Routers = ipv4_address(224, 0, 0, 22);
 const IpAddress kAllRouters4 = ipv4_address(224, 0, 0, 2);
@@ -135,7 +135,7 @@ Drop GroupReports::take_query(Side& side, const IpAddress& group, uint64_t delay
 Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kIgmp && packet.message_bytes >= kIgmpOldBytes);
   const uint8_t* message = packet.message;
-  if (message[0] != kIgmpQuery) return Drop::kNone;  // other hosts' reports change nothing
+  if (message[0] != kIgmpQuery) return Drop::kNone;  // reports of other hosts change nothing
   Side& side = sides_[0];
   uint64_t delay_max_ns = igmp_delay_ns(message[1]);
   if (packet.message_bytes == kIgmpOldBytes) {
@@ -153,7 +153,7 @@ Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
   return take_query(side, ipv4_address(group), delay_max_ns, now_ns);
 }
 
-// RFC 3810, 6.2: only a query from the link itself counts.
+// RFC 3810, 6.2: only a query with a link-local source counts.
 Drop GroupReports::take_mld(const Packet& packet, uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kIcmp6);
   const uint8_t* message = packet.message;

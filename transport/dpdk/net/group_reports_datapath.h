@@ -1,12 +1,13 @@
 // Tells the routers of the link which groups are wanted, by IGMPv3 and MLDv2; by IGMPv2 and MLDv1
 // if the querier speaks only these (RFC 3376, RFC 3810).
 //
-// A report tells the present state of a group: after a change as TO_EX or TO_IN, which can express
-// any change; in answer to a query as IS_EX or IS_IN. So a repeated report is never out of date,
-// and a query for some sources is answered with all that are wanted.
+// A report has the present state of a group: after a change as TO_EX or TO_IN, which can express
+// any change; in answer to a query as IS_EX or IS_IN. So a repeated report is never out of date. A
+// query for some sources is answered with all wanted sources.
 //
-// Invariants, which is_valid() looks at: 1. Nothing is due before next_deadline_ns(). 2. Between
-// calls no report is being made. 3. A change is reported one to seven times, as the querier asks.
+// Invariants, checked by is_valid(): 1. No report is due before next_deadline_ns(). 2. Between
+// calls no report is under construction. 3. A change is reported one to seven times, as the querier
+// asks.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +22,19 @@ namespace bedplate {
 class GroupReports {
  public:
   static constexpr uint64_t kNever = LinkGroup::kNever;
-  static constexpr uint64_t kReportIntervalNs = 1'000'000'000;  // between those of one change
-  static constexpr uint64_t kOldQuerierNs = 400'000'000'000;    // RFC 3376, 8.12: it is still there
+  static constexpr uint64_t kReportIntervalNs = 1'000'000'000;  // between the reports of one change
+  static constexpr uint64_t kOldQuerierNs = 400'000'000'000;    // RFC 3376, 8.12: older querier
   static constexpr uint32_t kRobustness = 2;                    // per change; a query may raise it
 
-  // All outlive it.
+  // The arguments outlive it.
   GroupReports(FrameSender& sender, const Routes& routes, Memberships& memberships,
                NetCounters& counters) noexcept;
 
-  // A socket joined or left `group`: reports it at the next advance(), and Side::robustness times
-  // in all.
+  // A socket joined or left `group`. The next advance() sends the first of Side::robustness
+  // reports.
   void changed(LinkGroup& group) noexcept;
-  // Takes a received message of IGMP, or of ICMPv6 of the types 130 to 132 and 143. Returns why it
-  // was dropped, or kNone.
+  // Takes a received message of IGMP, or of ICMPv6 of the types 130 to 132 and 143. Returns the
+  // cause of a drop, or kNone.
   Drop take_igmp(const Packet& packet, uint64_t now_ns) noexcept;
   Drop take_mld(const Packet& packet, uint64_t now_ns) noexcept;
 
@@ -41,7 +42,7 @@ class GroupReports {
   void advance(uint64_t now_ns) noexcept;
   uint64_t next_deadline_ns() const noexcept { return deadline_ns_; }
 
-  // Whether a group is reported at all: not if all stations of a link are in it.
+  // Whether the group is reported at all: not if every station of a link is always a member.
   static bool is_reported(const IpAddress& group) noexcept;
 
   bool is_valid() const noexcept;
@@ -51,9 +52,9 @@ class GroupReports {
   struct Side {
     int family = 0;
     uint32_t robustness = kRobustness;
-    uint64_t answer_ns = kNever;  // when a query for all groups is to be answered
+    uint64_t answer_ns = kNever;  // when to answer a query for all groups
     uint64_t old_until_ns = 0;    // the querier speaks IGMPv2 or MLDv1 until then
-    rte_mbuf* frame = nullptr;    // a report that is being made
+    rte_mbuf* frame = nullptr;    // the report under construction
     uint16_t record_count = 0;
   };
   Side& side_of(int family) noexcept { return sides_[family == AF_INET6]; }

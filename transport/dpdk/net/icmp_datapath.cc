@@ -15,7 +15,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kHeadBytes = sizeof(rte_icmp_hdr);  // of every message that is read
-// A refusal quotes so much of the packet: RFC 1812, 4.3.2.3; less than RFC 4443 allows.
+// A refusal quotes at most so much of the packet: RFC 1812, 4.3.2.3; RFC 4443 allows more.
 constexpr uint32_t kQuoteBytesMax = 576 - sizeof(rte_ipv4_hdr) - kHeadBytes;
 // The MTU to assume if an old router gives none (RFC 1191, 5).
 constexpr uint32_t kOldRouterMtuBytes = 576;
@@ -24,7 +24,7 @@ uint16_t number_at(const uint8_t* bytes) noexcept {
   return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]);
 }
 
-// The errno values of Linux. 0: no error, or none that a sender is told.
+// The errno values of Linux. 0: not an error, or an error that is not passed to a sender.
 int error_of_ipv4(uint8_t type, uint8_t code) noexcept {
   if (type == ICMP_TIME_EXCEEDED) return EHOSTUNREACH;
   if (type == ICMP_PARAMETERPROB) return EPROTO;
@@ -55,7 +55,8 @@ int error_of_ipv6(uint8_t type, uint8_t code) noexcept {
   }
 }
 
-// Reads the beginning of a datagram that we sent: ours have neither options nor extension headers.
+// Reads the beginning of a datagram that we sent: our datagrams have no options or extension
+// headers.
 bool read_quote(const Packet& packet, IcmpFailure& failure) noexcept {
   const bool is_ipv6 = packet.kind == PacketKind::kIcmp6;
   const uint8_t* quote = packet.message + kHeadBytes;
@@ -132,13 +133,14 @@ void Icmp::send(const Packet& packet, const IpAddress& from, rte_mbuf* message) 
   sender_.send(message);
 }
 
-// Only IPv6 answers an echo to a group (RFC 4443, 4.2; RFC 1122, 3.2.2.6, leaves it open).
+// Answers an echo request to a group only with IPv6 (RFC 4443, 4.2; RFC 1122, 3.2.2.6, leaves it
+// open).
 void Icmp::answer_echo(const Packet& packet) noexcept {
   const bool is_ipv6 = packet.kind == PacketKind::kIcmp6;
   IpAddress from = packet.to;
   if (is_multicast(from)) from = is_ipv6 ? routes_.source_for(packet.from) : IpAddress{};
   if (from.family == 0 || !routes_.is_own(from)) return;
-  // A longer reply would need fragments, which are not made (frame_sender_datapath.h).
+  // A longer reply would need fragments, which FrameSender does not make.
   const uint32_t ip_bytes = is_ipv6 ? sizeof(rte_ipv6_hdr) : sizeof(rte_ipv4_hdr);
   BP_DCHECK(sender_.mtu_bytes() > ip_bytes);
   if (packet.message_bytes > sender_.mtu_bytes() - ip_bytes) return;

@@ -1,8 +1,8 @@
-// ICMP: answers echo, refuses datagrams to a port without a socket, and reads the errors that come
-// back for datagrams that were sent.
+// ICMP: answers echo requests, refuses datagrams to a port without a socket, and reads the errors
+// that come back for sent datagrams.
 //
 // ICMPv6 also carries neighbour discovery and MLD: discovery_datapath.h and
-// group_reports_datapath.h have these.
+// group_reports_datapath.h handle these.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@
 
 namespace bedplate {
 
-// A report, by a router or the receiver, that a datagram did not arrive.
+// An error message of a router or the receiver: a datagram did not arrive.
 struct IcmpFailure {
-  int error_number = 0;  // an errno value; 0: the message is no such report
-  DatagramAddress from;  // of the datagram
+  int error_number = 0;  // an errno value; 0: the message is no such error
+  DatagramAddress from;  // the datagram's source
   DatagramAddress to;
-  uint32_t mtu_bytes = 0;  // with EMSGSIZE: of the path
+  uint32_t mtu_bytes = 0;  // with EMSGSIZE: the path's MTU
 };
 
 class Icmp {
  public:
   static constexpr uint32_t kRepliesPerSecond = 1000;
   static constexpr uint32_t kRefusalsPerSecond = 100;
-  static constexpr uint32_t kBurst = 50;  // of each, at once
+  static constexpr uint32_t kBurst = 50;  // of each kind, at once
 
-  // All outlive it.
+  // The arguments outlive it.
   Icmp(FrameSender& sender, const Routes& routes, NetCounters& counters) noexcept
       : sender_(sender), routes_(routes), counters_(counters) {}
 
-  // Takes a message of a packet whose kind is kIcmp4 or kIcmp6. Answers an echo, to the station
-  // that it came from, if it `may_answer`; an error goes into `failure`. Returns why it was
-  // dropped, or kNone.
+  // Takes a packet of the kind kIcmp4 or kIcmp6. Answers an echo request, to the station that sent
+  // the frame, if `may_answer`. An error goes into `failure`. Returns the cause of a drop, or
+  // kNone.
   Drop take(const Packet& packet, bool may_answer, uint64_t now_ns, IcmpFailure& failure) noexcept;
-  // Tells the sender of `packet`, a datagram to an own address, that no socket has its port.
+  // Tells the sender of `packet`, a datagram to one of our addresses, that no socket has its port.
   void refuse(const Packet& packet, uint64_t now_ns) noexcept;
 
  private:

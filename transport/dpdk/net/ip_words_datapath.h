@@ -1,5 +1,5 @@
-// IP addresses for the packet layer: out of and into headers, their kinds, and the MAC addresses
-// that follow from them.
+// IP addresses for the packet layer: reads and writes them in headers, classifies them, and derives
+// MAC addresses from them.
 #pragma once
 
 #include <cstdint>
@@ -56,12 +56,12 @@ inline bool is_multicast(const IpAddress& address) noexcept {
   return address.family == AF_INET ? address.bytes[0] >> 4 == 14 : address.bytes[0] == 0xff;
 }
 
-// fe80::/10; no address of IPv4 counts.
+// fe80::/10; false for any IPv4 address.
 inline bool is_link_local(const IpAddress& address) noexcept {
   return address.family == AF_INET6 && address.bytes[0] == 0xfe && address.bytes[1] >> 6 == 2;
 }
 
-// 127.0.0.0/8, or ::1; also the addresses of IPv4 within IPv6, which no frame may have either.
+// 127.0.0.0/8, or ::1; also IPv4-mapped IPv6 addresses, which no frame may have either.
 inline bool is_loopback(const IpAddress& address) noexcept {
   if (address.family == AF_INET) return address.bytes[0] == 127;
   static constexpr uint8_t kLoopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
@@ -85,7 +85,7 @@ inline rte_ether_addr multicast_mac(const IpAddress& group) noexcept {
   return {{0x33, 0x33, bytes[12], bytes[13], bytes[14], bytes[15]}};
 }
 
-// ff02::1:ffXX:XXXX: stations that look for `address` ask there (RFC 4291, 2.7.1).
+// ff02::1:ffXX:XXXX, the group that is asked for `address` (RFC 4291, 2.7.1).
 inline IpAddress solicited_node(const IpAddress& address) noexcept {
   BP_DCHECK(address.family == AF_INET6 && !is_multicast(address));
   IpAddress group{AF_INET6, {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff}};

@@ -1,7 +1,7 @@
-// Frames that a port sent to itself: to its own addresses, or to groups that its sockets hear. The
-// packet layer receives them in its next round.
+// Frames that a port sends to itself: to its own addresses, or to groups that its sockets have
+// joined. The packet layer receives them in its next round.
 //
-// If there is no room, the new frame is dropped, which is counted.
+// A full queue drops the new frame and counts it.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ class LoopedFrames {
  public:
   static constexpr uint32_t kCountMax = 256;
 
-  // `counters` outlive it.
+  // `counters` outlives it.
   explicit LoopedFrames(NetCounters& counters) noexcept : counters_(counters) {}
-  // Frees the frames that it has.
+  // Frees the queued frames.
   ~LoopedFrames();
   LoopedFrames(const LoopedFrames&) = delete;
   LoopedFrames& operator=(const LoopedFrames&) = delete;
 
   uint32_t count() const noexcept { return count_; }
 
-  // Owns `frame` from here on. It may be on its way out as well, by one more reference.
+  // Takes ownership of `frame`. The port may be sending it too, by another reference.
   void push(rte_mbuf* frame) noexcept;
-  // Moves the oldest frames to `frames`: they are the caller's then. Returns how many.
+  // Moves the oldest frames to `frames`; the caller owns them then. Returns how many.
   uint32_t take(std::span<rte_mbuf*> frames) noexcept;
 
  private:

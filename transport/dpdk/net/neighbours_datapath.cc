@@ -40,7 +40,7 @@ void Neighbours::unlink(Neighbour& entry) noexcept {
   entry.state = State::kUnused;
 }
 
-// Frees the entry before the owners of its frames are told: they may send.
+// Frees the entry before it tells the owners of its frames, because they may send.
 void Neighbours::give_up(Neighbour& entry) noexcept {
   BP_ASSERT(entry.asked_count == kAskedMax);
   uint32_t count = 0;
@@ -51,7 +51,7 @@ void Neighbours::give_up(Neighbour& entry) noexcept {
   for (uint32_t i = 0; i < count; ++i) asker_.drop_waiting(given_up_[i], true);
 }
 
-// An unused entry, or the least recently used of some that are stale or incomplete; else nullptr.
+// Returns an unused entry, or the least recently used of some stale or incomplete ones, or nullptr.
 Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
   Neighbour* victim = nullptr;
   for (uint32_t i = 0; i < std::min(kLookedAtCount, count_max_); ++i) {
@@ -64,7 +64,8 @@ Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
     if (victim == nullptr || entry.used_ns < victim->used_ns) victim = &entry;
   }
   if (victim != nullptr) {
-    // No owner is told of these frames: an owner may send when told, which would come here again.
+    // The owners of these frames are not told: an owner may send when it is told, and re-enter
+    // this.
     waiting_.take_of(index_of(*victim),
                      [&](rte_mbuf* frame) { asker_.drop_waiting(frame, false); });
     victim->waiting_count = 0;
@@ -161,7 +162,8 @@ void Neighbours::ask_again(Neighbour& entry, uint64_t now_ns) noexcept {
 void Neighbours::advance(uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
   if (now_ns < next_deadline_ns_) return;
-  // Owners that are told may send, which checks the invariants: so the old deadline stays for now.
+  // The owners that are told may send, which checks the invariants: so the old deadline stays for
+  // now.
   for (uint32_t i = 0; i < count_max_; ++i) {
     if (is_timed(entries_[i]) && entries_[i].deadline_ns <= now_ns) ask_again(entries_[i], now_ns);
   }

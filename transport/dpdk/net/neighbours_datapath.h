@@ -1,18 +1,17 @@
-// The MAC addresses of stations on the link that we send to: ARP's cache and that of neighbour
-// discovery, with the states of RFC 4861, 7.3.2, for both.
+// The MAC addresses of the stations on the link that we send to: the ARP cache and the neighbour
+// cache, with the states of RFC 4861, 7.3.2, for both.
 //
-// Only our own sends make entries. Requests and announcements of others only change present ones,
-// so that no flood of them fills the table or takes an entry's place. In a full table a new entry
-// takes the place of the least recently used of kLookedAtCount entries that is stale, or whose
-// station was asked and has not answered. It never displaces a station that is reachable, or is
-// being asked if it still is.
+// Only our own sends create entries. Requests and announcements of other stations only update
+// existing entries, so a flood of them cannot fill the table or evict an entry. In a full table a
+// new entry replaces the least recently used of kLookedAtCount entries that are stale, or whose
+// station was asked and has not answered. It never evicts a reachable station, or a station that is
+// being probed.
 //
-// Frames that wait for an answer lie in one table for all neighbours (waiting_frames_datapath.h).
+// Frames that wait for an answer are in one table for all neighbours (waiting_frames_datapath.h).
 //
-// Invariants, which is_valid() looks at: 1. Each entry that is used is in the chain of its address,
-// and no other is. 2. Only an incomplete entry has waiting frames, as many as it counts, and each
-// waiting frame has an entry. 3. No incomplete, delayed or probed entry is due before
-// next_deadline_ns().
+// Invariants, checked by is_valid(): 1. Exactly the used entries are in the chains of their
+// addresses. 2. Only an incomplete entry has waiting frames, as many as it counts, and each waiting
+// frame has an entry. 3. No incomplete, delayed or probed entry is due before next_deadline_ns().
 #pragma once
 
 #include <cstdint>
@@ -36,17 +35,18 @@ struct Neighbour {
   State state = State::kUnused;
   uint8_t asked_count = 0;
   uint32_t waiting_count = 0;
-  uint32_t next = 0;         // in its chain
-  uint64_t deadline_ns = 0;  // kReachable: until then. kIncomplete, kDelay, kProbe: due
+  uint32_t next = 0;         // the next entry in its chain
+  uint64_t deadline_ns = 0;  // kReachable: its end. kIncomplete, kDelay, kProbe: when it is due
   uint64_t used_ns = 0;
 };
 
-// The interface by which Neighbours asks stations, and sends or drops frames that waited.
+// The interface by which Neighbours asks stations, and sends or drops waiting frames.
 class NeighbourAsker {
  public:
-  // `known`: the address that is to be confirmed; nullptr: all stations are asked.
+  // `known`: the MAC address to confirm; nullptr: the question goes to all stations.
   virtual void ask(const IpAddress& target, const rte_ether_addr* known) noexcept = 0;
-  // Sends a frame that has waited, or drops one that has waited in vain, or was pushed out.
+  // send_waiting() sends a frame whose MAC is known now. drop_waiting() drops a frame that got no
+  // answer (`is_unresolved`), or that a full table has pushed out.
   virtual void send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept = 0;
   virtual void drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept = 0;
 
@@ -54,26 +54,25 @@ class NeighbourAsker {
   ~NeighbourAsker() = default;
 };
 
-// Threads: the shard's. Nothing is allocated after it was made. Times: of one clock that does not
-// go back.
+// Threads: the shard's. No allocation after construction. Times: of one monotonic clock.
 class Neighbours {
  public:
-  static constexpr uint64_t kRetransmitNs = 1'000'000'000;  // RFC 4861, 10, as are those below
+  static constexpr uint64_t kRetransmitNs = 1'000'000'000;  // RFC 4861, 10, as are the next ones
   static constexpr uint64_t kReachableNs = 30'000'000'000;
   static constexpr uint64_t kDelayNs = 5'000'000'000;
   static constexpr uint32_t kAskedMax = 3;
   static constexpr uint32_t kLookedAtCount = 64;
   static constexpr uint64_t kNever = ~uint64_t{0};
 
-  // The weight of a message about a station.
+  // How a message about a station changes its entry.
   struct Evidence {
-    bool is_solicited = false;  // it answers our question
-    bool is_override = false;   // it replaces a known address
+    bool is_solicited = false;  // the message answers our question
+    bool is_override = false;   // the message replaces a known MAC address
   };
 
   struct Limits {
     uint32_t entry_count = 0;
-    uint32_t waiting_count = 0;  // frames that wait at a time, for all of them together
+    uint32_t waiting_count = 0;  // the most waiting frames, of all neighbours together
   };
 
   // `asker` outlives it. Before the seal: it allocates. Requires: both limits are over 0.
@@ -82,25 +81,26 @@ class Neighbours {
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
 
-  // The entry of a station to send to; if there is none, makes one and asks for it. If the entry
-  // has no MAC, the frame must wait(). nullptr: there is no room. It is good until the next call.
+  // Returns the entry of a station to send to. If there is none, creates it and asks the station.
+  // If the entry has no MAC, the frame must wait(). nullptr: the table is full. Valid until the
+  // next call.
   Neighbour* use(const IpAddress& address, uint64_t now_ns) noexcept;
-  // Lets `frame` wait for the answer; drops the oldest of all frames, if too many wait.
-  // Requires: it has no MAC.
+  // Lets `frame` wait for the answer. If too many frames wait, drops the oldest of all.
+  // Requires: the entry has no MAC.
   void wait(Neighbour& neighbour, rte_mbuf* frame) noexcept;
 
-  // Learns that `address` has `mac`. Returns whether there is an entry. Sends its waiting frames
-  // from within.
+  // Learns that `address` has `mac`, and sends the waiting frames of its entry. Returns whether
+  // there is an entry.
   bool learn(const IpAddress& address, const rte_ether_addr& mac, const Evidence& evidence,
              uint64_t now_ns) noexcept;
-  // Whether it was asked and has not answered.
+  // Whether the station was asked and has not answered yet.
   bool is_asked(const IpAddress& address) const noexcept;
 
   // Asks again, or gives up, for each entry that is due.
   void advance(uint64_t now_ns) noexcept;
   uint64_t next_deadline_ns() const noexcept { return next_deadline_ns_; }
 
-  // nullptr: not known. For reading only.
+  // Read-only look-up. Returns nullptr if there is no entry.
   const Neighbour* find(const IpAddress& address) const noexcept;
   bool is_valid() const noexcept;
 
@@ -131,8 +131,8 @@ class Neighbours {
   std::unique_ptr<Neighbour[]> entries_;
   std::unique_ptr<uint32_t[]> chains_;
   WaitingFrames waiting_;
-  std::unique_ptr<rte_mbuf*[]> given_up_;  // frames whose owners are being told
-  uint32_t hand_ = 0;                      // the search for the next entry begins here
+  std::unique_ptr<rte_mbuf*[]> given_up_;  // the frames that are being dropped
+  uint32_t hand_ = 0;                      // where the search for the next entry begins
   uint64_t next_deadline_ns_ = kNever;
 };
 

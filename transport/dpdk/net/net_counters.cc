@@ -12,7 +12,7 @@ namespace {
 struct DropText {
   const char* name;
   const char* help;
-  const char* cure;  // nullptr: such frames are meant for others
+  const char* cure;  // nullptr: such frames are meant for other stations
 };
 
 constexpr DropText kTexts[] = {

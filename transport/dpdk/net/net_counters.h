@@ -9,35 +9,35 @@ namespace bedplate {
 
 class CounterTable;
 
-// Why a frame was dropped. kNone: it was not.
+// The cause of a dropped frame. kNone: it was not dropped.
 enum class Drop : uint8_t {
   kNone,
   kTooShort,          // a header does not fit into the frame
-  kOtherVlan,         // tagged otherwise than the port is configured
+  kOtherVlan,         // a tag that does not match the port's configuration
   kOtherMac,          // to another station
-  kEtherType,         // neither ARP, IPv4 nor IPv6
-  kIpHeader,          // version, length or an option that makes no sense
-  kIpChecksum,        // of the header of IPv4
-  kIpSource,          // multicast, broadcast, loopback or one of our own as the sender
-  kIpDestination,     // not to this port, or to a group that nobody joined
-  kFragment,          // there is no reassembly here
-  kExtensionHeaders,  // more of them, or longer, than are looked through
+  kEtherType,         // not ARP, IPv4 or IPv6
+  kIpHeader,          // an invalid version, length or option
+  kIpChecksum,        // of the IPv4 header
+  kIpSource,          // the source is multicast, broadcast, loopback or one of our own addresses
+  kIpDestination,     // not this port's, or a group that no socket has joined
+  kFragment,          // there is no reassembly
+  kExtensionHeaders,  // too many of them, or too long
   kRoutingHeader,     // RFC 5095
-  kProtocol,          // neither UDP, ICMP, IGMP nor MLD
-  kScattered,         // its bytes lie in several buffers: the port's are too small
+  kProtocol,          // not UDP, ICMP, IGMP or MLD
+  kScattered,         // its bytes are in several buffers: the port's buffers are too small
   kUdpLength,
-  kUdpChecksum,  // or none, on IPv6
-  kNoSocket,     // no socket has that port and takes that sender
-  kSocketFull,   // the socket's buffers were all kept
+  kUdpChecksum,  // wrong; on IPv6 also if it is missing
+  kNoSocket,     // no socket takes that port and sender
+  kSocketFull,   // the socket keeps as many buffers as it may
   kArp,
-  kIcmp,         // length, checksum, or a quote that is none of ours
-  kNeighbour,    // hop limit, option or address of neighbour discovery that RFC 4861 refuses
-  kGroups,       // of IGMP or MLD, the same
-  kRateLimited,  // an answer that was not given
-  kUnresolved,   // to send: the neighbour gave no answer
-  kWaitingFull,  // to send: too many wait for neighbours' answers
-  kNoBuffer,     // an answer or a copy, for which the port had no mbuf
-  kQueueFull,    // an answer that the port, or a frame that another shard, had no room for
+  kIcmp,         // bad length or checksum, or a quote that is not of our datagram
+  kNeighbour,    // neighbour discovery with a hop limit, option or address that RFC 4861 refuses
+  kGroups,       // the same for IGMP or MLD
+  kRateLimited,  // an answer that was suppressed
+  kUnresolved,   // to send: the neighbour did not answer
+  kWaitingFull,  // to send: too many frames wait for neighbours
+  kNoBuffer,     // an answer or a copy for which the port had no mbuf
+  kQueueFull,    // the port's queue, for an answer, or another shard's ring was full
   kCount
 };
 inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
@@ -45,7 +45,7 @@ inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
 // "too-short", as `bedplate stats` names it. Static. Threads: any.
 const char* to_text(Drop cause) noexcept;
 
-// Written by the shard. A zeroed one is a valid one.
+// Written by the shard. Zeroed memory is a valid set.
 struct NetCounters {
   Counter received_frames;
   Counter received_datagrams;
@@ -53,14 +53,14 @@ struct NetCounters {
   Counter sent_frames;
   Counter sent_datagrams;
   Counter sent_bytes;    // of datagrams
-  Counter copied_bytes;  // of them, into frames; the others went by reference
-  Counter summed_bytes;  // of datagrams sent, read for a checksum in software
+  Counter copied_bytes;  // of them, copied into frames; the others were sent by reference
+  Counter summed_bytes;  // of datagrams sent, summed in software
   Counter truncated_datagrams;
-  Counter looped_frames;  // own multicast, and datagrams to an own address
+  Counter looped_frames;  // multicast of our own, and datagrams to our own addresses
   Counter handed_frames;  // to other shards
   Counter echo_replies;
-  Counter address_conflicts;  // another station has an address of ours
-  Counter neighbours_full;    // sends refused since the table had no entry
+  Counter address_conflicts;  // another station uses one of our addresses
+  Counter neighbours_full;    // sends refused because the neighbour table was full
   Counter drops[kDropCount];
 
   void drop(Drop cause) noexcept { drops[static_cast<uint32_t>(cause)].add(1); }

@@ -95,7 +95,7 @@ NetStack::~NetStack() {
 }
 
 // RFC 4861, 7.2.1: a switch that snoops MLD passes solicitations only to groups that were joined.
-// ff02::1 needs no report, but the port must hear it.
+// ff02::1 needs no report, but the port must receive it.
 void NetStack::join_solicited_nodes() noexcept {
   for (uint32_t i = 0; i < routes_.address_count(); ++i) {
     if (routes_.address(i).family != AF_INET6) continue;

@@ -53,35 +53,35 @@ struct NetOptions {
   static constexpr uint32_t kAddressCountMax = Routes::kAddressCountMax - 1;
 
   const char* name = "";  // the port's, which join() takes as the interface; outlives the stack
-  IpPrefix addresses[kAddressCountMax];  // of both families; fe80::... is added by itself
+  IpPrefix addresses[kAddressCountMax];  // of both families; the stack adds the link-local one
   uint32_t address_count = 0;
-  IpAddress gateway4;          // none: only stations on the link can be reached
+  IpAddress gateway4;          // none: only stations on the link are reachable
   IpAddress gateway6;          // the same
-  bool takes_routers = false;  // IPv6: follows routers that announce themselves, without gateway6
-  uint16_t vlan = 0;           // 802.1Q: the tag of all frames; 0: none has one
+  bool takes_routers = false;  // without gateway6, follows IPv6 routers that announce themselves
+  uint16_t vlan = 0;           // 802.1Q tag of all frames; 0: none
 
   uint32_t socket_count_max = 64;       // open at a time; 1 to 4096
-  uint32_t membership_count_max = 256;  // groups (with a source: each) of all sockets; 32 to 4096
+  uint32_t membership_count_max = 256;  // groups; each source of a group counts; 32 to 4096
   uint32_t neighbour_count_max = 256;   // stations known at a time; 16 to 4096
-  uint32_t waiting_count_max = 512;     // datagrams, for stations that are asked; 8 to 16384
-  uint32_t path_count_max = 64;         // paths known to be narrower than the link; 1 to 4096
+  uint32_t waiting_count_max = 512;     // datagrams that wait for neighbours; 8 to 16384
+  uint32_t path_count_max = 64;         // known paths with a smaller MTU than the link; 1 to 4096
 
   NetCounters* counters = nullptr;  // outlive the stack; nullptr: its own
-  PortShared* shared = nullptr;     // of a port with several queues; outlives the stack
+  PortShared* shared = nullptr;     // state shared by the queues of a port; outlives the stack
   uint32_t queue_index = 0;
 };
 
-// Invariants, which is_valid() looks at: 1. Those of its parts. 2. A socket of the table is open.
-// 3. If a started socket has datagrams, or one waits for room, the stack has noted it, and serves
-// it.
+// Invariants, checked by is_valid(): 1. The parts are valid. 2. A socket of the table is open.
+// 3. If a started socket has datagrams, or one waits for space in the port's queue, the stack has
+// noted it.
 //
-// Threads: its shard's; made before the seal, when it allocates all that it ever needs.
+// Threads: its shard's; constructed before the seal, when it allocates all its memory.
 class NetStack final : private NeighbourAsker {
  public:
-  // nullptr, or the mistake in `options`.
+  // Returns nullptr, or the mistake in `options`.
   static const char* check(const NetOptions& options) noexcept;
 
-  // `queue` outlives it, its sockets do not. Requires: check() finds nothing.
+  // `queue` outlives it; it outlives its sockets. Requires: check() returns nullptr.
   NetStack(FrameQueue& queue, const NetOptions& options);
   ~NetStack();
   NetStack(const NetStack&) = delete;
@@ -90,17 +90,17 @@ class NetStack final : private NeighbourAsker {
   // Announces its addresses on the link. Requires: called once, when the queue can send.
   void start(const NetTime& time) noexcept;
 
-  // Takes a burst that the port received: calls sockets' owners, and sends answers. It owns the
-  // frames from here on. Requires: at most FrameQueue::kBurstMax.
+  // Takes a burst that the port received: calls the owners of sockets, and sends answers. Takes
+  // ownership of the frames. Requires: at most FrameQueue::kBurstMax frames.
   void receive(std::span<rte_mbuf*> frames, const NetTime& time) noexcept;
-  // Does the work that is due, serves sockets that wait, and takes frames that other shards have
-  // handed over. Call it in each round of the loop, after receive(), and at the latest at
-  // next_deadline_ns(). Returns how much there was. Cost, if there is nothing: a few comparisons.
+  // Does the work that is due, serves waiting sockets, and takes the frames that other shards have
+  // handed over. Call it in each round of the loop, after receive(), and no later than
+  // next_deadline_ns(). Returns how much work there was. Cost when idle: a few comparisons.
   uint32_t advance(const NetTime& time) noexcept;
-  // 0: at once. TimerQueue::kNever: nothing is waited for.
+  // 0: at once. TimerQueue::kNever: no work is pending.
   uint64_t next_deadline_ns() const noexcept;
 
-  // The link-local address of IPv6 that it made from the port's MAC address.
+  // The IPv6 link-local address that it derives from the port's MAC address.
   const IpAddress& link_local() const noexcept { return link_local_; }
   const NetCounters& counters() const noexcept { return *counters_; }
   const Neighbours& neighbours() const noexcept { return neighbours_; }
@@ -114,7 +114,7 @@ class NetStack final : private NeighbourAsker {
  private:
   // The origin of a frame.
   struct Origin {
-    bool is_own = false;     // this port has sent it, to itself
+    bool is_own = false;     // this port sent it to itself
     bool is_handed = false;  // another shard received it
   };
 
@@ -158,7 +158,7 @@ class NetStack final : private NeighbourAsker {
   NetTime time_;
   SocketParts parts_;
   IpAddress link_local_;
-  // Groups that neighbour discovery needs.
+  // The groups that neighbour discovery needs.
   Memberships::Holder own_groups_ = Memberships::kNone;
 };
 

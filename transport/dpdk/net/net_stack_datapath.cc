@@ -87,7 +87,7 @@ Drop NetStack::take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin
   const uint8_t type = packet.message[0];
   if (packet.kind == PacketKind::kIcmp6 && type >= ND_ROUTER_SOLICIT && type <= ND_REDIRECT) {
     if (may_answer) others_.hand_to_all(frame, time_.now_ns);
-    return discovery_.take_icmp6(packet, may_answer, time_.now_ns);  // learns who has its addresses
+    return discovery_.take_icmp6(packet, may_answer, time_.now_ns);  // it detects address conflicts
   }
   if (!origin.is_own && routes_.is_own(packet.from)) return Drop::kIpSource;
   switch (packet.kind) {
@@ -108,7 +108,7 @@ Drop NetStack::take_icmp(const Packet& packet, const Origin& origin) noexcept {
   IcmpFailure failure;
   const Drop cause = icmp_.take(packet, !origin.is_handed, time_.now_ns, failure);
   if (cause != Drop::kNone || failure.error_number == 0) return cause;
-  // A quote may be made up: it must fit a socket and an address of ours.
+  // A quote may be forged: it must match a socket and an address of ours.
   const PortDatagramSocket* socket = sockets_.find(failure.from, failure.to);
   if (socket == nullptr || !routes_.is_own(failure.from.ip)) {
     return others_.are_there() ? Drop::kNone : Drop::kIcmp;
@@ -151,7 +151,7 @@ Drop NetStack::take_datagram(rte_mbuf* frame, const Packet& packet, const Origin
   return Drop::kNoSocket;
 }
 
-// Gives each socket but the last one more reference to the frame; the last takes ours.
+// Each socket but the last gets another reference to the frame; the last one gets ours.
 Drop NetStack::deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_taken) noexcept {
   const DatagramAddress to{packet.to, packet.to_port, 0};
   const DatagramAddress from{packet.from, packet.from_port, 0};
@@ -194,7 +194,7 @@ uint32_t NetStack::take_handed() noexcept {
   return count;
 }
 
-// Takes a burst at most, so that a socket has room for all frames that are for it.
+// Takes at most one burst, so that a socket has space for all its frames.
 uint32_t NetStack::take_looped() noexcept {
   rte_mbuf* frames[FrameQueue::kBurstMax];
   const uint32_t count = looped_.take(frames);

@@ -1,11 +1,11 @@
-// The time of an event, which the packet layer is told: it has no clock of its own.
+// The time of an event. The caller passes it to the packet layer, which has no clock of its own.
 #pragma once
 
 #include <cstdint>
 
 namespace bedplate {
 
-// A burst has one time.
+// All frames of a burst have the same time.
 struct NetTime {
   uint64_t now_ns = 0;   // of monotonic_ns(), as EventLoop::now_ns()
   uint64_t wall_ns = 0;  // since 1970, for datagrams that are received; 0: unknown

@@ -1,5 +1,5 @@
 // The other shards of a port, as the packet layer of one shard sees them: it hands frames over to
-// them, and takes the frames that they hand over. PortShared has the rules, and the rings.
+// them, and takes frames from them. PortShared has the rules and the rings.
 //
 // It does not look into frames.
 #pragma once
@@ -19,19 +19,19 @@ namespace bedplate {
 // Threads: the shard's.
 class OtherShards {
  public:
-  // `shared`, of a port with several queues, and `counters` outlive it. nullptr: there are no other
-  // shards. `queue_index`: this shard's.
+  // `shared`, of a port with several queues, and `counters` outlive it. nullptr: no other shards.
+  // `queue_index`: this shard's.
   OtherShards(PortShared* shared, uint32_t queue_index, NetCounters& counters) noexcept
       : shared_(shared), queue_index_(queue_index), counters_(counters) {}
 
   bool are_there() const noexcept { return shared_ != nullptr; }
 
-  // Whether any shard, this one included, may have a socket of `udp_port`. Without other shards it
-  // is false.
+  // Whether any shard, this one included, may have a socket of `udp_port`. False without other
+  // shards.
   bool is_owned(uint16_t udp_port) const noexcept {
     return shared_ != nullptr && shared_->owners(udp_port) != 0;
   }
-  // Whether another shard may have one.
+  // Whether another shard may have a socket of `udp_port`.
   bool have_socket(uint16_t udp_port) const noexcept {
     return shared_ != nullptr && others_with(udp_port) != 0;
   }
@@ -41,18 +41,19 @@ class OtherShards {
     shared_->set_owner(bucket, queue_index_, is_owner);
   }
 
-  // Hands the frame, by one more reference, to all others that may have a socket of `udp_port`.
-  // Returns whether there are any. `is_own`: this port has sent it, to itself.
+  // Hands the frame, by another reference, to each other shard that may have a socket of
+  // `udp_port`. Returns whether there is such a shard. `is_own`: this port sent the frame to
+  // itself.
   bool hand_to_owners(rte_mbuf* frame, uint16_t udp_port, bool is_own) noexcept {
     const uint32_t others = shared_ != nullptr ? others_with(udp_port) : 0;
     if (others != 0) hand_over(frame, others, is_own);
     return others != 0;
   }
-  // Hands a frame that all learn from to all others.
+  // Hands a frame to all other shards, because all learn from it.
   void hand_to_all(rte_mbuf* frame, uint64_t now_ns) noexcept;
 
-  // Whether they have handed frames over. Then take() has them; it requires are_there(), and
-  // returns how many it took.
+  // Whether other shards have handed frames over. take() takes these, and returns how many; it
+  // requires are_there().
   bool have_handed() const noexcept {
     return shared_ != nullptr && shared_->has_frames(queue_index_);
   }
@@ -62,10 +63,10 @@ class OtherShards {
   }
 
  private:
-  static constexpr uint32_t kControlPerSecond = 4000;  // frames that go to all
+  static constexpr uint32_t kControlPerSecond = 4000;  // frames that go to all shards
   static constexpr uint32_t kControlBurst = 256;
 
-  // A bit for the queue of each.
+  // A bit for the queue of each such shard.
   uint32_t others_with(uint16_t udp_port) const noexcept {
     return shared_->owners(udp_port) & ~(1U << queue_index_);
   }

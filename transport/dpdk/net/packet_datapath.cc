@@ -15,12 +15,12 @@ namespace bedplate {
 namespace {
 
 constexpr uint16_t kVlanMask = 0x0fff;
-// The most extension headers of IPv6 that are walked through, and their bytes together.
+// The most IPv6 extension headers that are parsed, and their bytes together.
 constexpr uint32_t kExtensionCountMax = 4;
 constexpr uint32_t kExtensionBytesMax = 256;
 constexpr uint32_t kIgmpBytesMin = 8;
 
-// Reads a header, wherever it lies.
+// Reads a header at any alignment.
 template <typename Header>
 Header header_at(const uint8_t* bytes) noexcept {
   Header header;
@@ -30,13 +30,14 @@ Header header_at(const uint8_t* bytes) noexcept {
 
 enum class Believed { kGood, kBad, kUnknown };
 
-// The port's verdict on a checksum. NONE counts as good: no checksum, but the packet is whole.
+// The port's verdict on a checksum. NONE counts as good: the checksum is wrong, but the data is
+// good.
 Believed believed(uint64_t flags, uint64_t mask, uint64_t bad, uint64_t unknown) noexcept {
   if ((flags & mask) == bad) return Believed::kBad;
   return (flags & mask) == unknown ? Believed::kUnknown : Believed::kGood;
 }
 
-// The walk through one frame. Each step returns kNone and goes on from `at_`.
+// The parser of one frame. Each step returns kNone and continues at `at_`.
 class Parser {
  public:
   Parser(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept
@@ -85,8 +86,8 @@ class Parser {
     return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]);
   }
 
-  // Whether it is from another station to this one, or to many. On a link that echoes our frames
-  // the port would answer itself otherwise.
+  // Whether the frame is from another station, to this one or to many. Without this check the port
+  // would answer itself on a link that echoes its frames.
   bool is_between_stations() const noexcept {
     return (rte_is_multicast_ether_addr(&packet_.to_mac) ||
             rte_is_same_ether_addr(&packet_.to_mac, &filter_.mac)) &&
@@ -136,7 +137,7 @@ class Parser {
     return transport(header.next_proto_id, header_bytes, bytes);
   }
 
-  // Skips options; refuses source routes, and lengths that make no sense.
+  // Skips options; refuses source routes and invalid lengths.
   Drop ipv4_options(const uint8_t* option, const uint8_t* end) noexcept {
     constexpr uint8_t kLooseRoute = 131;
     constexpr uint8_t kStrictRoute = 137;
@@ -173,7 +174,7 @@ class Parser {
       if (next == IPPROTO_FRAGMENT) return Drop::kFragment;
       if (next == IPPROTO_ROUTING) return Drop::kRoutingHeader;
       if (next != IPPROTO_HOPOPTS && next != IPPROTO_DSTOPTS) break;
-      // RFC 8200, 4.1: hop-by-hop options are the first, or there are none.
+      // RFC 8200, 4.1: hop-by-hop options may only be the first header.
       if (i == kExtensionCountMax || (next == IPPROTO_HOPOPTS && i > 0)) {
         return Drop::kExtensionHeaders;
       }
@@ -245,7 +246,7 @@ class Parser {
       const uint32_t pseudo =
           pseudo_header_sum(packet_.from, packet_.to, protocol, packet_.message_bytes);
       if (packet_.message_bytes < sizeof(icmp6_hdr) || !is_sum_right(pseudo)) return Drop::kIcmp;
-      return Drop::kNone;  // neighbour discovery and MLD know ::
+      return Drop::kNone;  // neighbour discovery and MLD handle ::
     }
     if (protocol == IPPROTO_IGMP && !is_ipv6) {
       packet_.kind = PacketKind::kIgmp;
@@ -302,7 +303,7 @@ class Parser {
     return folded(pseudo + sum) == 0xffff ? Drop::kNone : Drop::kUdpChecksum;
   }
 
-  // Finds it in one segment: the first, or the next, if the headers fill the first.
+  // Finds the payload in one segment: the first, or the next one if the headers fill the first.
   bool find_payload() noexcept {
     BP_DCHECK(packet_.payload_bytes <= all_bytes());
     packet_.payload_segment = frame_;
@@ -325,7 +326,7 @@ class Parser {
   uint32_t beyond_bytes_;  // of the other segments
 };
 
-// Whether all that a packet refers to lies in its frame.
+// Whether all pointers of a packet are within its frame.
 [[maybe_unused]] bool is_within(const Packet& packet, const rte_mbuf& frame) noexcept {
   const auto* start = rte_pktmbuf_mtod(&frame, const uint8_t*);
   const uint8_t* end = start + rte_pktmbuf_data_len(&frame);
@@ -353,7 +354,7 @@ class Parser {
 uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,
                            uint32_t bytes) noexcept {
   BP_DCHECK(from.byte_count() == to.byte_count());
-  // One sum does for both families: IPv6 has the same fields, only wider.
+  // One sum serves both families: IPv6 has the same fields, only wider.
   uint32_t sum = __rte_raw_cksum(from.bytes, from.byte_count(), 0);
   sum = __rte_raw_cksum(to.bytes, to.byte_count(), sum);
   sum += rte_cpu_to_be_16(static_cast<uint16_t>(bytes >> 16));

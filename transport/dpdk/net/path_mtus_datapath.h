@@ -1,11 +1,11 @@
-// Paths narrower than the link, as routers on the way have reported (RFC 1191, RFC 8201). A report
-// is forgotten after ten minutes; then a wider packet may be tried again.
+// Path MTUs below the link's, as routers have reported them (RFC 1191, RFC 8201). A report expires
+// after ten minutes; then a larger packet may be tried again.
 //
-// A full table forgets the oldest report. A report below the minimum (kMinIpv4, kMinIpv6) is not
-// believed.
+// A full table forgets the oldest report. A report below the minimum (kMinIpv4, kMinIpv6) is
+// ignored.
 //
-// Invariants, which is_valid() looks at: 1. Each address is there once. 2. No known path is
-// narrower than the minimum, or good for longer than the last report.
+// Invariants, checked by is_valid(): 1. Each address is in the table once. 2. No path has an MTU
+// below the minimum, or expires after the last report does.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace bedplate {
 
-// Threads: the shard's. Nothing is allocated after it was made.
+// Threads: the shard's. No allocation after construction.
 class PathMtus {
  public:
   static constexpr uint64_t kLifeNs = 600'000'000'000;
-  static constexpr uint32_t kMinIpv4 = 552;  // as Linux has it: net.ipv4.route.min_pmtu
+  static constexpr uint32_t kMinIpv4 = 552;  // as in Linux: net.ipv4.route.min_pmtu
   static constexpr uint32_t kMinIpv6 = 1280;
 
   // Before the seal: it allocates. Requires: `count_max` is over 0.
   explicit PathMtus(uint32_t count_max);
 
-  // Takes a router's report. Returns whether it was believed.
+  // Takes a router's report. Returns whether it was accepted.
   bool learn(const IpAddress& to, uint32_t mtu_bytes, uint64_t now_ns) noexcept {
     BP_KEEPS_VALID(*this);
     if (mtu_bytes < min_bytes(to.family)) return false;
@@ -70,7 +70,7 @@ class PathMtus {
   };
   uint32_t count_max_;
   std::unique_ptr<Path[]> paths_;
-  uint64_t end_ns_ = 0;  // of the last of them
+  uint64_t end_ns_ = 0;  // when the last of the reports expires
 };
 
 }  // namespace bedplate

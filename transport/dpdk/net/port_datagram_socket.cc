@@ -35,7 +35,7 @@ bool PortDatagramSocket::is_valid() const noexcept {
   return !is_started_ && !wants_room_ && pending_count_ == 0 && memberships_ == Memberships::kNone;
 }
 
-// nullptr, or the contradiction in `options`.
+// Returns nullptr, or the contradiction in `options`.
 const char* PortDatagramSocket::problem_of(const DatagramOptions& options) noexcept {
   if (options.owner.received == nullptr) return "nobody takes what it receives";
   if (options.local.ip.family != AF_INET && options.local.ip.family != AF_INET6) {
@@ -99,7 +99,7 @@ int PortDatagramSocket::start() noexcept {
   return 0;
 }
 
-// Frames lent to received() stay until it returns.
+// Frames lent to received() stay valid until it returns.
 void PortDatagramSocket::close() noexcept {
   BP_KEEPS_VALID(*this);
   if (!is_open_) return;

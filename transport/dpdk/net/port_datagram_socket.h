@@ -2,15 +2,16 @@
 // packet layer.
 //
 // Differences from the kernel's sockets:
-// - Received datagrams lie in the port's buffers. A shape says how many may be lent and kept; the
-//   socket has no memory of its own. While all are kept, new ones are dropped and counted at once.
-// - Bytes that lie in a received buffer of any port are sent by reference: they must not change
-//   until the device has sent them, but may be released at once. All others are copied.
-// - Nothing is sent in fragments: a datagram that does not fit the path is refused (EMSGSIZE).
+// - Received datagrams are in the port's buffers. A shape says how many may be lent and kept; the
+//   socket has no memory of its own. While all are kept, new datagrams are dropped and counted at
+//   once.
+// - Bytes in a received buffer of any port are sent by reference: they must not change until the
+//   device has sent them, but may be released at once. All other bytes are copied.
+// - Nothing is fragmented: a datagram that exceeds the path MTU is refused (EMSGSIZE).
 // - A datagram to an address of its own port stays in this process: a socket of this shard gets it,
-//   or else one of another shard of the port.
-// - joins_received and the queue lengths have no meaning: nothing joins, and the queue is the
-//   port's. `interface` is the port's name, or none. A broadcast is received, and not sent
+//   or else a socket of another shard of the port.
+// - joins_received and the queue lengths have no effect: nothing is coalesced, and the queue is the
+//   port's. `interface` is the port's name, or none. A broadcast is received, but cannot be sent
 //   (EACCES).
 #pragma once
 
@@ -23,14 +24,14 @@
 
 namespace bedplate {
 
-// Invariants, which is_valid() looks at: 1. Pending, lent and kept datagrams together are no more
-// than the shape says. 2. It has pending frames, or memberships, only while it is open.
+// Invariants, checked by is_valid(): 1. Pending, lent and kept datagrams together are no more than
+// the shape allows. 2. It has pending frames and memberships only while it is open.
 class PortDatagramSocket final : public DatagramSocket {
  public:
-  static constexpr uint32_t kBatchMax = FrameQueue::kBurstMax;  // given to received() at once
+  static constexpr uint32_t kBatchMax = FrameQueue::kBurstMax;  // the most for one received()
 
-  // Before the seal: it allocates. Requires: UdpSocket::check_shape finds nothing. `parts` are of a
-  // packet layer, which outlives it (NetStack::socket_parts).
+  // Before the seal: it allocates. Requires: UdpSocket::check_shape finds no mistake. `parts`
+  // belong to a packet layer, which outlives it (NetStack::socket_parts).
   PortDatagramSocket(const SocketParts& parts, const DatagramShape& shape);
   ~PortDatagramSocket() override;
   PortDatagramSocket(const PortDatagramSocket&) = delete;
@@ -49,13 +50,13 @@ class PortDatagramSocket final : public DatagramSocket {
   void release(const std::byte* bytes) noexcept override;
 
   bool is_valid() const noexcept;
-  // Whether it has datagrams for deliver(); whether it waits for tell_room().
+  // Whether deliver() has datagrams for the owner; whether it waits for tell_room().
   bool is_pending() const noexcept { return is_started_ && pending_count_ > 0; }
   bool wants_room() const noexcept { return wants_room_; }
 
   // ---- For its stack ----------------------------------------------------------------------------
 
-  // Its place in the stack's table.
+  // Its entry in the stack's socket table.
   struct Link {
     uint32_t slot = 0;
     PortDatagramSocket* next = nullptr;
@@ -63,34 +64,33 @@ class PortDatagramSocket final : public DatagramSocket {
   Link& link() noexcept { return link_; }
   const Link& link() const noexcept { return link_; }
   void set_local_port(uint16_t port) noexcept { local_.port = port; }
-  // Whether the two could not be told apart at `port`.
+  // Whether the two sockets would be indistinguishable at `port`.
   bool collides_with(const PortDatagramSocket& other, uint16_t port) const noexcept;
-  // How well it fits a datagram to an address of the port; 0: not at all.
+  // How well it matches a datagram to an address of the port; 0: no match.
   uint32_t score(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
   // Whether it takes a datagram to a group, or a broadcast.
   bool takes_from_many(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
   bool has_joined(const IpAddress& group) const noexcept;
-  // Takes a frame with a datagram, which deliver() gives to the owner. Returns kNone, or why it
-  // does not take it.
+  // Takes a frame with a datagram, for deliver(). Returns kNone, or why it refuses the frame.
   Drop push(rte_mbuf* frame, const Packet& packet, uint64_t wall_ns) noexcept;
-  // These call the owner, which may close the socket.
+  // deliver() and tell_room() call the owner, which may close the socket.
   void deliver() noexcept;
   void tell_failure(int error_number, const DatagramAddress& to) noexcept;
-  uint32_t tell_room() noexcept;  // 1: it waited for it
+  uint32_t tell_room() noexcept;  // 1: it was waiting
 
  private:
-  // Datagrams for the owner, and the mbufs that they lie in.
+  // Datagrams for the owner, and the mbufs that hold them.
   struct Batch {
     ReceivedDatagram received[kBatchMax];
     rte_mbuf* frames[kBatchMax];
     rte_mbuf* segments[kBatchMax];
   };
-  // How far a send has come.
+  // The progress of a send.
   struct Cursor {
     uint32_t index = 0;         // of the datagram
-    uint32_t offset_bytes = 0;  // within it
+    uint32_t offset_bytes = 0;  // within the datagram
   };
-  // Frames that are made and not sent yet, and the cursor after each.
+  // Frames that are not sent yet, and the cursor after each.
   struct Outgoing {
     rte_mbuf* frames[kBatchMax];
     Cursor after[kBatchMax];
@@ -99,7 +99,7 @@ class PortDatagramSocket final : public DatagramSocket {
     uint32_t count = 0;
     Cursor done;
   };
-  // The way of the last datagram, for the next ones to the same address.
+  // The route of the last datagram, reused while the address stays the same.
   struct LastWay {
     DatagramWay way;
     DatagramAddress to;
@@ -124,16 +124,16 @@ class PortDatagramSocket final : public DatagramSocket {
   SocketParts parts_;
   DatagramShape shape_;
   std::unique_ptr<Batch> batch_;
-  std::unique_ptr<rte_mbuf*[]> kept_;  // each by one reference
+  std::unique_ptr<rte_mbuf*[]> kept_;  // one reference to each
   uint32_t kept_count_ = 0;
   uint32_t pending_count_ = 0;  // in batch_
-  uint32_t lent_count_ = 0;     // of batch_, which received() has
+  uint32_t lent_count_ = 0;     // of batch_, while received() runs
   Link link_;
   DatagramAddress local_;
   DatagramAddress peer_;
   DatagramOwner owner_;
   Memberships::Holder memberships_ = Memberships::kNone;
-  uint32_t generation_ = 0;  // of open() and close(): a callback may do both
+  uint32_t generation_ = 0;  // counts open() and close(): a callback may do both
   uint8_t service_class_ = 0;
   uint8_t multicast_hops_ = 1;
   bool hears_own_multicast_ = true;

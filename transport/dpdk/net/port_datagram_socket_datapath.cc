@@ -13,8 +13,8 @@ bool is_same_end(const DatagramAddress& one, const DatagramAddress& other) noexc
   return one.port == other.port && is_same(one.ip, other.ip);
 }
 
-// The mbuf's index in a socket's table of kept mbufs: only a hint, in a field that means nothing
-// any more. Sockets of several shards may keep one mbuf, and overwrite each other's hint.
+// The mbuf's index in a socket's table of kept mbufs, in an mbuf field that is unused by then. It
+// is only a hint: sockets of several shards may keep one mbuf, and overwrite each other's hint.
 std::atomic_ref<uint32_t> hint_of(rte_mbuf* mbuf) noexcept {
   return std::atomic_ref<uint32_t>(mbuf->hash.usr);
 }
@@ -61,8 +61,8 @@ Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wa
       pending_count_ + kept_count_ == shape_.buffer_count) {
     return Drop::kSocketFull;
   }
-  // Trims a frame that nobody else has to the datagram's bytes: then they can be sent on without an
-  // mbuf attached to them (DatagramSender::refer).
+  // Trims a frame with a single reference to the datagram's bytes: then they can be sent on without
+  // an attached mbuf (DatagramSender::refer).
   if (packet.payload_segment == frame && frame->nb_segs == 1 && RTE_MBUF_DIRECT(frame) &&
       rte_mbuf_refcnt_read(frame) == 1) {
     frame->data_off =
@@ -92,7 +92,7 @@ Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wa
   return Drop::kNone;
 }
 
-// Keeps the mbuf in whose own buffer the bytes lie, and frees the rest of the frame.
+// Keeps the mbuf whose own buffer holds the bytes, and frees the rest of the frame.
 void PortDatagramSocket::keep(rte_mbuf* frame, rte_mbuf* segment) noexcept {
   rte_mbuf* held = rte_mbuf_from_indirect(segment);
   if (held != frame || frame->nb_segs > 1) {
@@ -114,7 +114,8 @@ void PortDatagramSocket::deliver() noexcept {
   pending_count_ = 0;
   owner_.received(owner_.context, {batch_->received, count});
   lent_count_ = 0;
-  // If received() closed the socket, kept datagrams stay valid; if it opened it again, they do not.
+  // If received() closed the socket, kept datagrams stay valid; if it also reopened it, they do
+  // not.
   const bool may_keep = generation == generation_ || !is_open_;
   for (uint32_t i = 0; i < count; ++i) {
     if (batch_->received[i].is_kept && may_keep) {
@@ -196,7 +197,7 @@ void PortDatagramSocket::note_sent(uint32_t bytes) noexcept {
   parts_.counters.sent_bytes.add(bytes);
 }
 
-// Returns whether the port took all frames. Frees the others; `done` is before them.
+// Returns whether the port took all frames. Frees the others; `done` then stops before them.
 bool PortDatagramSocket::flush(Outgoing& outgoing) noexcept {
   const uint32_t count = outgoing.count;
   BP_ASSERT(count <= kBatchMax);

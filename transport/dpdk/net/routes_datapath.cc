@@ -36,7 +36,7 @@ bool Routes::is_broadcast(const IpAddress& address) const noexcept {
   const uint32_t value = rte_be_to_cpu_32(ipv4_of(address));
   for (uint32_t i = 0; i < count_; ++i) {
     const IpPrefix& prefix = entries_[i].prefix;
-    // RFC 3021: a link of two stations has no broadcast address.
+    // RFC 3021: a link with two stations has no broadcast address.
     if (prefix.family != AF_INET || prefix.prefix_bits > 30) continue;
     const uint32_t host_bits = ~uint32_t{0} >> prefix.prefix_bits;
     if (value == (rte_be_to_cpu_32(ipv4_of(prefix)) | host_bits)) return true;
@@ -71,7 +71,7 @@ IpAddress Routes::source_for(const IpAddress& to) const noexcept {
   const IpAddress hop = is_multicast(to) ? gateway(to.family) : next_hop(to);
   if (!is_link_scope && hop.family != 0) {
     const uint32_t network = find_network(hop);
-    // A gateway's link-local address (RFC 4861) does not tell which of our addresses to use.
+    // A gateway's link-local address (RFC 4861) does not determine which of our addresses to use.
     const bool says = network != kNone && (!is_link_local(hop) || is_link_local(to));
     if (says) return entries_[network].prefix;
   }

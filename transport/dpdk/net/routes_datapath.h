@@ -1,5 +1,5 @@
-// A port's addresses, and the next hop of a packet: a station on the link itself, or the gateway of
-// its family.
+// A port's addresses, and the next hop of a packet: a station on the link, or the gateway of its
+// family.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@ namespace bedplate {
 
 class Routes {
  public:
-  static constexpr uint32_t kAddressCountMax = 17;  // with the link-local one
+  static constexpr uint32_t kAddressCountMax = 17;  // including the link-local one
 
-  // Requires: there is room, and it is not there; its prefix is no longer than an address.
+  // Requires: space for one more, and a new address; its prefix is no longer than an address.
   void add(const IpPrefix& address) noexcept;
-  // An address of no family removes it. Requires: else `gateway` is of the family.
+  // Sets the gateway. An address of family 0 removes it. Requires: any other `gateway` is of
+  // `family`.
   void set_gateway(int family, const IpAddress& gateway) noexcept;
   const IpAddress& gateway(int family) const noexcept {
     return family == AF_INET6 ? gateway6_ : gateway4_;
@@ -34,11 +35,11 @@ class Routes {
   bool is_on_link(const IpAddress& address) const noexcept {
     return find_network(address) != kNone;
   }
-  // The station that a packet to `to`, no group, is sent to; none: there is no way.
+  // The station that gets packets to `to`, which is no group; none: no route.
   IpAddress next_hop(const IpAddress& to) const noexcept;
-  // The source address for `to` (RFC 6724, in short): ours in the network of `to`, or of the
-  // gateway; else the first that is not link-local. For a group of the link itself: the link-local
-  // one. None: there is none.
+  // The source address for `to` (RFC 6724, simplified): our address in the network of `to`, or of
+  // the gateway; else our first address that is not link-local. For a group of link scope: our
+  // link-local address. None: no address fits.
   IpAddress source_for(const IpAddress& to) const noexcept;
 
  private:

@@ -13,7 +13,7 @@ class SocketGroups {
   SocketGroups(Memberships& memberships, GroupReports& reports) noexcept
       : memberships_(memberships), reports_(reports) {}
 
-  // Joins or leaves `group`. `source` of family 0: all. Returns 0 or an errno value
+  // Joins or leaves `group`. `source` of family 0: all sources. Returns 0 or an errno value
   // (Memberships::join, leave).
   int change(bool is_join, Memberships::Holder& holder, const IpAddress& group,
              const IpAddress& source) noexcept;

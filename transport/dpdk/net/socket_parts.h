@@ -1,4 +1,4 @@
-// The packet layer as its sockets see it: the parts that they use, and no more.
+// The parts of the packet layer that its sockets use.
 #pragma once
 
 #include "transport/dpdk/net/datagram_sender_datapath.h"
@@ -14,24 +14,24 @@
 
 namespace bedplate {
 
-// Notes that sockets leave for the packet layer, which then serves them in its round.
+// Flags that sockets set for the packet layer, which then serves them in its round.
 struct SocketNotes {
   bool has_pending = false;  // a started socket has datagrams
-  bool wants_room = false;   // a socket waits for room in the port's queue
+  bool wants_room = false;   // a socket waits for space in the port's queue
 };
 
 // Made once by the packet layer, which outlives its sockets. Each socket has a copy.
 struct SocketParts {
   const char* name;           // the port's
-  const NetTime& time;        // of the event that is served
+  const NetTime& time;        // of the current event
   const Routes& routes;       // the port's addresses
-  UdpPorts& ports;            // where a socket is bound while it is open
-  SocketGroups& groups;       // that it has joined
-  WayFinder& ways;            // to the stations that it sends to
-  Neighbours& neighbours;     // where frames wait for a MAC
+  UdpPorts& ports;            // binds a socket while it is open
+  SocketGroups& groups;       // joins and leaves groups
+  WayFinder& ways;            // finds the route to a receiver
+  Neighbours& neighbours;     // holds frames that wait for a MAC
   DatagramSender& datagrams;  // makes its frames
   FrameSender& frames;        // sends them
-  LoopedFrames& looped;       // those to this port itself
+  LoopedFrames& looped;       // takes the frames to this port itself
   SocketNotes& notes;
   NetCounters& counters;
 };

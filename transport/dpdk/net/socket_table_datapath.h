@@ -1,6 +1,6 @@
-// The open sockets of a packet layer, found by their port.
+// The open sockets of a packet layer, hashed by their port.
 //
-// Invariant, which is_valid() looks at: each socket lies in its slot, and in the chain of its port.
+// Invariant, checked by is_valid(): each socket is in its slot, and in the chain of its port.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace bedplate {
 
 class PortDatagramSocket;
 
-// Threads: the shard's. Nothing is allocated after it was made.
+// Threads: the shard's. No allocation after construction.
 class SocketTable {
  public:
   static constexpr uint32_t kChainCount = 256;
@@ -21,16 +21,16 @@ class SocketTable {
   // Before the seal: it allocates.
   explicit SocketTable(uint32_t count_max);
 
-  // Returns false if there is no room. Requires: it is in no table.
+  // Returns false if the table is full. Requires: the socket is in no table.
   bool insert(PortDatagramSocket& socket) noexcept;
   void remove(PortDatagramSocket& socket) noexcept;
 
-  // The first socket of a chain, which may also have sockets of other ports. The next one is its
-  // link().next.
+  // The first socket of a chain, which may also have sockets of other ports. link().next is the
+  // next.
   PortDatagramSocket* first(uint16_t port) const noexcept { return chains_[port % kChainCount]; }
-  // The socket for a datagram from `from` to `to`, which is no group. It prefers one that is
-  // connected to the sender, then one that is bound to the address. Among several that share their
-  // port, it is always the same one for the same sender. nullptr: there is none.
+  // The socket for a datagram from `from` to `to`, which is no group. Prefers a socket that is
+  // connected to the sender, then one that is bound to the address. Among sockets that share the
+  // port, one sender always gets the same socket. nullptr: none takes it.
   PortDatagramSocket* find(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
 
   // By slot: 0 to count_max() - 1; nullptr: the slot is free.

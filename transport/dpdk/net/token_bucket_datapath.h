@@ -1,4 +1,4 @@
-// A token bucket, for packets: allows so many in a second, and so many at once.
+// A token bucket for packets: limits their rate, and how many may come at once.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class TokenBucket {
     BP_ASSERT(token_ns_ > 0 && burst > 0);
   }
 
-  // Whether one more event is allowed; if so, counts it. Times: of one clock that does not go back.
+  // Whether one more packet is allowed; counts it if so. Times: of one monotonic clock.
   bool try_take(uint64_t now_ns) noexcept {
     BP_DCHECK(now_ns >= last_ns_);
     saved_ns_ = std::min(full_ns_, saved_ns_ + std::min(full_ns_, now_ns - last_ns_));

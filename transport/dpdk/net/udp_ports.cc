@@ -19,7 +19,7 @@ int UdpPorts::choose(PortDatagramSocket& socket) noexcept {
   for (uint32_t i = 0; i < kCount; ++i) {
     const uint16_t port = next_free_;
     next_free_ = port == 65535 ? kFirstFree : static_cast<uint16_t>(port + 1);
-    // Answers to a port that another shard has could go to that shard.
+    // A port with a socket on another shard is skipped: its answers could go to that shard.
     if (others_.is_owned(port) || is_taken(socket, port)) continue;
     socket.set_local_port(port);
     return 0;

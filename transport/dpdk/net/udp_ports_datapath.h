@@ -1,9 +1,9 @@
-// The UDP ports of a shard's sockets: binds sockets to them, and lets the other shards know which
-// ones they are.
+// The UDP ports of a shard's sockets: binds sockets to ports, and tells the other shards which
+// ports are bound.
 //
-// Invariants: 1. A bound socket is in the table of sockets, and can be told from the others of its
-// port. (bind) 2. The other shards see a bucket of ports as this shard's exactly if it has a socket
-// there. (bind, release)
+// Invariants: 1. A bound socket is in the socket table, and is distinguishable from the others of
+// its port. (bind) 2. The other shards see a bucket of ports as this shard's exactly if it has a
+// socket in the bucket. (bind, release)
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace bedplate {
 // Threads: the shard's, but for calls before the start.
 class UdpPorts {
  public:
-  // All outlive it.
+  // The arguments outlive it.
   UdpPorts(SocketTable& sockets, const Routes& routes, OtherShards& others) noexcept
       : sockets_(sockets), routes_(routes), others_(others) {}
 
-  // Binds `socket` to its local address; chooses a port if that has none. Returns 0 or an errno
-  // value. Requires: it is not open.
+  // Binds `socket` to its local address; chooses a port if the address has none. Returns 0 or an
+  // errno value. Requires: it is not open.
   int bind(PortDatagramSocket& socket) noexcept;
   void release(PortDatagramSocket& socket) noexcept;
 

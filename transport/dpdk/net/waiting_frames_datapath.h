@@ -1,11 +1,10 @@
-// Frames that wait for the MAC addresses of stations on the link, of all neighbours together, in
-// the order in which they came. If there is no room, the oldest of all goes: its station has had
-// the longest time to answer.
+// Frames of all neighbours that wait for MAC addresses, in their order of arrival. If the table is
+// full, the oldest frame leaves: its station has had the longest time to answer.
 //
 // It knows a neighbour only by a number, and neither sends nor drops frames.
 //
-// Invariants, which is_valid() looks at: 1. At most count_max() frames wait. 2. Each used place has
-// a frame, and no other place has one.
+// Invariants, checked by is_valid(): 1. At most count_max() frames wait. 2. Exactly the used
+// entries have a frame.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace bedplate {
 
-// Threads: the shard's. Nothing is allocated after it was made.
+// Threads: the shard's. No allocation after construction.
 class WaitingFrames {
  public:
   struct Waiting {
@@ -27,22 +26,23 @@ class WaitingFrames {
 
   // Before the seal: it allocates. Requires: count_max > 0.
   explicit WaitingFrames(uint32_t count_max);
-  // Frees the frames that wait.
+  // Frees the waiting frames.
   ~WaitingFrames();
   WaitingFrames(const WaitingFrames&) = delete;
   WaitingFrames& operator=(const WaitingFrames&) = delete;
 
   uint32_t count() const noexcept { return count_; }
   uint32_t count_max() const noexcept { return count_max_; }
-  // Cost: a look at all that wait.
+  // Cost: a look at all waiting frames.
   uint32_t count_of(uint32_t neighbour) const noexcept;
 
-  // Takes `frame` as the youngest. If there was no room, returns the oldest of all, which is the
-  // caller's then; else none.
+  // Adds `frame` as the youngest. If the table was full, returns the oldest frame, which is the
+  // caller's then; otherwise none.
   Waiting push(uint32_t neighbour, rte_mbuf* frame) noexcept;
 
-  // Hands each frame of `neighbour`, the oldest first, to take(rte_mbuf*), which owns it then.
-  // Requires: take() does not come back here. Cost: a look at all that wait.
+  // Passes each frame of `neighbour`, the oldest first, to take(rte_mbuf*), which then owns it.
+  // Requires: take() does not call this object.
+  // Cost: a look at all waiting frames.
   template <typename Take>
   void take_of(uint32_t neighbour, Take&& take) noexcept {
     uint32_t kept_count = 0;
@@ -62,7 +62,7 @@ class WaitingFrames {
   bool is_valid() const noexcept;
 
  private:
-  // The index of the frame that is `order` places younger than the oldest.
+  // The index of the frame at position `order`; the oldest is at 0.
   uint32_t index_of(uint32_t order) const noexcept {
     BP_DCHECK(oldest_ < count_max_ && order <= count_max_);
     const uint32_t index = oldest_ + order;

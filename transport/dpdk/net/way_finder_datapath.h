@@ -1,6 +1,6 @@
-// Finds the way of a datagram: its source address, the MAC of its next hop, and how long it may be.
+// Finds the route of a datagram: its source address, the MAC of its next hop, and its longest size.
 //
-// If the next hop's MAC is not known, the station is asked, and the frame must wait for the answer
+// If the next hop's MAC is unknown, this asks the station, and the frame must wait for the answer
 // (Neighbours::wait).
 #pragma once
 
@@ -16,15 +16,15 @@ namespace bedplate {
 struct DatagramWay {
   IpAddress from;
   uint32_t mtu_bytes = 0;
-  bool is_own = false;             // to this port itself: nothing goes out
-  rte_ether_addr mac = {};         // of the next hop, if not own
-  Neighbour* waits_for = nullptr;  // its MAC is asked for; good until the next find()
+  bool is_own = false;             // to this port itself: no frame leaves
+  rte_ether_addr mac = {};         // the next hop's, unless is_own
+  Neighbour* waits_for = nullptr;  // the entry without a MAC; valid until the next find()
 };
 
 // Threads: the shard's.
 class WayFinder {
  public:
-  // All outlive it. `link_mtu_bytes`: of the port's link.
+  // The arguments outlive it. `link_mtu_bytes`: the MTU of the port's link.
   WayFinder(const Routes& routes, Neighbours& neighbours, const PathMtus& paths,
             uint32_t link_mtu_bytes, NetCounters& counters) noexcept
       : routes_(routes),
@@ -33,7 +33,7 @@ class WayFinder {
         link_mtu_bytes_(link_mtu_bytes),
         counters_(counters) {}
 
-  // `from`: none, or one of the port's own. Returns 0 or an errno value.
+  // `from`: none, or one of the port's own addresses. Returns 0 or an errno value.
   int find(const IpAddress& to, const IpAddress& from, uint64_t now_ns, DatagramWay& way) noexcept;
 
  private:

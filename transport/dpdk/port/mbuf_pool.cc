@@ -54,10 +54,10 @@ Result<void> MbufPool::create(const std::string& name, std::span<std::byte> memo
                               const MbufShape& shape) {
   BP_ASSERT(pool_ == nullptr && memory.size() >= shape.bytes());
   BP_ASSERT(shape.count >= kMbufCountMin && shape.count <= kMbufCountMax);
-  BP_ASSERT(RTE_PKTMBUF_HEADROOM + shape.frame_bytes <= UINT16_MAX);  // of an mbuf's own fields
+  BP_ASSERT(RTE_PKTMBUF_HEADROOM + shape.frame_bytes <= UINT16_MAX);  // mbufs store it in 16 bits
   BP_ASSERT(name.size() <= kNameBytesMax);
   if (pool_count == kPoolCountMax) return dpdk_error(name, ENOSPC);
-  // DPDK's addresses for devices are the pool's own, so buffers need not keep within pages.
+  // Device addresses are the pool's own addresses, so buffers may cross pages.
   rte_mempool* pool = rte_mempool_create_empty(name.c_str(), shape.count, element_bytes(shape),
                                                std::min(kCacheCount, shape.count / kCacheShare),
                                                sizeof(rte_pktmbuf_pool_private), SOCKET_ID_ANY,

@@ -1,8 +1,8 @@
 // The buffers of one port: mbufs, heads and data, in one carve of the pool.
 //
-// They lie one behind the other, all equally long, so that the mbuf of any byte is found by
-// arithmetic (is_valid() checks it for each). DPDK's own records (a ring of the free mbufs, a
-// cache for each thread) lie in EAL's heap.
+// They are contiguous and equally long, so arithmetic finds the mbuf of any byte (is_valid() checks
+// it for each). DPDK's own records (a ring of the free mbufs, a cache for each thread) are in EAL's
+// heap.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace bedplate {
 
 struct MbufShape {
   uint32_t count = 4096;                 // kMbufCountMin to kMbufCountMax
-  uint32_t frame_bytes = 2048;           // room in each, behind RTE_PKTMBUF_HEADROOM
+  uint32_t frame_bytes = 2048;           // capacity of each, behind RTE_PKTMBUF_HEADROOM
   uint64_t bytes() const noexcept;       // of the carve
   uint64_t heap_bytes() const noexcept;  // of EAL's heap
   // The distance from one mbuf to the next.
@@ -29,7 +29,7 @@ struct MbufShape {
 inline constexpr uint32_t kMbufCountMin = 64;
 inline constexpr uint32_t kMbufCountMax = 1U << 22;
 
-// Threads: any, but for create(). Lifetime: until the process ends; mbufs may be anywhere.
+// Threads: any, but for create(). Lifetime: until the process ends, as mbufs may be anywhere.
 class MbufPool {
  public:
   MbufPool() noexcept = default;
@@ -37,20 +37,20 @@ class MbufPool {
   MbufPool& operator=(const MbufPool&) = delete;
 
   // Requires: EAL is started; `memory` is the pool's and has shape.bytes(); the shape is within its
-  // limits. `name`: 25 bytes at most, no other pool's. Before the seal: it allocates. Errors
-  // (kSystem): DPDK's.
+  // limits. `name`: 25 bytes at most, unique among pools. Before the seal: it allocates.
+  // Errors (kSystem): DPDK's.
   Result<void> create(const std::string& name, std::span<std::byte> memory, const MbufShape& shape);
 
   rte_mempool* pool() const noexcept { return pool_; }
-  // How many are free, including those in threads' caches. Cost: a look at each cache.
+  // How many mbufs are free, including those in threads' caches. Cost: a look at each cache.
   uint32_t free_count() const noexcept;
 
   // Cost: a look at each mbuf.
   bool is_valid() const noexcept;
 
-  // The mbuf whose buffer `byte` lies in, or nullptr. Cost: a subtraction and a division.
+  // The mbuf whose buffer holds `byte`, or nullptr. Cost: a subtraction and a division.
   rte_mbuf* find(const std::byte* byte) const noexcept {
-    const auto offset = static_cast<uint64_t>(byte - first_);  // before it: larger than all
+    const auto offset = static_cast<uint64_t>(byte - first_);  // before the pool: wraps, huge
     if (offset >= span_bytes_) return nullptr;
     return reinterpret_cast<rte_mbuf*>(first_ + offset / stride_bytes_ * stride_bytes_);
   }
@@ -58,11 +58,11 @@ class MbufPool {
  private:
   rte_mempool* pool_ = nullptr;
   std::byte* first_ = nullptr;  // the first mbuf
-  uint64_t span_bytes_ = 0;     // from it to the end of the last one
+  uint64_t span_bytes_ = 0;     // from the first mbuf to the end of the last one
   uint64_t stride_bytes_ = 1;
 };
 
-// The mbuf of any port of this process whose buffer `byte` lies in; nullptr: it is other memory.
+// The mbuf of any port of this process whose buffer holds `byte`; nullptr: the byte is elsewhere.
 // Cost: a comparison for each port.
 rte_mbuf* find_mbuf(const std::byte* byte) noexcept;
 

@@ -50,10 +50,10 @@ void open_memif_gates() noexcept {
 
 }  // namespace bedplate
 
-// Wraps the driver's functions, and EAL's that the driver calls before it closes descriptors. By
-// then it has marked the port as not connected, so later bursts touch nothing. A burst that has
-// read an old ring's address must not see the port connected again: so the gates are closed while
-// the driver connects.
+// Wraps the driver's functions, and EAL's functions that the driver calls before it closes
+// descriptors. By then it has marked the port as not connected, so later bursts touch nothing. A
+// burst that has read an old ring's address must not see the port connected again: so the gates are
+// closed while the driver connects.
 extern "C" {
 
 struct rte_eth_dev;

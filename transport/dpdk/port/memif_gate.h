@@ -1,11 +1,10 @@
-// Keeps bursts off the memory of a memif's peer while that memory comes and goes.
+// Keeps bursts away from the memory of a memif's peer while the driver maps and unmaps it.
 //
-// The driver connects and disconnects on EAL's own thread: there it maps and unmaps the peer's
-// memory, and closes descriptors, even while a shard is in the midst of a burst that uses them.
-// So each queue of such a port has a gate. A shard goes through it for each burst, and never waits:
-// if the gate is closed, there are no frames for now. EAL's thread waits until no burst is under
-// way. A program that links DPDK is linked so that the driver's calls come here first (DPDK_WRAPS
-// in scripts/mk/flags.mk).
+// The driver connects and disconnects on EAL's own thread: it maps and unmaps the peer's memory,
+// and closes descriptors, even while a shard is inside a burst that uses them. So each queue of
+// such a port has a gate. A shard enters it for each burst, and never waits: a closed gate means no
+// frames for now. EAL's thread waits until no burst is under way. A program with DPDK is linked
+// such that the driver's calls come here first (DPDK_WRAPS in scripts/mk/flags.mk).
 #pragma once
 
 #include <atomic>
@@ -15,8 +14,8 @@
 
 namespace bedplate {
 
-// Threads: its shard's, but for the constructor and destructor, which are the main thread's while
-// no shard runs. Cost of a burst: one locked instruction.
+// Threads: its shard's; constructor and destructor: the main thread, while no shard runs. Cost of a
+// burst: one locked instruction.
 class MemifGate {
  public:
   MemifGate() noexcept;
@@ -26,7 +25,8 @@ class MemifGate {
 
   // Returns whether a burst may begin; if so, the caller ends it with leave().
   bool enter() noexcept {
-    // In one order with close_memif_gates(): either we see it closed, or it sees our burst.
+    // Sequentially consistent with close_memif_gates(): either this sees the gate closed, or that
+    // sees the burst.
     const bool was_inside = is_inside_.exchange(true, std::memory_order_seq_cst);
     BP_ASSERT(!was_inside && "one thread has it, and one burst at a time");
     if (closed_count.load(std::memory_order_seq_cst) == 0) [[likely]]
@@ -48,8 +48,8 @@ class MemifGate {
   std::atomic<bool> is_inside_{false};
 };
 
-// Returns when no burst is under way; none begins until all that closed the gates have opened them
-// again. Threads: EAL's and the control thread.
+// Returns when no burst is under way. No burst begins until all that have closed the gates have
+// opened them again. Threads: EAL's and the control thread.
 void close_memif_gates() noexcept;
 void open_memif_gates() noexcept;
 

@@ -11,8 +11,8 @@
 
 namespace bedplate {
 
-// No shard may touch the port while it is stopped and started. The log level is raised meanwhile:
-// the driver would log an error each time nobody is there.
+// No shard may touch the port while it is stopped and started. The log level is raised meanwhile,
+// because the driver logs an error for each try without a server.
 bool MemifClient::connect(uint16_t number) noexcept {
   tried_ns_ = monotonic_ns();
   wait_ns_ = std::min(2 * wait_ns_, kLastWaitNs);

@@ -1,5 +1,5 @@
-// Reconnects a memif client whose server is not there yet, or has gone: the driver leaves that to
-// its user.
+// Connects a memif client whose server does not exist yet, or has gone. The driver does not
+// reconnect by itself.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace bedplate {
 // One client. Threads: one at a time: the main thread, then the control thread.
 class MemifClient {
  public:
-  // Starts port `number` of DPDK, which may have been started before. Returns whether somebody
-  // listens at its path. The link's state tells later if a connection came of it.
+  // Starts port `number` of DPDK, again if it was started before. Returns whether a server listens
+  // at its path. The link's state tells later whether the connection came up.
   bool connect(uint16_t number) noexcept;
-  // Whether it is time to connect(), if there is no link. Each try doubles the wait for the next.
+  // Whether it is time to connect(), if the link is down. Each try doubles the wait for the next.
   bool is_due() const noexcept;
   void note_link() noexcept { wait_ns_ = kFirstWaitNs; }
 

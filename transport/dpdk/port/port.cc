@@ -27,8 +27,8 @@ using Kind = PortDevice::Kind;
 // Ethernet's header, a tag of 802.1Q, and the check sequence, which some devices leave in place.
 constexpr uint32_t kFrameExtraBytes = RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN + RTE_ETHER_CRC_LEN;
 
-// Room for a driver's records. For each descriptor, each way: at most so many bytes, with the
-// driver's own record of it. And for each device.
+// Upper bounds of a driver's records in EAL's heap: for each descriptor, each way, including the
+// driver's own record of it; and for each device.
 constexpr uint64_t kDescriptorBytes = 160;
 constexpr uint64_t kDeviceBytes = kMiB;
 
@@ -144,7 +144,7 @@ std::string Port::arguments_of_device() const {
     }
     case Kind::kAfXdp: text += ",iface=" + device.argument + ",queue_count=" + queues; break;
     case Kind::kTap: {
-      // The interface is the kernel's end: a station with its own MAC address.
+      // The interface is the kernel's end: a station with a MAC address of its own.
       rte_ether_addr kernels = options_.mac;
       kernels.addr_bytes[5] ^= 1;
       char mac[RTE_ETHER_ADDR_FMT_SIZE];
@@ -167,7 +167,7 @@ std::string Port::arguments_of_device() const {
 }
 
 Result<void> Port::attach() {
-  // A server that was killed left its socket behind, and the driver would refuse to replace it.
+  // A killed server leaves its socket behind, and the driver refuses to replace it.
   if (options_.is_memif_server) remove_stale_socket(options_.device.argument, SOCK_SEQPACKET);
   const std::string arguments = arguments_of_device();
   if (const int outcome = rte_dev_probe(arguments.c_str()); outcome < 0) {
@@ -319,7 +319,7 @@ void Port::close() noexcept {
   is_started_ = false;
 }
 
-// Asks the kernel first if an interface carries the port: to the driver such a link is always up.
+// Asks the kernel first if an interface carries the port: the driver always calls such a link up.
 PortState Port::look() noexcept {
   if (options_.device.is_kernel_interface()) {
     const char* name = options_.device.argument.c_str();
@@ -372,7 +372,7 @@ void Port::watch() noexcept {
   counters->no_buffer_frames.set(stats.rx_nombuf);
   const uint64_t free_count = buffers_->free_count();
   counters->free_buffers.set(free_count);
-  // Other threads take and give buffers meanwhile, so the count may be off by those.
+  // Other threads take and return buffers meanwhile, so the count may be off by these.
   counters->used_peak_buffers.raise(counters->buffers.read() -
                                     std::min(counters->buffers.read(), free_count));
 }

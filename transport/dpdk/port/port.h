@@ -1,8 +1,8 @@
 // A port: one device of DPDK with its queues and its buffers.
 //
-// It is attached by name, so that an error names the one device that is at fault; configured with
-// a queue each way for each shard; and started. It turns on the offloads that the device has, and
-// reports them (PortCounters::offloads).
+// It is attached by name, so that an error names the device at fault; configured with one queue
+// each way for each shard; and started. It turns on the device's offloads, and reports them
+// (PortCounters::offloads).
 #pragma once
 
 #include <atomic>
@@ -25,13 +25,13 @@ struct PortOptions {
   std::string name;  // of a-z, 0-9 and -, 16 bytes at most
   PortDevice device;
   bool is_memif_server = false;
-  rte_ether_addr mac = {};  // of a device that has none of its own (PortDevice::has_address)
+  rte_ether_addr mac = {};  // for a device without an address of its own (PortDevice::has_address)
   uint32_t queue_count = 1;
   uint32_t descriptor_count = 1024;  // of each queue, each way; the device may have its own limits
   uint32_t mtu_bytes = 1500;
   bool strips_vlan = false;      // if the device can
   bool is_promiscuous = false;   // also takes frames for others
-  bool takes_all_groups = true;  // multicast, also those that nobody joined
+  bool takes_all_groups = true;  // multicast, including groups that nobody joined
   bool wants_interrupts = true;  // if the device has them
   uint32_t buffer_count = 4096;
   std::span<std::byte> memory;       // of mbuf_shape(...).bytes(), the pool's
@@ -40,7 +40,7 @@ struct PortOptions {
 
 // The shape of a port's buffers: each holds a frame of that MTU with a VLAN tag.
 MbufShape mbuf_shape(uint32_t mtu_bytes, uint32_t buffer_count) noexcept;
-// The share of EAL's heap that one port needs.
+// The part of EAL's heap that one port needs.
 uint64_t port_heap_bytes(const PortOptions& options) noexcept;
 
 // Threads: before the seal, the main thread; from then on watch() is the control thread's, and
@@ -56,13 +56,13 @@ class Port {
 
   // Requires: EAL is started. Allocates. Errors (kSystem): the device's, with the cure.
   Result<void> open(const PortOptions& options);
-  // From here on frames come. Before the seal. Errors: the device's.
+  // Starts to receive. Before the seal. Errors: the device's.
   Result<void> start();
-  // Stops it and lets go of the device. Requires: no shard uses a queue any more. Does nothing if
-  // the port is not open.
+  // Stops the port and releases the device. Requires: no shard uses a queue any more. Does nothing
+  // if the port is not open.
   void close() noexcept;
 
-  // Reads the link's state and brings the counters up to date. Threads: one at a time.
+  // Reads the link's state, and updates the counters. Threads: one at a time.
   void watch() noexcept;
 
   const std::string& name() const noexcept { return options_.name; }
@@ -76,8 +76,8 @@ class Port {
   PortState state() const noexcept { return state_; }
   // Whether it was configured to interrupt for received frames (queue_wake.h).
   bool asks_interrupts() const noexcept { return asks_interrupts_; }
-  // Whether DPDK's burst functions may be called: not while a memif waits for its server.
-  // Threads: any; for a memif, inside of a gate (memif_gate.h).
+  // Whether DPDK's burst functions may be called: false while a memif waits for its server.
+  // Threads: any; for a memif, inside a gate (memif_gate.h).
   bool is_running() const noexcept { return is_running_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,6 +1,6 @@
 // A port's counters: one set for the port, written by the control thread, and one for each queue,
-// written by its shard. Any thread or process reads; describe() has the unit and meaning of each.
-// The device's own counters (missed, errors) are read from it now and then.
+// written by its shard. Any thread or process reads them; describe() has the unit and meaning of
+// each. The device's own counters (missed, errors) are copied from it now and then.
 #pragma once
 
 #include "platform/cache_line.h"
@@ -39,7 +39,7 @@ struct PortCounters {
   Counter send_errors;
   Counter no_buffer_frames;
   Counter free_buffers;
-  Counter used_peak_buffers;  // the most not free, as seen by Port::watch()
+  Counter used_peak_buffers;  // the most in use, as seen by Port::watch()
   Counter buffers;
 };
 
@@ -49,9 +49,9 @@ struct alignas(kCacheLineBytes) PortQueueCounters {
   Counter received_bursts;
   Counter sent_frames;
   Counter sent_bytes;
-  Counter refused_frames;  // by a full queue, for now
-  Counter no_buffer;       // allocate() had none
-  Counter wakes;           // of its shard, by its wake descriptor
+  Counter refused_frames;  // refused by a full queue, for now
+  Counter no_buffer;       // times that allocate() had no buffer
+  Counter wakes;           // times that the wake descriptor woke its shard
   Counter unforwarded_frames;
 };
 

@@ -23,9 +23,9 @@ using Kind = PortDevice::Kind;
 
 struct KindWord {
   Kind kind;
-  const char* word;  // in front of the colon
+  const char* word;  // before the colon
   const char* driver;
-  size_t argument_max;  // bytes; 0: it has none
+  size_t argument_max;  // bytes; 0: no argument
 };
 constexpr size_t kInterfaceMax = IFNAMSIZ - 1;
 constexpr KindWord kWords[] = {{Kind::kAfPacket, "af_packet", "af_packet", kInterfaceMax},
@@ -56,7 +56,7 @@ Error problem_of(const std::string& port, const PortDevice& device) {
                      port.c_str());
 }
 
-// The runtime checks, for all services, that the device is there and which driver has it
+// The runtime checks for all services that the device exists and which driver has it
 // (ServicePlan::vfio_device).
 void look_at_pci(const std::string& port, const PortDevice& device, std::vector<Error>* problems,
                  const std::string& root) {
@@ -120,7 +120,7 @@ Result<PortDevice> parse_port_device(std::string_view text) {
   if (has_argument && (argument.empty() || argument.size() > word->argument_max)) {
     return refused(text, argument.empty() ? "what it is on is missing" : "it is too long");
   }
-  // DPDK and the kernel give these characters a meaning.
+  // These characters have a meaning to DPDK or the kernel.
   if (argument.find_first_of(", =[]\"'\t") != std::string_view::npos) {
     return refused(text, "it has a blank, a comma or the like in it");
   }

@@ -12,9 +12,9 @@
 namespace bedplate {
 
 struct PortDevice {
-  // kPci: a device that VFIO hands over, or one of Mellanox that its kernel driver shares. kRing:
-  // two ports of one name send to one another. kNull: sent frames are dropped, and received frames
-  // make no sense.
+  // kPci: a device that VFIO hands over, or a Mellanox device that its kernel driver shares. kRing:
+  // two ports with the same name send to each other. kNull: sent frames are dropped, and received
+  // frames have arbitrary contents.
   enum class Kind : uint8_t { kPci, kAfPacket, kAfXdp, kTap, kMemif, kRing, kNull };
 
   Kind kind = Kind::kNull;
@@ -22,14 +22,14 @@ struct PortDevice {
 
   // DPDK's driver for this kind; "" with kPci, where it depends on the device.
   const char* driver() const noexcept;
-  // Whether an interface of the kernel carries it, which `argument` names.
+  // Whether it uses a kernel interface, which `argument` names.
   bool is_kernel_interface() const noexcept {
     return kind == Kind::kAfPacket || kind == Kind::kAfXdp || kind == Kind::kTap;
   }
   // Whether it maps its peer's memory when the peer connects: the one exception to "nothing is
   // mapped after the seal".
   bool maps_peer_memory() const noexcept { return kind == Kind::kMemif; }
-  // Whether its address is the device's; else it is PortOptions::mac.
+  // Whether the device has a MAC address of its own; otherwise PortOptions::mac is used.
   bool has_address() const noexcept {
     return kind == Kind::kPci || kind == Kind::kAfPacket || kind == Kind::kAfXdp;
   }
@@ -39,9 +39,10 @@ struct PortDevice {
 // Errors (kConfiguration): the mistake in `text`, and the form expected.
 Result<PortDevice> parse_port_device(std::string_view text);
 
-// Appends each obstacle to using `device` on this machine, with its cure: its driver is not linked
-// in, there is none, the kernel has it, it may not be opened. Takes nothing and leaves nothing
-// behind. `port`: of the configuration, for the messages. `root` as in vfio/pci_device.h.
+// Appends each obstacle to using `device` on this machine, with its cure: the driver is not linked
+// in, the device does not exist, the kernel has it, or it may not be opened. Leaves the device and
+// the system as they were. `port`: its name in the configuration, for the messages. `root` as in
+// vfio/pci_device.h.
 void look_at_port_device(const std::string& port, const PortDevice& device,
                          std::vector<Error>* problems, const std::string& root = "");
 

@@ -105,7 +105,7 @@ uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
     uint64_t bytes = 0;
     for (const rte_mbuf* frame : rest) {
       BP_DCHECK(frame->nb_segs == 1 || options_.port->has(kMultiSegment));
-      bytes += frame->pkt_len;  // counted now: once sent, they are the port's
+      bytes += frame->pkt_len;  // counted now: the port owns sent frames
     }
     const uint16_t taken = send_burst(rest.data(), static_cast<uint16_t>(rest.size()));
     BP_DCHECK(taken <= rest.size());

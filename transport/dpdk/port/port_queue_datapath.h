@@ -1,13 +1,13 @@
 // One queue of a port, each way, on its shard: a poll source of the loop for received frames, and
 // the packet layer's queue for sending (net/frame_queue.h).
 //
-// The loop sleeps while no frames come. A device that can wake it does so (queue_wake.h). Others
-// are polled now and then: the next time after an eighth of the time for which nothing has come,
-// but at least each `idle_poll_ns`.
+// The loop sleeps while no frames come. Devices that can wake it do so (queue_wake.h). The others
+// are polled now and then: each wait is an eighth of the time since the last frame, and at most
+// `idle_poll_ns`.
 //
-// Invariants: 1. The next poll is never further away than that. 2. Bursts go through a gate exactly
-// if the device maps memory of a peer (is_valid looks at both). 3. A device takes and gives no more
-// frames than it was asked to. (poll, send)
+// Invariants: 1. The next poll is never later than that. 2. Bursts go through a gate exactly if the
+// device maps memory of a peer. (is_valid checks both) 3. A device takes and gives no more frames
+// than it was asked for. (poll, send)
 #pragma once
 
 #include <atomic>
@@ -28,11 +28,11 @@ namespace bedplate {
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
-  // The receiver owns the frames.
+  // The receiver takes ownership of the frames.
   virtual void receive(std::span<rte_mbuf*> frames) noexcept = 0;
   // Does the work that is due. Returns how much there was.
   virtual uint32_t advance() noexcept { return 0; }
-  // The time from now within which advance() need not be called.
+  // The longest time from now until advance() must be called.
   virtual uint64_t idle_max_ns() const noexcept { return PollSource::kUnlimitedNs; }
 };
 
@@ -40,7 +40,7 @@ class FrameReceiver {
 class PortQueue final : public FrameQueue, public PollSource {
  public:
   struct Options {
-    Port* port = nullptr;  // outlives it, and its use ends before it is closed
+    Port* port = nullptr;  // outlives it, and is closed only after its last use
     uint16_t index = 0;
     FrameReceiver* receiver = nullptr;
     PortQueueCounters* counters = nullptr;  // nullptr: its own
@@ -51,12 +51,12 @@ class PortQueue final : public FrameQueue, public PollSource {
   PortQueue(const PortQueue&) = delete;
   PortQueue& operator=(const PortQueue&) = delete;
 
-  // Sets the receiver, if that is made after the queue. Before the loop runs.
+  // Sets the receiver, if it is made after the queue. Before the loop runs.
   void set_receiver(FrameReceiver& receiver) noexcept { options_.receiver = &receiver; }
-  // Lets `descriptor` wake the shard that has `sockets`. Before the loop runs. Requires: the port
+  // Lets `descriptor` wake the shard with these `sockets`. Before the loop runs. Requires: the port
   // is started.
   void wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor) noexcept;
-  // From now on nothing is received, and sends are refused. Threads: any.
+  // Stops receiving, and refuses sends, from now on. Threads: any.
   void cut_off() noexcept { is_cut_off_.store(true, std::memory_order_relaxed); }
 
   // PollSource
@@ -79,8 +79,8 @@ class PortQueue final : public FrameQueue, public PollSource {
   uint16_t receive_burst(rte_mbuf** frames, uint16_t count) noexcept;
   uint16_t send_burst(rte_mbuf** frames, uint16_t count) noexcept;
 
-  // The wait for the first poll after the last frame. Each later wait is an eighth longer than the
-  // one before it: about an eighth of the whole time since that frame.
+  // The wait before the first poll after the last frame. Each later wait is an eighth longer than
+  // the one before it: about an eighth of the whole time since that frame.
   static constexpr uint64_t kFirstLookNs = 50 * kNsPerUs;
   static constexpr uint64_t kGrowth = 8;
 

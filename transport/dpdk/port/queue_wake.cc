@@ -18,8 +18,8 @@ namespace {
 
 using Kind = PortDevice::Kind;
 
-// The driver of af_packet has no function that tells its sockets. Its record of a queue begins with
-// the queue's socket; we check that.
+// The driver of af_packet has no function for its sockets. Its record of a queue begins with the
+// queue's socket; this function checks that.
 int packet_socket_of(const Port& port, uint16_t queue) noexcept {
   const auto* record = static_cast<const int*>(rte_eth_fp_ops[port.number()].rxq.data[queue]);
   if (record == nullptr) return -1;
@@ -43,7 +43,7 @@ WakeDescriptor find_wake_descriptor(const Port& port, uint16_t queue) noexcept {
   switch (device.kind) {
     case Kind::kAfPacket: return {packet_socket_of(port, queue), false};
     case Kind::kAfXdp: return {xdp_socket_of(device.argument, queue), false};
-    // Its driver names the interface's own descriptor as the interrupt.
+    // The driver reports the interface's own descriptor as the interrupt.
     case Kind::kTap: return {interrupt_of(port, queue), false};
     case Kind::kPci: return {interrupt_of(port, queue), true};
     case Kind::kMemif:
@@ -86,7 +86,7 @@ void QueueWake::woken(uint32_t events) noexcept {
     rte_eth_dev_rx_intr_disable(options_.port, options_.queue);
     is_asked_for_ = false;
   } else if ((events & POLLERR) != 0) {
-    // A link that went down reports an error until the error is read.
+    // After the link went down the descriptor reports an error until the error is read.
     int error = 0;
     socklen_t bytes = sizeof error;
     (void)getsockopt(watch_.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);

@@ -1,15 +1,16 @@
 // Wakes a shard when frames come to one queue of a port.
 //
-// Devices that the kernel carries have a descriptor that is readable while frames wait (af_packet,
-// af_xdp, tap); others interrupt, when their driver is asked to, through a descriptor that counts.
-// The rest wake nobody, and are polled by time (port_queue_datapath.h).
+// Kernel interfaces have a descriptor that is readable while frames wait (af_packet, af_xdp, tap).
+// Other devices interrupt, if their driver is asked to, through a descriptor that counts. The rest
+// wake nobody, and are polled by time (port_queue_datapath.h).
 //
-// The descriptor is watched from a sleep on until it wakes once, so a busy shard pays nothing. One
-// that wakes for nothing again and again (no buffer is free, the link is down) is not watched until
-// frames have come. A device that claims to interrupt is believed once it has done so.
+// The descriptor is watched from the beginning of a sleep until it wakes the shard once, so a busy
+// shard pays nothing. If it wakes the shard repeatedly without frames (no buffer is free, the link
+// is down), it is not watched until frames have come. A device counts as interrupting only once it
+// has interrupted.
 //
-// Invariants, which is_valid() looks at: 1. It is watched only if there is a descriptor. 2. It woke
-// for nothing kVainMax times in a row at most. 3. The driver is asked only for interrupts.
+// Invariants, checked by is_valid(): 1. It watches only if there is a descriptor. 2. At most
+// kVainMax wakes in a row were without frames. 3. The driver is asked only for interrupts.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,11 @@ class StreamSockets;
 
 struct WakeDescriptor {
   int fd = -1;                // -1: the device wakes nobody
-  bool is_interrupt = false;  // the driver is asked for each, and the count is read
+  bool is_interrupt = false;  // the driver is asked for each interrupt, and the count is read
 };
 
-// The descriptor of queue `queue`. It is the driver's, and open until the port is closed. Requires:
-// the port is started. Threads: before the seal.
+// The descriptor of `queue`. The driver owns it; it is open until the port is closed. Requires: the
+// port is started. Threads: before the seal.
 WakeDescriptor find_wake_descriptor(const Port& port, uint16_t queue) noexcept;
 
 // Threads: its shard's, but for create().
@@ -48,14 +49,14 @@ class QueueWake {
   QueueWake(const QueueWake&) = delete;
   QueueWake& operator=(const QueueWake&) = delete;
 
-  // Once; before the loop runs. Without it frames wake nobody. All of `options` outlives it.
+  // Once; before the loop runs. Without it frames wake nobody. The objects in `options` outlive it.
   void create(const Options& options) noexcept;
 
-  // The shard is about to sleep, and looks at the queue once more before it does.
+  // The shard is about to sleep, and polls the queue once more before it does.
   void arm() noexcept;
   // Frames have come.
   void note_frames() noexcept { vain_count_ = 0; }
-  // How long the shard may sleep without a poll of the queue; 0: it is polled by time.
+  // How long the shard may sleep without a poll of the queue; 0: the queue is polled by time.
   uint64_t sleep_max_ns() const noexcept;
 
   bool is_valid() const noexcept {
@@ -66,7 +67,7 @@ class QueueWake {
  private:
   // After so many vain wakes in a row it is not watched.
   static constexpr uint32_t kVainMax = 3;
-  // A lost interrupt costs no more than this.
+  // The most time that a lost interrupt costs.
   static constexpr uint64_t kInterruptLookNs = 100 * kNsPerMs;
 
   void woken(uint32_t events) noexcept;
@@ -74,8 +75,8 @@ class QueueWake {
   Options options_;
   Watch watch_;
   uint32_t vain_count_ = 0;    // wakes since frames came
-  bool has_woken_ = false;     // once, ever
-  bool is_asked_for_ = false;  // an interrupt
+  bool has_woken_ = false;     // at least once, ever
+  bool is_asked_for_ = false;  // an interrupt was requested
 };
 
 }  // namespace bedplate
