@@ -17,7 +17,7 @@ void NvmeAborts::look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t no
     const uint32_t late_id = pair.take_late();
     if (late_id == NvmeQueuePair::kNone) continue;
     nvme::Command* command = admin.try_begin(call_, now_ns).command;
-    BP_ASSERT(command != nullptr);  // a step and an abort are all there is
+    BP_ASSERT(command != nullptr);  // the queue has slots for a step and an abort
     is_under_way_ = true;
     command->opcode = nvme::kAbort;
     command->word10 = pair.queue().id() | late_id << 16;
@@ -25,7 +25,7 @@ void NvmeAborts::look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t no
   }
 }
 
-// Result, bit 0: it was not aborted.
+// Bit 0 of the result is set if the command was not aborted.
 void NvmeAborts::completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept {
   NvmeAborts& self = *static_cast<Call&>(call).aborts;
   BP_DCHECK(self.is_under_way_ && &call == &self.call_);

@@ -1,4 +1,4 @@
-// Aborts the late commands of a drive's queue pairs, one at a time: every controller takes that.
+// Aborts the late commands of a drive's queue pairs, one at a time: every controller supports that.
 //
 // Invariant: an abort is under way exactly while the admin queue has its command. (look, completed)
 #pragma once
@@ -14,11 +14,11 @@ namespace bedplate {
 // Threads: the control's.
 class NvmeAborts {
  public:
-  // `counters` outlive it.
+  // `counters` outlives it.
   void create(NvmeCounters& counters) noexcept;
 
-  // Begins an abort if none is under way, and a pair has a late command. Requires: the admin queue
-  // has a slot.
+  // Begins an abort if none is under way and a pair has a late command. Requires: the admin queue
+  // has a free slot.
   void look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t now_ns) noexcept;
   bool is_under_way() const noexcept { return is_under_way_; }
 

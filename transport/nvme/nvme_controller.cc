@@ -9,7 +9,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kAdminEntries = 16;
-// The time between two looks at a change of state, and the least time that one is given.
+// The time between two looks at a change of state, and the least time limit of such a change.
 constexpr uint64_t kStepNs = kNsPerMs;
 constexpr uint64_t kReadyUnitNs = 500 * kNsPerMs;
 constexpr uint64_t kWatchIntervalNsMax = kNsPerSecond;
@@ -18,7 +18,7 @@ using State = NvmeController::State;
 
 constexpr uint32_t bit_of(State state) noexcept { return 1U << static_cast<uint32_t>(state); }
 
-// The states, as bits, that may follow it.
+// The states that may follow `state`, as bits.
 constexpr uint32_t followers_of(State state) noexcept {
   constexpr uint32_t kEnds = bit_of(State::kFailed) | bit_of(State::kClosed);
   switch (state) {
@@ -33,7 +33,7 @@ constexpr uint32_t followers_of(State state) noexcept {
   return 0;
 }
 
-// Describes a queue to be created, by its number, in `command`.
+// Fills in `command` to create a queue, by its number.
 void describe_queue(nvme::Command* command, nvme::AdminOpcode opcode,
                     const NvmeQueue& queue) noexcept {
   command->opcode = opcode;
@@ -55,7 +55,7 @@ bool NvmeController::is_valid() const noexcept {
   return are_pairs_valid() && is_step_valid() && admin_.is_valid();
 }
 
-// 1, 2 and 3.
+// Checks invariants 1, 2 and 3.
 bool NvmeController::are_pairs_valid() const noexcept {
   using Phase = NvmeQueuePair::Phase;
   switch (state_) {
@@ -73,7 +73,7 @@ bool NvmeController::are_pairs_valid() const noexcept {
   return false;
 }
 
-// 4 and 5.
+// Checks invariants 4 and 5.
 bool NvmeController::is_step_valid() const noexcept {
   const bool has_step = step_ != Step::kNone;
   if (admin_.outstanding() != uint32_t{has_step} + uint32_t{aborts_.is_under_way()}) return false;
@@ -117,7 +117,7 @@ void NvmeController::create(NvmePort& port, std::span<std::byte> memory,
   data_ = memory.data();
   admin_.create(0, kAdminEntries, false, memory.subspan(kNvmePageBytes), port.registers,
                 doorbell_bytes);
-  // Each pair has two doorbells, the admin queues first.
+  // Each pair has two doorbells; the admin queue's come first.
   const uint64_t doorbells = (port.registers_bytes - nvme::kDoorbells) / doorbell_bytes;
   const auto queue_count = static_cast<size_t>(std::min<uint64_t>(
       {queues.size(), port.interrupt_count, std::max<uint64_t>(doorbells / 2, 1) - 1}));
@@ -155,7 +155,7 @@ void NvmeController::begin_reset() noexcept {
   enter(State::kDisabling);
 }
 
-// Requires: no shard submits any more.
+// Requires: no shard submits commands any more.
 void NvmeController::stop(uint32_t configuration, uint64_t within_ns) noexcept {
   BP_DCHECK(pairs_.phase() != NvmeQueuePair::Phase::kOpen && pairs_.have_followed());
   registers_.write32(nvme::kConfiguration, configuration);
@@ -163,7 +163,7 @@ void NvmeController::stop(uint32_t configuration, uint64_t within_ns) noexcept {
   is_stopping_ = true;
 }
 
-// Once it has stopped, all end their commands; once all have, it starts anew.
+// Once the controller has stopped, all shards end their commands; then it starts anew.
 void NvmeController::look_at_stop(uint32_t status, bool is_late) noexcept {
   if (!pairs_.have_followed()) return;
   if (!is_stopping_) return stop(nvme::kSettings, ready_ns_);
@@ -175,12 +175,12 @@ void NvmeController::look_at_stop(uint32_t status, bool is_late) noexcept {
   }
 }
 
-// Requires: the controller is disabled, and nothing is outstanding with any shard.
+// Requires: the controller is disabled, and no shard has an outstanding command.
 void NvmeController::enable() noexcept {
   BP_DCHECK(pairs_.phase() == NvmeQueuePair::Phase::kEnded && pairs_.have_followed());
   end_admin();
   admin_.clear();
-  port_->allow_dma(true);  // what it was to write, it has forgotten
+  port_->allow_dma(true);  // a disabled controller has forgotten its old commands
   registers_.write32(nvme::kAdminSizes, (kAdminEntries - 1) | (kAdminEntries - 1) << 16);
   registers_.write64(nvme::kAdminSubmission, reinterpret_cast<uintptr_t>(admin_.submissions()));
   registers_.write64(nvme::kAdminCompletion, reinterpret_cast<uintptr_t>(admin_.completions()));
@@ -195,7 +195,7 @@ void NvmeController::end_admin() noexcept {
   BP_DCHECK(admin_.outstanding() == 0 && !aborts_.is_under_way());
 }
 
-// The controller is kept from memory, so its buffers can be given back.
+// Without access to memory the controller cannot write to its buffers, so they can be given back.
 void NvmeController::fail(NvmeProblem problem, uint32_t detail) noexcept {
   note_problem(problem);
   problem_detail_ = detail;
@@ -305,7 +305,7 @@ uint64_t NvmeController::watch(uint32_t status) noexcept {
     health_ns_ = now_ns_ + kHealthIntervalNs;
     begin_step(Step::kHealth);
   }
-  // Admin commands are looked for, and ring nobody.
+  // Admin completions have no interrupt: poll for them.
   if (admin_.outstanding() > 0) return now_ns_ + kStepNs;
   const uint64_t interval_ns = std::min(options_.timeout_ns / 4, kWatchIntervalNsMax);
   return now_ns_ + std::max(interval_ns, kStepNs);
@@ -322,7 +322,7 @@ NvmeProblem NvmeController::what_is_late() const noexcept {
 void NvmeController::begin_step(Step step) noexcept {
   BP_DCHECK(step_ == Step::kNone && (state_ == State::kSettingUp || state_ == State::kReady));
   nvme::Command* command = admin_.try_begin(step_call_, now_ns_).command;
-  BP_ASSERT(command != nullptr);  // a step and an abort are all there is
+  BP_ASSERT(command != nullptr);  // the queue has slots for a step and an abort
   step_ = step;
   const auto data = reinterpret_cast<uintptr_t>(data_);
   switch (step) {
@@ -343,7 +343,7 @@ void NvmeController::begin_step(Step step) noexcept {
       command->word10 = nvme::kFeatureWriteCache;
       command->word11 = *options_.has_write_cache ? 1 : 0;
       break;
-    case Step::kQueueCount:  // so many of each, less one
+    case Step::kQueueCount:  // the number of queues of each kind, less one
       command->opcode = nvme::kSetFeatures;
       command->word10 = nvme::kFeatureQueueCount;
       command->word11 = (pairs_.count() - 1) | (pairs_.count() - 1) << 16;
@@ -354,7 +354,7 @@ void NvmeController::begin_step(Step step) noexcept {
       break;
     case Step::kSubmissionQueue:
       describe_queue(command, nvme::kCreateSubmission, pairs_.at(queue_index_).queue());
-      command->word11 = nvme::kContiguous | command->word10 << 16;  // for the one of its number
+      command->word11 = nvme::kContiguous | command->word10 << 16;  // completion queue: the same id
       break;
     case Step::kHealth:
       command->opcode = nvme::kGetLogPage;
@@ -372,7 +372,7 @@ void NvmeController::step_completed(NvmeCall& call, uint16_t status, uint32_t re
 }
 
 void NvmeController::step_ended(uint16_t status, uint32_t result) noexcept {
-  // It is being reset, or kept from memory.
+  // The controller is being reset, or has no access to memory.
   if (status == nvme::kNoAnswer || (state_ != State::kSettingUp && state_ != State::kReady)) return;
   const Step step = step_;
   step_ = Step::kNone;
@@ -432,8 +432,8 @@ void NvmeController::after_namespace() noexcept {
   begin_step(is_set ? Step::kWriteCache : Step::kQueueCount);
 }
 
-// Low half: submission queues that there may be, less one; high half: completion queues. Returns
-// true if they are enough for the queues in use.
+// Low half: granted submission queues, less one; high half: completion queues, less one. Returns
+// whether there are enough for the queues in use.
 bool NvmeController::know_queue_count(uint32_t result) noexcept {
   const uint32_t granted = std::min(result & 0xffff, result >> 16) + 1;
   if (was_ready_) return granted >= pairs_.count();

@@ -1,29 +1,39 @@
-// An NVMe controller: from its registers to open queues, and back there when it has failed.
+// An NVMe controller: from its registers to open queues, and back to the start after a failure.
 //
 // This is the control of a drive: its registers and its admin queue, on one thread. Operations go
-// by the pairs of I/O queues, each on a shard of its own (nvme_queue_pair_datapath.h, which says
-// how the two work together).
+// through the I/O queue pairs, each on a shard of its own (nvme_queue_pair_datapath.h, which says
+// how control and shards work together).
 //
-// A state machine that never waits: look() goes one step if there is one to go, and returns when it
-// wants to be called again. So boot, which may wait, and a shard, which may not, drive it alike,
-// and a reset is a start. Outstanding commands end only when the controller is disabled, or is kept
-// from memory (NvmePort::allow_dma): no buffer is given back that it may still write to.
+// It is a state machine that never waits: look() makes one step if it can, and returns the time of
+// the next call. So boot, which may wait, and a shard, which may not, drive it in the same way. A
+// reset is the same as a start. Outstanding commands end only once the controller is disabled, or
+// has no access to memory (NvmePort::allow_dma): it may still write to their buffers until then.
 //
-// Late commands are aborted; even later ones, and late admin commands, mean a reset. During a
-// reset, operations answer EIO; also when the reset fails, and then it is tried again after a
-// while.
+//     start, reset:   kDisabling: shards close their pairs; clear CC.EN, wait for CSTS.RDY = 0;
+//                     shards end their commands
+//                     kEnabling: set up the admin queue and CC.EN, wait for CSTS.RDY = 1
+//                     kSettingUp: admin commands, one after the other (Step)
+//     kReady:         poll the admin queue, abort late commands, read the health log;
+//                     a fatal status, or a command that stays late: reset
+//     kFailed:        the controller is gone, or a start failed: it has no access to memory, and
+//                     commands end with EIO; a reset after a while
+//     shut_down():    kShuttingDown, then kClosed
 //
-// The code here does not know VFIO: in a test a page of memory plays the controller.
+// A late command is aborted. If it is late again, or an admin command is late, the controller is
+// reset. During a reset operations answer EIO. If the reset fails, they still do, and it is tried
+// again after a while.
 //
-// Invariants, which is_valid() looks at, around all that changes its state: 1. Pairs are wanted
-// open while it is ready, and at no other time; closed while it is being stopped or shut down;
-// else ended. 2. It is told to stop once all shards have followed. 3. From the time that it is
-// enabled until it is ready nothing is with any shard. 4. The only admin commands under way are the
-// step's, and an abort; there are none while it may not answer (it is being enabled, has failed, or
-// is closed). 5. The step's namespace and queue are there. 6. The counter of its state is its
-// state. And enter(): 7. A state follows one that it may follow. And NvmeRegisters: 8. Once it is
-// closed no register is used.
-// Threads: one at a time; after the start the shard's that has the control.
+// This code does not know VFIO: in a test a page of memory plays the controller.
+//
+// Invariants, checked by is_valid() around all changes of state: 1. The pairs are wanted open
+// exactly in kReady; closed while the controller is being stopped or shut down; otherwise ended.
+// 2. The controller is told to stop only after all shards have followed. 3. From kEnabling until
+// kReady no shard has an outstanding command. 4. The only admin commands under way are the step's
+// and one abort; there are none in the states in which the controller may not answer (kEnabling,
+// kFailed, kClosed). 5. The step's namespace and queue exist. 6. The state counter equals the
+// state. Checked elsewhere: 7. Only allowed changes of state happen. (enter) 8. Once it is closed
+// no register is accessed. (NvmeRegisters)
+// Threads: one at a time; after the start, the shard that has the control.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +53,7 @@
 
 namespace bedplate {
 
-// The way to the controller.
+// The access to the controller: its registers, and its right to memory.
 class NvmePort {
  public:
   virtual ~NvmePort() = default;
@@ -56,11 +66,11 @@ class NvmePort {
 };
 
 struct NvmeOptions {
-  uint32_t queue_entries = 128;  // of each I/O queue, if the controller takes so many
+  uint32_t queue_entries = 128;  // of each I/O queue, if the controller supports so many
   uint64_t timeout_ns = 10 * kNsPerSecond;
-  std::optional<bool> has_write_cache = {};  // nothing: as the drive has it
+  std::optional<bool> has_write_cache = {};  // nothing: the drive's setting is kept
   std::vector<uint32_t> namespaces = {1};
-  bool is_only_identified = false;  // it is ready once it is known; it has no I/O queue
+  bool is_only_identified = false;  // it is ready once it is identified; it has no I/O queues
 };
 
 class NvmeController {
@@ -70,7 +80,7 @@ class NvmeController {
     kEnabling,
     kSettingUp,  // admin commands, one after the other
     kReady,
-    kFailed,  // until it is tried again
+    kFailed,  // until the next try
     kShuttingDown,
     kClosed  // for ever
   };
@@ -80,41 +90,42 @@ class NvmeController {
   static constexpr uint64_t kNever = ~uint64_t{0};
   static constexpr uint64_t kHealthIntervalNs = 60 * kNsPerSecond;
 
-  // The bytes of the pool that it takes beside its queue pairs.
+  // The bytes of the pool that it needs beside its queue pairs.
   static uint64_t bytes_for() noexcept;
 
-  // Begins to start it, with a queue pair for each of `queues`, or for as many as the controller
-  // grants. Requires: `memory` has bytes_for(), zeroed, aligned to a page; there are queues, unless
-  // it is identified only; `port` reaches beyond the doorbells' beginning. All outlive this. Before
-  // the seal.
+  // Begins the start, with a queue pair for each of `queues`, or for as many as the controller
+  // grants.
+  // Requires: `memory` has bytes_for(), zeroed and page aligned; `queues` is not empty, unless
+  // is_only_identified; the registers of `port` reach beyond the beginning of the doorbells. All
+  // arguments outlive this. Before the seal.
   void create(NvmePort& port, std::span<std::byte> memory, std::span<const NvmeQueuePlace> queues,
               const NvmeOptions& options, NvmeCounters& counters, uint64_t now_ns);
 
-  // Goes on. Returns when it is to be called again at the latest.
+  // Makes the next step. Returns the latest time of the next call.
   uint64_t look(uint64_t now_ns) noexcept;
 
-  // Ends outstanding commands, tells the drive to shut down in order, and is closed then.
+  // Ends outstanding commands, shuts the drive down in order, then closes.
   void shut_down(uint64_t now_ns) noexcept;
-  // It is closed at once, and its registers are not looked at any more.
+  // Closes at once. The registers are not accessed any more.
   void give_up(NvmeProblem problem) noexcept;
 
-  // Right once it was ready; from then on it does not change.
+  // Valid once it was ready; constant from then on.
   uint32_t queue_count() const noexcept { return pairs_.count(); }
   NvmeQueuePair& queue_pair(size_t index) noexcept { return pairs_.at(index); }
   State state() const noexcept { return state_; }
-  // How long it may take until it is ready or has failed.
+  // The longest time until it is ready or has failed.
   uint64_t ready_max_ns() const noexcept { return 2 * ready_ns_ + options_.timeout_ns; }
   NvmeProblem problem() const noexcept { return problem_; }
   uint32_t problem_detail() const noexcept { return problem_detail_; }
-  // Closed, and no shard uses a register any more.
+  // Whether it is closed, and no shard uses a register any more.
   bool is_let_go_of() const noexcept { return state_ == State::kClosed && pairs_.have_followed(); }
-  // In the order of the options. Its numbers are right once it was ready.
+  // In the order of the options. Its numbers are valid once the controller was ready.
   const NvmeNamespace& space(size_t index) const noexcept { return identity_.space(index); }
 
   bool is_valid() const noexcept;
 
  private:
-  // The admin commands of a start, in their order, and of a look at the drive's health.
+  // The admin commands of a start, in their order, and those of the health check.
   enum class Step : uint8_t {
     kController,
     kNamespace,
@@ -163,16 +174,16 @@ class NvmeController {
   NvmeProblem problem_ = NvmeProblem::kNone;
   uint32_t problem_detail_ = 0;
   uint64_t now_ns_ = 0;       // of the last look
-  uint64_t ready_ns_ = 0;     // how long a change of state may take
+  uint64_t ready_ns_ = 0;     // the limit for a change of state
   uint64_t deadline_ns_ = 0;  // of this state
-  uint64_t health_ns_ = 0;    // when the next look at its health is due
-  bool is_stopping_ = false;  // it was told to stop, or to shut down
+  uint64_t health_ns_ = 0;    // when the next health check is due
+  bool is_stopping_ = false;  // the controller was told to stop, or to shut down
   NvmeQueue admin_;
   NvmeQueuePairs pairs_;
   NvmeAborts aborts_;
   NvmeIdentity identity_;
   NvmeHealth health_;
-  std::byte* data_ = nullptr;  // a page, of the step's command
+  std::byte* data_ = nullptr;  // a page for the data of the step's command
   StepCall step_call_;
   uint32_t queue_index_ = 0;  // of the step
   uint32_t space_index_ = 0;  // of the step

@@ -6,15 +6,15 @@
 
 namespace bedplate {
 
-// Written by the control's shard.
+// Written by the shard of the control.
 struct alignas(kCacheLineBytes) NvmeCounters {
   Counter state;        // NvmeController::State
-  Counter problem;      // NvmeProblem: the last one
-  Counter queue_pairs;  // that it has granted
-  Counter aborts;       // that the controller has carried out
+  Counter problem;      // NvmeProblem: the latest one
+  Counter queue_pairs;  // granted by the controller
+  Counter aborts;       // carried out by the controller
   Counter resets;
   Counter bad_completions;  // of admin commands
-  // From its health log (NvmeHealth); 0 before it was read first.
+  // From the drive's health log (NvmeHealth); 0 until the log was read once.
   Counter warnings;
   Counter temperature_kelvin;
   Counter spare_percent;
@@ -25,7 +25,7 @@ struct alignas(kCacheLineBytes) NvmeCounters {
   Counter power_on_hours;
   Counter unsafe_shutdowns;
   Counter media_errors;
-  Counter new_media_errors;  // of them, since it was read first
+  Counter new_media_errors;  // of them, since the log was first read
 };
 
 }  // namespace bedplate

@@ -18,14 +18,14 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kClassNvme = 0x010802;
-constexpr uint64_t kRegistersBytesMin = 2 * 4096;  // with the first doorbells
+constexpr uint64_t kRegistersBytesMin = 2 * 4096;  // includes the first doorbells
 constexpr int kCapabilityCountMax = 48;
-// The fields of an entry of the MSI-X table.
+// Offsets in an entry of the MSI-X table.
 constexpr uint64_t kVectorControl = 12;
 constexpr uint32_t kEntryWords = 4;
 constexpr uint32_t kMasked = 1;
 
-// False: the system has refused, see errno.
+// Returns false if the system refuses; errno says why.
 bool region_of(int device, uint32_t index, vfio_region_info* info) noexcept {
   *info = {};
   info->argsz = sizeof *info;
@@ -75,7 +75,7 @@ Result<void> NvmeDevice::open(Fd device, const std::string& address,
     close();
     return Error(error).set_cure("the kernel's own messages may say more");
   }
-  // Kernels before 4.0 never ask.
+  // Kernels before 4.0 have no such interrupt.
   (void)set_events(VFIO_PCI_REQ_IRQ_INDEX, {request_.number()});
   registers = static_cast<volatile std::byte*>(registers_mapping_.address);
   registers_bytes = registers_mapping_.bytes;
@@ -96,7 +96,7 @@ bool NvmeDevice::map_bar(uint32_t index, Mapping* mapping) noexcept {
                       static_cast<off_t>(info.offset));
   if (mapped == MAP_FAILED) return false;
   *mapping = {mapped, info.size};
-  // Registers answer once the device has its memory on.
+  // The registers answer only while the device's memory space is enabled.
   uint16_t command = 0;
   if (!read_config(PCI_COMMAND, &command, sizeof command)) return false;
   command |= PCI_COMMAND_MEMORY;
@@ -104,7 +104,7 @@ bool NvmeDevice::map_bar(uint32_t index, Mapping* mapping) noexcept {
                 static_cast<off_t>(config_offset_) + PCI_COMMAND) == sizeof command;
 }
 
-// By the capability MSI-X, which says in which BAR the table is, and where.
+// Finds the table's BAR and offset in the MSI-X capability.
 bool NvmeDevice::find_interrupt_table() noexcept {
   uint8_t at = 0;
   if (!read_config(PCI_CAPABILITY_LIST, &at, 1)) return false;
@@ -134,7 +134,7 @@ bool NvmeDevice::find_interrupt_table() noexcept {
   return false;
 }
 
-// All at once: the kernel gives a device no more of them later.
+// Makes all at once: the kernel gives a device no further interrupts later.
 bool NvmeDevice::make_interrupts(uint32_t count_wanted) {
   vfio_irq_info info = {};
   info.argsz = sizeof info;
@@ -151,7 +151,7 @@ bool NvmeDevice::make_interrupts(uint32_t count_wanted) {
     if (!interrupts_.back().is_open()) return false;
     numbers.push_back(interrupts_.back().number());
   }
-  // The table may have more than the machine has left.
+  // The table may have more entries than the machine has interrupts left.
   while (!set_events(VFIO_PCI_MSIX_IRQ_INDEX, numbers)) {
     if (interrupt_count == 1) return false;
     numbers.pop_back();
@@ -177,7 +177,7 @@ bool NvmeDevice::set_events(uint32_t index, const std::vector<int>& fds) {
 void NvmeDevice::allow_dma(bool is_allowed) noexcept {
   if (!is_open()) return;
   const uint16_t command = PCI_COMMAND_MEMORY | (is_allowed ? PCI_COMMAND_MASTER : 0);
-  // A device that is gone does not take it, and reaches no memory.
+  // The write fails if the device is gone, which then reaches no memory anyway.
   (void)!pwrite(device_.number(), &command, sizeof command,
                 static_cast<off_t>(config_offset_) + PCI_COMMAND);
 }

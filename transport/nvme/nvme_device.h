@@ -1,13 +1,13 @@
-// An NVMe drive as a PCI device: its registers, its interrupts, its way to memory, by VFIO.
+// An NVMe drive as a PCI device, by VFIO: its registers, its interrupts, its access to memory.
 //
-// An interrupt is masked in the device's own table of MSI-X, as the specification has it: so a
-// shard that polls costs the kernel nothing, and an interrupt that came while it was masked rings
-// once it is not. The kernel asks for the device back by an interrupt, too.
+// Interrupts are masked in the device's MSI-X table, as the specification has it. So masking takes
+// no system call, and an interrupt that came while masked is delivered on unmasking. The kernel
+// also uses an interrupt to ask for the device back.
 //
-// Invariants, which is_valid() looks at: 1. While it is open its registers are mapped, with the
-// first doorbells, and so is the table of its interrupts, of which each has an eventfd. 2. Once it
-// is closed nothing of it is mapped.
-// Threads: one at a time; but for allow_interrupt(), of each interrupt one at a time.
+// Invariants, checked by is_valid(): 1. While it is open, its registers are mapped, including the
+// first doorbells, and so is its MSI-X table; each interrupt has an eventfd. 2. Once it is closed,
+// nothing of it is mapped.
+// Threads: one at a time; allow_interrupt(): one at a time for each interrupt.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,17 @@ class NvmeDevice final : public NvmePort {
   NvmeDevice& operator=(const NvmeDevice&) = delete;
   ~NvmeDevice() override { close(); }
 
-  // `device`: opened in a container of VFIO. It has as many of `interrupt_count_wanted` (over 0)
-  // interrupts as it can (interrupt_count), masked. Errors: it is no NVMe drive; the system's.
+  // `device`: opened in a VFIO container. Makes as many of `interrupt_count_wanted` (over 0)
+  // interrupts as possible (interrupt_count), masked. Errors: it is not an NVMe drive; the
+  // system's.
   Result<void> open(Fd device, const std::string& address, uint32_t interrupt_count_wanted);
   bool is_open() const noexcept { return device_.is_open(); }
-  // Its registers are gone then; the kernel resets it.
+  // Unmaps the registers; the kernel resets the device.
   void close() noexcept;
 
   void allow_dma(bool is_allowed) noexcept override;
   void allow_interrupt(uint32_t index, bool is_allowed) noexcept;
-  // eventfds: something has completed; the kernel wants the device back.
+  // eventfds: completions have arrived; the kernel wants the device back.
   int interrupt_fd(uint32_t index) const noexcept {
     BP_DCHECK(index < interrupts_.size());
     return interrupts_[index].number();
@@ -61,8 +62,8 @@ class NvmeDevice final : public NvmePort {
   Fd request_;
   uint64_t config_offset_ = 0;
   Mapping registers_mapping_;
-  Mapping table_mapping_;                         // where the table is in another BAR
-  volatile uint32_t* vector_controls_ = nullptr;  // of the first; they lie an entry apart
+  Mapping table_mapping_;                         // the table's BAR, if that is not the registers'
+  volatile uint32_t* vector_controls_ = nullptr;  // the first; one in each entry
 };
 
 }  // namespace bedplate

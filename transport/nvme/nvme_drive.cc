@@ -15,7 +15,7 @@ constexpr useconds_t kBootStepUs = 100;
 
 }  // namespace
 
-// Each state has its own time limit.
+// Waits without a limit of its own, as each state of the controller has one.
 Result<void> wait_until_ready(NvmeController& controller, const std::string& address) {
   const std::string doing = "waiting for the NVMe drive " + address;
   Progress progress(doing.c_str(), {.wait_max_ns = controller.ready_max_ns()});
@@ -72,7 +72,7 @@ void NvmeDrive::start(StreamSockets& sockets) noexcept {
   request_watch_.ready = &NvmeDrive::asked_for;
   request_watch_.context = this;
   const int refused = sockets.start_watching(request_watch_);
-  BP_ASSERT(refused == 0);  // there is room by the plan
+  BP_ASSERT(refused == 0);  // the plan counts the watch
   look();
 }
 
@@ -83,7 +83,7 @@ void NvmeDrive::look() noexcept {
   if (!controller_.is_let_go_of()) return loop_->timers().arm(timer_, next_ns);
   loop_->timers().cancel(timer_);
   is_shut_down_.store(true, std::memory_order_release);
-  // No shard uses its registers any more.
+  // No shard uses its registers any more, so the device may be closed.
   if (is_taken_back_) must_close_.store(true, std::memory_order_release);
   is_taken_back_ = false;
 }
@@ -108,8 +108,8 @@ void NvmeDrive::shut_down(void* self) noexcept {
 
 // ---- From the control thread --------------------------------------------------------------------
 
-// Closing takes long enough for a shard to notice, so the control thread does it: the kernel resets
-// the device.
+// The kernel resets the device on close, which takes long enough to delay a shard. So the control
+// thread does it.
 void NvmeDrive::tick() noexcept {
   if (must_close_.exchange(false, std::memory_order_acquire)) device_.close();
 }

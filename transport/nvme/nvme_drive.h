@@ -1,13 +1,13 @@
-// An NVMe drive of an appliance: its control on one shard, and a queue pair on each shard that has
+// An NVMe drive of an appliance: its control on one shard, and a queue pair on each shard with
 // volumes on it.
 //
-// A timer of the control's shard looks after the controller (NvmeController::look). A drive that
-// the kernel wants back, because it is to be unplugged, is let go of, once no shard uses it any
-// more: all operations from then on answer EIO, and the service goes on.
+// A timer of the control's shard drives the controller (NvmeController::look). If the kernel wants
+// the drive back, because it is to be unplugged, the drive is released once no shard uses it any
+// more. From then on all operations answer EIO, and the service goes on.
 //
-// Invariants, which is_valid() looks at around what its shard does: 1. A drive that the kernel took
+// Invariants, checked by is_valid() around the work of its shard: 1. A drive that the kernel took
 // back is closed, and is not watched for that request any more. 2. A drive that is shut down stays
-// let go of. 3. The device is closed once it is let go of, and not before.
+// released. 3. The device is closed only after it is released.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,12 @@
 
 namespace bedplate {
 
-// Waits, and has `controller` go on, until it is ready. Errors: what is wrong with it, of the drive
-// at `address`. For boot.
+// Drives `controller` and waits until it is ready. Errors: the problem of the drive at `address`.
+// For boot.
 Result<void> wait_until_ready(NvmeController& controller, const std::string& address);
 
-// The needs to plan for each drive on the shard of its control, and for each of its queues on
-// theirs.
+// The resources to plan for each drive on the shard of its control, and for each of its queues on
+// the queue's shard.
 struct NvmeNeeds {
   uint32_t timers = 1;
   uint32_t watches = 1;
@@ -39,31 +39,31 @@ class NvmeDrive {
  public:
   static constexpr uint32_t kBudget = 64;
 
-  // Starts it. Requires: `device` was opened in a container that has the pool; `memory` and
-  // `queues` as NvmeController::create. Counters outlive this. Before the seal. Errors:
-  // NvmeDevice::open's; what is wrong with the drive.
+  // Starts the drive. Requires: `device` was opened in a container that has the pool; `memory` and
+  // `queues` as for NvmeController::create. The counters outlive this. Before the seal. Errors:
+  // NvmeDevice::open's; the problem of the drive.
   Result<void> create(Fd device, const std::string& address, std::span<std::byte> memory,
                       std::span<const NvmeQueuePlace> queues, const NvmeOptions& options,
                       NvmeCounters& counters);
-  // How many of the queues it has: the drive may grant fewer.
+  // The number of queues: the drive may grant fewer than planned.
   uint32_t queue_count() const noexcept { return controller_.queue_count(); }
-  // Gives the control to a loop, and each of its queues to one of queue_count() loops. The caller
-  // adds queue(N) to the N-th. Before the loops run.
+  // Gives the control to a loop, and each queue to one of queue_count() loops. The caller adds
+  // queue(N) to loop N. Before the loops run.
   void attach(EventLoop& control, std::span<EventLoop* const> loops);
-  // It is there from create() on, for its own loop.
+  // Exists from create() on. Threads: its own loop's.
   NvmeDriveQueue& queue(size_t index) noexcept {
     BP_DCHECK(index < queues_.size());
     return queues_[index];
   }
-  // Begins to be looked after. Threads: the control's.
+  // Starts the timer and the watches. Threads: the control's.
   void start(StreamSockets& sockets) noexcept;
 
   const NvmeNamespace& space(size_t index) const noexcept { return controller_.space(index); }
 
-  // Called now and then: closes the device that the kernel has asked for. Threads: the control
+  // Called now and then: closes the device if the kernel has asked for it. Threads: the control
   // thread.
   void tick() noexcept;
-  // Makes it finish, once nothing is asked of it any more. Threads: any.
+  // Requests the shutdown. Call it once no operation is asked for any more. Threads: any.
   void request_shut_down() noexcept;
   bool is_shut_down() const noexcept { return is_shut_down_.load(std::memory_order_acquire); }
 
@@ -78,7 +78,7 @@ class NvmeDrive {
   NvmeDevice device_;
   NvmeController controller_;
   std::deque<NvmeDriveQueue> queues_;
-  EventLoop* loop_ = nullptr;  // of the control, as is what follows
+  EventLoop* loop_ = nullptr;  // the control's, as are the following members
   StreamSockets* sockets_ = nullptr;
   Timer timer_;
   Watch request_watch_;

@@ -39,13 +39,13 @@ void NvmeDriveQueue::start(StreamSockets& sockets) noexcept {
   watch_.ready = &NvmeDriveQueue::interrupted;
   watch_.context = this;
   const int refused = sockets.start_watching(watch_);
-  BP_ASSERT(refused == 0);  // there is room by the plan
+  BP_ASSERT(refused == 0);  // the plan counts the watch
   look();
 }
 
 void NvmeDriveQueue::look() noexcept { loop_->timers().arm(timer_, pair_->look(loop_->now_ns())); }
 
-// Once it is ended the device may go, with the registers that mask the interrupt.
+// Masks the interrupt first: after kEnded the device may go, with the registers that mask it.
 void NvmeDriveQueue::follow(void* self) noexcept {
   auto& queue = *static_cast<NvmeDriveQueue*>(self);
   BP_DCHECK(queue.loop_->is_own_thread());
@@ -71,7 +71,7 @@ void NvmeDriveQueue::announce_awake() noexcept {
   device_->allow_interrupt(index_, false);
 }
 
-// Only counts: poll() finds the completions.
+// Only counts: poll() takes the completions.
 void NvmeDriveQueue::interrupted(void* self, uint32_t) noexcept {
   auto& queue = *static_cast<NvmeDriveQueue*>(self);
   BP_DCHECK(queue.loop_->is_own_thread());

@@ -7,7 +7,7 @@
 namespace bedplate {
 namespace {
 
-// A number of 16 bytes; one that does not fit into 8 is as good as endless.
+// Reads a number of 16 bytes; one that does not fit into 8 bytes becomes the largest.
 uint64_t wide_field(const std::byte* log, size_t offset) noexcept {
   return nvme::field<uint64_t>(log, offset + 8) != 0 ? ~uint64_t{0}
                                                      : nvme::field<uint64_t>(log, offset);

@@ -1,4 +1,4 @@
-// Puts the health log of a drive into its counters.
+// Copies a drive's health log into its counters.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace bedplate {
 
 class NvmeHealth {
  public:
-  // Takes a log of nvme::kHealthBytes. The errors of the first one are not new.
+  // Takes a log of nvme::kHealthBytes. The errors in the first log do not count as new.
   void take_log(const std::byte* log, NvmeCounters& counters) noexcept;
 
  private:

@@ -1,8 +1,8 @@
-// The identity of a controller and of its namespaces, as the controller tells it: how they are
-// formatted, how large they are, and what one command can do.
+// The identity of a controller and of its namespaces, as the controller reports it: formats, sizes,
+// and the limits of a command.
 //
-// Shards look at a namespace while the controller starts anew. So, once it was known, only its
-// number of blocks changes, and it only grows; a controller that says anything else is refused.
+// Shards read a namespace even while the controller restarts. So once a namespace is known, only
+// its block count changes, and only grows; a controller that reports anything else is refused.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@
 
 namespace bedplate {
 
-// Threads: the controller's, but for the namespaces, which any may read.
+// Threads: the controller's; any thread may read the namespaces.
 class NvmeIdentity {
  public:
-  // When a namespace is looked at.
+  // The occasion of a look at a namespace.
   enum class Look : uint8_t {
-    kFirst,    // in the first start, until the controller was ready
-    kRestart,  // in a start after that
+    kFirst,    // in a start before it was first ready
+    kRestart,  // in a later start
     kGrowth    // while the controller is ready
   };
 
-  // The numbers of the namespaces that are used. Before the seal: it allocates.
+  // `namespaces`: the numbers of those in use. Before the seal: it allocates.
   void create(std::span<const uint32_t> namespaces);
 
   // Takes an answer to Identify Controller. `page_bytes_min`: the controller's smallest page.
   void know_controller(const std::byte* answer, uint64_t page_bytes_min) noexcept;
-  // Takes an answer to Identify Namespace. Returns why it cannot be used, or kNone.
+  // Takes an answer to Identify Namespace. Returns why the namespace cannot be used, or kNone.
   NvmeProblem know_namespace(uint32_t index, Look look, const std::byte* answer) noexcept;
 
   bool has_write_cache() const noexcept { return has_write_cache_; }

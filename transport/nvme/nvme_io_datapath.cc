@@ -39,7 +39,7 @@ void NvmeIo::end_later(NvmeOperation& operation, int error) noexcept {
   ended_.push(operation);
 }
 
-// One that has commands under way ends with the last of them, or with the queue.
+// An operation with commands under way ends with the last of them, or with the queue.
 void NvmeIo::close() noexcept {
   is_open_ = false;
   while (!waiting_.is_empty()) {
@@ -77,7 +77,7 @@ void NvmeIo::begin(NvmeOperation& operation, uint64_t now_ns) noexcept {
   waiting_.push(operation);
 }
 
-// Returns true if all of its blocks have begun.
+// Returns true if commands for all of its blocks have begun.
 bool NvmeIo::issue(NvmeOperation& operation, uint64_t now_ns) noexcept {
   BP_DCHECK(is_open_ && operation.blocks_left > 0 && operation.io == this);
   do {
@@ -120,7 +120,7 @@ void NvmeIo::fill(NvmeOperation& operation, const NvmeQueue::Entry& entry) noexc
       *range = {0, static_cast<uint32_t>(count), first};
       command.opcode = nvme::kDatasetManagement;
       command.prp1 = reinterpret_cast<uintptr_t>(range);
-      command.word11 = nvme::kDeallocate;  // and of ranges one, less one
+      command.word11 = nvme::kDeallocate;  // prp1 has one range: word 10 has 0, one less
       break;
     }
   }
@@ -137,7 +137,7 @@ void NvmeIo::completed(NvmeCall& call, uint16_t status, uint32_t) noexcept {
   operation.io->command_ended(operation, status);
 }
 
-// The first error counts; then blocks that have not begun are left out.
+// The operation keeps its first error. After an error its remaining blocks are skipped.
 void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
   BP_ASSERT(operation.command_count > 0);
   --operation.command_count;
@@ -145,7 +145,7 @@ void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
     ++error_count_;
     if (operation.error == 0) operation.error = errno_of_status(status);
     if (operation.blocks_left > 0) {
-      BP_ASSERT(waiting_.first() == &operation);  // none but the first has begun in part
+      BP_ASSERT(waiting_.first() == &operation);  // only the first may have begun in part
       waiting_.pop();
       operation.blocks_left = 0;
     }

@@ -1,13 +1,14 @@
-// Operations on the namespaces of a controller: reads, writes and the rest, of any length.
+// Operations on the namespaces of a controller: reads, writes and others, of any length.
 //
-// An operation becomes as many commands as the controller's limits ask for; operations that find no
-// room in the queue wait, in order. Its memory is the pool's, and nothing is copied. While the
-// controller is not open (it is being reset, or is gone) all operations are answered EIO.
+// An operation becomes as many commands as the controller's limits demand. Operations wait in order
+// while the queue is full. Their memory is the pool's, and nothing is copied. While the controller
+// is not open (it is being reset, or is gone) all operations answer EIO.
 //
-// Invariants, which is_valid() looks at: 1. Operations wait only while it is open, and have blocks
-// left. 2. Only the first waiting one may have begun. 3. An operation in the list of ended ones has
-// no command under way. And begin(): 4. An operation is begun again once it has ended. Threads: one
-// at a time.
+// Invariants, checked by is_valid(): 1. Operations wait only while it is open, and have blocks
+// left. 2. Only the first waiting operation may have commands begun. 3. An operation in the list of
+// ended ones has no command under way. Checked by begin(): 4. An operation begins again only after
+// it has ended.
+// Threads: one at a time.
 #pragma once
 
 #include <atomic>
@@ -20,21 +21,21 @@
 
 namespace bedplate {
 
-// A namespace that is used, as the controller has identified it.
+// A namespace in use, as the controller has identified it.
 struct NvmeNamespace {
   uint32_t id = 0;
   uint32_t block_log2 = 0;
   uint32_t transfer_blocks_max = 0;  // of one command
-  uint32_t zero_blocks_max = 0;      // 0: it cannot write zeroes by itself
+  uint32_t zero_blocks_max = 0;      // 0: the controller cannot write zeroes
   bool can_deallocate = false;
-  std::atomic<uint64_t> block_count = 0;  // it only grows; threads: any
+  std::atomic<uint64_t> block_count = 0;  // only grows; threads: any
 };
 
 enum class NvmeAction : uint8_t { kRead, kWrite, kFlush, kWriteZeroes, kDeallocate };
 
 class NvmeIo;
 
-// The caller fills the first part, and keeps it and its memory untouched until `completed`.
+// The caller fills the first part, and leaves it and its memory unchanged until `done`.
 struct NvmeOperation : NvmeCall {
   NvmeAction action = NvmeAction::kRead;
   bool is_durable = false;       // kWrite: past the volatile cache
@@ -43,18 +44,19 @@ struct NvmeOperation : NvmeCall {
   std::byte* memory = nullptr;  // kRead, kWrite: of the pool, aligned to 4 bytes
   uint64_t first_block = 0;     // all but kFlush
   uint64_t block_count = 0;     // over 0
-  // Never from within begin(). `error`: 0 or an errno value; EOPNOTSUPP: it cannot do this.
+  // Never called from begin(). `error`: 0 or an errno value; EOPNOTSUPP: the drive lacks the
+  // command.
   void (*done)(void* context, int error) noexcept = nullptr;
   void* context = nullptr;
 
-  NvmeIo* io = nullptr;  // its own, as is what follows
+  NvmeIo* io = nullptr;  // NvmeIo's, as are the following members
   uint64_t blocks_left = 0;
   uint32_t command_count = 0;  // under way
   int error = 0;
   NvmeOperation* next = nullptr;
 };
 
-// The errno value for a status, for those who asked; 0: success.
+// The errno value of a status, for the operation's owner; 0: success.
 int errno_of_status(uint16_t status) noexcept;
 
 class NvmeIo {
@@ -63,14 +65,14 @@ class NvmeIo {
   const NvmeQueue& queue() const noexcept { return queue_; }
 
   void open() noexcept { is_open_ = true; }
-  // From now on all is answered EIO; commands under way end as the queue says (fail_all()).
+  // From now on all operations answer EIO. Commands under way end with the queue (fail_all()).
   void close() noexcept;
   bool is_open() const noexcept { return is_open_; }
 
-  // Requires: the range is the namespace's.
+  // Requires: the range is within the namespace.
   void begin(NvmeOperation& operation, uint64_t now_ns) noexcept;
-  // Ends commands that have completed, at most about `budget`, and begins waiting ones. Returns how
-  // many.
+  // Ends completed commands, at most about `budget`, and begins waiting operations. Returns how
+  // many have ended.
   uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
 
   uint64_t error_count() const noexcept { return error_count_; }
@@ -86,7 +88,7 @@ class NvmeIo {
 
   NvmeQueue queue_;
   TailQueue<&NvmeOperation::next> waiting_;  // have blocks left
-  TailQueue<&NvmeOperation::next> ended_;    // are told with the next poll
+  TailQueue<&NvmeOperation::next> ended_;    // done() is called in the next poll
   bool is_open_ = false;
   uint64_t error_count_ = 0;
   uint64_t command_count_ = 0;

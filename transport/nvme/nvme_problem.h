@@ -1,4 +1,4 @@
-// The problems of a drive, as a number that a shard can leave behind, and as words.
+// The problems of a drive, as a number that a shard can record, and as words.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@ enum class NvmeProblem : uint32_t {
   kNone,
   kGone,              // its registers read as all ones
   kTakenBack,         // the kernel asked for it
-  kNotDisabled,       // it did not become so in the time that it says itself
-  kNotReady,          // likewise
-  kFatal,             // it says so itself
+  kNotDisabled,       // not disabled within the time that the controller states
+  kNotReady,          // not ready within that time
+  kFatal,             // the controller reports a fatal status
   kSilent,            // an admin command was not answered in time
-  kLate,              // a command was not, nor once it was to be aborted
-  kRefused,           // an admin command; `detail`: the status
-  kNotNvm,            // it has other commands than those for blocks
-  kPageBytes,         // it takes no pages of 4 KiB
-  kNoQueue,           // it gives no I/O queue
-  kFewerQueues,       // than it had granted before
-  kNoWriteCache,      // that could be turned on
-  kMissingNamespace,  // `detail`: its number; so in what follows
+  kLate,              // a command was late, and again after the abort
+  kRefused,           // an admin command was refused; `detail`: the status
+  kNotNvm,            // its command set is not NVM
+  kPageBytes,         // it does not support pages of 4 KiB
+  kNoQueue,           // it grants no I/O queue
+  kFewerQueues,       // than it granted before
+  kNoWriteCache,      // it has no write cache to turn on
+  kMissingNamespace,  // `detail`: its number, as in the following ones
   kMetadata,          // the namespace is formatted with metadata
   kBlockBytes,        // blocks of other than 512 to 4096 bytes
-  kOtherFormat,       // it was formatted anew, or it or its transfers have become smaller
+  kOtherFormat,       // another format, or it or its transfers have become smaller
   kCount
 };
 
 // Static; a sentence without its subject: "does not become ready".
 const char* to_text(NvmeProblem problem) noexcept;
 
-// The error for `problem` of the drive at `address`, while it was being started.
+// The error for `problem` of the drive at `address`, during its start.
 Error error_of(NvmeProblem problem, uint32_t detail, const std::string& address) noexcept;
 
 }  // namespace bedplate

@@ -1,9 +1,8 @@
-// The list of pages that a command moves its data to or from (NVM Express Base Specification 1.4,
-// 4.3).
+// The list of pages (PRP list) of a command's data (NVM Express Base Specification 1.4, 4.3).
 //
-// The controller takes every pointer of the pool as it is (transport/vfio/), so the list of pages
-// is made of addresses alone. One page of list is enough for the largest transfer at any alignment:
-// there are no lists of lists.
+// The controller uses every pointer of the pool unchanged (transport/vfio/), so the list holds
+// pointers. One page of list is enough for the largest transfer at any alignment: lists are never
+// chained.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +19,7 @@ inline constexpr uint64_t kNvmeTransferBytesMax =
     kNvmePageBytes / sizeof(uint64_t) * kNvmePageBytes;
 
 // Requires: `memory` is aligned to 4 bytes; `bytes` is 1 to kNvmeTransferBytesMax; `list` is an
-// aligned page, the command's alone until it has completed.
+// aligned page that only this command uses until it has completed.
 inline void set_pages(nvme::Command& command, const std::byte* memory, uint64_t bytes,
                       std::byte* list) noexcept {
   const auto address = reinterpret_cast<uintptr_t>(memory);

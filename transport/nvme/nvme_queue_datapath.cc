@@ -84,8 +84,8 @@ NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept 
   return {command, lists_ + uint64_t{id} * kNvmePageBytes};
 }
 
-// Room for completions first: commands that are begun bring more. The controller reads the commands
-// once it has seen the doorbell: so they are written before.
+// Rings the completion doorbell first, as new commands bring more completions. The commands are
+// written before the submission doorbell: the controller reads them once it has seen it.
 void NvmeQueue::ring() noexcept {
   if (head_ != rung_head_) *completion_doorbell_ = rung_head_ = head_;
   if (tail_ == rung_tail_) return;
@@ -109,13 +109,13 @@ NvmeCall& NvmeQueue::release(uint32_t id) noexcept {
 }
 
 uint32_t NvmeQueue::poll(uint32_t budget) noexcept {
-  // Without an outstanding command no completion counts. So none moves the head, and ring() writes
-  // no register of a controller that is gone.
+  // Without an outstanding command completions are ignored. So the head stays, and ring() writes no
+  // register of a controller that is gone.
   if (outstanding_ == 0) return 0;
   uint32_t count = 0;
   for (; count < budget; ++count) {
     nvme::Completion& entry = completions_[head_];
-    // Pairs with the controller, which writes the phase last.
+    // Pairs with the controller, which writes the phase bit last.
     const uint16_t status = std::atomic_ref(entry.status).load(std::memory_order_acquire);
     if ((status & 1) != phase_) break;
     const uint32_t id = entry.command_id;

@@ -1,12 +1,12 @@
 // One submission queue with its completion queue: commands in, completions out.
 //
-// Both lie in the pool, and the controller reads and writes them there. A command has a slot from
-// its begin to its completion; there are fewer slots than entries, so neither queue can overflow.
-// A completion that names no command under way is counted, and no more: it is the controller's
-// defect.
+// Both are in the pool, where the controller reads and writes them. A command has a slot from its
+// begin to its completion; there are fewer slots than entries, so neither queue can overflow. A
+// completion that names no command under way is only counted: it is a defect of the controller.
 //
-// Invariants, which is_valid() looks at: 1. Each slot is free or has a call, and outstanding()
-// counts the latter. 2. Tail and head are entries. And release(): 3. A command ends once.
+// Invariants, checked by is_valid(): 1. Each slot is free or has a call, and outstanding() counts
+// the calls. 2. Tail and head are indices of entries. Checked by release(): 3. A command ends
+// once.
 // Threads: one at a time.
 #pragma once
 
@@ -19,10 +19,10 @@
 
 namespace bedplate {
 
-// The callback that is told how a command ended; several commands may share one.
+// The callback at the end of a command; several commands may share one.
 struct NvmeCall {
-  // `status`: nvme::kSuccess, or what the controller said, or nvme::kNoAnswer. From poll() and
-  // fail_all() alone.
+  // `status`: nvme::kSuccess, or the controller's status, or nvme::kNoAnswer. Only poll() and
+  // fail_all() call it.
   void (*completed)(NvmeCall& call, uint16_t status, uint32_t result) noexcept = nullptr;
 };
 
@@ -31,47 +31,48 @@ class NvmeQueue {
   static constexpr uint32_t kEntryCountMin = 4;
   static constexpr uint32_t kEntryCountMax = 1024;
 
-  // The bytes that it takes. `has_lists`: each command has a page for its list of pages.
+  // The memory that it needs. `has_lists`: each command has a page for its PRP list.
   static uint64_t bytes_for(uint32_t entry_count, bool has_lists) noexcept;
 
-  // Requires: `memory` is aligned to a page and has bytes_for(); `registers` reach to the doorbells
-  // of queue `id`, each `doorbell_bytes` long. Both outlive this.
+  // Requires: `memory` is page aligned and has bytes_for(); `registers` include the doorbells of
+  // queue `id`, each `doorbell_bytes` long. Both outlive this.
   void create(uint16_t id, uint32_t entry_count, bool has_lists, std::span<std::byte> memory,
               volatile std::byte* registers, uint32_t doorbell_bytes) noexcept;
-  // As new, for a controller that knows nothing of it. Requires: nothing is outstanding.
+  // Resets it to its initial state, for a restarted controller. Requires: nothing is outstanding.
   void clear() noexcept;
 
   struct Entry {
-    nvme::Command* command = nullptr;  // all zeros, but for its id; nullptr: all slots are taken
+    nvme::Command* command = nullptr;  // all zeros, but for its id; nullptr: no slot is free
     std::byte* list = nullptr;         // a page
   };
-  // A command that the caller fills in, and that begins with the next ring().
+  // Returns a command for the caller to fill in. The next ring() submits it.
   Entry try_begin(NvmeCall& call, uint64_t now_ns) noexcept;
-  // Tells the controller of all that were begun, and of completions that were taken. Cost: if there
-  // are any, a write of a register for each of the two. The one function that writes any.
+  // Tells the controller of all begun commands, and of the completions taken. Cost: one register
+  // write for each of the two, if there are any. No other function writes registers.
   void ring() noexcept;
-  // Calls back for at most `budget` commands that have completed; returns how many. The controller
-  // has room for the completions of all that are outstanding, even if it is not told.
+  // Calls back for at most `budget` completed commands; returns how many. The controller has space
+  // for the completions of all outstanding commands, even before ring() tells it of those taken.
   uint32_t poll(uint32_t budget) noexcept;
-  // Calls back for all that are outstanding. Requires: the controller cannot reach memory any more,
-  // or is disabled.
+  // Calls back for all outstanding commands. Requires: the controller has no access to memory any
+  // more, or is disabled.
   void fail_all() noexcept;
 
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // The id of a command that began before `before_ns`, or was marked before that; kNone: there is
-  // none. Cost: a look at each slot.
+  // The id of a command that began, or was marked, before `before_ns`; kNone: no command is
+  // overdue.
+  // Cost: a look at each slot.
   uint32_t find_overdue(uint64_t before_ns) const noexcept;
   bool is_marked(uint32_t id) const noexcept {
     BP_DCHECK(id < slot_count());
     return slots_[id].is_marked;
   }
-  // It has a second chance from now on.
+  // Restarts the command's time limit; is_marked() is true from now on.
   void mark(uint32_t id, uint64_t now_ns) noexcept;
 
   uint16_t id() const noexcept { return id_; }
   uint32_t entry_count() const noexcept { return entry_count_; }
   uint32_t outstanding() const noexcept { return outstanding_; }
-  // The most that were outstanding at once, ever.
+  // The highest number of outstanding commands so far.
   uint32_t outstanding_peak() const noexcept { return outstanding_peak_; }
   uint64_t bad_completions() const noexcept { return bad_completions_; }
   const std::byte* submissions() const noexcept {
@@ -85,7 +86,7 @@ class NvmeQueue {
 
  private:
   struct Slot {
-    NvmeCall* call = nullptr;  // nullptr: it is free
+    NvmeCall* call = nullptr;  // nullptr: the slot is free
     uint64_t began_ns = 0;
     uint16_t next_free = 0;
     bool is_marked = false;

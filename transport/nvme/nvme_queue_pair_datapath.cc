@@ -21,7 +21,8 @@ void NvmeQueuePair::create(const Options& options, std::span<std::byte> memory,
                      options.doorbell_bytes);
 }
 
-// 4, 5 and 6. The control takes a late command's id, so that may be gone the next moment.
+// Checks invariants 4, 5 and 6. late_id_ is read once, because the control may take the id any
+// time.
 bool NvmeQueuePair::is_valid() const noexcept {
   const uint32_t reached = reached_.load(std::memory_order_relaxed);
   const Phase phase = phase_of(reached);
@@ -41,7 +42,7 @@ void NvmeQueuePair::want(Phase phase) noexcept {
   const uint32_t before = wanted_.load(std::memory_order_relaxed);
   BP_DCHECK(phase != Phase::kOpen || (has_followed() && phase_of(before) == Phase::kEnded));
   const uint32_t number = (before >> kPhaseBits) + 1;
-  // Pairs with follow(): the shard sees what the control has done before.
+  // Pairs with follow(): the shard sees the control's earlier writes.
   wanted_.store(number << kPhaseBits | static_cast<uint32_t>(phase), std::memory_order_release);
   if (calls_.follow == nullptr) return follow();
   calls_.follow(calls_.follow_context);
@@ -61,7 +62,7 @@ void NvmeQueuePair::follow() noexcept {
       io_.open();
       break;
     case Phase::kClosed:
-      io_.queue().ring();  // what was begun just before
+      io_.queue().ring();  // submits the commands that were just begun
       io_.close();
       break;
     case Phase::kEnded:
@@ -81,7 +82,7 @@ uint32_t NvmeQueuePair::poll(uint32_t budget, uint64_t now_ns) noexcept {
   const uint32_t count = io_.poll(budget, now_ns);
   if (count == 0) return 0;
   publish();
-  // One that was late, and has ended meanwhile: its id may be another command's by now.
+  // A late command may have ended meanwhile: its id may be another command's by now.
   uint32_t late = late_id_.load(std::memory_order_relaxed);
   if (late != kNone && !io_.queue().is_marked(late)) {
     late_id_.compare_exchange_strong(late, kNone, std::memory_order_relaxed);
@@ -105,7 +106,7 @@ uint64_t NvmeQueuePair::look(uint64_t now_ns) noexcept {
     tell_control();
     return next_ns;
   }
-  // One at a time. Others that are late get their second chance later, and so are not forgotten.
+  // One at a time: other late commands stay overdue, and get their second time limit later.
   if (late_id_.load(std::memory_order_relaxed) != kNone) return next_ns;
   counters_->timeouts.add(1);
   queue.mark(late, now_ns);

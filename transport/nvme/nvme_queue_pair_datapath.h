@@ -1,28 +1,33 @@
-// An I/O queue pair of a drive: the datapath of one shard, and the way in for the drive's control.
+// An I/O queue pair of a drive: the data path of one shard, and its interface to the drive's
+// control.
 //
-// A drive has one for each shard that has volumes on it. Its memory, its doorbells and its
-// interrupt are its own, so a request knows no other shard and takes no lock. One thread, the
-// control's (NvmeController), does what concerns the whole drive (starts, aborts, resets, its end);
-// it never touches a queue that a shard may use. They meet in a few words:
+// A drive has one for each shard with volumes on it. The pair has memory, doorbells and an
+// interrupt of its own, so a request involves no other shard and takes no lock. One thread, the
+// control's (NvmeController), handles the whole drive (starts, aborts, resets, its end). It never
+// touches a queue that a shard may use. Control and shard communicate by these words:
 //
-//   wanted    what the control wants of the pair, with a number that is new each time
-//   reached   the last of these that the pair's shard has carried out
+//   wanted    the phase that the control wants of the pair, with a new number each time
+//   reached   the last wish that the pair's shard has carried out
 //   late      a command that the control is asked to abort
 //   stuck     a command was late twice: the control is asked for a reset
 //
-// So a reset is: all pairs are wanted closed, and begin nothing more; once all have reached that
-// the controller is disabled; once it is (or is kept from memory) all are wanted ended, and each
-// shard ends what it had outstanding, once, with EIO; once all have reached that the controller is
-// enabled, the queues are made anew, and all are wanted open. A drive that disappears is wanted
-// ended at once, and let go of when all have reached it: no register is written to after that.
+// A reset:
+//   control: wants all pairs kClosed            shards: begin no more commands
+//   control: disables the controller, or cuts it off from memory
+//   control: wants all pairs kEnded             shards: end outstanding commands, once, with EIO
+//   control: enables the controller, creates the queues
+//   control: wants all pairs kOpen              shards: take operations again
+// The control makes each step only after all shards have reached the wish before it. If a drive
+// disappears, the control wants kEnded at once, and releases the drive when all have reached it: no
+// register is written after that.
 //
-// Invariants: 1. Each wish that is reached was wanted, and is never wanted again: no answer is
-// stale (has_followed; want). 2. A command ends once: by its completion, or when the pair is ended.
-// 3. Nothing is submitted unless it is open (NvmeIo::begin). And is_valid(), which the shard looks
-// at around what it does: 4. Operations are taken while open was reached last, and at no other
-// time. 5. If ended was reached last, nothing is outstanding, late or stuck. 6. A late command is
-// under way, and has its second chance.
-// Threads: that of the functions' headings, which assert it.
+// Invariants: 1. Each reached wish was wanted, and its number is never used again: no answer is
+// stale. (has_followed; want) 2. A command ends once: by its completion, or when the pair is ended.
+// 3. Commands are submitted only while it is open. (NvmeIo::begin) Checked by is_valid() around the
+// shard's work: 4. It takes operations exactly while kOpen was reached last. 5. If kEnded was
+// reached last, nothing is outstanding, late or stuck. 6. A late command is under way, and is
+// marked for its second time limit.
+// Threads: as the section headings say; each function asserts its thread.
 #pragma once
 
 #include <atomic>
@@ -37,12 +42,12 @@
 
 namespace bedplate {
 
-// Written by the pair's shard.
+// Written by the shard of the pair.
 struct alignas(kCacheLineBytes) NvmeQueueCounters {
   Counter commands;
   Counter commands_outstanding;
-  Counter commands_peak;  // the most that were outstanding at once
-  Counter errors;         // commands that the controller has failed, or that no answer came for
+  Counter commands_peak;  // the highest number outstanding so far
+  Counter errors;         // commands that failed, or got no answer
   Counter timeouts;
   Counter bad_completions;
   Counter interrupts;
@@ -51,9 +56,9 @@ struct alignas(kCacheLineBytes) NvmeQueueCounters {
 class NvmeQueuePair {
  public:
   enum class Phase : uint32_t {
-    kEnded,  // as made: nothing is outstanding, and its memory is as new
+    kEnded,  // as made: nothing is outstanding, and its memory is in its initial state
     kOpen,
-    kClosed  // nothing is begun; what is outstanding stays so
+    kClosed  // begins no commands; outstanding ones stay so
   };
   struct Options {
     uint16_t id = 1;
@@ -67,17 +72,17 @@ class NvmeQueuePair {
     return NvmeQueue::bytes_for(entry_count, true);
   }
 
-  // Requires: as NvmeQueue::create. `counters` outlive this. Before the seal.
+  // Requires: as for NvmeQueue::create. `counters` outlives this. Before the seal.
   void create(const Options& options, std::span<std::byte> memory, volatile std::byte* registers,
               NvmeQueueCounters& counters) noexcept;
-  // The calls that tell the shard to follow(), and the control to look. Without these, as at boot
-  // and in tests, one thread is both: it follows at once. Requires: has_followed().
+  // The calls that tell the shard to follow(), and the control to look. Without them, as at boot
+  // and in tests, one thread is both, and want() follows at once. Requires: has_followed().
   struct Calls {
     void (*follow)(void* context) noexcept = nullptr;  // threads: the control's
     void* follow_context = nullptr;
     void (*look)(void* context) noexcept = nullptr;  // threads: the shard's
     void* look_context = nullptr;
-    // The two's loops, which outlive it.
+    // The loops of both, which outlive it.
     const EventLoop* control = nullptr;
     const EventLoop* shard = nullptr;
   };
@@ -88,17 +93,17 @@ class NvmeQueuePair {
 
   // ---- The control's ----
 
-  // Requires: kOpen: it was ended, and the controller has its queues. kEnded: the controller is
-  // disabled, or cannot reach memory.
+  // Requires: kOpen: the pair is ended, and the controller has its queues. kEnded: the controller
+  // is disabled, or has no access to memory.
   void want(Phase phase) noexcept;
-  // Whether the shard has done what was wanted last.
+  // Whether the shard has carried out the last wish.
   bool has_followed() const noexcept {
     BP_DCHECK(is_controls_thread());
-    // Pairs with follow(): what it has done to memory is seen.
+    // Pairs with follow(): the shard's writes to memory are visible.
     return reached_.load(std::memory_order_acquire) == wanted_.load(std::memory_order_relaxed);
   }
-  // The id of a command to be aborted, told once; kNone: there is none. The shard takes it back if
-  // the command ends before.
+  // The id of a command to abort, returned once; kNone: there is none. The shard withdraws the id
+  // if the command ends before.
   uint32_t take_late() noexcept {
     BP_DCHECK(is_controls_thread());
     return late_id_.exchange(kNone, std::memory_order_acquire);
@@ -107,7 +112,7 @@ class NvmeQueuePair {
     BP_DCHECK(is_controls_thread());
     return is_stuck_.load(std::memory_order_acquire);
   }
-  // The queue as the controller is told of it; that does not change.
+  // The queue, for its creation on the controller; its addresses and size are constant.
   const NvmeQueue& queue() const noexcept { return io_.queue(); }
 
   // ---- The shard's ----
@@ -120,11 +125,11 @@ class NvmeQueuePair {
     BP_DCHECK(is_shards_thread());
     return io_.queue().outstanding() > 0;
   }
-  // Ends commands that have completed; returns how many.
+  // Ends completed commands; returns how many.
   uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
-  // Does what the control wants.
+  // Carries out the control's last wish.
   void follow() noexcept;
-  // Looks for commands that are late. Returns when it is to be called again at the latest.
+  // Looks for late commands. Returns the latest time of the next call.
   uint64_t look(uint64_t now_ns) noexcept;
   bool is_valid() const noexcept;
 
@@ -133,7 +138,7 @@ class NvmeQueuePair {
   static constexpr Phase phase_of(uint32_t wish) noexcept {
     return static_cast<Phase>(wish & ((1U << kPhaseBits) - 1));
   }
-  // Numbers go round.
+  // Compares numbers that wrap.
   static constexpr bool is_newer(uint32_t wish, uint32_t other) noexcept {
     return static_cast<int32_t>(wish - other) > 0;
   }
@@ -151,8 +156,7 @@ class NvmeQueuePair {
   uint64_t timeout_ns_ = 0;
   NvmeQueueCounters* counters_ = nullptr;
   Calls calls_;
-  // On a line apart from what the shard writes all the time. The number of the wish, then the
-  // phase.
+  // A cache line apart from the shard's frequent writes. The number of the wish, then the phase.
   alignas(kCacheLineBytes) std::atomic<uint32_t> wanted_{0};
   std::atomic<uint32_t> reached_{0};
   std::atomic<uint32_t> late_id_{kNone};

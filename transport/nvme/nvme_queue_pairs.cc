@@ -15,7 +15,7 @@ void NvmeQueuePairs::create(std::span<const NvmeQueuePlace> places, NvmeQueuePai
 }
 
 void NvmeQueuePairs::keep_first(uint32_t count) noexcept {
-  BP_DCHECK(phase_ == Phase::kEnded);  // those that it loses are wanted nothing
+  BP_DCHECK(phase_ == Phase::kEnded);  // the dropped pairs get no more wishes
   count_ = std::min(count_, count);
 }
 

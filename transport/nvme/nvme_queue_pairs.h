@@ -1,5 +1,5 @@
-// All I/O queue pairs of a drive, as its control sees them: one wish for all of them, which their
-// shards follow (nvme_queue_pair_datapath.h).
+// All I/O queue pairs of a drive, as its control sees them: one wish for all, which the shards
+// follow (nvme_queue_pair_datapath.h).
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// The memory of a queue pair: NvmeQueuePair::bytes_for(NvmeOptions::queue_entries), zeroed, aligned
-// to a page.
+// The memory of a queue pair: NvmeQueuePair::bytes_for(NvmeOptions::queue_entries), zeroed, page
+// aligned.
 struct NvmeQueuePlace {
   std::span<std::byte> memory;
   NvmeQueueCounters* counters = nullptr;
@@ -24,19 +24,19 @@ class NvmeQueuePairs {
  public:
   using Phase = NvmeQueuePair::Phase;
 
-  // Makes a pair for each of `places`, with the ids 1, 2 and so on; `options` are for all. Before
-  // the seal: it allocates.
+  // Makes a pair for each of `places`, with the ids 1, 2 and so on; all have the same `options`.
+  // Before the seal: it allocates.
   void create(std::span<const NvmeQueuePlace> places, NvmeQueuePair::Options options,
               volatile std::byte* registers);
-  // Gives up all but the first `count`. Requires: they are wanted ended.
+  // Drops all but the first `count` pairs. Requires: kEnded was wanted last.
   void keep_first(uint32_t count) noexcept;
 
   void want(Phase phase) noexcept;
   // The phase that was wanted last.
   Phase phase() const noexcept { return phase_; }
-  // Whether all shards have done what was wanted last.
+  // Whether all shards have carried out the last wish.
   bool have_followed() const noexcept;
-  // Whether a command of any was late twice.
+  // Whether any pair has a command that was late twice.
   bool is_any_stuck() const noexcept;
 
   uint32_t count() const noexcept { return count_; }

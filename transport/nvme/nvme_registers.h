@@ -1,7 +1,7 @@
-// The registers of an NVMe controller, but for the doorbells (nvme_queue_datapath.h).
+// The registers of an NVMe controller, except the doorbells (nvme_queue_datapath.h).
 //
-// Invariants, which each access checks: 1. It lies within the registers. 2. There is none once they
-// are closed: they may be unmapped then.
+// Invariants, checked by each access: 1. It is within the registers. 2. The registers are not
+// closed: they may be unmapped afterwards.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace bedplate {
 // Threads: the controller's.
 class NvmeRegisters {
  public:
-  // `bytes` of registers lie at `base` until close().
+  // `bytes` of registers are mapped at `base` until close().
   void open(volatile std::byte* base, uint64_t bytes) noexcept {
     base_ = base;
     bytes_ = bytes;
@@ -22,7 +22,7 @@ class NvmeRegisters {
   void close() noexcept { base_ = nullptr; }
 
   uint32_t read32(size_t offset) const noexcept { return at(offset); }
-  // By halves, which every controller takes; so does write64().
+  // Reads two halves, which every controller supports; write64() writes two halves.
   uint64_t read64(size_t offset) const noexcept {
     return read32(offset) | uint64_t{read32(offset + 4)} << 32;
   }

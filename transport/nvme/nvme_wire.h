@@ -1,7 +1,7 @@
 // The interface of an NVMe controller: registers, commands, completions.
 //
-// Only what this driver uses, by the sections of the NVM Express Base Specification 1.4 (those of
-// later ones that are in 1.4 have not changed). All numbers are little-endian, as the machine's.
+// Only the parts that this driver uses, by the sections of the NVM Express Base Specification 1.4.
+// Later specifications have not changed them. All numbers are little-endian, as the machine's.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ inline constexpr size_t kAdminSubmission = 0x28;
 inline constexpr size_t kAdminCompletion = 0x30;
 inline constexpr size_t kDoorbells = 0x1000;
 
-// The value of each register of a controller that is gone.
+// Each register of a controller that is gone reads as this value.
 inline constexpr uint32_t kAllOnes = ~uint32_t{0};
 
 // CAP
@@ -94,11 +94,11 @@ inline constexpr uint32_t kFeatureWriteCache = 6;
 inline constexpr uint32_t kFeatureQueueCount = 7;
 inline constexpr uint32_t kHealthLog = 2;
 inline constexpr uint32_t kHealthBytes = 512;
-// Bits of word 11 when queues are created.
+// Bits of word 11 of the commands that create queues.
 inline constexpr uint32_t kContiguous = 1;
 inline constexpr uint32_t kInterrupts = 2;
 
-// A number in what a controller has answered.
+// A number in a controller's answer.
 template <typename T>
 T field(const std::byte* answer, size_t offset) noexcept {
   T value;
@@ -107,7 +107,7 @@ T field(const std::byte* answer, size_t offset) noexcept {
 }
 
 // Identify Controller (5.15.2.2)
-inline constexpr size_t kMaxTransfer = 77;  // MDTS: a power of two of smallest pages; 0: any
+inline constexpr size_t kMaxTransfer = 77;  // MDTS: log2, in smallest pages; 0: no limit
 inline constexpr size_t kOptionals = 520;   // ONCS
 inline constexpr size_t kWriteCache = 525;  // VWC: bit 0
 inline constexpr uint16_t kHasDeallocate = 1U << 2;
@@ -115,7 +115,7 @@ inline constexpr uint16_t kHasWriteZeroes = 1U << 3;
 
 // Identify Namespace (5.15.2.1)
 inline constexpr size_t kBlockCount = 0;  // NSZE
-inline constexpr size_t kFormat = 26;     // FLBAS: which of those that follow
+inline constexpr size_t kFormat = 26;     // FLBAS: the index of the format in use
 inline constexpr size_t kFormats = 128;   // of 4 bytes: 2 metadata, 1 log2 of the block
 
 // SMART / Health Information (5.14.1.2)
@@ -164,9 +164,9 @@ inline constexpr uint16_t kInvalidNamespace = 0x00b;
 inline constexpr uint16_t kWriteProtected = 0x020;
 inline constexpr uint16_t kCapacityExceeded = 0x081;
 inline constexpr uint16_t kReadOnlyRange = 0x182;
-// Mask of its three bits of type and eight of code; above them are retry delays and the like.
+// Masks three bits of type and eight of code; the bits above are retry delays and the like.
 inline constexpr uint16_t kCodeMask = 0x7ff;
-// No controller's: the command was not carried out, or nobody knows, and no answer will come.
+// Not a controller's: no answer will come; the command may or may not have been carried out.
 inline constexpr uint16_t kNoAnswer = 0xffff;
 
 }  // namespace bedplate::nvme
