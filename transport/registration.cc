@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-// Smaller regions than this would make the table long for no device that exists.
+// With smaller regions the table would be too long, and no real device needs them.
 constexpr uint64_t kGranuleBytesMin = kMiB;
 
 std::atomic<uint64_t> total_count{0};
@@ -23,7 +23,7 @@ unsigned granule_bytes_log2(const DeviceKind& kind) noexcept {
   return static_cast<unsigned>(std::bit_width(std::min(kind.region_bytes_max, kRegionBytes))) - 1;
 }
 
-// The longest region that the device takes and that ends at the end of a granule.
+// The longest region that the device takes and that ends at a granule boundary.
 uint64_t cut_bytes(const DeviceKind& kind) noexcept {
   return align_down(kind.region_bytes_max, uint64_t{1} << granule_bytes_log2(kind));
 }
@@ -32,7 +32,8 @@ uint64_t region_count(uint64_t segment_bytes, uint64_t cut) noexcept {
   return segment_bytes / cut + (segment_bytes % cut != 0 ? 1 : 0);
 }
 
-// "boot 1 + heap 2 + 7 in 7 more segments": the regions of each segment, as far as there is room.
+// "boot 1 + heap 2 + 7 in 7 more segments": the regions of each segment, as far as the text holds
+// them.
 const char* list_regions(std::span<const SegmentSize> segments, uint64_t cut, char* text,
                          size_t text_bytes) noexcept {
   size_t used = 0;
@@ -42,7 +43,7 @@ const char* list_regions(std::span<const SegmentSize> segments, uint64_t cut, ch
     const auto length = static_cast<size_t>(
         std::snprintf(one, sizeof one, "%s%s %" PRIu64, i == 0 ? "" : " + ", segments[i].owner.text,
                       region_count(segments[i].bytes, cut)));
-    constexpr size_t kRestBytes = 64;  // for the words after the last that is named
+    constexpr size_t kRestBytes = 64;  // for the text after the last named segment
     if (used + length + kRestBytes > text_bytes) {
       uint64_t rest = 0;
       for (size_t k = i; k < segments.size(); ++k) rest += region_count(segments[k].bytes, cut);

@@ -1,7 +1,7 @@
 // Stream sockets through epoll, for kernels and containers without io_uring.
 //
-// Edge-triggered: an operation is tried at once on the next poll; when the socket would block, it
-// waits for the edge. Operations queue in one list, so callbacks never nest.
+// Edge-triggered: the next poll tries an operation at once; if the socket would block, the
+// operation waits for the edge. Operations queue in one list, so callbacks never nest.
 #include <algorithm>
 #include <cerrno>
 
@@ -19,8 +19,8 @@
 namespace bedplate {
 namespace {
 
-// The purpose of an event: the low bits of its data beside a pointer.
-// A watch's stands beside a key of the table of watches.
+// The purpose of an event, in the low bits of its data beside a pointer; for a watch, beside its
+// key in the table of watches.
 enum class EpollPurpose : uint64_t { kSocket = 0, kListener = 1, kDoorbell = 2, kWatch = 3 };
 constexpr uint64_t kEpollPurposeMask = 3;
 constexpr int kEventCountMax = 64;
@@ -55,9 +55,9 @@ class EpollSockets final : public StreamSockets {
   void attempt(SocketOperation& operation) noexcept;
 
   Fd epoll_;
-  epoll_event events_[kEventCountMax];  // what the last wait brought
+  epoll_event events_[kEventCountMax];  // the events of the last wait
   int event_count_ = 0;
-  TailQueue<&SocketOperation::next> queue_;  // operations to be tried
+  TailQueue<&SocketOperation::next> queue_;  // operations to try
   uint32_t queued_count_ = 0;
 };
 
@@ -87,7 +87,7 @@ int EpollSockets::watch(int fd, uint32_t events, uint64_t name, EpollPurpose pur
 void EpollSockets::start_listening(StreamListener& listener) noexcept {
   BP_DCHECK(loop().is_own_thread());
   set_blocking(listener.fd, false);
-  // Level-triggered: a connection that one poll did not accept is told to the next again.
+  // Level-triggered: a connection that one poll did not accept is reported to the next again.
   const int outcome =
       watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener), EpollPurpose::kListener);
   BP_ASSERT(outcome == 0);
@@ -116,7 +116,7 @@ void EpollSockets::detach(StreamSocket& socket) noexcept {
   BP_DCHECK(loop().is_own_thread());
   BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
   slow_sends_.detached(socket);
-  for (int i = 0; i < event_count_; ++i) {  // what ended a sleep is handled by the next poll
+  for (int i = 0; i < event_count_; ++i) {  // the next poll handles the event that ended a sleep
     if (events_[i].data.u64 == reinterpret_cast<uint64_t>(&socket)) {
       events_[i] = events_[--event_count_];
       break;
@@ -134,7 +134,7 @@ int EpollSockets::start_watching(Watch& watched) noexcept {
   return outcome;
 }
 
-// An event that ended a sleep, or follows in this poll, names no watch any more.
+// An event that ended a sleep, or that follows in this poll, finds no watch any more.
 void EpollSockets::stop_watching(Watch& watched) noexcept {
   BP_DCHECK(loop().is_own_thread());
   if (!watched.is_watched()) return;
@@ -170,7 +170,7 @@ void EpollSockets::attempt(SocketOperation& operation) noexcept {
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0 && errno == EAGAIN) {
       (operation.is_send ? socket.can_send : socket.can_receive) = false;
-      return;  // the edge brings it back
+      return;  // the edge queues it again
     }
     if (moved > 0 && !advance(operation, static_cast<uint64_t>(moved))) continue;
     const int64_t result = moved < 0    ? -errno
@@ -191,7 +191,7 @@ uint32_t EpollSockets::accept_some(StreamListener& listener, uint32_t budget) no
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      // Level-triggered, it would be reported again and again: leave it out for a while.
+      // A level-triggered listener that cannot accept would be reported again and again: pause it.
       stop_listening(listener);
       retry_listening(listener);
     }
@@ -223,7 +223,7 @@ bool EpollSockets::handle(const epoll_event& event) noexcept {
     case EpollPurpose::kDoorbell: options_.loop->doorbell().acknowledge(); return true;
     case EpollPurpose::kWatch: {
       Watch* watched = watches_.find(event.data.u64 & ~kEpollPurposeMask);
-      if (watched == nullptr) return false;  // it was stopped, and may be gone
+      if (watched == nullptr) return false;  // it was stopped, and may be freed
       follow_heap_owner(watched->asker);
       watched->ready(watched->context, event.events);
       return true;
@@ -238,7 +238,8 @@ void EpollSockets::wait(int timeout_ms) noexcept {
 }
 
 // Returns how many watches were called and how often the doorbell was rung. A ring counts as work:
-// the reason for it may lie where this round has looked already, and the eventfd is quiet now.
+// its reason may lie in a source that this round has polled already, and the eventfd is reset by
+// now.
 uint32_t EpollSockets::handle_events() noexcept {
   uint32_t happened = 0;
   while (event_count_ > 0) happened += handle(events_[--event_count_]) ? 1 : 0;
@@ -247,7 +248,7 @@ uint32_t EpollSockets::handle_events() noexcept {
 
 uint32_t EpollSockets::poll(uint32_t budget) noexcept {
   BP_DCHECK(loop().is_own_thread());
-  uint32_t happened = handle_events();  // those that ended a sleep
+  uint32_t happened = handle_events();  // including those that ended a sleep
   wait(0);
   happened += handle_events();
   // Only operations that are queued now: those that callbacks add wait for the next round.
@@ -261,7 +262,7 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
 
 void EpollSockets::sleep_until(uint64_t deadline_ns) noexcept {
   BP_DCHECK(loop().is_own_thread());
-  if (event_count_ > 0) return;  // an edge is told once: the next poll handles it first
+  if (event_count_ > 0) return;  // an edge is reported once: the next poll handles it first
   int timeout_ms = -1;
   if (deadline_ns != TimerQueue::kNever) {
     const uint64_t now = monotonic_ns();

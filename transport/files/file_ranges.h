@@ -1,5 +1,5 @@
-// Constants of both backends of files: how they ask the kernel for ranges that are zeroed or given
-// back, and how much they move by one call.
+// Constants of both backends of files: how they ask the kernel to zero or give back ranges, and how
+// much one call moves.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace bedplate {
 
-// The kernel moves at most 2 GiB less a page by one call, and io_uring's lengths are of 32 bits.
+// One call of the kernel moves at most 2 GiB less a page, and io_uring's lengths have 32 bits.
 inline constexpr uint64_t kFilePieceBytesMax = kGiB;
 
-// Requires: a range is taken, zeroed or given back.
+// Requires: `action` allocates, zeroes or discards a range.
 constexpr int fallocate_mode(FileAction action) noexcept {
   switch (action) {
     case FileAction::kWriteZeroes: return FALLOC_FL_ZERO_RANGE;

@@ -17,14 +17,14 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kWaitMaxMs = 1000;  // poll(2) takes no more than an int
+constexpr uint64_t kWaitMaxMs = 1000;  // because poll(2) takes an int
 
 void wait_for(const Doorbell& doorbell, int timeout_ms) noexcept {
   pollfd event = {.fd = doorbell.event_fd(), .events = POLLIN, .revents = 0};
   ::poll(&event, 1, timeout_ms);
 }
 
-// Fills the operation's extents. Returns how many there are, or -errno.
+// Finds the operation's extents. Returns how many there are, or -errno.
 int64_t find_extents(const FileOperation& operation) noexcept {
   const int fd = operation.file->fd();
   auto* extents = static_cast<FileExtent*>(operation.memory);
@@ -34,11 +34,11 @@ int64_t find_extents(const FileOperation& operation) noexcept {
   while (at < end && count < operation.extent_count_max) {
     off_t next = lseek(fd, at, SEEK_DATA);
     if (next < 0 && errno != ENXIO) return errno == EINVAL ? -EOPNOTSUPP : -errno;
-    if (next < 0) next = end;  // nothing but a hole, or beyond the end
+    if (next < 0) next = end;  // only a hole follows, or the end of the file
     const bool has_data = next == at;
     if (has_data) next = lseek(fd, at, SEEK_HOLE);
     if (next < 0) return -errno;
-    if (next == at) continue;  // a hole since then
+    if (next == at) continue;  // the data has become a hole meanwhile
     next = std::min(next, end);
     extents[count++] = {static_cast<uint64_t>(next - at), has_data};
     at = next;
@@ -46,7 +46,7 @@ int64_t find_extents(const FileOperation& operation) noexcept {
   return count;
 }
 
-// Carries out the rest of the operation, by one system call. Returns bytes, 0, or -errno.
+// Carries out the rest of the operation, with one system call. Returns bytes, 0, or -errno.
 int64_t carry_out(const FileOperation& operation) noexcept {
   const int fd = operation.file->fd();
   auto* memory = static_cast<std::byte*>(operation.memory) + operation.moved_bytes;
@@ -112,7 +112,7 @@ void FileThread::close(bool leaves_operations) noexcept {
 
 void FileThread::issue(FileOperation& operation) noexcept {
   const bool has_room = begun_->try_push(&operation);
-  BP_ASSERT(has_room);  // a lane has room for all that Files issues
+  BP_ASSERT(has_room);  // the lane holds all that Files may issue
   doorbell_.ring();
 }
 
@@ -126,7 +126,7 @@ uint32_t FileThread::poll(uint32_t budget) noexcept {
   return count;
 }
 
-// The loop is not there any more to sleep on its doorbell.
+// The loop has ended and cannot sleep on its doorbell, so this waits for the doorbell itself.
 bool FileThread::wait(uint64_t deadline_ns) noexcept {
   while (poll(1) == 0) {
     const uint64_t now_ns = monotonic_ns();
@@ -156,7 +156,7 @@ void FileThread::run() noexcept {
   }
 }
 
-// Once more after the announcement: an operation that was pushed before it rang nobody
+// Looks once more after the announcement: a producer that pushed before it rang nobody
 // (transport/loop/doorbell.h).
 void FileThread::sleep() noexcept {
   doorbell_.announce_sleep();

@@ -1,8 +1,8 @@
-// Files without io_uring: a thread beside the shard, which blocks in its stead.
+// Files without io_uring: a thread beside the shard, which blocks in the shard's stead.
 //
-// Operations go to it and come back through two lanes of pointers, each with a doorbell, so that
-// neither side allocates or locks and a shard that sleeps is woken. The thread does one operation
-// after the other: it keeps the contract, and is not made to be fast.
+// Operations travel to the thread and back through two lanes of pointers, each with a doorbell. So
+// neither side allocates or locks, and a sleeping shard wakes. The thread carries out one operation
+// after the other: it keeps the contract, and is not made for speed.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@ namespace bedplate {
 
 class FileThread final : public FileBackend, public PollSource {
  public:
-  // `loop`: of the shard; it polls this.
+  // `loop`: the shard's, which polls this.
   explicit FileThread(EventLoop& loop) noexcept : loop_doorbell_(loop.doorbell()) {}
   FileThread(const FileThread&) = delete;
   FileThread& operator=(const FileThread&) = delete;
   ~FileThread() override { close(false); }
 
-  // Errors: no memory for its stack, no descriptors, or no thread.
+  // Errors: no memory for the thread's stack, no descriptors, or no thread.
   Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) override;
   void issue(FileOperation& operation) noexcept override;
   bool wait(uint64_t deadline_ns) noexcept override;
@@ -43,10 +43,10 @@ class FileThread final : public FileBackend, public PollSource {
   void sleep() noexcept;
 
   Doorbell& loop_doorbell_;
-  Doorbell doorbell_;  // the thread's
+  Doorbell doorbell_;  // the one that the thread sleeps on
   Files* files_ = nullptr;
-  OwnedLane begun_;  // to the thread
-  OwnedLane ended_;  // to the shard
+  OwnedLane begun_;  // shard -> thread
+  OwnedLane ended_;  // thread -> shard
   StackedThread thread_;
   bool is_running_ = false;
   std::atomic<bool> must_stop_{false};

@@ -49,8 +49,8 @@ bool Files::close(uint64_t patience_ns) noexcept {
     while (!file.waiting_.is_empty()) finish(file.waiting_.pop(), -ECANCELED);
   }
   const uint64_t deadline_ns = monotonic_ns() + patience_ns;
-  // In turns: a drive that does not answer then hides no outcome of the other backend, and an
-  // operation that one has ended in part may go on with the other.
+  // Asks the backends in turns: a drive that does not answer then hides no outcome of the other
+  // backend, and an operation that one backend ended in part may continue on the other.
   for (uint64_t now_ns = 0; polled_count_ > 0 || ordinary_count() > 0;) {
     if ((now_ns = monotonic_ns()) >= deadline_ns) break;
     const bool has_both = polled_count_ > 0 && ordinary_count() > 0;
@@ -67,8 +67,8 @@ bool Files::close(uint64_t patience_ns) noexcept {
                  "waits for (dmesg)",
                  file.in_flight_count_, file.name().c_str(), format_rounded_ns(patience_ns).text);
   }
-  // Each by its own operations: a thread that is left running would use objects that its owner may
-  // destroy.
+  // Each backend is told only of its own operations: a thread that is left running would use
+  // objects that its owner may destroy.
   if (polled_ != nullptr) polled_->close(polled_count_ > 0);
   backend_->close(ordinary_count() > 0);
   if (searcher_ != nullptr) searcher_->close(searched_count_ > 0);

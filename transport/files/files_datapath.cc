@@ -1,4 +1,4 @@
-// The life of an operation: begun, perhaps waiting for its turn, issued as often as it takes,
+// The stages of an operation: begun; perhaps waiting for its turn; issued, as often as it takes;
 // ended.
 #include <cerrno>
 
@@ -12,8 +12,8 @@ bool moves_bytes(const FileOperation& operation) noexcept {
   return operation.action == FileAction::kRead || operation.action == FileAction::kWrite;
 }
 
-// Whether `moved` bytes leave something to ask the kernel for. With O_DIRECT, a read that stopped
-// in the middle of a block has reached the end of the file: the rest may not be asked for.
+// Whether the kernel should be asked for the rest after `moved` bytes. With O_DIRECT, a read that
+// stopped within a block has reached the end of the file: asking for the rest would be an error.
 bool goes_on(const FileOperation& operation, uint64_t moved) noexcept {
   if (operation.moved_bytes == operation.bytes) return false;
   return operation.action == FileAction::kWrite || moved % operation.file->alignment_bytes() == 0;
@@ -58,8 +58,8 @@ void Files::begin(FileOperation& operation) noexcept {
   file.waiting_.push(operation);
 }
 
-// A durable write may not: on a drive that cannot do it at once, the kernel adds a flush, whose
-// outcome nobody would ask for.
+// A durable write may not be polled: for a drive that cannot do it in one request, the kernel adds
+// a flush, and nobody would ask for the flush's outcome.
 bool Files::may_be_polled(const FileOperation& operation) const noexcept {
   if (polled_ == nullptr || !moves_bytes(operation) || operation.is_durable) return false;
   const uint64_t moved = operation.moved_bytes;
@@ -93,7 +93,7 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
       return hand_over(operation, may_be_polled(operation));
     }
   }
-  // An operation that the polled ring refuses, now or for good, goes the ordinary way.
+  // If the polled ring refuses an operation, now or for good, the ordinary backend takes it.
   const bool is_not_polled = operation.is_polled && result == -EOPNOTSUPP;
   if (is_not_polled) {
     operation.file->options_.polled = {};
@@ -101,7 +101,7 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
   }
   if (is_not_polled || result == -EINTR || result == -EAGAIN) return hand_over(operation, false);
   if (result >= 0) {
-    // No kernel is known to write nothing without saying why; one that did would be asked for ever.
+    // No known kernel writes nothing without an error; if one did, this would ask it for ever.
     const bool is_stuck = operation.action == FileAction::kWrite && result == 0 &&
                           operation.moved_bytes < operation.bytes;
     if (is_moving) result = is_stuck ? -EIO : static_cast<int64_t>(operation.moved_bytes);
@@ -111,7 +111,8 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
   --file.in_flight_count_;
   --issued_count_;
   if (!operation.is_polled && &backend_of(operation) == searcher_) --searched_count_;
-  // The next first: the callee may begin another one, which comes after those that wait.
+  // Issues the next one first: the callback may begin another, which must come after the waiting
+  // ones.
   if (!file.waiting_.is_empty() && !is_closed_) issue(file.waiting_.pop());
   BP_DCHECK_SLOW(is_valid());
   finish(operation, result);

@@ -19,10 +19,10 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kSysfsSectorBytes = 512;
-constexpr uint64_t kXfsMagic = 0x5846'5342;  // "XFSB"; linux/magic.h came to have it later
+constexpr uint64_t kXfsMagic = 0x5846'5342;  // "XFSB"; older linux/magic.h lack it
 constexpr const char* kWithout = "leave \"polled\" out";
 
-// Whether the folder has anything in it.
+// Whether the folder has any entries.
 bool has_entries(const std::string& path) {
   DIR* folder = opendir(path.c_str());
   if (folder == nullptr) return false;
@@ -32,7 +32,7 @@ bool has_entries(const std::string& path) {
   return has_any;
 }
 
-// The numbers in the folder of a drive's queue. One that is missing: nothing that limits.
+// The numbers in the folder of a drive's queue. A missing number means no limit.
 struct QueueNumbers {
   std::string folder;
 
@@ -53,7 +53,7 @@ Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system, const 
         .set_answer("it lies on no block device of its own")
         .set_cure("name a drive or a partition, or a file on one's ext4 or xfs; or %s", kWithout);
   }
-  // A partition lies within its drive's folder.
+  // A partition's folder lies within its drive's.
   const bool is_partition = access((device + "/partition").c_str(), F_OK) == 0;
   const std::string drive = is_partition ? device + "/.." : device;
   if (has_entries(drive + "/slaves")) {
@@ -77,14 +77,15 @@ Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system, const 
                     "where the file lies is not known")
         .set_cure("name the drive or a partition as \"device\", or %s", kWithout);
   }
-  // If a request begins or ends within a physical block, the kernel may split a block earlier.
+  // If a request begins or ends within a physical block, the kernel may split it one block earlier.
   const uint64_t logical_bytes = queue.read("logical_block_size", kSysfsSectorBytes);
   const uint64_t physical_bytes = queue.read("physical_block_size", logical_bytes);
   limits.slack_bytes = physical_bytes > logical_bytes ? physical_bytes - logical_bytes : 0;
   const uint64_t bytes_max = queue.read("max_sectors_kb", 4) * kKiB;
   limits.bytes_max = bytes_max > limits.slack_bytes ? bytes_max - limits.slack_bytes : 0;
   limits.page_count_max = static_cast<uint32_t>(queue.read("max_segments", 1));
-  // Segments that follow each other meet at multiples of this, and pages do so only at their own.
+  // Adjacent segments must meet at multiples of this mask + 1; pages meet only at multiples of a
+  // page.
   if (queue.read("virt_boundary_mask", 0) >= PolledLimits::kPageBytes) limits.page_count_max = 1;
   if (queue.read("max_segment_size", kGiB) < PolledLimits::kPageBytes) limits.page_count_max = 0;
   if (limits.bytes_max < logical_bytes || limits.page_count_max == 0) {

@@ -1,11 +1,11 @@
-// Limits of a drive's polled requests: we ask the kernel for their outcome, again and again,
-// instead of waiting for an interrupt (IORING_SETUP_IOPOLL).
+// Limits of a drive's polled requests. For a polled request we ask the kernel for the outcome,
+// again and again, instead of waiting for an interrupt (IORING_SETUP_IOPOLL).
 //
-// The kernel's block layer splits a request that is beyond the drive's limits. One that is polled
-// may not be split: kernels that mark it REQ_NOWAIT (Linux 6.1 does) refuse it then, and io_uring
-// tries it again for ever. So a request that would be split goes another way; these limits say
-// which would. If the limits cannot be known (drives made of others, file systems on several),
-// nothing is polled.
+// The kernel's block layer splits a request that exceeds the drive's limits, but it cannot split a
+// polled one: kernels that mark a polled request REQ_NOWAIT (Linux 6.1 does) refuse it, and
+// io_uring then retries it for ever. So a request that would be split is not polled; these limits
+// tell which requests that are. If the limits cannot be known (drives made of others, file systems
+// on several), nothing is polled.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@
 
 namespace bedplate {
 
-// The limits of a file or a block device. None: nothing of it is polled.
+// The limits of a file or a block device. Default: none of its requests is polled.
 struct PolledLimits {
   uint64_t bytes_max = 0;
-  // Pages of kPageBytes that a request has a part of. The kernel may make a segment of each, also
-  // where they lie beside each other.
+  // The most pages, of kPageBytes, that a request may touch. The kernel may make a segment of each
+  // page, even of adjacent ones.
   uint32_t page_count_max = 0;
-  // No request crosses a multiple of it on the drive, nor comes nearer than `slack_bytes`; 0: there
-  // is no such boundary.
+  // No request crosses a multiple of this on the drive, nor comes nearer to one than `slack_bytes`;
+  // 0: the drive has no such boundary.
   uint64_t chunk_bytes = 0;
   uint64_t slack_bytes = 0;
-  uint64_t start_bytes = 0;  // where on the drive it begins; only with chunk_bytes
+  uint64_t start_bytes = 0;  // the file's start on the drive; only with chunk_bytes
 
   static constexpr uint64_t kPageBytes = 4096;
 
   bool is_none() const noexcept { return bytes_max == 0; }
 
-  // Whether the kernel takes this in one piece. Cost: with chunk_bytes a division.
+  // Whether the kernel takes this request without a split. Cost: with chunk_bytes a division.
   bool takes(const void* memory, uint64_t bytes, uint64_t offset) const noexcept {
     if (bytes == 0 || bytes > bytes_max) return false;
     const uint64_t first = reinterpret_cast<uintptr_t>(memory) / kPageBytes;
@@ -45,12 +45,12 @@ struct PolledLimits {
 };
 
 // The limits of the block device `number`, from sysfs below `root`. `has_file_system`: the limits
-// of a file that lies on it, at an unknown place.
-// Errors: why nothing can be polled, as an answer and a cure.
+// of a file on it, at an unknown position. Errors: the reason why nothing can be polled, as an
+// answer and a cure.
 Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system,
                                       const std::string& root = "");
 
-// The limits of the file or block device that `fd` is. Errors: the same, and file systems that may
+// The limits of the file or block device `fd`. Errors: as above; also for a file system that may
 // lie on several devices.
 Result<PolledLimits> polled_limits_of_file(int fd);
 

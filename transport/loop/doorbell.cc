@@ -14,7 +14,7 @@ Result<void> Doorbell::create() noexcept {
 
 void Doorbell::wake() noexcept {
   const uint64_t one = 1;
-  // It can only fail with EAGAIN when the counter is full: then the shard is woken anyway.
+  // The write fails only with EAGAIN, when the counter is full; then the shard wakes anyway.
   [[maybe_unused]] const ssize_t written = write(event_.number(), &one, sizeof one);
 }
 

@@ -1,9 +1,9 @@
-// The doorbell: wakes a shard that sleeps, and costs its producers no system call while it is
-// awake.
+// The doorbell wakes a shard that sleeps; while the shard is awake it costs producers no system
+// call.
 //
 // The protocol is Dekker's: the sleeper raises `asleep`, then looks at its queues once more; the
-// producer publishes, then looks at `asleep`. With a full fence between the two steps on each side
-// at least one of them sees the other, so no wake-up is lost. Models: tests/model/.
+// producer publishes, then looks at `asleep`. With a full fence between the two steps on each side,
+// at least one side sees the other's store, so no wake-up is lost. Models: tests/model/.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@
 
 namespace bedplate {
 
-// Threads: the shard's, but for ring(). It outlives everything that rings it.
+// Threads: the shard's, but for ring(). The doorbell outlives everything that rings it.
 class Doorbell {
  public:
-  // Requires: called once, before all else. Errors (kSystem): there is no descriptor.
+  // Requires: called once, before all else. Errors (kSystem): no descriptor is left.
   Result<void> create() noexcept;
 
-  // Producer: the shard will see all that was published before this call. Threads: any.
-  // Cost: a fence and a load; one write(2) if the shard sleeps.
+  // Producer: makes the shard see all that the caller published before. Threads: any. Cost: a fence
+  // and a load; one write(2) if the shard sleeps.
   void ring() noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in announce_sleep
     if (is_asleep_.load(std::memory_order_relaxed)) wake();
@@ -35,11 +35,11 @@ class Doorbell {
   // Shard: awake again.
   void announce_awake() noexcept { is_asleep_.store(false, std::memory_order_relaxed); }
 
-  // Shard: the eventfd became readable; makes it quiet again.
+  // Shard: resets the eventfd after it became readable.
   void acknowledge() noexcept;
 
-  // An eventfd that is readable from a wake until acknowledge(); this object's. The shard waits for
-  // it in epoll or io_uring, and so wakes.
+  // The eventfd, readable from a wake until acknowledge(); the doorbell owns it. The shard waits
+  // for it in epoll or io_uring.
   int event_fd() const noexcept { return event_.number(); }
 
  private:

@@ -65,9 +65,9 @@ uint32_t EventLoop::poll_once() noexcept {
   return work;
 }
 
-// The same, with a look at the clock after each source that had work, to take its time. For a while
-// after a stall it looks after every source, since one that blocks may return no work. Only a round
-// with work counts as a sample, so that an idle loop looks at no clock for it.
+// poll_once(), with a look at the clock after each source that had work. For a while after a stall
+// it looks after every source, since a source that blocks may return no work. Only a round with
+// work counts as a sample, so that an idle loop pays for no clock calls.
 uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
   BP_DCHECK(!is_sample || (has_fresh_time_ && rounds_to_measure_ == 0));
   const bool is_each_timed = stall_watch_.is_timing(now_ns_);
@@ -120,7 +120,7 @@ uint32_t EventLoop::run_calls() noexcept {
   return count;
 }
 
-// Counts a stall of the calls, the timers or the source that `bit` of had_work_ stands for.
+// Counts a stall of the calls, of the timers or of a source, as `bit` of had_work_ says.
 void EventLoop::count_stall(uint32_t bit) noexcept {
   if (bit == kCallsBit) return options_.counters->call_stalls.add(1);
   if (bit == kTimersBit) return options_.counters->timer_stalls.add(1);
@@ -143,7 +143,8 @@ void EventLoop::begin_counting() noexcept {
   cpu_counted_ns_ = counted_awake_ns();
 }
 
-// It may count too little: counted time in which the thread waited for its core hides some of it.
+// Adds the processor time beyond the counted time to busy_ns. It may add too little: time in which
+// the thread waited for its core is counted as well, and hides some.
 void EventLoop::count_work_of_sleeps() noexcept {
   const uint64_t cpu_ns = thread_cpu_ns();
   const uint64_t had_ns = cpu_ns - std::exchange(cpu_ns_, cpu_ns);
@@ -221,11 +222,10 @@ void EventLoop::sleep() noexcept {
   doorbell_.announce_awake();
 }
 
-// Whether this idle period is worth spinning for. Spinning pays when work comes soon. If none
-// comes, because nobody asks or because the one that would ask waits for this very core, it only
-// takes the core from others. So each spin that ends in a sleep lets twice as many idle periods
-// pass without one, up to a limit, and the first that is ended by work makes the next one spin at
-// once.
+// Whether to spin in this idle period. A spin pays if work comes soon. If no work comes, because
+// nobody asks or because the thread that would ask waits for this very core, a spin only keeps the
+// core from others. So each spin that ends in a sleep doubles the number of idle periods without a
+// spin, up to a limit; the first spin that finds work resets it.
 bool EventLoop::spin_pays() noexcept {
   if (spins_to_skip_ == 0) return true;
   --spins_to_skip_;

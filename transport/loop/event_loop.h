@@ -44,62 +44,63 @@
 
 namespace bedplate {
 
-// Something that an event loop polls: a FIFO, a completion queue, sockets.
-// All functions are called by the loop, on its thread. They neither block nor call run().
+// A poll source of an event loop: a FIFO, a completion queue, sockets. The loop calls all
+// functions, on its thread. They neither block nor call run().
 class PollSource {
  public:
   virtual ~PollSource() = default;
-  // Handles at most about `budget` items; returns how many. 0 means that there was nothing.
+  // Handles at most about `budget` items; returns how many. 0: there was nothing.
   virtual uint32_t poll(uint32_t budget) noexcept = 0;
   // For sources that the loop's doorbell alone does not wake. announce_sleep(): the loop is about
   // to sleep, and polls once more before it does. announce_awake(): it is awake again.
   virtual void announce_sleep() noexcept {}
   virtual void announce_awake() noexcept {}
-  // How long the loop may sleep at most, from now on: for sources that wait for something that
-  // rings nothing. Asked before each sleep, after announce_sleep().
+  // The longest that the loop may sleep, from now on: for sources that wait for something that
+  // rings no bell. The loop asks before each sleep, after announce_sleep().
   virtual uint64_t sleep_max_ns() const noexcept { return kUnlimitedNs; }
 
   static constexpr uint64_t kUnlimitedNs = ~uint64_t{0};
 };
 
-// A sleeper: a loop blocks in it.
+// The thing that a loop blocks in.
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
   // Blocks until `deadline_ns` (monotonic; TimerQueue::kNever: for ever), the doorbell rings, or
-  // there is something to poll. May return early. Handles nothing: callbacks come from poll(), when
-  // the loop's time is right again.
+  // there is something to poll. May return early. Handles nothing: poll() makes the callbacks, when
+  // the loop has read the clock again.
   virtual void sleep_until(uint64_t deadline_ns) noexcept = 0;
 };
 
 struct EventLoopOptions {
   uint64_t spin_ns = 50'000;  // how long it spins without work before it sleeps
   uint32_t source_count_max = 16;
-  // Anything that keeps the loop for longer is logged by name and counted
-  // (transport/loop/stall_watch.h); 0: nothing is.
+  // Work that keeps the loop for longer is logged by name and counted
+  // (transport/loop/stall_watch.h); 0: no limit.
   uint64_t stall_ns = 0;
-  // Tells a stall from time in which the whole process stood still; may be nullptr. Outlives it.
+  // Tells time in which the whole process stood still from a stall; may be nullptr. Outlives the
+  // loop.
   const ProcessPulse* pulse = nullptr;
   EventLoopCounters* counters = nullptr;  // outlive the loop; may be nullptr
 };
 
-// Threads: before run() any one; from then on its own, that of run(), but for stop(), submit() and
-// doorbell().ring(), which are for any. Nothing is allocated after create() and the timers' room.
+// Threads: before run() any one; then the thread of run(). Any thread: stop(), submit() and
+// doorbell().ring(). Nothing is allocated after create() and the reservation of timers.
 class EventLoop {
  public:
-  // Requires: called once, before all else. Before the seal: it allocates.
-  // Errors (kSystem): there is no descriptor for the doorbell.
+  // Requires: called once, before all else. Before the seal: it allocates. Errors (kSystem): no
+  // descriptor is left for the doorbell.
   Result<void> create(const EventLoopOptions& options);
 
-  // Sources are polled in the order in which they were added, each with its `budget` (over 0).
-  // Before run. Requires: the options have room for it. Ownership: `source` and `name`, with which
-  // a stall is logged, outlive the loop's run.
-  // `counters`, which may be nullptr: outlive the loop, and may be other sources', too.
+  // Adds a source. The loop polls the sources in this order, each with its `budget` (over 0).
+  // Before run(). Requires: source_count_max allows it. Ownership: `source` and `name`, which
+  // stalls are logged with, outlive the loop's run; so does `counters`, which may be nullptr or
+  // shared with other sources.
   void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
                   SourceCounters* counters = nullptr) noexcept;
-  // Sets the sleeper of the loop, for all its life: on a shard of an appliance the sockets, for
-  // which nothing else would wake it. An application that waits for more adds a source and rings
-  // the doorbell. Requires: it has none yet. Before run.
+  // Sets the sleeper of the loop, once. On a shard of an appliance it is the sockets: no other
+  // sleeper wakes for them. An application that waits for more adds a source and rings the
+  // doorbell. Requires: the loop has none yet. Before run().
   void set_sleeper(Sleeper& sleeper) noexcept;
 
   // Runs until stop(), on the calling thread, which is the loop's from then on. Requires: a
@@ -108,19 +109,19 @@ class EventLoop {
   // Makes run() return after its present iteration; before run(), at once. Threads: any.
   void stop() noexcept;
 
-  // Has `call` made on this loop's thread, soon; calls of one thread in its order. Returns false if
-  // it is pending already: then it is made once for both, and sees what either submitter has
-  // written before. After stop() pending calls are not made any more.
-  // Ownership: the call stays where it is until it was made; then it may be submitted again, also
-  // from within. Threads: any. Cost: two atomic operations and a ring of the doorbell.
+  // Makes this loop's thread call `call` soon; calls of one thread run in their order. Returns
+  // false if the call is already pending: it then runs once for both submitters, and sees what
+  // either wrote before. After stop() no pending call runs. Ownership: the call stays in place
+  // until it has run; then it may be submitted again, also from within. Threads: any. Cost: two
+  // atomic operations and a ring of the doorbell.
   bool submit(LoopCall& call) noexcept {
     const bool is_new = calls_.push(call);
     doorbell_.ring();
     return is_new;
   }
 
-  // Whether the caller may use the loop's things: while it runs, only its own thread may. Threads:
-  // any.
+  // Whether the caller may use the loop's state: while the loop runs, only its own thread may.
+  // Threads: any.
   bool is_own_thread() const noexcept { return owner_.is_caller(); }
 
   TimerQueue& timers() noexcept {
@@ -129,21 +130,22 @@ class EventLoop {
   }
   Doorbell& doorbell() noexcept { return doorbell_; }
 
-  // The time as of this iteration, of monotonic_ns(); while the loop is busy, up to 16 iterations
-  // old. Timers need no better, and it saves a clock call for each.
+  // The time of the last look at the clock (monotonic_ns()): that of this iteration, or, while the
+  // loop is busy, up to 16 iterations old. This is enough for timers, and saves a clock call for
+  // each.
   uint64_t now_ns() const noexcept {
     BP_DCHECK(is_own_thread());
     return now_ns_;
   }
-  // The time now, which is then that of this iteration as well. For those who measure: once for a
-  // whole batch. Threads: the loop's own. Cost: a clock call.
+  // Reads the clock, and makes the result the time of this iteration. For code that measures time:
+  // once for a whole batch. Threads: the loop's own. Cost: a clock call.
   uint64_t look_at_clock() noexcept {
     BP_DCHECK(is_own_thread());
     return now_ns_ = monotonic_ns();
   }
 
-  // The loop measures one in so many rounds with work: it looks at the clock after each source that
-  // had any. Busy rounds cost 2 ns each by this, idle ones nothing.
+  // The loop measures one in this many rounds with work: it looks at the clock after each source
+  // that had work. This costs busy rounds 2 ns each on average, and idle rounds nothing.
   static constexpr uint32_t kRoundsPerMeasure = 16;
 
   // Whether the invariants hold. Threads: its own.
@@ -155,20 +157,20 @@ class EventLoop {
     uint32_t budget = 0;
     const char* name = nullptr;
     SourceCounters* counters = nullptr;
-    HeapOwner asker = {};  // who allocated when it was added
+    HeapOwner asker = {};  // the heap owner at the time the source was added
   };
-  // Bits of had_work_: those of sources follow. Those beyond the last bit share it.
+  // Bits of had_work_. Source i has bit kSourcesBit + i; all sources past kLastBit share that bit.
   static constexpr uint32_t kCallsBit = 0;
   static constexpr uint32_t kTimersBit = 1;
   static constexpr uint32_t kSourcesBit = 2;
   static constexpr uint32_t kLastBit = 63;
-  // Before a sleep it asks for the thread's processor time, but no more often than this.
+  // Before a sleep the loop asks for the thread's processor time, at most once in this interval.
   static constexpr uint64_t kCpuLookNs = 10 * kNsPerMs;
   // How often a busy loop looks at the clock for its timers.
   static constexpr uint32_t kIterationsPerClock = 16;
-  // A sleep that may last so long is worth giving empty pages back first.
+  // Before a sleep that may last this long the loop gives empty pages back.
   static constexpr uint64_t kLongSleepNs = 10 * kNsPerMs;
-  // After this many spins in vain, one idle period in 2^8 is still tried.
+  // After this many failed spins the loop still spins in one idle period of 2^8.
   static constexpr uint32_t kFailedSpinsMax = 8;
 
   uint32_t poll_once() noexcept;
@@ -198,14 +200,14 @@ class EventLoop {
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
   uint64_t now_ns_ = 0;
-  uint64_t counted_ns_ = 0;         // up to when time is counted
-  uint64_t cpu_looked_ns_ = 0;      // when the thread's processor time was asked for
-  uint64_t cpu_ns_ = 0;             // what it was then
-  uint64_t cpu_counted_ns_ = 0;     // and the busy and spin time that was counted by then
-  bool has_fresh_time_ = false;     // nothing was done since the last look at the clock
-  uint32_t rounds_to_measure_ = 0;  // so many with work, and the next is measured
+  uint64_t counted_ns_ = 0;         // time is counted up to here
+  uint64_t cpu_looked_ns_ = 0;      // when the loop last asked for the thread's processor time
+  uint64_t cpu_ns_ = 0;             // the processor time then
+  uint64_t cpu_counted_ns_ = 0;     // the busy and spin time counted by then
+  bool has_fresh_time_ = false;     // nothing ran since the last look at the clock
+  uint32_t rounds_to_measure_ = 0;  // rounds with work until the next measured one
   StallWatch stall_watch_;
-  bool may_have_pages_ = false;  // empty ones: it has worked since it returned them
+  bool may_have_pages_ = false;  // empty pages to return: the loop has worked since the last return
   uint64_t had_work_ = 0;        // since the last look at the clock
   uint32_t failed_spins_ = 0;    // in a row
   uint32_t spins_to_skip_ = 0;

@@ -1,4 +1,4 @@
-// Calls that any thread asks an event loop to make on the loop's own thread: for shards that have
+// Calls that any thread asks an event loop to make on the loop's own thread: for threads that have
 // no lane to that loop. Neither side allocates or locks.
 #pragma once
 
@@ -11,28 +11,29 @@
 
 namespace bedplate {
 
-// A call, in its owner's memory, at the same address until it was made.
+// A call. Ownership: the submitter's, at the same address until it has run.
 struct LoopCall {
   void (*function)(void* context) noexcept = nullptr;  // neither blocks nor polls
   void* context = nullptr;
 
-  std::atomic<bool> is_pending{false};  // the queue's, as is what follows
-  HeapOwner asker = {};                 // who allocated when it was pushed
+  std::atomic<bool> is_pending{false};  // the queue's, as are the fields below
+  HeapOwner asker = {};                 // the heap owner when it was pushed
   LoopCall* next = nullptr;
 };
 
-// Invariants: 1. A call is pending exactly while it is queued: run() looks at each. 2. Each can be
-// called: push() looks.
+// Invariants: 1. A call is pending exactly while it is queued: run() checks each. 2. Each call has
+// a function: push() checks it.
 //
-// The calls of one loop: a stack that threads push onto and the loop takes whole, so that no two
-// takers can meet, and a node that comes back is no other one (ABA does no harm).
+// The calls of one loop: a stack onto which threads push, and which the loop takes whole. Nobody
+// pops a single node, so ABA does no harm.
 class LoopCallQueue {
  public:
-  // Returns false if the call is pending: it will be made later than this, and sees all that its
-  // submitter has written before. Threads: any.
+  // Returns false if the call is already pending: it will run later than this, and sees all that
+  // its submitter wrote before. Threads: any.
   bool push(LoopCall& call) noexcept {
     BP_ASSERT(call.function != nullptr);
-    // With the exchange in run(): the call sees all that was written before either of two pushes.
+    // Pairs with the exchange in run(): the call sees all that was written before either of two
+    // pushes.
     if (call.is_pending.exchange(true, std::memory_order_acq_rel)) return false;
     call.asker = current_heap_owner();
     call.next = newest_.load(std::memory_order_relaxed);
@@ -42,10 +43,10 @@ class LoopCallQueue {
     return true;
   }
 
-  // Makes the calls that are there, in the order in which they were pushed, and returns how many.
-  // Calls that they push are left to the next run(). Threads: the loop's.
+  // Runs the queued calls in the order in which they were pushed, and returns how many. Calls that
+  // they push wait for the next run(). Threads: the loop's.
   uint32_t run() noexcept {
-    // A plain load first: the line is the loop's own until somebody pushes.
+    // A plain load first: the cache line stays with the loop until another thread pushes.
     if (newest_.load(std::memory_order_relaxed) == nullptr) return 0;
     LoopCall* oldest = nullptr;
     for (LoopCall* call = newest_.exchange(nullptr, std::memory_order_acquire); call != nullptr;) {
@@ -59,7 +60,7 @@ class LoopCallQueue {
     while (oldest != nullptr) {
       LoopCall& call = *oldest;
       oldest = call.next;
-      // From here on it may be pushed again, or go.
+      // Copies first: after the exchange below the call may be pushed again or freed.
       const auto function = call.function;
       void* const context = call.context;
       const HeapOwner asker = call.asker;

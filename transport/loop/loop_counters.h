@@ -1,5 +1,5 @@
-// The counters of an event loop and of the sources that it polls. Written by their shard, read by
-// `bedplate stats`.
+// The counters of an event loop and of the sources that it polls. The shard writes them, `bedplate
+// stats` reads them.
 #pragma once
 
 #include "platform/cache_line.h"
@@ -10,42 +10,42 @@ namespace bedplate {
 
 class CounterTable;
 
-// Times when something kept a loop, or its thread from its core.
+// Times when work kept a loop too long, or its thread did not get its core.
 struct StallCounters {
-  Counter stalls;       // how often something kept the loop for longer than it may
-  Counter longest_ns;   // the longest of these
-  Counter preemptions;  // how often the thread was kept from its core for so long
-  Counter standstills;  // how often the whole process stood still for so long
+  Counter stalls;       // how often work kept the loop for longer than stall_ns
+  Counter longest_ns;   // the longest stall
+  Counter preemptions;  // how often the thread waited that long for its core
+  Counter standstills;  // how often the whole process stood still that long
 };
 
-// Time is counted at each look at the clock that the loop takes anyway: since the last one it was
-// busy if anything had work, else it spun. The kernel works for the thread while it waits (io_uring
-// copies there): the thread's processor time beyond the counted time is busy too, asked for at
-// looks that are kCpuLookNs apart or more. The rest of the time it slept. So busy and spin together
-// are no less than the processor time of the thread, up to the last look.
+// The loop counts time at each look at the clock that it takes anyway: the time since the last look
+// is busy if anything had work, else spin. The kernel also works for the thread while the thread
+// waits (io_uring copies there), so processor time of the thread beyond the counted time is busy,
+// too; the loop asks for it at looks that are kCpuLookNs apart or more. All other time is sleep. So
+// busy and spin together are at least the thread's processor time, up to the last look.
 struct EventLoopCounters {
   Counter iterations;
   Counter sleeps;
   Counter busy_ns;
   Counter spin_ns;
   Counter is_asleep;
-  Counter calls;  // of other threads
+  Counter calls;  // calls from other threads
   StallCounters stalled;
-  Counter call_stalls;   // of these, those that a call had a part in
-  Counter timer_stalls;  // and a timer
-  Histogram round;       // ns of a round with work, of one in kRoundsPerMeasure
+  Counter call_stalls;   // stalls in which a call had a part
+  Counter timer_stalls;  // stalls in which a timer had a part
+  Histogram round;       // ns of a round with work; one in kRoundsPerMeasure is measured
 };
 
-// Counters of a source, or of several that are counted together.
+// Counters of a source, or of several sources that are counted together.
 struct alignas(kCacheLineBytes) SourceCounters {
-  Histogram round;  // ns that it takes of a round in which it has work, of one in kRoundsPerMeasure
-  // Stalls that it had a part in: it was timed and took so long, or had work while nothing was
-  // timed by itself.
+  Histogram round;  // ns of this source in a round in which it has work; one in kRoundsPerMeasure
+  // Stalls in which the source had a part: it was timed and took that long, or it had work while
+  // the sources were not timed one by one.
   Counter stalls;
 };
 
 void describe(CounterTable& table, EventLoopCounters& counters);
-// Its rounds by themselves: a shard has more counters in between.
+// Describes the histogram of rounds, separately: a shard describes other counters in between.
 void describe_rounds(CounterTable& table, EventLoopCounters& counters);
 void describe(CounterTable& table, SourceCounters& counters);
 

@@ -1,24 +1,23 @@
-// A lane: the bounded single-producer, single-consumer FIFO that shards hand pointers through.
+// A lane: the bounded single-producer, single-consumer FIFO in which shards pass pointers.
 //
-// Head and tail lie on cache lines of their own, and each end keeps a private copy of both, so that
-// in steady state a push or pop touches one shared line: that of the item. The indices only grow;
-// the slot is the index modulo the capacity, a power of two.
+// Head and tail lie on cache lines of their own, and each end keeps a private copy of both, so in
+// steady state a push or pop touches one shared line, the item's. The indices only grow; the slot
+// is the index modulo the capacity, a power of two.
 //
-// A look at the other end's index takes its line away from that end, which has it fetched back with
-// its next item: between cores without a common cache 160 ns each way. Two ends that are equally
-// fast, and look all the time, spend most of theirs so, with a few items for each look. So an end
-// that found a few twice in a row waits before it looks again, until some 400 ns have passed since
-// its last look. An end that finds nothing, or has other work between two looks, never waits.
+// A look at the other end's index pulls that cache line away from the other end, which must fetch
+// it back for its next item: 160 ns each way between cores without a common cache. Two equally fast
+// ends that look all the time spend most of their time on this, and get a few items per look. So an
+// end that found only a few items twice in a row waits before its next look, until some 400 ns
+// after its last. An end that finds nothing, or has other work between two looks, never waits.
 //
 // Invariants: 1. tail <= head <= tail + capacity. 2. Slots [tail, head) belong to the consumer, the
 // others to the producer. 3. Only the producer writes head, only the consumer writes tail. 4. An
-// end's copy of the other's index is never ahead of it. Each end looks at 1 and 4 by its
-// is_valid_for_...(); 2 and 3 hold by its functions, and by the threads that may call them.
+// end's copy of the other's index is never ahead of it. is_valid_for_producer() and
+// is_valid_for_consumer() check 1 and 4; 2 and 3 hold because of which end calls which function.
 //
-// It lies in memory that the caller carved; nothing here allocates or wakes anybody, and no call
-// waits for the other end: at most once, for the time above, before it looks.
-// Threads: one producer and one consumer at a time. The memory is private to one process: the
-// consumer believes what it reads.
+// The FIFO lies in memory that the caller carved. It neither allocates nor wakes anybody, and no
+// call waits for the other end; the only wait is the short one above. Threads: one producer and one
+// consumer at a time. The memory is private to one process: the consumer believes what it reads.
 #pragma once
 
 #include <atomic>
@@ -42,8 +41,8 @@ class LaneEnd {
   uint64_t seen() const noexcept { return seen_; }
   void set_own(uint64_t index) noexcept { own_ = index; }
 
-  // Looks at the other's index, and pairs with the release that published it. Returns seen().
-  // `few`: if it found fewer, and yet some, it is worth waiting for more.
+  // Reads the other end's index; the load pairs with the release that published it. Returns seen().
+  // If it finds fewer new items than `few`, but some, it counts that as a reason to wait.
   [[gnu::noinline]] uint64_t look(const std::atomic<uint64_t>& other, uint64_t few) noexcept {
     if (BP_UNLIKELY(waits())) wait_for_more();
     const uint64_t before = seen_;
@@ -59,7 +58,7 @@ class LaneEnd {
     return seen_;
   }
 
-  // Whether the next look waits, if it comes soon.
+  // Whether the next look waits if it comes soon after the last.
   bool waits() const noexcept { return few_count_ >= kFewCountMax; }
 
   static constexpr uint64_t kTicksBetweenLooks = 1000;
@@ -73,8 +72,8 @@ class LaneEnd {
 
   uint64_t own_ = 0;
   uint64_t seen_ = 0;
-  uint64_t looked_at_ = 0;  // when it found a few last
-  uint32_t few_count_ = 0;  // so many times in a row
+  uint64_t looked_at_ = 0;  // when it last found a few
+  uint32_t few_count_ = 0;  // times in a row
 };
 
 template <typename Item>
@@ -111,7 +110,7 @@ class SpscFifo {
     return true;
   }
 
-  // Producer. Pushes as many of `items` as there is room for, in order; returns how many.
+  // Producer. Pushes as many of `items` as fit, in order; returns how many.
   size_t push_batch(std::span<const Item> items) noexcept {
     BP_DCHECK(is_valid_for_producer());
     const uint64_t head = producer_.own();
@@ -135,8 +134,8 @@ class SpscFifo {
     return true;
   }
 
-  // Consumer. Takes at most out.size() items; returns how many: perhaps fewer than there are, but
-  // 0 only when it is empty.
+  // Consumer. Takes at most out.size() items; returns how many: perhaps fewer than are queued, but
+  // 0 only if the FIFO is empty.
   size_t pop_batch(std::span<Item> out) noexcept {
     BP_DCHECK(is_valid_for_consumer());
     const uint64_t tail = consumer_.own();
@@ -188,14 +187,14 @@ class SpscFifo {
 
   uint64_t few() const noexcept { return capacity() / 8; }
 
-  // The producer's lines: one that the consumer reads, one that nobody else does. With both in one
-  // an item took more than twice as long: each end waited for the other's look at it.
+  // The producer's lines: the consumer reads the first, and nobody else touches the second. With
+  // both in one line an item took more than twice as long: each end waited for the other's look.
   alignas(kCacheLineBytes) std::atomic<uint64_t> head_{0};
   alignas(kCacheLineBytes) LaneEnd producer_;
   // The consumer's lines, likewise.
   alignas(kCacheLineBytes) std::atomic<uint64_t> tail_{0};
   alignas(kCacheLineBytes) LaneEnd consumer_;
-  // Read by both, written by none.
+  // Both ends read it, neither writes it.
   alignas(kCacheLineBytes) const uint64_t mask_;
 };
 

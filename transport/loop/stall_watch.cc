@@ -24,7 +24,8 @@ void StallWatch::begin(uint64_t limit_ns, StallCounters& counters, const Process
   refresh_lost(now_ns);
 }
 
-// "RAN_NS WAITED_NS SLICES": how long the thread could have run and was not let.
+// The file reads "RAN_NS WAITED_NS SLICES"; WAITED_NS is the time that the thread was runnable but
+// had no core.
 uint64_t StallWatch::read_waited_ns() const noexcept {
   if (!schedstat_.is_open()) return 0;
   char text[96];
@@ -67,7 +68,7 @@ bool StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
   refresh_lost(now_ns);
   const uint64_t waited_ns = lost_.waited_ns - before.waited_ns;
   const uint64_t still_ns = uint64_t{lost_.still_ms - before.still_ms} * kNsPerMs;
-  // The same time may count as both: a process without a quota of processor time wants to run.
+  // The same time may count as both: a process whose quota is used up is still runnable.
   const uint64_t lost_ns = std::min(std::max(waited_ns, still_ns), took_ns);
   if (took_ns - lost_ns <= limit_ns_) {
     tell_lost(waited_ns, still_ns);

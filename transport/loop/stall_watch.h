@@ -1,12 +1,13 @@
-// Notices work that keeps an event loop for too long, and logs its name.
+// Detects work that keeps an event loop for too long, and logs its name.
 //
-// A loop without stalls pays a comparison at each look that it takes at the clock anyway. If too
-// much time lies between two looks, the watch knows the sources that had work in between; for a
-// while from then on each source is timed by itself, and the next stall is named exactly.
+// A loop without stalls pays one comparison at each look at the clock that it takes anyway. If too
+// much time lies between two looks, the watch knows only which sources had work in between. For
+// kTimingNs after that the loop times each source by itself, and the next stall is named exactly.
 //
-// Two kinds of time are no stall, and are counted and said apart: time that the machine gave to
-// others while this thread wanted to run, which the kernel counts (schedstat), and time in which
-// the whole process stood still, which another thread witnesses (platform/process_pulse.h).
+// Two kinds of lost time are not stalls; each has its own counter and log message: time in which
+// the thread wanted to run but the machine ran something else, which the kernel counts (schedstat),
+// and time in which the whole process stood still, which another thread witnesses
+// (platform/process_pulse.h).
 #pragma once
 
 #include <cstdint>
@@ -19,19 +20,20 @@ namespace bedplate {
 
 class ProcessPulse;
 
-// Threads: the loop's, but for the constructor. For EventLoop alone.
+// Threads: the loop's, but for the constructor. Only EventLoop uses it.
 class StallWatch {
  public:
-  // For so long after a stall each source is timed.
+  // After a stall each source is timed for this long.
   static constexpr uint64_t kTimingNs = 10 * kNsPerSecond;
 
-  // From now on nothing may take longer than `limit_ns`; 0: nothing is looked at. `counters`
-  // and `pulse`, which may be nullptr, outlive this. Times: monotonic_ns().
+  // From now on nothing may take longer than `limit_ns`; 0: the watch is off. `counters` and
+  // `pulse`, which may be nullptr, outlive the watch. Times: monotonic_ns().
   void begin(uint64_t limit_ns, StallCounters& counters, const ProcessPulse* pulse,
              uint64_t now_ns) noexcept;
 
-  // The time since the last mark was that of `name`; nullptr: of one of those that `had_work`
-  // names, separated by commas. Returns whether it was a stall, which is counted and told.
+  // Attributes the time since the last mark to `name`, or, if that is nullptr, to one of the names
+  // in `had_work`, separated by commas. Returns whether that was a stall; a stall is counted and
+  // logged.
   bool mark(uint64_t now_ns, const char* name, const char* had_work = "") noexcept {
     const uint64_t took_ns = now_ns - marked_ns_;
     marked_ns_ = now_ns;
@@ -39,21 +41,22 @@ class StallWatch {
       return note(took_ns, now_ns, name, had_work);
     return false;
   }
-  // Whether the time since the last mark is too long: then it is worth finding the sources that had
-  // work.
+  // Whether the time since the last mark is too long, so that the caller should list the sources
+  // that had work.
   bool is_too_long(uint64_t now_ns) const noexcept { return now_ns - marked_ns_ > limit_ns_; }
-  // The time since the last mark was nobody's: a sleep.
+  // Attributes the time since the last mark to nobody: the loop slept.
   void skip(uint64_t now_ns) noexcept { marked_ns_ = now_ns; }
   // Whether each source is to be timed.
   bool is_timing(uint64_t now_ns) const noexcept { return now_ns < timing_until_ns_; }
-  // To be called now and then, after a mark. Cost: now and then a read of a file in /proc.
+  // Refreshes the lost time, if it is old. Called after a mark. Cost: now and then a read of a file
+  // in /proc.
   void look_at_lost(uint64_t now_ns) noexcept {
     if (now_ns - lost_at_ns_ > refresh_ns_) [[unlikely]]
       refresh_lost(now_ns);
   }
 
  private:
-  // Time in which a loop could not do anything, since the watch was begun or before.
+  // Time in which the loop could not run; counted from before begin().
   struct LostTime {
     uint64_t waited_ns = 0;  // for its core
     uint32_t still_ms = 0;   // ProcessPulse::still_ms
@@ -73,7 +76,7 @@ class StallWatch {
   uint64_t lost_at_ns_ = 0;
   StallCounters* counters_ = nullptr;
   const ProcessPulse* pulse_ = nullptr;
-  Fd schedstat_;  // not open: the kernel does not count it
+  Fd schedstat_;  // not open: the kernel does not count waiting time
   LogLimit stall_limit_{5};
   LogLimit preemption_limit_{1};
   LogLimit standstill_limit_{1};

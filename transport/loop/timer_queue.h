@@ -1,11 +1,12 @@
 // Timers of one shard: a binary heap of intrusive timers, nearest deadline first.
 //
-// Invariants, which is_valid() looks at: 1. each timer knows its place in the heap. 2. None is due
-// before its parent. 3. There are no more than room was reserved for, and each can be called.
+// Invariants, which is_valid() looks at: 1. each timer knows its index in the heap. 2. No timer is
+// due before its parent. 3. There are at most as many timers as were reserved, and each has a
+// callback.
 //
-// The queue allocates once, for as many timers as may be armed at a time; arming and cancelling
-// are O(log n) and allocate nothing. Threads: the shard's. Times: of monotonic_ns() (an EventLoop's
-// queue), or any clock that does not go back.
+// The queue allocates once, for as many timers as may be armed at a time; arming and cancelling are
+// O(log n) and allocate nothing. Threads: the shard's. Times: of monotonic_ns() (an EventLoop's
+// queue), or of any clock that does not go back.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@
 
 namespace bedplate {
 
-// Ownership: the caller's, at the same address while it is armed; it is cancelled before it goes.
+// Ownership: the caller's, at the same address while it is armed; cancelled before it is freed.
 struct Timer {
-  // Called once for each time that it is armed, from expire(): of an EventLoop, on its thread, at
-  // the first look at the clock after the deadline.
+  // expire() calls it once for each arm(). In an EventLoop: on its thread, at the first look at the
+  // clock after the deadline.
   void (*expired)(void* context) noexcept = nullptr;
   void* context = nullptr;
 
@@ -28,7 +29,7 @@ struct Timer {
   static constexpr uint32_t kNotArmed = ~uint32_t{0};
   uint64_t deadline_ns = 0;         // the queue's
   uint32_t heap_index = kNotArmed;  // the queue's
-  HeapOwner asker = {};             // the queue's: who allocated when it was armed
+  HeapOwner asker = {};             // the queue's: the heap owner when it was armed
 };
 
 class TimerQueue {
@@ -36,23 +37,22 @@ class TimerQueue {
   static constexpr uint64_t kNever = ~uint64_t{0};
 
   TimerQueue() noexcept = default;
-  // `owner`: of the loop whose timers these are; outlives this.
+  // `owner`: the owner of the loop that these timers belong to; outlives the queue.
   explicit TimerQueue(const ThreadOwner& owner) noexcept : owner_(&owner) {}
 
-  // Makes room for `count` further timers. Before the seal.
+  // Reserves space for `count` further timers. Before the seal.
   void reserve_more(uint32_t count) { heap_.reserve(heap_.capacity() + count); }
 
-  // Arms `timer`, or moves it if it is armed. Requires: room was reserved.
+  // Arms `timer`, or changes its deadline if it is armed. Requires: space was reserved.
   void arm(Timer& timer, uint64_t deadline_ns) noexcept;
-  // Disarms `timer`; nothing happens if it is not armed. Requires: it is not armed in another
-  // queue.
+  // Disarms `timer`; does nothing if it is not armed. Requires: it is not armed in another queue.
   void cancel(Timer& timer) noexcept;
 
-  // Calls every timer whose deadline is not after `now_ns`, disarmed before it is called.
-  // Returns how many. A timer may arm itself or others.
+  // Disarms, then calls, every timer whose deadline is at or before `now_ns`. Returns how many. A
+  // timer may arm itself or others.
   uint32_t expire(uint64_t now_ns) noexcept;
 
-  // kNever: none is armed.
+  // The earliest deadline; kNever: no timer is armed.
   uint64_t next_deadline_ns() const noexcept {
     return heap_.empty() ? kNever : heap_.front()->deadline_ns;
   }

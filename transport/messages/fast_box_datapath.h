@@ -1,17 +1,17 @@
 // The fast box: a single-producer, single-consumer ring of slots for one pair that talks often.
 //
-//     ack line    how many messages the consumer is done with; it alone writes here
+//     ack line    how many messages the consumer has finished; only the consumer writes it
 //     slots       a quarter of the box, at most kFastBoxSlotCountMax
-//     area        payloads that are longer than a slot, each in one piece
+//     area        payloads longer than a slot, each contiguous
 //
-// The producer publishes with one release store into the line that carries the message, and looks
-// at the ack line only when, by its last look, the box is full. It keeps all its state in its own
+// The producer publishes with one release store into the line that carries the message, and reads
+// the ack line only when, by its last look, the box is full. It keeps all its state in its own
 // memory: a consumer that scribbles can only spoil its own messages.
 //
-// Invariants: 1. acknowledged <= consumed <= produced <= acknowledged + slots. 2. Area bytes
-// between the oldest message that is not acknowledged and the newest belong to the consumer.
-// 3. Only the consumer writes the ack line, only the producer all else. (1, 2: is_valid() of each
-// end, for its private state; the other end's words are not asserted, but checked and refused.)
+// Invariants: 1. acknowledged <= consumed <= produced <= acknowledged + slots. 2. The area's bytes
+// from the oldest unacknowledged message to the newest belong to the consumer. 3. The consumer
+// writes only the ack line, the producer everything else. (1, 2: is_valid() of each end, for its
+// private state; the other end's words are not asserted, but checked and refused.)
 #pragma once
 
 #include <algorithm>
@@ -87,8 +87,8 @@ class FastBoxProducer {
         slot_count_log2_(box.slot_count_log2()),
         slot_mask_((1u << slot_count_log2_) - 1) {}
 
-  // The slot for the next message, or nullptr when there is none free. Fill its payload, then
-  // publish().
+  // The slot for the next message, or nullptr if none is free. The caller fills its payload, then
+  // calls publish().
   MessageSlot* next_slot() noexcept {
     if (BP_UNLIKELY(produced_ - acknowledged_ > slot_mask_)) {
       if (!refresh() || produced_ - acknowledged_ > slot_mask_) return nullptr;
@@ -103,30 +103,30 @@ class FastBoxProducer {
     slot.header.store(pack_slot(lap_of(produced_, slot_count_log2_), header),
                       std::memory_order_release);  // pairs with FastBoxConsumer::peek
     ++produced_;
-    // Now, while nobody waits for it, rather than before the next message.
+    // Refreshes now, while nobody waits for it, rather than before the next message.
     if (produced_ - acknowledged_ > slot_mask_) refresh();
     BP_DCHECK_SLOW(is_valid());
   }
 
-  // Room for `bytes` in the area for the next message, or nullptr. Belongs to the message that is
-  // published next; its offset is for the slot's payload.
+  // Space for `bytes` in the area for the next message, or nullptr. It belongs to the next
+  // published message, whose slot carries its offset as payload.
   std::byte* next_area(uint32_t bytes, PayloadOffset* offset) noexcept;
 
-  // After a message of `bytes` in the area: fetches the lines that the next one will be written to,
-  // while nobody waits for them. For short ones that gains nothing.
+  // After a message of `bytes` in the area: fetches the lines for the next message, while nobody
+  // waits for them. This gains nothing for short messages.
   void prefetch_area(uint32_t bytes) noexcept;
 
-  // Whether the consumer is done with everything.
+  // Whether the consumer has finished all messages.
   bool is_drained() noexcept {
     if (produced_ == acknowledged_) return true;
     return refresh() && produced_ == acknowledged_;
   }
-  // Whether the consumer is done with message number `index`.
+  // Whether the consumer has finished message number `index`.
   bool is_consumed(uint64_t index) noexcept {
     if (index < acknowledged_) return true;
     return refresh() && index < acknowledged_;
   }
-  // The number that the next message will have.
+  // The number of the next message.
   uint64_t next_index() const noexcept { return produced_; }
   const FastBox& box() const noexcept { return box_; }
   bool is_valid() const noexcept;
@@ -135,7 +135,7 @@ class FastBoxProducer {
   static constexpr uint32_t kPrefetchedBytesMin = 4 * kCacheLineBytes;
   static constexpr uint64_t kPrefetchedBytesMax = 16 * kCacheLineBytes;
 
-  // Looks at the ack line. Returns false if the value there is impossible: nothing has changed.
+  // Reads the ack line. Returns false, and changes nothing, if the value there is impossible.
   bool refresh() noexcept;
 
   FastBox box_;
@@ -143,10 +143,10 @@ class FastBoxProducer {
   uint32_t slot_mask_ = 0;
   uint64_t produced_ = 0;
   uint64_t acknowledged_ = 0;
-  // In bytes since the beginning, gaps at the area's end included; 64 bits never wrap.
+  // In bytes since the box was made, including gaps at the area's end; 64 bits never wrap.
   uint64_t area_head_ = 0;
   uint64_t area_tail_ = 0;
-  uint64_t area_offset_ = 0;  // of area_head_ in the area: a division would cost more than the rest
+  uint64_t area_offset_ = 0;  // area_head_ modulo the area; a division would cost more
   uint64_t area_end_[kFastBoxSlotCountMax] = {};  // area_head_ after each message
 };
 
@@ -159,9 +159,9 @@ class FastBoxConsumer {
         slot_count_log2_(box.slot_count_log2()),
         slot_mask_((1u << slot_count_log2_) - 1) {}
 
-  // The next message's slot and header, or nullptr when there is none; then everything before is
-  // acknowledged, since the producer may wait for just that. Not sooner: so this thread's answers
-  // do not wait for the ack line.
+  // The next message's slot and header, or nullptr if there is none. In that case it acknowledges
+  // all earlier messages, since the producer may wait for just that. It does not acknowledge
+  // sooner, so that this thread's answers do not wait for the ack line.
   MessageSlot* peek(SlotHeader* header) noexcept {
     MessageSlot& slot = box_.slot(consumed_ & slot_mask_);
     const uint64_t word = slot.header.load(std::memory_order_acquire);
@@ -178,7 +178,7 @@ class FastBoxConsumer {
     if (offset.bytes > area_bytes || bytes > area_bytes - offset.bytes) return nullptr;
     return box_.area() + offset.bytes;
   }
-  // Done with the message that peek gave.
+  // Finishes the message that peek returned.
   void consume() noexcept {
     BP_DCHECK_SLOW(is_valid());
     if (++consumed_ - acknowledged_ > slot_mask_ / 4) acknowledge();
@@ -231,7 +231,7 @@ inline void FastBoxProducer::prefetch_area(uint32_t bytes) noexcept {
   const uint64_t wanted = align_up(bytes, kCacheLineBytes);
   const bool begins_anew = area_offset_ + wanted > area_bytes;
   const uint64_t head = area_head_ + wanted + (begins_anew ? area_bytes - area_offset_ : 0);
-  // Lines that the consumer may still be reading are not fetched.
+  // Does not fetch lines that the consumer may still be reading.
   if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) return;
   const uint64_t offset = begins_anew ? 0 : area_offset_;
   for (uint64_t at = 0; at < std::min(wanted, kPrefetchedBytesMax); at += kCacheLineBytes) {
@@ -243,12 +243,12 @@ inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadOffset* offs
   const uint64_t area_bytes = box_.area_bytes();
   const uint64_t wanted = align_up(bytes, kCacheLineBytes);
   if (wanted > area_bytes) return nullptr;
-  // In one piece: the rest at the area's end is skipped if it is too short.
+  // Contiguous: if the rest at the area's end is too short, the message begins at the start.
   const bool begins_anew = area_offset_ + wanted > area_bytes;
   const uint64_t skipped = begins_anew ? area_bytes - area_offset_ : 0;
   const uint64_t head = area_head_ + skipped + wanted;
   if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) {
-    // An empty box starts anew: otherwise a message longer than either rest could never go.
+    // An empty box starts afresh: otherwise a message longer than both rests could never be sent.
     if (produced_ != acknowledged_) return nullptr;
     area_head_ = area_tail_ = area_head_ + area_bytes - area_offset_;
     area_offset_ = 0;

@@ -27,7 +27,7 @@ Error no_memory(const JoinedPool& pool) noexcept {
 struct JoinedProcess::Member {
   Messenger messenger;
   ShmProvider shm;
-  std::unique_ptr<LockingProvider> locking;  // where several threads send
+  std::unique_ptr<LockingProvider> locking;  // if several threads send
 };
 
 JoinedProcess::JoinedProcess(JoinedPool&& pool) noexcept : pool_(std::move(pool)) {}
@@ -54,8 +54,8 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
     process->pool_.fail(made.error());
     return made.error();
   }
-  // Nothing can be carved here: joined segments are their owner's, segment 0 is the heap's. Rings
-  // may still register the pool, which stays as it is from now on.
+  // Nothing can be carved here: joined segments belong to their owner, segment 0 to the heap. Rings
+  // may still register the pool, whose layout is final from now on.
   options.join.pool->seal();
   BP_TRY(process->pool_.ready());
   return process;
@@ -73,7 +73,7 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
 
   terms.value().restrict_single_copy(options.single_copy);
   single_copy_ = choose_single_copy(terms.value().single_copy()).taken;
-  // If the kernel refuses, peers say so when they try, and copy through the pool.
+  // If the kernel refuses, peers notice when they try, and copy through the pool.
   if (single_copy_) (void)allow_peer(kAnyPeer);
   member_count_ = static_cast<uint32_t>(pool_.members().size());
   members_.reset(new (std::nothrow) Member[member_count_]);
@@ -102,7 +102,7 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
   return {};
 }
 
-// Memory that is allocated from now on lies where the others can read it.
+// Memory allocated from now on lies where the others can read it.
 Result<void> JoinedProcess::take_heap() noexcept {
   Segment* heap = pool_.own_heap();
   if (heap == nullptr) return {};
@@ -119,7 +119,7 @@ Result<void> JoinedProcess::take_heap() noexcept {
   }
   retire_boot_heap();
   leave_boot_heap();
-  // An owner of its own: the pages that this thread has begun to fill lie in segment 0.
+  // A heap owner of its own: the pages that this thread has begun to fill lie in segment 0.
   auto owner = heap_owner(heap->owner);
   if (!owner.ok()) return owner.error();
   enter_heap_owner(owner.value());

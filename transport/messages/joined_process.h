@@ -1,9 +1,9 @@
-// A process that joined a pool, with all that it takes to exchange messages with the others.
+// A process that joined a pool, with everything that it needs to exchange messages with the others.
 //
 // It joins, attaches to its group's FIFOs, makes a messenger for each of its members, gives its own
-// heap segment to the pool's heap (so to malloc, where libbedplate-malloc.a is linked), and chooses
-// single copy, of what the owner lets it (group_terms.h). Handlers are set after join() and before
-// the first poll: messages are delivered by polls alone, so none is missed.
+// heap segment to the pool's heap (so to malloc, if libbedplate-malloc.a is linked), and chooses a
+// kind of single copy among those that the owner allows (group_terms.h). The program sets handlers
+// after join() and before the first poll: only polls deliver messages, so none is missed.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +25,24 @@ class JoinedProcess;
 
 struct JoinedProcessOptions {
   JoinOptions join;  // into process_pool()
-  // The kinds that may be taken here, out of those that the owner has configured, in the owner's
+  // The kinds that this process may use, out of those that the owner has configured, in the owner's
   // order; empty: none.
   std::span<const SingleCopyKind> single_copy = kSingleCopyKinds;
   bool is_threaded = false;       // several threads send through a member
-  PeerEventHandler on_peer = {};  // of all members; called within polls
-  // Called once everything is mapped, before the pool is sealed and the others see its members:
-  // register the pool with devices here (verbs/joined/joined_verbs.h). Its error fails the join.
+  PeerEventHandler on_peer = {};  // for all members; called within polls
+  // Called once when everything is mapped, before the pool is sealed and the others see its
+  // members: the place to register the pool with devices (verbs/joined/joined_verbs.h). An error
+  // fails the join.
   std::function<Result<void>(JoinedProcess&)> before_ready = {};
 };
 
 class JoinedProcess {
  public:
-  // Joins and seals the pool; from then on the others see its members as alive.
-  // Waits for the owner, and for a place, as long as options.join.timeout_ns says.
-  // Threads: before others run. Once in the life of a process.
-  // Errors (kSystem): the owner's reason, after which the process can try again; or what this
-  // process could not take or make, which the owner is told, too: then it can only end.
+  // Joins and seals the pool; from then on the others see its members as alive. Waits for the
+  // owner, and for a free place, up to options.join.timeout_ns. Threads: before others run. Once in
+  // the lifetime of a process. Errors (kSystem): the owner's reason, after which the process can
+  // try again; or a resource that this process could not get, of which it tells the owner: then it
+  // can only exit.
   static Result<std::unique_ptr<JoinedProcess>> join(const JoinedProcessOptions& options);
 
   JoinedProcess(const JoinedProcess&) = delete;
@@ -49,30 +50,30 @@ class JoinedProcess {
   // Does not leave: without leave() the others see a death.
   ~JoinedProcess();
 
-  // Says goodbye. Nothing that came from here is used any more; the mappings stay. Once.
+  // Says goodbye. The others use nothing of this process any more; the mappings stay. Once.
   void leave() noexcept { pool_.leave(); }
 
   uint32_t member_count() const noexcept { return member_count_; }
-  // The place in the group of member `index` of this process. Requires: index < member_count().
+  // The number in the group of member `index` of this process. Requires: index < member_count().
   uint32_t member(uint32_t index = 0) const noexcept;
-  // Ownership: this object's, as all that follows. Threads: each messenger by one thread at a time;
+  // Ownership: this object's, as for all below. Threads: each messenger by one thread at a time;
   // with is_threaded several may send and release, and one polls. Requires: as member().
   Messenger& messenger(uint32_t index = 0) noexcept;
 
-  // The parts to put member `index` into an event loop (MemberSource) or behind a descriptor
-  // (MemberDescriptor); then do not call messenger(index).wait().
+  // The parts for putting member `index` into an event loop (MemberSource) or behind a descriptor
+  // (MemberDescriptor); then messenger(index).wait() must not be called.
   MemberParts parts(uint32_t index = 0) noexcept;
 
-  // The first living member of the group that joined as `process`; UINT32_MAX: there is none now.
-  // The owner of the pool is member 0, with the name of its appliance. Threads: any.
+  // The first living member that joined as `process`; UINT32_MAX: there is none now. The owner of
+  // the pool is member 0, with the name of its appliance. Threads: any.
   uint32_t find_member(const char* process) const noexcept;
 
   const JoinedPool& pool() const noexcept { return pool_; }
-  // Its name in the owner's configuration.
+  // The process's name in the owner's configuration.
   MemberName name() const noexcept { return pool_.table().name(member()); }
-  // The terms that the owner grants this process alone.
+  // The terms that the owner grants to this process alone.
   const ProcessTerms& terms() const noexcept { return terms_; }
-  // How memory outside the pool is copied; nullptr: through the pool.
+  // Copies memory outside the pool; nullptr: peers copy through the pool.
   const SingleCopy* single_copy() const noexcept { return single_copy_.get(); }
 
  private:

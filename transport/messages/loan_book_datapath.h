@@ -1,9 +1,9 @@
-// The loans of a provider: which are out, and for each the block and the call at its end. How loans
-// come back is the provider's own business: a byte (shm), a message (verbs), a call (self). The
-// provider's records add to LoanRecord the data that this takes.
+// The loans of a provider: which are out, and for each the block and the callback at its end. Each
+// provider has its own way for a loan to come back: a byte (shm), a message (verbs), a call (self),
+// and derives its records from LoanRecord to add the data for that.
 //
-// Invariants: 1. A loan is out, or free and in the list of those, just once. 2. out_count() is how
-// many are out. (is_valid)
+// Invariants: 1. A loan is either out, or once in the list of free ones. 2. out_count() is how many
+// are out. (is_valid)
 #pragma once
 
 #include <bit>
@@ -17,10 +17,10 @@
 
 namespace bedplate {
 
-// The free loan that is lent next.
+// Selects the free loan that is lent next.
 enum class LoanOrder : uint8_t {
-  kLastFirst,  // whose lines are still in the cache
-  kRound,      // the one that has been free for longest: what peers know of it is stale by then
+  kLastFirst,  // the last one freed: its lines are still in the cache
+  kRound,      // the one free for longest: whatever peers know of it is stale by then
 };
 
 struct LoanRecord {
@@ -29,7 +29,7 @@ struct LoanRecord {
   uint16_t next_free = 0;          // the book's
 };
 
-// It has come back, or nobody can touch it any more.
+// Called when the loan has come back, or nobody can touch its block any more.
 inline void finish_loan(const LoanRecord& record, Outcome outcome) noexcept {
   if (record.returned != nullptr) record.returned->call(*record.returned, outcome);
   else pool_free(record.block);
@@ -63,7 +63,7 @@ class LoanBook {
   Record& operator[](uint32_t loan) noexcept { return records_[loan]; }
   const Record& operator[](uint32_t loan) const noexcept { return records_[loan]; }
 
-  // Returns the loan's number; kNone: all are out.
+  // Returns the loan's number; kNone: all loans are out.
   uint32_t try_lend(std::byte* block, Completion* returned) noexcept {
     BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
     if (is_full()) return kNone;
@@ -78,14 +78,14 @@ class LoanBook {
     BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
     return loan;
   }
-  // The loan was never sent: it is lent next, and its block is the caller's again. Requires: it is
-  // out.
+  // Takes back a loan that was never sent: it is lent next, and its block is the caller's again.
+  // Requires: it is out.
   void cancel(uint32_t loan) noexcept {
     forget(loan);
     give_first(loan);
     BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
   }
-  // Returns its record; the caller calls finish_loan(). Requires: it is out.
+  // Ends the loan and returns its record; the caller calls finish_loan(). Requires: it is out.
   Record end(uint32_t loan) noexcept {
     forget(loan);
     if (kOrder == LoanOrder::kLastFirst) give_first(loan);
@@ -94,8 +94,8 @@ class LoanBook {
     return records_[loan];
   }
 
-  // Calls `body(loan)` for each that is out, until that returns false. It may end the loan, and
-  // lend others, which may be called or not.
+  // Calls `body(loan)` for each loan that is out, until `body` returns false. `body` may end the
+  // loan, and lend others, which this may or may not visit.
   template <typename Body>
   void for_each_out(Body&& body) noexcept {
     for (uint32_t word = 0; word < word_count(); ++word) {
@@ -105,7 +105,7 @@ class LoanBook {
     }
   }
 
-  // Cost: a walk through all.
+  // Cost: a walk through all loans.
   bool is_valid() const noexcept {
     uint32_t out_count = 0;
     for (uint32_t word = 0; word < word_count(); ++word) {
@@ -114,7 +114,7 @@ class LoanBook {
     uint32_t free_count = 0;
     for (uint16_t loan = first_free_; loan != kEnd; loan = records_[loan].next_free) {
       if (loan >= count_ || is_out(loan)) return false;
-      if (++free_count > count_) return false;  // round and round
+      if (++free_count > count_) return false;  // the list has a cycle
       if (records_[loan].next_free == kEnd && loan != last_free_) return false;
     }
     return out_count == out_count_ && out_count + free_count == count_;
@@ -126,7 +126,7 @@ class LoanBook {
 
   static constexpr uint64_t bit(uint32_t loan) noexcept { return uint64_t{1} << (loan % 64); }
   uint32_t word_count() const noexcept { return (count_ + 63) / 64; }
-  // A walk of the largest book takes as long as thousands of loans: it is walked now and then.
+  // A walk of the largest book takes as long as thousands of loans, so it is done now and then.
   bool is_time_to_walk() const noexcept { return out_count_ % (count_ / kWalkedCount + 1) == 0; }
   void forget(uint32_t loan) noexcept {
     BP_ASSERT(loan < count_ && is_out(loan));

@@ -54,7 +54,7 @@ class LockingProvider::WrappedEndpoint final : public Endpoint {
   Endpoint& wrapped_;
 };
 
-// Lets the lock go while something is called back. A provider may also report peers while it is
+// Releases the lock for the duration of a callback. A provider may report peers even while it is
 // made.
 class LockingProvider::Unlocked {
  public:
@@ -139,7 +139,7 @@ size_t LockingProvider::place_of(const Endpoint& endpoint) const noexcept {
   const auto address = reinterpret_cast<uintptr_t>(&endpoint);
   size_t place = (address * 0x9e37'79b9'7f4a'7c15) >> 32 & mask;
   for (size_t i = 0; endpoints_[place] && &endpoints_[place]->wrapped() != &endpoint; ++i) {
-    BP_ASSERT(i <= mask);  // there is room for all that were announced
+    BP_ASSERT(i <= mask);  // there is space for all that were announced
     place = (place + 1) & mask;
   }
   return place;
@@ -154,7 +154,8 @@ Endpoint& LockingProvider::wrap(Endpoint& endpoint) noexcept {
   return *place;
 }
 
-// Returns whether there is a handler: if not, the wrapped provider counts it, and has its loan.
+// Returns whether there is a handler: if not, the wrapped provider counts the message, and owns its
+// loan.
 bool LockingProvider::pass_on(const Message& message) noexcept {
   BP_DCHECK(is_polling_);
   Loan loan = message.loan;

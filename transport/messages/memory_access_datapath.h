@@ -1,5 +1,4 @@
-// Puts, gets and atomics whose two ends are both mapped in this process: the providers' common
-// code.
+// Puts, gets and atomics with both ends mapped in this process: the providers' common code.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 
 namespace bedplate {
 
-// glibc's way of copying more than this at once is slower than this several times.
+// Longer copies are split: one memcpy of more than this is slower in glibc than several.
 inline constexpr uint64_t kCopyPieceBytes = 64 * kKiB;
 
 inline void copy_bytes(std::byte* to, const std::byte* from, uint64_t bytes) noexcept {
@@ -30,7 +29,7 @@ inline uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand
   auto* word = reinterpret_cast<uint64_t*>(at);
   if (kind == OperationKind::kFetchAdd) return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
   __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-  return expected;  // what was there, whether it was the same or not
+  return expected;  // the old value, equal or not
 }
 
 }  // namespace bedplate

@@ -53,12 +53,11 @@ uint32_t MessageAnswers::count_of(const Endpoint& peer,
                     [&peer](const Question& each) { return each.from == &peer; }));
 }
 
-// Answers the questions of one peer in their order: one that finds no room holds up those behind
-// it.
+// Answers the questions of one peer in order: a question without space holds up the later ones.
 void MessageAnswers::ask(const Message& message) noexcept {
   BP_KEEPS_VALID(*this);
   const uint32_t its = count_of(message.from, {questions_, waiting_});
-  // Kept, a loan would keep its lender's place as well, also when that has died.
+  // Otherwise the loan would also keep its lender's place occupied, even after the lender died.
   options_.messenger->release(message.loan);
   if (its == 0 && is_answered({message.from, message.id, message.payload, {}})) return;
   if (waiting_ == kWaitingMax || its == kWaitingPerPeerMax ||

@@ -1,16 +1,15 @@
-// MessageAnswers: questions that come by message, answered in their order, by values that are
-// copied or lent.
+// MessageAnswers: answers questions that arrive as messages, in order, with copied or lent values.
 //
-// A service derives from it and implements answer(). A question that finds no room for its answer,
-// because the peer's queue is full or too much is lent, waits with those of the same peer behind
-// it: answer() is asked again when the loop comes by. No peer waits for another one's questions.
-// Loans are bounded in number and bytes, so that peers which keep their loans cannot hold all
-// of the service's memory; so is what waits. One peer has no more than its share of each, so that
-// one which reads nothing and returns nothing leaves the rest to the others.
+// A service derives from it and implements answer(). If there is no space for an answer, because
+// the peer's queue is full or too much is lent, the question waits, and so do later ones of the
+// same peer; the loop's next rounds call answer() again. No peer waits for another peer's
+// questions. Lent values are bounded in number and bytes, so peers that keep their loans cannot
+// hold all of the service's memory; waiting questions are bounded, too. Each peer has a share of
+// both, so a peer that neither reads nor returns anything leaves the rest to the others.
 //
 // Invariants, which is_valid() looks at, around ask(), poll(), lend() and each return: 1.
-// lent_bytes_ and lent_count_ are those of the places that are taken. 2. No peer has more than its
-// share of loans or of what waits. 3. A question that waits has a sender and fits into its place.
+// lent_bytes_ and lent_count_ are the sums over the used slots. 2. No peer has more than its share
+// of loans or of waiting questions. 3. A waiting question has a sender and fits into its slot.
 // Threads: the shard's.
 #pragma once
 
@@ -25,9 +24,9 @@ namespace bedplate {
 
 struct MessageAnswersOptions {
   Messenger* messenger = nullptr;  // the shard's
-  AmId question = 0;               // the number that questions come with
-  uint64_t lent_bytes_max = 0;     // at a time, to one peer half of it; one loan may be larger
-  Counter* dropped = nullptr;      // makes no sense, or finds no place to wait
+  AmId question = 0;               // the message number of questions
+  uint64_t lent_bytes_max = 0;     // one peer may have half; one loan may be larger
+  Counter* dropped = nullptr;      // malformed, or no slot to wait in
 };
 
 class MessageAnswers : public PollSource {
@@ -36,37 +35,37 @@ class MessageAnswers : public PollSource {
   static constexpr uint32_t kLoansPerPeerMax = 32;
   static constexpr uint32_t kWaitingMax = 64;
   static constexpr uint32_t kWaitingPerPeerMax = 16;
-  static constexpr uint32_t kQuestionBytesMax = 256;  // of one that waits; a longer one is dropped
+  static constexpr uint32_t kQuestionBytesMax = 256;  // of a waiting question; else dropped
 
-  // Answers from now on. The service adds this to the loop. Requires: called once, before messages
-  // are sent; what `options` names outlives this.
+  // Starts to answer. The service adds this to the loop. Requires: called once, before messages are
+  // sent; everything `options` names outlives this.
   void create(const MessageAnswersOptions& options) noexcept;
 
-  // Answers questions that have waited.
+  // Answers waiting questions.
   uint32_t poll(uint32_t budget) noexcept override;
-  // No peer rings when it has emptied its full queue.
+  // Bounds the sleep: a peer that empties its full queue rings no bell.
   uint64_t sleep_max_ns() const noexcept override {
     return waiting_ > 0 ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
 
   uint32_t lent_count() const noexcept { return lent_count_; }
-  // Whether the invariants hold. Cost: a look at each place, for each.
+  // Whether the invariants hold. Cost: for each slot, a look at each slot.
   bool is_valid() const noexcept;
 
  protected:
   enum class Verdict : uint8_t {
-    kDone,     // it is answered, or its sender is gone
-    kAgain,    // there is no room for the answer now: it waits
-    kDropped,  // it makes no sense: counted
+    kDone,     // answered, or the sender is gone
+    kAgain,    // no space for the answer now: the question waits
+    kDropped,  // malformed: counted
   };
-  // The payload is good until this returns. There is no loan: one that came with the question was
-  // given back, unseen.
+  // The payload is valid until this returns. There is no loan: a question's own loan was given back
+  // unread.
   virtual Verdict answer(const Message& question) noexcept = 0;
-  // The `loan` of an earlier lend() has come back.
+  // The `loan` of an earlier lend() came back.
   virtual void returned(void* loan) noexcept = 0;
 
-  // Endpoint::am_send_loan within the bounds: beyond them kAgain. returned(loan) is called for
-  // kPending alone, once; until then `block` stays as it is.
+  // Endpoint::am_send_loan within the bounds; beyond them kAgain. returned(loan) is called once,
+  // and only after kPending; until then `block` stays unchanged.
   SendStatus lend(Endpoint& to, AmId id, std::span<const std::byte> header,
                   std::span<std::byte> block, void* loan) noexcept;
 
@@ -77,7 +76,7 @@ class MessageAnswers : public PollSource {
     std::byte payload[kQuestionBytesMax];
   };
   struct Lent : Completion {
-    MessageAnswers* self = nullptr;  // nullptr: this place is free
+    MessageAnswers* self = nullptr;  // nullptr: this slot is free
     const Endpoint* to = nullptr;
     void* loan = nullptr;
     uint64_t bytes = 0;
@@ -92,7 +91,7 @@ class MessageAnswers : public PollSource {
   uint32_t lent_count_ = 0;
   Lent lent_[kLoansMax];
   uint32_t waiting_ = 0;
-  Question questions_[kWaitingMax];  // the first `waiting_`, as they came
+  Question questions_[kWaitingMax];  // the first `waiting_` are used, in order of arrival
   RoomWait room_wait_;
 };
 

@@ -1,13 +1,13 @@
-// The slot: one cache line that carries a message, or says where it lies.
+// The slot: one cache line that carries a message, or a reference to it.
 //
-// Inbound FIFOs (shm/) and fast boxes consist of slots. The header is one word, so that a message
-// is published by one store, and a claim and the claimer's name are one instruction. It carries the
-// lap (how often the ring went round, plus one): a slot is valid when its lap is the one that its
-// reader expects. Headers lie at fixed places, payload never overlaps one; old bytes cannot be
-// mistaken for a message, and nobody has to clear a slot.
+// Inbound FIFOs (shm/) and fast boxes consist of slots. The header is one word, so one store
+// publishes a message, and one instruction both claims a slot and names the claimer. The header
+// carries the lap (how often the ring went round, plus one): a slot is valid if its lap is the one
+// that the reader expects. Headers lie at fixed offsets and payload never overlaps them, so old
+// bytes cannot pass for a message, and nobody has to clear a slot.
 //
 //     bits  0..2   kind
-//     bits  3..10  active message (kControl: what is wanted; kClaimed: ClaimState)
+//     bits  3..10  active message (kControl: the request; kClaimed: ClaimState)
 //     bits 11..23  payload bytes
 //     bits 24..34  sender
 //     bits 35..63  lap
@@ -23,7 +23,7 @@ namespace bedplate {
 
 enum class SlotKind : uint32_t {
   kNone,
-  kClaimed,  // a writer has taken the slot and has not published it yet
+  kClaimed,  // a writer has claimed the slot and has not published yet
   kInline,   // the payload is in the slot
   kArea,     // fast box: the payload lies in the box's area (PayloadOffset)
   kEager,    // the payload lies in the sender's eager region (PayloadOffset)
@@ -31,11 +31,11 @@ enum class SlotKind : uint32_t {
   kControl,  // between providers: ControlMessage
 };
 
-// The state of a claim that is not published (SlotHeader::am of kClaimed).
+// The state of an unpublished claim (SlotHeader::am of kClaimed).
 enum class ClaimState : uint32_t {
-  kHeld,     // its writer is about to publish it
-  kRetired,  // it never will, and may still store into the payload: nobody claims the slot
-  kSkipped,  // it never will; the next lap uses the slot again
+  kHeld,     // its writer is about to publish
+  kRetired,  // the writer never will, and may still store into the payload: nobody claims the slot
+  kSkipped,  // the writer never will; the next lap uses the slot again
 };
 
 struct SlotHeader {
@@ -72,8 +72,8 @@ constexpr bool is_claim(const SlotHeader& header, ClaimState state) noexcept {
   return header.kind == SlotKind::kClaimed && header.am == static_cast<uint32_t>(state);
 }
 
-// The lap that the message number `index` of a ring of 2^capacity_log2 slots has. Zeroed memory
-// looks as the lap before the first left it.
+// The lap of message number `index` in a ring of 2^capacity_log2 slots. Zeroed memory looks as if
+// the lap before the first had filled it.
 constexpr uint64_t lap_of(uint64_t index, unsigned capacity_log2) noexcept {
   return ((index >> capacity_log2) + 1) & kSlotLapMask;
 }
@@ -88,14 +88,14 @@ struct alignas(kCacheLineBytes) MessageSlot {
 static_assert(sizeof(MessageSlot) == kCacheLineBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// The payloads of a slot whose message does not fit into it.
+// The payload of a slot whose message does not fit into it.
 
 struct PayloadOffset {
-  uint64_t bytes = 0;  // kArea: from the area's start; kEager: from the sender's region's start
+  uint64_t bytes = 0;  // kArea: offset in the area; kEager: offset in the sender's region
 };
 
-// A block of the pool that the sender lends. It is the receiver's until it stores `mark` into byte
-// `loan` of the sender's returned loans.
+// A block of the pool that the sender lends. The receiver has it until it stores `mark` into byte
+// `loan` of the sender's table of returned loans.
 inline constexpr uint32_t kLoanHeaderBytesMax = 32;
 struct LoanDescriptor {
   uint64_t address = 0;
@@ -107,11 +107,11 @@ struct LoanDescriptor {
 };
 static_assert(sizeof(LoanDescriptor) <= kInlineBytesMax);
 
-// Copies at most kInlineBytesMax bytes. A call of memcpy costs more than the copy.
+// Copies at most kInlineBytesMax bytes. A call of memcpy would cost more than the copy.
 inline void copy_inline(std::byte* to, const std::byte* from, size_t bytes) noexcept {
   if (bytes >= 8) {
     for (size_t i = 0; i + 8 <= bytes; i += 8) __builtin_memcpy(to + i, from + i, 8);
-    __builtin_memcpy(to + bytes - 8, from + bytes - 8, 8);  // the rest, overlapping
+    __builtin_memcpy(to + bytes - 8, from + bytes - 8, 8);  // the last 8 bytes, overlapping
   } else {
     for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
   }

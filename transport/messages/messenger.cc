@@ -56,7 +56,7 @@ void Messenger::add_provider(Provider& provider) {
 }
 
 Result<Endpoint*> Messenger::connect(const PeerAddress& peer, std::string* why) {
-  // One provider: its own words. Several: each one's answer, and the last one's cure.
+  // One provider: its own error. Several: each one's answer, and the last one's cure.
   Error last;
   char answers[sizeof last.answer] = {};
   size_t used = 0;
@@ -116,7 +116,7 @@ void Messenger::take_back(NumberQuery& query) noexcept {
 }
 
 void Messenger::hear_question(const Message& message) noexcept {
-  release(message.loan);  // whatever it was lent for
+  release(message.loan);  // a loan has no use here
   Answer answer;
   if (message.payload.size() < sizeof answer.token || answer_count_ == kAnswerCountMax) return;
   std::memcpy(&answer.token, message.payload.data(), sizeof answer.token);
@@ -129,7 +129,7 @@ void Messenger::hear_question(const Message& message) noexcept {
   room_wait_.begin();
 }
 
-// From poll(), since a handler's own answer may find no room.
+// Called from poll(), since a handler's own answer may find no space.
 uint32_t Messenger::send_answers() noexcept {
   uint32_t left = 0;
   const uint32_t before = answer_count_;
@@ -142,7 +142,7 @@ uint32_t Messenger::send_answers() noexcept {
   return before - left;
 }
 
-// Only the peer that was asked can answer, and only that question.
+// Accepts an answer only from the peer that was asked, and only to the pending question.
 void Messenger::hear_answer(const Message& message) noexcept {
   release(message.loan);
   TellNumber told;
@@ -189,9 +189,10 @@ void Messenger::take_back(RoomCall& room) noexcept {
   }
 }
 
-// Each once: those that find no room, and those that ask again, go to the end. Only those that do
-// not ask again count as work, so that a loop in which nobody gets on sleeps. One that asks again
-// has tried, and may have sent a queue full: the waiting time begins anew.
+// Calls each waiting caller at most once: those without space, and those that ask again, go to the
+// end. Only callers that do not ask again count as work, so that a loop in which nobody makes
+// progress sleeps. A caller that asks again has tried, and may have filled a queue: the waiting
+// time starts anew.
 uint32_t Messenger::call_rooms() noexcept {
   const uint32_t before = room_count_;
   ++room_round_;
@@ -246,6 +247,7 @@ uint32_t Messenger::poll_a_quiet_one(uint32_t budget) noexcept {
   return found;
 }
 
+// Moves providers that found nothing since the last sorting behind the active ones, but for one.
 void Messenger::find_quiet_ones() noexcept {
   polls_since_sorted_ = 0;
   look_interval_ = 1;
@@ -258,8 +260,8 @@ void Messenger::find_quiet_ones() noexcept {
   }
 }
 
-// The last look before the sleep is at all of them; so are the first ones afterwards, since any may
-// have rung.
+// Polls all providers in the last look before the sleep, and in the first ones after it, since any
+// of them may have rung.
 void Messenger::announce_sleep() noexcept {
   for (Provider* provider : providers_) provider->announce_sleep();
   prepare_last_look();
@@ -281,7 +283,7 @@ void Messenger::wait(uint64_t timeout_ns) noexcept {
   }
   BP_ASSERT(sleeper != nullptr);
   announce_sleep();
-  // Once more: from here on a sender wakes us.
+  // Polls once more: from here on a sender wakes us.
   if (poll(kLastLookBudget) == 0) sleeper->sleep(std::min(timeout_ns, sleep_max_ns()));
   announce_awake();
 }

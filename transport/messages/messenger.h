@@ -1,19 +1,20 @@
 // The messenger: one shard sends and receives messages with it.
 //
-// It knows which function runs for which active message, asks its providers, in the order in which
-// they were added, for a way to a peer, and polls them all. It is a poll source of an event loop,
+// It knows the handler of each active message. It asks its providers, in the order in which they
+// were added, for an endpoint of a peer, and polls them all. It is a poll source of an event loop,
 // or is polled by hand: poll() while there is work, wait() when there is none.
 //
 // Peers that know a message by its name ask for its number (message_names.h).
 //
-// Invariants, which is_valid() looks at, around what changes them: 1. those that wait for room are
-// in one list, each with its peer, and room_count_ is their number. 2. Each provider is polled in
-// one place, and at least one of them always. 3. Numbers that are asked for have a peer each, and
-// no two the same token.
+// Invariants, which is_valid() looks at, around each change: 1. callers that wait for space are in
+// one list, each with its peer, and room_count_ is their number. 2. Each provider has one entry
+// among the polled ones, and at least one of them is polled always. 3. Each pending query has a
+// peer, and no two have the same token.
 //
-// All functions: the shard's thread; before it runs, the one that sets it up. Handlers, completions
-// and the other callbacks run within poll() and wait(), on that thread. Nothing is allocated after
-// set-up but by connect(), and what a provider's poll says of itself (docs/transport.md).
+// All functions: the shard's thread; before it runs, the thread that sets the messenger up.
+// Handlers, completions and the other callbacks run within poll() and wait(), on that thread. After
+// set-up only connect() allocates, and a provider's poll where the provider says so
+// (docs/transport.md).
 #pragma once
 
 #include <cstdint>
@@ -37,87 +38,87 @@ class Messenger final : public PollSource {
 
   // The dispatcher that providers deliver to.
   Dispatcher& dispatcher() noexcept { return dispatcher_; }
-  // Which function runs for messages of `id`; it takes the place of the one before. Without one
-  // they are counted and dropped. kAskNumberAm and kTellNumberAm are the messenger's own.
+  // Sets the function that runs for messages of `id`, in place of the previous one. Messages
+  // without a handler are counted and dropped. kAskNumberAm and kTellNumberAm are the messenger's
+  // own.
   void set_handler(AmId id, AmHandler handler) noexcept { dispatcher_.set_handler(id, handler); }
 
   // `provider` outlives the messenger. Before messages are sent.
   void add_provider(Provider& provider);
 
-  // A way to `peer`, by the first provider that has one; the same for the same peer. It does not
-  // wait for the peer. It may allocate: once for each peer. Ownership: the provider's.
-  // `*why`, unless it is nullptr: which way was taken, and what the providers before it said:
-  // "shm, since self: this is shard main". Errors: for each provider why it was not taken.
+  // An endpoint of `peer`, from the first provider that has one; always the same for the same peer.
+  // It does not wait for the peer. It may allocate: once for each peer. Ownership: the provider's.
+  // `*why`, unless it is nullptr: the chosen provider, and the reasons of those before it: "shm,
+  // since self: this is shard main". Errors: each provider's reason.
   Result<Endpoint*> connect(const PeerAddress& peer, std::string* why = nullptr);
 
   // ---- Numbers by name ----
 
-  // Answers peers that ask for numbers. `names` outlive this. Before messages are sent; without it
-  // they are told that there are none.
+  // Answers peers that ask for numbers. `names` outlive this. Before messages are sent; without
+  // this call peers are told that there are no names.
   void answer_names(const MessageNames& names) noexcept { names_ = &names; }
-  // Asks the peer for the number of its message `name`; `query` says what is called then.
-  // Returns what am_send does; only with kDone there will be an answer. Like every message it can
-  // be lost with the peer: take it back then. Requires: `query` is not under way. `name` is copied;
+  // Asks the peer for the number of its message `name`; the answer goes to `query`. Returns as
+  // am_send does; an answer follows only kDone. Like every message it can be lost with the peer:
+  // then the caller must take it back. Requires: `query` is not pending. `name` is copied;
   // kTooLong: over kMessageNameMax.
   SendStatus ask_number(Endpoint& peer, std::string_view name, NumberQuery& query) noexcept;
-  // The query is not answered any more; nothing happens if it was.
+  // Cancels the query; does nothing if it was answered.
   void take_back(NumberQuery& query) noexcept;
 
-  // ---- Room after kAgain ----
+  // ---- Space after kAgain ----
 
-  // Has `room` called once, from a later poll, when the queue of `to` takes messages again or its
-  // peer is gone: the caller tries again then. If it finds no room all the same (a loan's place,
-  // memory of its own), it asks again, also from within the call.
-  // All that wait are looked at in turn, once a poll. The peer rings nobody for this: a shard that
-  // would sleep looks now and then while anybody waits (room_wait.h).
-  // Requires: `room` does not wait already.
+  // Makes a later poll call `room` once, when the queue of `to` takes messages again or its peer is
+  // gone: then the caller tries again. If it still finds no space (for a loan, in memory of its
+  // own), it calls this again, also from within the callback. Each poll looks at all waiting
+  // callers in turn. The peer rings no bell for this, so a shard that would sleep looks now and
+  // then while anybody waits (room_wait.h). Requires: `room` is not waiting already.
   void notify_room(Endpoint& to, RoomCall& room) noexcept;
-  // It is not called any more; nothing happens if it does not wait.
+  // Cancels the callback; does nothing if it is not waiting.
   void take_back(RoomCall& room) noexcept;
 
-  // Runs handlers and completions for what has arrived, at most about `budget` of each provider.
-  // Returns how many.
-  // Providers from which nothing came for kQuietPolls, or up to twice as many, are looked at in
-  // turn, but for one, which always is: one in each kPollsPerQuietOne polls, or in each while
-  // nothing comes at all. Many that are idle cost less than one that is not.
+  // Runs handlers and completions for everything that has arrived, at most about `budget` for each
+  // provider. Returns how many. A provider that brought nothing for kQuietPolls polls, or up to
+  // twice as many, becomes quiet, but at least one provider is polled always. Quiet providers take
+  // turns: one in each kPollsPerQuietOne polls, or one in each poll while nothing arrives at all.
+  // So many idle providers cost less than a busy one.
   uint32_t poll(uint32_t budget) noexcept override;
   static constexpr uint32_t kQuietPolls = 64;
   static constexpr uint32_t kPollsPerQuietOne = 8;
 
-  // As a poll source: announces to all providers. Each of them has its own means to wake the loop.
+  // As a poll source: announces to all providers. Each provider has its own means to wake the loop.
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
-  // The second half of announce_sleep(), for a source that announces to the providers itself: the
-  // next poll looks at all of them, however quiet they were.
+  // The second half of announce_sleep(), for a source that announces to the providers itself: makes
+  // the next poll look at all of them, also the quiet ones.
   void prepare_last_look() noexcept;
   uint64_t sleep_max_ns() const noexcept override {
     return answer_count_ != 0 || rooms_ != nullptr ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
 
   // Polls once, and if nothing came sleeps until something may have arrived, at most `timeout_ns`.
-  // Requires: just one provider that can be waited for (Provider::can_sleep); messages from others
-  // wake nobody. Not for a messenger that is polled by an event loop.
+  // Requires: exactly one provider that can be waited for (Provider::can_sleep); messages from the
+  // others wake nobody. Not for a messenger that an event loop polls.
   void wait(uint64_t timeout_ns) noexcept;
 
-  // Gives a loan back to its sender, alive or dead; its memory is not looked at any more. Nothing
-  // happens if there is none. Requires: it was not given back before.
-  // Threads: also others', if the provider was made for several (Endpoint).
+  // Gives a loan back to its sender, alive or dead; the receiver must not touch its memory any
+  // more. Does nothing if there is no loan. Requires: it was not given back before. Threads:
+  // others' too, if the provider is made for several (Endpoint).
   void release(const Loan& loan) noexcept {
     if (loan.is_there()) loan.provider->release(loan);
   }
 
-  // Whether the invariants hold. Cost: a walk through all that wait.
+  // Whether the invariants hold. Cost: a walk through all waiting callers and queries.
   bool is_valid() const noexcept;
 
  private:
   static constexpr uint32_t kLastLookBudget = 256;
-  // Answers that their endpoints had no room for. A peer that asks on without reading has its
-  // further questions dropped.
+  // The limit on answers that wait for space at a peer. Beyond it, further questions are dropped,
+  // as from a peer that asks on without reading.
   static constexpr uint32_t kAnswerCountMax = 64;
 
   struct Polled {
     Provider* provider = nullptr;
-    bool has_found = true;  // since they were last sorted
+    bool has_found = true;  // since the providers were last sorted
   };
   struct Answer {
     Endpoint* to = nullptr;
@@ -134,23 +135,23 @@ class Messenger final : public PollSource {
   uint32_t call_rooms() noexcept;
   void append(Endpoint& to, RoomCall& room) noexcept;
 
-  ThreadOwner owner_;  // held by the thread that polls
+  ThreadOwner owner_;  // held by the polling thread
   Dispatcher dispatcher_;
   std::vector<Provider*> providers_;
-  std::vector<Polled> polled_;  // the same: those that each poll looks at, then the quiet ones
+  std::vector<Polled> polled_;  // first those that each poll looks at, then the quiet ones
   uint32_t active_count_ = 0;
-  uint32_t turn_ = 0;  // which of the quiet ones was looked at last
+  uint32_t turn_ = 0;  // the quiet one that was polled last
   uint32_t look_interval_ = kPollsPerQuietOne;
   uint32_t polls_to_look_ = kPollsPerQuietOne;
   uint32_t polls_since_sorted_ = 0;
   const MessageNames* names_ = nullptr;
   NumberQuery* queries_ = nullptr;
   uint32_t last_token_ = 0;
-  RoomCall* rooms_ = nullptr;  // that wait, in their order
+  RoomCall* rooms_ = nullptr;  // waiting callers, in order
   RoomCall* last_room_ = nullptr;
   uint32_t room_count_ = 0;
   uint64_t room_round_ = 0;
-  RoomWait room_wait_;  // of rooms and answers
+  RoomWait room_wait_;  // for rooms_ and unsent answers
   uint32_t answer_count_ = 0;
   Answer answers_[kAnswerCountMax];
 };

@@ -1,12 +1,12 @@
-// A bit for each unit of some memory, which says whether it is taken, and the search for so many
-// free ones in a row. Eager regions, bounce buffers and the buffers of stores give out pieces of
-// any length by it.
+// A bitmap with a bit for each unit of some memory, set while the unit is taken, and a search for a
+// run of free units. Eager regions, bounce buffers and the buffers of stores use it to allocate
+// chunks of any length.
 //
-// It knows neither the memory nor the owners of pieces.
+// It knows neither the memory nor the owners of chunks.
 //
-// Invariants, which is_valid() looks at, around what changes them: 1. There is a bit for each unit,
-// and none is set beyond the last. 2. taken_count() is how many are set. 3. The next search begins
-// within.
+// Invariants, which is_valid() looks at, around each change: 1. There is a bit for each unit, and
+// no bit beyond the last is set. 2. taken_count() is the number of set bits. 3. The next search
+// begins within the map.
 #pragma once
 
 #include <algorithm>
@@ -35,11 +35,11 @@ class PieceMap {
   // Requires: unit < unit_count().
   bool is_taken(uint32_t unit) const noexcept { return (words_[unit / 64] & bit(unit)) != 0; }
 
-  // The first of `count` free units in a row in [begin, end); kNone: there are none.
-  // Requires: count > 0, end <= unit_count(). Cost: a look at each word, up to these.
+  // The first of `count` free units in a row in [begin, end); kNone: there is no such run.
+  // Requires: count > 0, end <= unit_count(). Cost: a look at each word, up to the run.
   uint32_t find(uint32_t begin, uint32_t end, uint32_t count) const noexcept {
     BP_DCHECK(count > 0 && end <= unit_count_);
-    // Mostly that one is free. A branch that is foreseen need not wait for the word.
+    // The first unit is mostly free, and a predicted branch need not wait for the word.
     uint32_t first = begin < end && !is_taken(begin) ? begin : next<false>(begin, end);
     while (first < end && count <= end - first) {
       const uint32_t taken = next<true>(first, first + count);
@@ -48,14 +48,14 @@ class PieceMap {
     }
     return kNone;
   }
-  // The same in [0, end), beginning behind the piece that was taken last: pieces mostly come back
-  // in order.
+  // The same in [0, end), beginning after the chunk that was taken last: chunks mostly come back in
+  // order.
   uint32_t find_next(uint32_t end, uint32_t count) const noexcept {
     const uint32_t first = find(next_, end, count);
     return first != kNone ? first : find(0, end, count);
   }
 
-  // Requires: all of these are free.
+  // Requires: all these units are free.
   void take(uint32_t first, uint32_t count) noexcept {
     BP_KEEPS_VALID(*this);
     BP_DCHECK(find(first, first + count, count) == first);
@@ -63,7 +63,7 @@ class PieceMap {
     taken_count_ += count;
     next_ = first + count == unit_count_ ? 0 : first + count;
   }
-  // Requires: all of these are taken.
+  // Requires: all these units are taken.
   void give_back(uint32_t first, uint32_t count) noexcept {
     BP_KEEPS_VALID(*this);
     BP_ASSERT(count <= taken_count_ && first <= unit_count_ && count <= unit_count_ - first);
@@ -88,7 +88,7 @@ class PieceMap {
   }
   static constexpr uint64_t bit(uint32_t unit) noexcept { return uint64_t{1} << (unit % 64); }
 
-  // The first unit from `at` on that is taken, or free; `end`: there is none before that.
+  // The first taken, or free, unit from `at` on; `end`: none before it.
   template <bool kIsTaken>
   uint32_t next(uint32_t at, uint32_t end) const noexcept {
     while (at < end) {

@@ -1,8 +1,8 @@
-// The longest sleep of a shard between two looks while it waits for room at a peer.
+// The longest sleep of a shard between two looks while it waits for space at a peer.
 //
-// A peer that empties its full queue rings nobody, so the shard looks. It looks again after as long
-// as it has waited already: room is noticed at most twice as late as it comes, and a peer that
-// never reads, as an untrusted one may choose to, costs next to nothing.
+// A peer that empties its full queue rings no bell, so the shard looks. The pause before each look
+// is the time waited so far: the shard notices space after at most twice the time it took to
+// appear. A peer that never reads, as an untrusted one may choose, costs next to nothing.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class RoomWait {
   static constexpr uint64_t kLookMinNs = 200'000;
   static constexpr uint64_t kLookMaxNs = 50 * kNsPerMs;
 
-  // Somebody begins to wait, or one that has waited got on. Cost: a clock call.
+  // Called when somebody begins to wait, or a waiting caller made progress. Cost: a clock call.
   void begin() noexcept { begun_ns_ = monotonic_ns(); }
   // Requires: begin(). Cost: a clock call.
   uint64_t sleep_max_ns() const noexcept {

@@ -1,7 +1,7 @@
-// A lock for a few instructions between the threads of one process, which are served in their turn.
+// A ticket lock for a few instructions between the threads of one process.
 //
-// In turn, since one of them may be a shard that polls without end: it takes the lock again as soon
-// as it has let it go, and a lock that goes to the fastest would be the shard's for ever.
+// Tickets, because a shard that polls without end takes the lock again as soon as it has released
+// it: a lock that goes to the fastest thread would be the shard's for ever.
 #pragma once
 
 #include <atomic>
@@ -13,23 +13,23 @@
 
 namespace bedplate {
 
-// std::lock_guard holds it. It is not to be taken twice by one thread.
+// std::lock_guard holds it. Not recursive.
 class TurnLock {
  public:
   void lock() noexcept {
     const uint32_t turn = next_turn_.fetch_add(1, std::memory_order_relaxed);
-    // Acquire: pairs with the release of the turn before.
+    // Acquire: pairs with the release by the previous holder.
     for (int i = 0; turn_.load(std::memory_order_acquire) != turn; ++i) {
       // The holder may have lost its core to this very thread.
       i < kSpinsBeforeYield ? cpu_relax() : static_cast<void>(sched_yield());
     }
   }
-  // Requires: the caller has it.
+  // Requires: the caller holds it.
   void unlock() noexcept {
     turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
-  // How many wait for it. Requires: the caller has it, or nobody uses it.
+  // How many threads wait for it. Requires: the caller holds it, or nobody uses it.
   uint32_t waiting_count() const noexcept {
     const uint32_t taken = next_turn_.load(std::memory_order_relaxed);
     const uint32_t turn = turn_.load(std::memory_order_relaxed);
@@ -40,7 +40,7 @@ class TurnLock {
   static constexpr int kSpinsBeforeYield = 100;
 
   std::atomic<uint32_t> next_turn_{0};
-  std::atomic<uint32_t> turn_{0};  // whose it is now
+  std::atomic<uint32_t> turn_{0};  // the ticket that holds the lock now
 };
 
 }  // namespace bedplate

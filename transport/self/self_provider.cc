@@ -110,7 +110,7 @@ uint32_t SelfProvider::poll(uint32_t budget) noexcept {
 }
 
 void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) noexcept {
-  // Both ends are here: it has just the messages that were sent.
+  // Both ends are in this object: the box contains only messages that it sent.
   BP_DCHECK(header.kind != SlotKind::kInline || header.bytes <= kInlineBytesMax);
   BP_DCHECK(header.bytes <= kLimits.am_bytes_max);
   std::span<const std::byte> payload = {slot.payload, header.bytes};

@@ -1,11 +1,11 @@
-// The provider of a member's way to itself: its messages to itself arrive at its next poll, in
-// order, as from anybody else. So a service need not know which of its parts run in this process.
+// The provider for a member's messages to itself: they arrive at its next poll, in order, as from
+// any other member. So a service need not know which of its parts run in this process.
 //
-// Messages are copied into a fast box in private memory, with both ends here; loans are pointers
-// that come back; puts, gets and atomics are done on the spot.
+// A fast box in private memory carries copies of the messages; this object is both ends. Loans are
+// pointers that come back; puts, gets and atomics are carried out at once.
 //
-// Invariant, which is_valid() looks at, around what changes it: returned_count_ counts the loans
-// that are returned, all of which are out.
+// Invariant, which is_valid() looks at before and after each change: returned_count_ counts the
+// returned loans, each of which is still out.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class SelfProvider final : public Provider, private Endpoint {
   static constexpr uint32_t kBoxBytes = kFastBoxBytesMax;
   static constexpr uint32_t kLoanCountMax = kFastBoxSlotCountMax;
 
-  // `member`: which one this is. `own_name`: what others call it, too; nullptr: it has none.
+  // `member`: this member's number. `own_name`: the name under which others know it; nullptr: none.
   // Allocates kBoxBytes.
   SelfProvider(uint32_t member, const Dispatcher& dispatcher, const char* own_name = nullptr);
   SelfProvider(const SelfProvider&) = delete;
@@ -35,7 +35,7 @@ class SelfProvider final : public Provider, private Endpoint {
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
-  // Its only sender is the shard itself, which is awake.
+  // The only sender is the shard itself, which is awake.
   void announce_sleep() noexcept override {}
   void announce_awake() noexcept override {}
   void sleep(uint64_t) noexcept override {}
@@ -66,7 +66,7 @@ class SelfProvider final : public Provider, private Endpoint {
   void deliver(const SlotHeader& header, const MessageSlot& slot) noexcept;
   uint32_t finish_loans() noexcept;
 
-  ThreadOwner owner_;  // held by the thread that polls, in debug builds
+  ThreadOwner owner_;  // held by the polling thread, in debug builds
   const uint32_t member_;
   const char* const own_name_;
   const Dispatcher& dispatcher_;

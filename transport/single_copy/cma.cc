@@ -19,8 +19,8 @@ static_assert(sizeof(CmaWay) <= PeerMemory::kStorageBytes);
 
 constexpr const char* kYamaScope = "/proc/sys/kernel/yama/ptrace_scope";
 
-// The user that /proc/PID`file` belongs to: the process's, but root for the files of one that is
-// not dumpable (proc(5)).
+// The owner of /proc/PID`file`: the process's user, but root for the files of a process that is not
+// dumpable (proc(5)).
 std::optional<uid_t> owner_of(pid_t pid, const char* file) noexcept {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d%s", pid, file);
@@ -62,7 +62,7 @@ Result<PeerWay*> CmaCopy::make_way(const SingleCopyPeer& peer, uint64_t,
   return static_cast<PeerWay*>(new (storage) CmaWay(peer));
 }
 
-// Finds the kernel's condition (ptrace(2), "access mode checking") that is not met.
+// Finds the condition of the kernel (ptrace(2), "access mode checking") that fails.
 void CmaCopy::explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept {
   error.set_answer_errno(error_number);
   if (error_number != EPERM) return;

@@ -20,12 +20,12 @@ class CmaWay final : public PeerWay {
   bool is_still_the_peer() noexcept;
 
   SingleCopyPeer peer_;
-  uint64_t seen_ns_ = 0;  // when it was last certain that the pid is the peer's
+  uint64_t seen_ns_ = 0;  // when the pid was last known to be the peer's
 };
 
 class CmaCopy final : public SingleCopy {
  public:
-  // Errors: the kernel was built without it, or a filter forbids it to this process.
+  // Errors: the kernel was built without the calls, or a filter forbids them to this process.
   Result<void> create() noexcept;
 
   SingleCopyKind kind() const noexcept override { return SingleCopyKind::kCma; }

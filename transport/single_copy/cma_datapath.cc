@@ -1,4 +1,4 @@
-// The copying itself.
+// The copy itself.
 #include <cerrno>
 
 #include <sys/uio.h>
@@ -11,8 +11,8 @@
 namespace bedplate {
 namespace {
 
-// The calls take a pid, which the kernel gives again once its process has ended and been waited
-// for. It hands pids out in turn, at least 32768 of them: not in this time.
+// The calls take a pid, which the kernel reuses once its process has ended and been waited for. The
+// kernel gives pids out in turn, at least 32768 of them, so none is reused within this time.
 constexpr uint64_t kPidStaysNs = 10 * kNsPerMs;
 
 }  // namespace
@@ -33,7 +33,7 @@ CopyOutcome CmaWay::copy(std::byte* local, uint64_t remote, uint64_t bytes,
   uint64_t done = 0;
   while (done < bytes) {
     if (!is_still_the_peer()) return {CopyEnd::kGone, done};
-    // One call copies at most 2 GiB less a page, and stops in front of a page that it cannot have.
+    // One call copies at most 2 GiB less a page, and stops before an inaccessible page.
     const iovec here{local + done, bytes - done};
     const iovec there{reinterpret_cast<void*>(remote + done), bytes - done};
     const ssize_t copied = is_write ? process_vm_writev(peer_.pid, &here, 1, &there, 1, 0)

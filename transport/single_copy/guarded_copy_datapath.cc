@@ -8,8 +8,8 @@
 
 #include "platform/assert.h"
 
-// One instruction does it all. While it runs, rcx counts the bytes left, and a fault leaves the
-// registers as they were at that byte: the handler has only to go on behind the instruction.
+// One instruction does the copy. While it runs, rcx counts the bytes left, and a fault leaves the
+// registers as they were at that byte: the handler only has to continue after the instruction.
 asm(R"(
     .text
     .p2align 4
@@ -50,8 +50,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     next = reinterpret_cast<greg_t>(bedplate_guarded_copy_moved);
     return;
   }
-  // Not ours. As if this handler had never been there: a fault happens again on return, a signal
-  // that somebody sent is sent again as it was.
+  // Not a fault of the copy: act as if this handler had never been installed. A fault happens again
+  // on return; a signal that somebody sent is sent again unchanged.
   sigaction(signal, &before[signal == kSignals[0] ? 0 : 1], nullptr);
   if (!is_fault) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, info);
 }

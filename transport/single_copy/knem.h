@@ -1,5 +1,5 @@
-// Single copy by the module knem: a process that exposes memory declares it as a region and hands
-// on its cookie; the kernel copies between a region and the memory of the process that asks.
+// Single copy by the module knem: a process that exposes memory declares it as a region and passes
+// its cookie on; the kernel copies between that region and the memory of the calling process.
 #pragma once
 
 #include "platform/file.h"

@@ -1,7 +1,7 @@
 // The requests of the module knem (interface version 0xd), at /dev/knem.
 //
-// A process declares a region of its memory and hands the cookie on; a process that has the cookie
-// asks the kernel to copy between the region and memory of its own. Our own declarations, after the
+// A process declares a region of its memory and passes the cookie on. A process with the cookie
+// asks the kernel to copy between the region and its own memory. Our own declarations, after the
 // interface that KNEM publishes; docs/single_copy.md has them as a table.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace bedplate::knem {
 inline constexpr uint32_t kAbi = 0xd;
 
 struct Info {
-  uint32_t abi = 0;  // all out
+  uint32_t abi = 0;  // all fields: out
   uint32_t features = 0;
   uint32_t ignored_flags = 0;
   uint32_t forced_flags = 0;
@@ -28,7 +28,7 @@ struct CreateRegion {
   uint64_t pieces = 0;  // the address of an array of Piece
   uint32_t piece_count = 0;
   uint32_t flags = 0;
-  uint32_t protection = 0;  // PROT_READ, PROT_WRITE: what others may do
+  uint32_t protection = 0;  // PROT_READ, PROT_WRITE: the rights of others
   uint32_t padding = 0;
   uint64_t cookie = 0;  // out
 };
@@ -37,7 +37,7 @@ struct InlineCopy {
   uint32_t local_piece_count = 0;
   uint32_t is_write = 0;
   uint64_t cookie = 0;
-  uint64_t offset = 0;  // in the region. Beyond its end nothing is copied, and that is a success
+  uint64_t offset = 0;  // in the region. Beyond its end nothing is copied, without an error
   uint32_t flags = 0;
   uint32_t status = 0;  // out
   uint32_t status_index = 0;
@@ -48,7 +48,7 @@ static_assert(sizeof(Info) == 16 && sizeof(Piece) == 16 && sizeof(CreateRegion) 
 static_assert(offsetof(CreateRegion, cookie) == 24 && offsetof(InlineCopy, cookie) == 16 &&
               offsetof(InlineCopy, status) == 36);
 
-// As the module has them: the directions are not what one would expect.
+// As the module defines them; the directions look wrong but are not.
 inline constexpr unsigned long kGetInfo = _IOW('K', 0x10, Info);
 inline constexpr unsigned long kCreateRegion = _IOWR('K', 0x21, CreateRegion);
 inline constexpr unsigned long kDestroyRegion = _IOR('K', 0x22, uint64_t);  // takes the cookie

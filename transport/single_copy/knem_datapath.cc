@@ -1,4 +1,4 @@
-// The copying itself.
+// The copy itself.
 #include <cerrno>
 
 #include "platform/assert.h"
@@ -8,8 +8,8 @@
 
 namespace bedplate {
 
-// If local pages fail, the module says only that something failed. If the region is shorter than
-// the peer said, it says nothing: then the bytes in `local` stay as they were.
+// If local pages fail, the module reports an unspecific error. If the region is shorter than the
+// peer said, it reports success, and the bytes in `local` stay as they were.
 CopyOutcome KnemWay::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
                           uint64_t bytes, bool is_write) noexcept {
   BP_DCHECK(bytes > 0);

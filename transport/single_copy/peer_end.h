@@ -1,12 +1,12 @@
-// Asks a peer's pidfd whether the peer has ended: so `gone` is told from `refused`. A process id
-// would not do: it is given again. Threads: any.
+// Asks a peer's pidfd whether the peer has exited, to tell `gone` from `refused`. A process id
+// would not do: it is reused. Threads: any.
 #pragma once
 
 #include <poll.h>
 
 namespace bedplate {
 
-// Cost: one system call. True from the moment on when the peer can be waited for.
+// True from the moment at which the peer can be waited for. Cost: one system call.
 inline bool has_ended(int pidfd) noexcept {
   pollfd end{.fd = pidfd, .events = POLLIN, .revents = 0};
   return poll(&end, 1, 0) == 1;

@@ -14,13 +14,13 @@
 namespace bedplate {
 namespace {
 
-// Says if `bytes` at `offset` lie within `range`, which came from the peer and may be anything.
+// Whether `bytes` at `offset` lie within `range`, which came from the peer and may be anything.
 bool holds(const ExposedRange& range, uint64_t offset, uint64_t bytes) noexcept {
   return range.bytes <= UINT64_MAX - range.address && offset <= range.bytes &&
          bytes <= range.bytes - offset;
 }
 
-// Checks the outcome of a copy of `bytes`, by a way of any kind.
+// Checks the outcome of a copy of `bytes`, of any kind.
 CopyOutcome checked(const CopyOutcome& outcome, uint64_t bytes) noexcept {
   BP_ASSERT(outcome.bytes <= bytes && "more was copied than was asked for");
   BP_ASSERT((outcome.end != CopyEnd::kDone || outcome.bytes == bytes) && "a part is not all");
@@ -88,7 +88,7 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
   BP_TRY_ASSIGN(memory.way_, make_way(peer, card.proof.key, memory.storage_));
   BP_ASSERT(static_cast<void*>(memory.way_) == memory.storage_);  // close() frees nothing
   uint64_t seen[2] = {};
-  errno = EINVAL;  // a card whose range does not hold its proof
+  errno = EINVAL;  // the range of the card is smaller than its proof
   const CopyOutcome outcome = memory.read(seen, card.proof, 0, sizeof seen);
   const int number = errno;
   const bool is_equal = seen[0] == card.proof_value[0] && seen[1] == card.proof_value[1];

@@ -16,8 +16,8 @@ namespace {
 
 static_assert(sizeof(XpmemWay) <= PeerMemory::kStorageBytes);
 
-// The process that has the device open. The module keeps its state by process: the first
-// close of any descriptor ends them all. A forked child opens its own.
+// The process that has the device open. The module keeps its state by process: the first close of
+// any descriptor ends all of it. A forked child opens its own.
 constinit std::atomic<pid_t> opened_by{0};
 
 }  // namespace

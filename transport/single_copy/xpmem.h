@@ -1,12 +1,12 @@
-// Single copy by the module xpmem: pieces of the peer's address space are mapped into this one and
-// copied by this processor.
+// Single copy by the module xpmem: it maps parts of the peer's address space into this process, and
+// this processor copies.
 //
-// The mappings are windows: aligned, all of one size, the last few of each peer kept. That is safe
-// because a window holds no copy of the peer's page table but follows it: the module pins a page
-// when it is first touched here, and when the peer unmaps, moves or replaces it, takes it out of
-// the window before the peer's call returns (an MMU notifier), so that the next touch finds the
-// page that is there then. A page that is there no more is a fault, which guarded_copy makes an
-// outcome.
+// The mappings are windows: aligned, all of one size, the most recent few of each peer kept. A
+// stale window is safe because it has no copy of the peer's page table, but follows it. The module
+// pins a page when it is first touched here. When the peer unmaps, moves or replaces the page, the
+// module takes it out of the window before the peer's call returns (an MMU notifier), so the next
+// touch finds the peer's present page. A touch of a missing page is a fault, which guarded_copy
+// turns into an outcome.
 #pragma once
 
 #include "platform/file.h"
@@ -16,7 +16,7 @@ namespace bedplate {
 
 class XpmemWay final : public PeerWay {
  public:
-  // A window pins the pages that were touched through it: at most 64 MiB for each peer.
+  // A window pins the pages touched through it: at most 64 MiB for each peer.
   static constexpr uint64_t kWindowBytes = 8u << 20;
   static constexpr unsigned kWindowCount = 8;
   static_assert(kWindowBytes * kWindowCount <= 64u << 20);
@@ -28,8 +28,8 @@ class XpmemWay final : public PeerWay {
   XpmemWay& operator=(const XpmemWay&) = delete;
   ~XpmemWay() override;
 
-  // Invariants, looked at before and after each copy: no piece of the peer has two windows; each
-  // begins at a multiple of its size and ends where the peer's addresses do, at most.
+  // Invariants, looked at before and after each copy: no part of the peer has two windows; each
+  // window begins at a multiple of its size and ends at or before the end of the peer's addresses.
   bool is_valid() const noexcept;
 
   CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
@@ -39,7 +39,7 @@ class XpmemWay final : public PeerWay {
 
  private:
   struct Window {
-    uint64_t begin = 0;  // in the peer
+    uint64_t begin = 0;  // address in the peer
     std::byte* local = nullptr;
   };
   CopyOutcome copy(std::byte* local, const ExposedRange& range, uint64_t offset, uint64_t bytes,

@@ -1,8 +1,8 @@
 // The requests of the module xpmem (2.6, Linux, 64-bit), at /dev/xpmem.
 //
-// A process makes a segment of its address space, another gets a permit for it and attaches
-// pieces: mappings that are filled on demand, page by page. Our own declarations, after the
-// interface that github.com/hpc/xpmem publishes; docs/single_copy.md has them as a table.
+// A process makes a segment of its address space; another gets a permit for it and attaches parts:
+// mappings that are filled on demand, page by page. Our own declarations, after the interface that
+// github.com/hpc/xpmem publishes; docs/single_copy.md has them as a table.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Attach {
   int64_t permit = 0;
   int64_t offset = 0;  // in the segment, a multiple of the page
   uint64_t bytes = 0;
-  uint64_t address = 0;  // in: 0, anywhere; out: where
+  uint64_t address = 0;  // in: 0, anywhere; out: the address
   int32_t unused_fd = 0;
   int32_t unused_flags = 0;
 };
@@ -47,7 +47,7 @@ static_assert(sizeof(Make) == 40 && sizeof(Remove) == 8 && sizeof(Get) == 32 &&
               sizeof(Release) == 8 && sizeof(Attach) == 40 && sizeof(Detach) == 8);
 
 // The numbers carry neither direction nor size.
-inline constexpr unsigned long kVersion = _IO('x', 0);  // the version is what the call returns
+inline constexpr unsigned long kVersion = _IO('x', 0);  // the call returns the version
 inline constexpr unsigned long kMake = _IO('x', 1);
 inline constexpr unsigned long kRemove = _IO('x', 2);
 inline constexpr unsigned long kGet = _IO('x', 3);
@@ -58,7 +58,7 @@ static_assert(kVersion == 0x7800 && kDetach == 0x7806);
 
 inline constexpr int32_t kPermitMode = 1;     // the only permit type: bits as chmod's
 inline constexpr int32_t kReadWrite = 2;      // of Get::flags; an attachment needs it
-inline constexpr uint64_t kAllBytes = ~0ull;  // of Make::bytes: up to the end of the addresses
+inline constexpr uint64_t kAllBytes = ~0ull;  // of Make::bytes: up to the end of the address space
 inline constexpr int kVersionMajor = 2;       // bits 16 to 27 of the version
 
 }  // namespace bedplate::xpmem

@@ -1,4 +1,4 @@
-// The copying itself, and the windows that it goes through.
+// The copy itself, and the windows that it uses.
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-// The end of a process's addresses: the module refuses a window that goes on behind it.
+// The end of a process's addresses: the module refuses a window that extends beyond it.
 constexpr uint64_t kAddressEnd = (uint64_t{1} << 47) - 4096;
 static_assert(kAddressEnd % 4096 == 0 && XpmemWay::kWindowBytes % 4096 == 0);  // all whole pages
 
@@ -30,7 +30,7 @@ bool XpmemWay::is_valid() const noexcept {
   return oldest_ < kWindowCount;
 }
 
-// The mapping must not be unmapped in another way: the module would kill this process.
+// Only the module may unmap the mapping: after any other munmap it would kill this process.
 void XpmemWay::unmap(Window& window) noexcept {
   if (window.local == nullptr) return;
   xpmem::Detach detach{.address = reinterpret_cast<uint64_t>(window.local)};
@@ -38,7 +38,7 @@ void XpmemWay::unmap(Window& window) noexcept {
   window = {};
 }
 
-// Returns the address here of the window onto the peer's memory from `begin` on; nullptr: there is
+// Returns the local address of the window onto the peer's memory from `begin` on; nullptr: there is
 // none.
 std::byte* XpmemWay::map(uint64_t begin) noexcept {
   BP_DCHECK(begin % kWindowBytes == 0 && begin < kAddressEnd);
@@ -73,7 +73,7 @@ CopyOutcome XpmemWay::copy(std::byte* local, const ExposedRange& range, uint64_t
     std::byte* const window = map(remote + done - within);
     uint64_t copied = 0;
     if (window != nullptr) {
-      errno = EFAULT;  // what a copy that stops has met
+      errno = EFAULT;  // a copy that stops has met an inaccessible page
       copied = is_write ? guarded_copy(window + within, local + done, piece)
                         : guarded_copy(local + done, window + within, piece);
     }

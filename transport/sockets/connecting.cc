@@ -19,9 +19,8 @@ void finish(Connecting& connecting, int result) noexcept {
   connecting.completed(connecting.context, result);
 }
 
-// The descriptor is writable, or broken: the kernel has decided. It is called too if connect(2)
-// connected or refused at once, or if the socket was shut down since: then `result` has the
-// outcome.
+// The kernel has decided: the descriptor is writable or broken. Also called if connect(2) succeeded
+// or failed at once, or if the socket was shut down since; then `result` has the outcome.
 void decided(void* context, uint32_t events) noexcept {
   auto& connecting = *static_cast<Connecting*>(context);
   int result = connecting.result;

@@ -13,17 +13,17 @@ namespace bedplate {
 struct DatagramAddress {
   IpAddress ip;       // family 0: none
   uint16_t port = 0;  // host byte order
-  // The interface, if the address means something on one link alone (fe80::...); else 0.
+  // The interface, if the address is valid on one link alone (fe80::...); else 0.
   uint32_t interface_index = 0;
 
   bool is_there() const noexcept { return ip.family != 0; }
   bool operator==(const DatagramAddress&) const noexcept = default;
-  // As parse_datagram_address takes it. Allocates.
+  // In the form that parse_datagram_address() reads. Allocates.
   std::string text() const;
 };
 
-// "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0 has the system choose. Numeric addresses only.
-// Threads: any. Errors (kConfiguration): what is wrong with `text`, and what was expected.
+// "192.0.2.1:5004" or "[2001:db8::1]:5004"; with port 0 the system chooses. Numeric addresses only.
+// Threads: any. Errors (kConfiguration): the fault of `text`, and the expected form.
 Result<DatagramAddress> parse_datagram_address(std::string_view text);
 
 }  // namespace bedplate

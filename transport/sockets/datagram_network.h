@@ -1,5 +1,5 @@
-// A source of datagram sockets that are not the kernel's: a service has one, under a name that the
-// configuration gives it, and other services open their sockets on it
+// A source of datagram sockets other than the kernel's. A service provides it, under a name that
+// the configuration gives it, and other services open their sockets on it
 // (ServicePlan::datagram_socket).
 #pragma once
 
@@ -15,13 +15,13 @@ class DatagramNetwork {
  public:
   virtual ~DatagramNetwork() = default;
 
-  // A socket will be wanted on `shard`, an index among [[shard]]. Called before the plan() of the
-  // service that has the network, and again before each further plan(). Errors (kConfiguration):
-  // there can be none there.
+  // Plans a socket on `shard`, an index among [[shard]]. Called before the plan() of the service
+  // that provides the network, and again before each further plan(). Errors (kConfiguration): the
+  // network can have no socket on that shard.
   virtual Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) = 0;
 
-  // One of those that were planned. Called after the create() of the service that has the network.
-  // Ownership: the network's, for ever. Errors (kSystem): there is none.
+  // Makes a planned socket. Called after the create() of the service that provides the network.
+  // Ownership: the network's, for ever. Errors (kSystem): there is no such socket.
   virtual Result<DatagramSocket*> make_socket(uint32_t shard, const DatagramShape& shape) = 0;
 };
 

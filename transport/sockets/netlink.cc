@@ -41,8 +41,8 @@ NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address
   body.ifa_family = static_cast<uint8_t>(address.family);
   body.ifa_prefixlen = address.prefix_bits;
   body.ifa_index = interface_index;
-  // Else nobody could listen at an IPv6 address for a second, until the kernel has found that no
-  // other host has it.
+  // Skips duplicate address detection: it would keep anybody from listening at an IPv6 address for
+  // a second.
   if (address.family == AF_INET6) body.ifa_flags = IFA_F_NODAD;
   NetlinkMessage message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body);
   message.add(IFA_LOCAL, address.bytes, address.byte_count());
@@ -85,7 +85,7 @@ int NetlinkSocket::exchange(NetlinkMessage& message, std::span<std::byte> answer
   message.header().nlmsg_seq = ++sequence_;
   const nlmsghdr& header = message.header();
   if (send(socket_.number(), &header, header.nlmsg_len, 0) < 0) return errno;
-  // The acknowledgement repeats the request behind its error number.
+  // The acknowledgement repeats the request after its error number.
   alignas(nlmsghdr) std::byte word[1024];
   for (;;) {
     const ssize_t received = recv(socket_.number(), word, sizeof word, 0);

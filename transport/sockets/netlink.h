@@ -1,8 +1,8 @@
-// Netlink: as much of it as it takes to bring an interface up (rtnetlink(7)), and an RDMA device,
-// and to find the interface toward an address.
+// Netlink: the few requests that bring up an interface (rtnetlink(7)) or an RDMA device, and that
+// find the interface toward an address.
 //
-// A message is built in place, in a fixed array, and sent; the kernel answers with one error
-// number; the wanted data, if any, come before it.
+// A message is built in place, in a fixed array, and sent. The kernel sends the wanted data, if
+// any, and then an acknowledgement with one error number.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,16 @@
 
 namespace bedplate {
 
-// One request, with its acknowledgement asked for.
+// One request, which asks for its acknowledgement.
 class NetlinkMessage {
  public:
-  // `body` is the fixed part that the type has: ifinfomsg, ifaddrmsg, rtmsg.
+  // `body` is the fixed part of this type of message: ifinfomsg, ifaddrmsg, rtmsg.
   template <typename Body>
   NetlinkMessage(uint16_t type, uint16_t flags, const Body& body) noexcept {
     begin(type, flags, &body, sizeof body);
   }
 
-  // Without a fixed part.
+  // A message without a fixed part.
   NetlinkMessage(uint16_t type, uint16_t flags) noexcept { begin(type, flags, "", 0); }
 
   // Appends an attribute. Requires: it fits.
@@ -42,25 +42,25 @@ class NetlinkMessage {
   alignas(nlmsghdr) std::byte bytes_[256] = {};
 };
 
-// `mtu` 0: as it is.
+// `mtu` 0: leaves the MTU as it is.
 NetlinkMessage link_up_message(uint32_t interface_index, uint32_t mtu) noexcept;
 NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address) noexcept;
 NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& gateway) noexcept;
 // Asks for the route to `address`.
 NetlinkMessage route_question(const IpAddress& address) noexcept;
 
-// A socket to a part of the kernel: NETLINK_ROUTE, NETLINK_RDMA.
+// A socket to one netlink family: NETLINK_ROUTE, NETLINK_RDMA.
 class NetlinkSocket {
  public:
   Result<void> create(int part = NETLINK_ROUTE) noexcept;
-  // Sends `message` and waits for the kernel's word. Returns 0 or an errno value.
+  // Sends `message` and waits for the acknowledgement. Returns 0 or an errno value.
   int request(NetlinkMessage& message) noexcept;
-  // Sends route_question(address). Returns the interface's number; 0: no route leads there.
+  // Sends route_question(address). Returns the interface's index; 0: no route leads there.
   uint32_t interface_toward(const IpAddress& address) noexcept;
 
  private:
-  // Sends `message`. `answer` gets the message that comes before the acknowledgement, if one does.
-  // Returns 0 or an errno value; EBADMSG: that message is too long for `answer`, or malformed.
+  // Sends `message`. `answer` gets the message before the acknowledgement, if there is one. Returns
+  // 0 or an errno value; EBADMSG: that message is malformed, or too long for `answer`.
   int exchange(NetlinkMessage& message, std::span<std::byte> answer) noexcept;
 
   Fd socket_;

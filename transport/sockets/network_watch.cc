@@ -35,8 +35,8 @@ Result<void> NetworkWatch::create() noexcept {
   return {};
 }
 
-// The messages are not read: callers look everything up anew. Messages that the socket could not
-// hold (ENOBUFS) are a change, too.
+// Drops the messages unread, since callers look everything up anew. An overflow of the socket's
+// queue (ENOBUFS) counts as a change, too.
 bool NetworkWatch::has_changed() noexcept {
   if (!news_.is_open()) return true;
   bool has_news = false;

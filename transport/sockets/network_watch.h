@@ -1,10 +1,10 @@
-// Watches this machine's network while a program runs. The kernel reports that a link, an address
-// or a route has changed; then the watch says which interface has a name, or leads to an address.
+// Watches this machine's network while a program runs. When the kernel reports that a link, an
+// address or a route has changed, the watch looks up the interface of a name, or toward an address.
 //
-// An interface that is deleted and made again, as by a driver that is loaded anew, has its old name
-// and a new number. The kernel forgets all that it kept for the old number: memberships of groups,
-// the interface that multicast is sent by. So callers keep interfaces by name, and look their
-// numbers up again after each change.
+// An interface that is deleted and made again, as when a driver is reloaded, has its old name and a
+// new number. The kernel forgets everything about the old number: group memberships, and the
+// interface for sent multicast. So callers keep interfaces by name, and look their numbers up again
+// after each change.
 //
 // Threads: one.
 #pragma once
@@ -18,35 +18,35 @@
 
 namespace bedplate {
 
-// Numbers of interfaces, as they are now.
+// The current numbers of interfaces.
 class InterfaceNumbers {
  public:
   virtual ~InterfaceNumbers() = default;
 
-  // The number of the interface with this name; 0: there is none.
+  // The number of the interface with this name; 0: no interface has it.
   virtual uint32_t index_of(const std::string& interface) noexcept = 0;
-  // The number of the interface by which the routes lead to `address`; 0: none does.
+  // The number of the interface by which the routes lead to `address`; 0: no route does.
   virtual uint32_t index_toward(const IpAddress& address) noexcept = 0;
   virtual bool is_there(uint32_t index) noexcept = 0;
 };
 
 class NetworkWatch final : public InterfaceNumbers {
  public:
-  // Descriptors that it has open.
+  // The number of descriptors that a watch opens.
   static constexpr uint32_t kDescriptors = 3;
 
-  // Before the seal. Errors (kSystem): the system's, with what to do. Each of the others may be
-  // called all the same: anything may have changed then, and no route is known.
+  // Before the seal. Errors (kSystem): the system's, with what to do. After an error the other
+  // functions may still be called: they report a change each time, and no route.
   Result<void> create() noexcept;
 
-  // Whether anything was changed since this was asked last. Never blocks.
+  // Whether anything changed since the last call. Never blocks.
   bool has_changed() noexcept;
   uint32_t index_of(const std::string& interface) noexcept override;
   uint32_t index_toward(const IpAddress& address) noexcept override;
   bool is_there(uint32_t index) noexcept override;
 
  private:
-  Fd names_;  // to ask for names and numbers by
+  Fd names_;  // the socket that asks for names and numbers
   Fd news_;
   NetlinkSocket questions_;
   bool can_ask_ = false;

@@ -20,14 +20,14 @@
 namespace bedplate {
 namespace {
 
-// The progress of a socket's sends, as far as the backend knows: io_uring tells only at the end of
-// one, since the kernel goes on by itself.
+// The progress of a socket's sends, as far as the backend knows it. io_uring knows it only when a
+// send ends, since the kernel does the whole send by itself.
 uint64_t progress_of(const StreamSocket& socket) noexcept {
   return (uint64_t{socket.sends} << 40) + socket.send.moved_bytes;
 }
 
-// The kernel's measure: bytes that the peer's kernel has acknowledged or, for a socket that is not
-// TCP's, bytes that the peer has not taken yet. It stands while the peer takes nothing.
+// The kernel's measure: bytes that the peer's kernel has acknowledged or, for a socket other than
+// TCP's, bytes that the peer has not taken yet. It does not change while the peer takes nothing.
 uint64_t taken_by_peer(int fd) noexcept {
   tcp_info info = {};
   socklen_t bytes = sizeof info;
@@ -46,7 +46,7 @@ union Address {
   sockaddr_un local;
 };
 
-// "127.0.0.1:4711", "[::1]:4711", "/run/sock"; empty: it has no name.
+// Prints "127.0.0.1:4711", "[::1]:4711", "/run/sock"; nothing for a socket without a name.
 void print_address(const Address& address, socklen_t bytes, char* text,
                    size_t text_bytes) noexcept {
   char host[INET6_ADDRSTRLEN] = "";
@@ -58,7 +58,7 @@ void print_address(const Address& address, socklen_t bytes, char* text,
     inet_ntop(AF_INET6, &address.ip6.sin6_addr, host, sizeof host);
     std::snprintf(text, text_bytes, "[%s]:%u", host, ntohs(address.ip6.sin6_port));
   } else if (address.any.sa_family == AF_UNIX && bytes > offsetof(sockaddr_un, sun_path)) {
-    // The kernel tells of a path without its end, too.
+    // The kernel may return a path without its NUL.
     const size_t path_bytes =
         std::min(bytes - offsetof(sockaddr_un, sun_path), sizeof address.local.sun_path);
     std::snprintf(text, text_bytes, "%.*s", static_cast<int>(path_bytes), address.local.sun_path);
@@ -152,10 +152,10 @@ void SlowSends::look() noexcept {
   }
   counters_->slow_clients.set(slow_count);
   counters_->slow_client_ns.set(longest_ns);
-  // The same socket may have been another connection since.
+  // The same socket may have carried another connection since.
   const uint64_t since_ns = slowest == nullptr ? 0 : slowest->seen_since_ns;
   if (slowest != told_ || since_ns != told_since_ns_) {
-    char text[256] = "";  // the longest: what is cut off of it, SharedText knows
+    char text[256] = "";  // the longest text; SharedText cuts it to fit
     if (slowest != nullptr) describe_connection(slowest->fd, text, sizeof text);
     counters_->slow_client.set(text);
     told_ = slowest;

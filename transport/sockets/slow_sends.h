@@ -1,12 +1,11 @@
-// Finds peers of a shard's sockets that do not take the data sent to them: looks once a second,
-// while anything is sent, and counts them, with the slowest one's address.
+// Finds peers of a shard's sockets that do not take the data sent to them. It looks once a second,
+// while anything is sent, and counts such peers, with the slowest one's address.
 //
-// A peer that takes an answer slowly but steadily is none of them: the kernel says how far it is
-// with each send that did not end between two looks.
+// A peer that takes an answer slowly but steadily does not count: the kernel tells the progress of
+// each send that is unfinished at two looks in a row.
 //
-// It decides nothing: a client that takes none of its answers delays only itself, and its service
-// says for how long it may. A shard that sends nothing is not woken.
-// Threads: the loop's.
+// It only counts: a client that takes none of its answers delays only itself, and its service
+// decides for how long it may. It does not wake a shard that sends nothing. Threads: the loop's.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ class SlowSends {
   SlowSends& operator=(const SlowSends&) = delete;
   ~SlowSends();
 
-  // Before the seal: the timer's room is allocated. Lifetime: both outlive this.
+  // Before the seal: it allocates the timer's slot. Lifetime: both arguments outlive this.
   void create(EventLoop& loop, SocketCounters& counters);
 
   void attached(StreamSocket& socket) noexcept;
@@ -40,21 +39,21 @@ class SlowSends {
  private:
   static constexpr uint64_t kNothingSeen = ~uint64_t{0};
 
-  // Whether anything was taken since the last look. Cost: one or two system calls, if no send has
-  // ended since.
+  // Whether the peer has taken anything since the last look. Cost: one or two system calls, if no
+  // send has ended since.
   static bool has_moved(StreamSocket& socket) noexcept;
   void look() noexcept;
 
   EventLoop* loop_ = nullptr;
   SocketCounters* counters_ = nullptr;
-  StreamSocket* first_ = nullptr;       // of those that are attached
-  const StreamSocket* told_ = nullptr;  // whose address the counters have
+  StreamSocket* first_ = nullptr;       // a list of the attached sockets
+  const StreamSocket* told_ = nullptr;  // the socket whose address the counters show
   uint64_t told_since_ns_ = 0;
   Timer timer_;
 };
 
-// "127.0.0.1:4711 at 127.0.0.1:10809", "process 4711 at /run/sock": the peer of a connected
-// socket, and the local address that it came to. Returns `text`. Cost: three system calls at most.
+// "127.0.0.1:4711 at 127.0.0.1:10809", "process 4711 at /run/sock": the peer of a connected socket,
+// and the local address that it connected to. Returns `text`. Cost: three system calls at most.
 const char* describe_connection(int fd, char* text, uint32_t text_bytes) noexcept;
 
 }  // namespace bedplate

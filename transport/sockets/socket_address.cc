@@ -56,7 +56,7 @@ Result<SocketAddress> parse_tcp(std::string_view text, std::string_view rest) {
     host = host.substr(1, host.size() - 2);
   }
   address.host = host;
-  in6_addr binary{};  // large enough for either family
+  in6_addr binary{};  // large enough for both families
   const int family = address.kind == SocketAddress::Kind::kTcp6 ? AF_INET6 : AF_INET;
   if (inet_pton(family, address.host.c_str(), &binary) != 1) {
     return bad_address(text, "the address is not a numeric one");
@@ -239,8 +239,8 @@ bool is_local_address(const SocketAddress& address) noexcept {
   return false;
 }
 
-// Probes begin after a third of the time, and each is a third after the last. The user timeout
-// takes the place of the number of probes: the first one that is due when it is over is not sent.
+// Probes begin after a third of the time, and follow at intervals of a third. The user timeout
+// replaces the limit on the number of probes: the kernel gives up at the first probe due after it.
 void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
   const auto silence_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
   if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms) != 0) return;

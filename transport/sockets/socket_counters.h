@@ -1,5 +1,5 @@
-// The counters of a shard's sockets, streams and datagrams. Written by the shard, read by `bedplate
-// stats`.
+// The counters of a shard's sockets, streams and datagrams. The shard writes them, `bedplate stats`
+// reads them.
 #pragma once
 
 #include "platform/counter.h"
@@ -12,16 +12,16 @@ class CounterTable;
 struct SocketCounters {
   Counter system_calls;  // io_uring_enter; or epoll_wait, recvmsg, sendmsg; recvmmsg, sendmmsg
   Counter accepts;
-  Counter received_bytes;  // with those of datagrams
+  Counter received_bytes;  // includes those of datagrams
   Counter sent_bytes;
-  Counter received_datagrams;  // each of those that were joined
+  Counter received_datagrams;  // counts each datagram of a joined one
   Counter sent_datagrams;
-  Counter dropped_datagrams;  // by the system, which held as many as it may
+  Counter dropped_datagrams;  // by the system, because its queue was full
   Counter truncated_datagrams;
-  // Peers that have taken nothing of the data sent to them for a second, as of the last look.
+  // Peers that had taken nothing of the data sent to them for a second, at the last look.
   Counter slow_clients;
-  Counter slow_client_ns;    // the slowest: since when
-  SharedText slow_client;    // its address, and that which it is connected to
+  Counter slow_client_ns;    // how long the slowest has taken nothing
+  SharedText slow_client;    // the slowest one's address, and the address that it is connected to
   Counter cutting_refusals;  // sockets whose datagrams the kernel would not cut (udp/udp_socket.h)
 };
 

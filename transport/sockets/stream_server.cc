@@ -66,7 +66,7 @@ void StreamServer::accept(int fd) noexcept {
   }
   free_.pop();
   const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails, harmlessly, on a Unix socket
   options_.counters->connections_total.add(1);
   options_.counters->connections_open.set(++open_count_);
   options_.counters->connections_peak.raise(open_count_);
@@ -107,7 +107,8 @@ void StreamServer::sent(Connection& connection, int64_t result) noexcept {
   advance(connection);
 }
 
-// Sends replies that are ready, receives if that makes sense, closes when nothing is left to do.
+// Sends replies that are ready, receives if the session wants more, closes when nothing is left to
+// do.
 void StreamServer::advance(Connection& connection) noexcept {
   StreamSocket& socket = connection.socket;
   StreamSession& session = *connection.session;
@@ -136,12 +137,13 @@ void StreamServer::advance(Connection& connection) noexcept {
     if (!socket.send.is_in_flight) linger(connection);
     return;
   }
+  // Ends the receive: a connection closes with nothing in flight.
   if (socket.receive.is_in_flight) ::shutdown(socket.fd, SHUT_RD);
   if (connection.is_broken) options_.sockets->abort(socket);
   if (!socket.send.is_in_flight && !socket.receive.is_in_flight) close(connection);
 }
 
-// A page in somebody's browser may have asked it to.
+// A page in somebody's browser may have made the peer send this.
 void StreamServer::tell_foreign(const Connection& connection) noexcept {
   options_.counters->connections_foreign.add(1);
   if (!log_limit_.try_pass(options_.name)) return;
@@ -151,7 +153,7 @@ void StreamServer::tell_foreign(const Connection& connection) noexcept {
                  connection.session->foreign());
 }
 
-// Whether it may linger, so that its peer does not lose replies.
+// Whether the connection may linger, so that its peer does not lose replies.
 bool StreamServer::may_linger(const Connection& connection) const noexcept {
   return connection.session->is_over() && !connection.is_broken && !connection.has_peer_ended &&
          (!connection.is_lingering || connection.linger_bytes_left > 0);
@@ -230,6 +232,7 @@ void StreamServer::drain() noexcept {
   for (uint64_t i = 0; i < connection_count(); ++i) {
     Connection& each = connection(i);
     if (each.socket.fd < 0 || each.is_lingering) continue;
+    // The receive then ends with bytes that arrived before, which are answered, or with 0.
     if (each.socket.receive.is_in_flight) {
       ::shutdown(each.socket.fd, SHUT_RD);
     } else {

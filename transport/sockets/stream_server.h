@@ -1,8 +1,8 @@
 // StreamServer: the connections of a service on one shard, each with its session.
 //
 // The service plans its needs as below, and derives its protocol from StreamSession. This class
-// does the rest: connections are accepted, up to the number planned, received from and sent to as
-// their sessions say, closed, and drained. Connections too many are closed at once.
+// does the rest: it accepts connections, up to the planned number, receives and sends as their
+// sessions say, closes them, and drains. It closes connections beyond that number at once.
 //
 //     plan.segment("echo", {{"connections:echo", StreamServer::bytes_for<Echo>(count)}}, ...);
 //     plan.connections(shard, count, "max_connections");
@@ -14,8 +14,9 @@
 //     server.start();                            // in start(), on the shard
 //     server.request_drain(), server.is_drained()
 //
-// A session may end while its peer is still sending, and a socket that is closed with bytes unread
-// takes back what was sent. So the connection lingers, and its last replies reach the peer:
+// A session may end while its peer is still sending. The kernel resets a connection that is closed
+// with bytes unread, and the reset discards replies that are still on their way. So the connection
+// lingers, and the peer gets its last replies:
 //
 //     all replies sent -> no more is sent (SHUT_WR) -> what comes is dropped, until the peer
 //     closes, or for a second, or so many bytes -> closed
@@ -40,18 +41,18 @@ namespace bedplate {
 
 class CounterTable;
 
-// Written by the shard; the service plans them.
+// The shard writes them; the service plans them.
 struct StreamServerCounters {
   Counter connections_open;
   Counter connections_peak;  // the most that were open at once
   Counter connections_total;
-  Counter connections_refused;  // closed at once: there were as many as planned, or it drains
-  Counter connections_foreign;  // closed: what came is another protocol
+  Counter connections_refused;  // closed at once: all planned ones were open, or it drains
+  Counter connections_foreign;  // closed: the peer speaks another protocol
   Counter received_bytes;
-  Counter sent_bytes;  // of replies that went out whole
+  Counter sent_bytes;  // of replies that were sent completely
 };
-// For the describe() of the struct that they are in. `key`: the key of the service's table that its
-// connections are planned by (`bedplate plan --explain`); nullptr: none.
+// Called by the describe() of the struct that contains these counters. `key`: the key of the
+// service's table that its connections are planned by (`bedplate plan --explain`); nullptr: none.
 void describe(CounterTable& table, const StreamServerCounters& counters, const char* key = nullptr);
 
 struct StreamServerOptions {
@@ -63,12 +64,12 @@ struct StreamServerOptions {
   TraceWriter trace = {};       // of the loop's shard: StreamSession::trace_to
 };
 
-// Threads: one that sets it up before the loop runs; from start() on the shard's, but for
-// request_drain() and is_drained(). Nothing is allocated. Lifetime: as long as the loop runs.
+// Threads: before start(), the one that sets it up; then the shard's, but for request_drain() and
+// is_drained(). Nothing is allocated. Lifetime: as long as the loop runs.
 class StreamServer {
  public:
   static constexpr uint32_t kListenersMax = 8;
-  // How long a connection lingers, and how much of it is dropped meanwhile.
+  // How long a connection lingers, and how many bytes it drops meanwhile.
   static constexpr uint64_t kLingerNs = kNsPerSecond;
   static constexpr uint64_t kLingerBytes = 4 * kMiB;
 
@@ -76,15 +77,15 @@ class StreamServer {
   StreamServer(const StreamServer&) = delete;
   StreamServer& operator=(const StreamServer&) = delete;
 
-  // The memory that so many connections take, in bytes.
+  // The memory that `count` connections take.
   template <typename Session>
   static constexpr uint64_t bytes_for(uint64_t count) noexcept {
     return count * sizeof(Place<Session>);
   }
 
-  // Makes as many connections as `memory` holds, each with a Session(arguments...).
-  // Before the seal: the timer's room is allocated. Requires: `memory` is aligned to a cache line.
-  // Ownership: it, what `options` names and the arguments outlive this.
+  // Makes as many connections as `memory` holds, each with a Session(arguments...). Before the
+  // seal: it allocates the timer's slot. Requires: `memory` is aligned to a cache line. Ownership:
+  // `memory`, everything `options` names and the arguments outlive the server.
   template <typename Session, typename... Arguments>
   void create(const StreamServerOptions& options, std::span<std::byte> memory,
               Arguments&... arguments) noexcept {
@@ -103,20 +104,22 @@ class StreamServer {
     }
   }
 
-  // Accepts connections on `fd`, which stays the caller's, and open as long as the loop runs.
-  // Requires: create() was called, start() was not; at most kListenersMax of them.
+  // Adds a listening socket. `fd` stays the caller's, and open as long as the loop runs. Requires:
+  // create() was called, start() was not; at most kListenersMax.
   void add_listener(int fd) noexcept;
   // Begins to listen.
   void start() noexcept;
 
-  // Stops listening. Requests that were received whole are answered, then each connection is
-  // closed (one that lingers, once it is done); half a request is not waited for. A peer that does
-  // not read its replies is waited for. Requires: create() was called. Threads: any.
+  // Stops listening, answers requests that were received whole, then closes each connection (a
+  // lingering one at the end of its linger). It does not wait for the rest of a partial request,
+  // but it does wait for a peer that does not read its replies. Requires: create() was called.
+  // Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
   // Invariants, looked at before and after each change, on the shard: 1. A connection is free, with
-  // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list, and the
-  // others are open_count_. 3. It is drained only when it drains and none is open. 4. Those that
-  // linger are in another list, the first to end first; while there are any, the timer is armed.
+  // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list; the
+  // others are open_count_. 3. It is drained only when it drains and no connection is open. 4.
+  // Lingering connections are in another list, in the order in which they end; while it has any,
+  // the timer is armed.
   bool is_valid() const noexcept;
   // Whether no connection is left after request_drain(). Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
@@ -126,9 +129,9 @@ class StreamServer {
     StreamServer* server = nullptr;
     StreamSession* session = nullptr;
     StreamSocket socket;
-    bool is_ending = false;       // nothing is received any more
-    bool is_broken = false;       // nothing is sent any more, either
-    bool has_peer_ended = false;  // it sends no more
+    bool is_ending = false;       // receives nothing any more
+    bool is_broken = false;       // sends nothing any more, either
+    bool has_peer_ended = false;  // the peer sends nothing any more
     bool is_lingering = false;
     uint64_t linger_end_ns = 0;
     uint64_t linger_bytes_left = 0;
@@ -180,7 +183,7 @@ class StreamServer {
   Timer linger_timer_ = {
       .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->end_late(); },
       .context = this};
-  char dropped_[16 * kKiB];  // of all connections that linger; nobody reads it
+  char dropped_[16 * kKiB];  // shared by all lingering connections; nobody reads it
   bool is_draining_ = false;
   std::atomic<bool> is_drained_{false};
 };

@@ -21,7 +21,7 @@ bool StreamSession::is_valid() const noexcept {
 
 void StreamSession::reset() noexcept {
   left();
-  is_over_ = true;  // nothing is left to be worked on
+  is_over_ = true;  // nothing is left to work on
   handed_bytes_ = 0;
   sent(0);
   is_over_ = false;
@@ -40,6 +40,7 @@ StreamSession::Input StreamSession::input() noexcept {
   if (is_over_) return {input_pieces_, 0, 0};
   uint32_t count = 0;
   if (fill_left_ > 0) input_pieces_[count++] = {fill_end_ - fill_left_, fill_left_};
+  // Moves the rest to the front if it is empty, or ends in the second half of the buffer.
   if (begin_ > 0 && (begin_ == end_ || end_ > input_.size() / 2)) {
     std::memmove(input_.data(), input_.data() + begin_, end_ - begin_);
     end_ -= begin_;
@@ -55,12 +56,13 @@ void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
   const uint64_t filled = std::min(bytes, fill_left_);
   fill_left_ -= filled;
   end_ += static_cast<uint32_t>(bytes - filled);
-  // Requests that wait behind a send keep the time at which they came.
+  // Requests that wait behind a send keep the time of their arrival.
   if (is_starved_) received_ns_ = now_ns;
   run(now_ns);
 }
 
 bool StreamSession::has_room() const noexcept {
+  // A loan may take two pieces: its own, and one for the text before or after it.
   return text_bytes_ + kStepTextBytes <= output_.size() &&
          piece_count_ + 2 * kStepLoans < kPieces && reply_bytes_ < kBatchBytes;
 }

@@ -8,8 +8,8 @@ namespace bedplate {
 
 void hand_over(StreamListener& listener, int fd, SocketCounters& counters) noexcept {
   counters.accepts.add(1);
-  // On the connection, not on the listening socket: connections that the kernel accepted before the
-  // shard began would be without it.
+  // Set on the connection, not on the listening socket: connections that the kernel accepted before
+  // the shard began would lack it.
   if (listener.silence_ns_max > 0) notice_silence(fd, listener.silence_ns_max);
   follow_heap_owner(listener.asker);
   listener.accepted(listener.context, fd);

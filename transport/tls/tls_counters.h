@@ -1,4 +1,4 @@
-// The counters of a server's TLS, written by the thread of its connections.
+// The counters of a server's TLS; the thread of its connections writes them.
 #pragma once
 
 #include "platform/cache_line.h"
@@ -8,19 +8,19 @@
 namespace bedplate {
 
 struct alignas(kCacheLineBytes) TlsCounters {
-  Counter handshakes;  // that were agreed
-  // Handshakes that were not, by cause (TlsFailure).
+  Counter handshakes;  // handshakes that succeeded
+  // Failed handshakes, by cause (TlsFailure).
   Counter failed_protocol;
   Counter failed_credentials;
   Counter failed_refused;
   Counter failed_memory;
   Counter failed_gone;
-  Counter broken_records;  // after the handshake: what came was changed, or no record
-  Counter read_bytes;      // of what was encrypted
+  Counter broken_records;  // after the handshake: the data was altered, or is no record
+  Counter read_bytes;      // decrypted bytes
   Counter written_bytes;
 };
 
-// Here, not in libbedplate-tls.a: programs without that describe them, too.
+// Here, not in libbedplate-tls.a: programs without that archive describe them, too.
 inline void describe(CounterTable& table, TlsCounters& c) {
   table.counter("tls_handshakes", c.handshakes, "handshakes", "Handshakes that were agreed.");
   table

@@ -20,21 +20,21 @@ namespace bedplate {
 namespace {
 
 constexpr size_t kFileMaxBytes = 256 * 1024;
-// The limit for a client's certificates; they are taken in before anybody knows whose they are.
+// The limit for a client's certificates, which are read before anybody knows whose they are.
 constexpr long kCertificatesMaxBytes = 32 * 1024;
 
-// Certificates before shared keys: a client that has both means them. No exchange over a prime
-// (DHE), which takes the shard many times as long as one over a curve.
+// Certificates before shared keys: a client that has both means the certificate. No exchange over a
+// prime (DHE), which takes the shard many times as long as one over a curve.
 constexpr const char* kCiphers12 = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"
                                    "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305:"
                                    "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"
                                    "ECDHE-PSK-CHACHA20-POLY1305";
-// Those with SHA-256 first: a shared key is of no use to others.
+// SHA-256 ciphers first: a shared key works with no others.
 constexpr const char* kCiphers13 =
     "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384";
 constexpr const char* kCurves = "X25519:P-256:P-384";
 
-// If the processor has them, AES costs least; else ChaCha20 does, for a client that puts it first.
+// With AES instructions, AES is cheapest; without them ChaCha20 is, for a client that prefers it.
 bool has_aes_instructions() noexcept {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
@@ -50,7 +50,7 @@ using Certificate = TlsPointer<X509, X509_free>;
 using PrivateKey = TlsPointer<EVP_PKEY, EVP_PKEY_free>;
 using Bio = TlsPointer<BIO, BIO_free_all>;
 
-// One file: its place in the configuration, and its possible problems.
+// One file: its place in the configuration, and its problems.
 class SecretFile {
  public:
   SecretFile(const char* what, const std::string& path, const char* where, const char* owner,
@@ -64,7 +64,7 @@ class SecretFile {
   void refuse(const char* answer, const char* cure) {
     refuse(problem().set_answer("%s", answer), cure);
   }
-  // Refuses the file with the library's reason.
+  // Rejects the file with the library's reason.
   void refuse_parsed(const char* cure) {
     const unsigned long error = take_tls_error();
     if (take_tls_refusal()) {
@@ -75,7 +75,7 @@ class SecretFile {
     refuse(tls_error_text(error), cure);
   }
 
-  // All of it.
+  // Reads the whole file.
   std::optional<SecretText> read(FilePrivacy privacy, const std::string& user) {
     auto secret = read_secret_file(path_, privacy, kFileMaxBytes, user);
     if (secret.ok()) return secret.take();
@@ -95,7 +95,7 @@ Bio bio_of(const SecretText& secret) noexcept {
   return Bio(BIO_new_mem_buf(secret.text.data(), static_cast<int>(secret.text.size())));
 }
 
-// All certificates of the file; reports its problems. Empty: it may not be used.
+// Parses all certificates of the file; reports its problems. Empty: the file is unusable.
 std::vector<Certificate> certificates_of(const SecretText& text, SecretFile& file,
                                          const char* cure) {
   std::vector<Certificate> all;
@@ -103,7 +103,7 @@ std::vector<Certificate> certificates_of(const SecretText& text, SecretFile& fil
   while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, &no_password, nullptr)) {
     all.emplace_back(next);
   }
-  // Reading must have ended because there is no further one.
+  // Reading must have ended because there was no further certificate.
   const unsigned long error = ERR_peek_last_error();
   const bool is_end =
       ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
@@ -223,7 +223,7 @@ void TlsCredentials::load_authorities(const TlsFiles& files, const char* where,
   const auto text = file.read(FilePrivacy::kTrusted, files.user);
   if (!text) return;
   X509_STORE* const store = SSL_CTX_get_cert_store(context_);
-  bool is_taken = X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN) == 1;  // as they are named
+  bool is_taken = X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN) == 1;  // not only roots
   for (const Certificate& one : certificates_of(*text, file, "name certificates in PEM")) {
     is_taken = is_taken && X509_STORE_add_cert(store, one.get()) == 1 &&
                SSL_CTX_add_client_CA(context_, one.get()) == 1;
@@ -240,7 +240,7 @@ void TlsCredentials::load_shared_keys(const TlsFiles& files, const char* where,
   if (!secret) return;
   constexpr const char* kCure = "write lines as psktool does: NAME:KEY, the key in hexadecimal";
   PlainLines lines(secret->text);
-  const char* answer = nullptr;  // to the first: a file of another kind has many
+  const char* answer = nullptr;  // reports the first only: a file of another format has many
   while (answer == nullptr && lines.next()) answer = add_shared_key(lines.line());
   if (lines.fault() != nullptr) {
     file.refuse(file.problem().set_answer("line %u, column %u: there is %s", lines.number(),
@@ -254,7 +254,7 @@ void TlsCredentials::load_shared_keys(const TlsFiles& files, const char* where,
   SSL_CTX_set_psk_server_callback(context_, &choose_shared_key);
 }
 
-// Returns what is wrong with the line, or nullptr.
+// Returns the line's fault, or nullptr.
 const char* TlsCredentials::add_shared_key(std::string_view line) {
   const size_t colon = line.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return "it has no name and key";
@@ -266,7 +266,7 @@ const char* TlsCredentials::add_shared_key(std::string_view line) {
   }
   if (digits.empty() || digits.size() % 2 != 0) return "the key has no even number of digits";
   if (digits.size() / 2 > PSK_MAX_PSK_LEN) return "the key has more than 512 bytes";
-  shared.key.reserve(digits.size() / 2);  // nothing of it is left behind
+  shared.key.reserve(digits.size() / 2);  // no reallocation leaves a copy of the key behind
   for (size_t i = 0; i < digits.size(); i += 2) {
     const int high = hex_digit(digits[i]);
     const int low = hex_digit(digits[i + 1]);
@@ -278,7 +278,8 @@ const char* TlsCredentials::add_shared_key(std::string_view line) {
   return nullptr;
 }
 
-// During the handshake, of either version: names are no secret. Returns the key's bytes, or 0.
+// Called during the handshake, of either version; names are no secret. Returns the size of the key,
+// or 0.
 unsigned TlsCredentials::choose_shared_key(ssl_st* session, const char* name, unsigned char* key,
                                            unsigned key_max_bytes) noexcept {
   const SSL_CTX* const context = SSL_get_SSL_CTX(session);

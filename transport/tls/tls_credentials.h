@@ -1,15 +1,14 @@
-// TlsCredentials: a server's proofs, and its demands of clients: a certificate with its key,
-// authorities for the certificates of clients, keys that both sides have (PSK).
+// TlsCredentials: a server's certificate with its key, the authorities that sign its clients'
+// certificates, and keys that both sides share (PSK).
 //
-// TLS 1.2 and 1.3, by OpenSSL. Only ciphers that authenticate what they encrypt are offered (AEAD),
-// and only key exchanges whose sessions stay secret when a key is lost later; no renegotiation, no
-// tickets, no sessions that are taken up again. The library's memory, for handshakes as well, is
-// charged to one owner, so a limit on that owner bounds all of it but the library's own state. That
-// state is the process's, and is charged to the credentials that come first.
+// TLS 1.2 and 1.3, by OpenSSL. Offers only ciphers that authenticate what they encrypt (AEAD), and
+// only key exchanges with forward secrecy; no renegotiation, no tickets, no resumption. The
+// library's memory, for handshakes as well, is charged to one owner, so a limit on that owner
+// bounds all of it except the library's own state. That state belongs to the process, and is
+// charged to the first credentials.
 //
-// Invariants: 1. The sessions' context is made once. (prepare) 2. It leads back to the credentials
-// (choose_shared_key). 3. A shared key has a name of its own, and as many bytes as may be.
-// (add_shared_key)
+// Invariants: 1. The library's context is made once. (prepare) 2. It points back to the credentials
+// (choose_shared_key). 3. A shared key has a unique name, and a permitted size. (add_shared_key)
 #pragma once
 
 #include <string>
@@ -21,22 +20,22 @@
 #include "platform/result.h"
 #include "platform/units.h"
 
-// OpenSSL's, whose headers stay out of ours.
+// OpenSSL's types; its headers stay out of ours.
 struct bio_method_st;
 struct ssl_ctx_st;
 struct ssl_st;
 
 namespace bedplate {
 
-// Paths; empty: without. A certificate and its key come together, both in PEM. The file of shared
-// keys has lines NAME:KEY, KEY in hexadecimal, as GnuTLS's psktool writes it.
+// Paths; empty: none. A certificate and its key come together, both in PEM. The file of shared keys
+// has lines NAME:KEY, KEY in hexadecimal, as GnuTLS's psktool writes it.
 struct TlsFiles {
-  std::string certificate = {};  // may be followed by those that it is signed by
+  std::string certificate = {};  // the chain of its signers may follow
   std::string key = {};
-  std::string client_authorities = {};  // clients must show a certificate that one of them signed
+  std::string client_authorities = {};  // clients must show a certificate signed by one of these
   std::string shared_keys = {};
-  std::string user = {};  // whose they may be, beside root's and those of this process's user
-  bool takes_clients_without = false;  // a certificate; one that is shown is one that counts
+  std::string user = {};  // may own the files, beside root and the user of this process
+  bool takes_clients_without = false;  // a certificate; one that is shown must still be valid
 
   bool is_empty() const noexcept { return certificate.empty() && shared_keys.empty(); }
 };
@@ -46,19 +45,20 @@ class TlsCredentials {
  public:
   static constexpr const char* kHeapOwner = "heap:tls";
 
-  // `heap_owner`: allocations are charged to it; static.
+  // `heap_owner`: allocations are charged to it; a static text.
   explicit TlsCredentials(const char* heap_owner = kHeapOwner) noexcept : owner_name_(heap_owner) {}
   ~TlsCredentials();
   TlsCredentials(const TlsCredentials&) = delete;
   TlsCredentials& operator=(const TlsCredentials&) = delete;
 
-  // Reads all of `files`. Problems with them are added to `problems`, each with its cure: missing,
-  // not readable, no certificate, expired, a key that is another's, secrets that everybody can
-  // read. `where` says of which part of the configuration they are: "[server]".
-  // Requires: called once; !files.is_empty(). Returns whether it may be used.
+  // Reads all of `files`. Adds each problem to `problems`, with its cure: missing, unreadable, no
+  // certificate, expired, a key of another certificate, a secret that everybody can read. `where`:
+  // the part of the configuration, "[server]". Requires: called once; !files.is_empty(). Returns
+  // whether the credentials are usable.
   bool load(const TlsFiles& files, const char* where, std::vector<Error>* problems);
 
-  // For sessions. Requires: load() said yes. They live as long as they do.
+  // The library's context, for sessions. Requires: load() returned true. The credentials outlive
+  // the sessions.
   ssl_ctx_st* context() const noexcept {
     BP_DCHECK(context_ != nullptr);
     return context_;
@@ -67,8 +67,8 @@ class TlsCredentials {
   HeapOwner owner() const noexcept { return owner_; }
   const char* owner_name() const noexcept { return owner_name_; }
 
-  // The bytes that the library takes for handshakes and open sessions of so many connections, with
-  // some for the credentials.
+  // The bytes that the library takes for the handshakes and open sessions of `connection_count`
+  // connections, including some for the credentials.
   static constexpr uint64_t heap_bytes(uint64_t connection_count) noexcept {
     return 4 * kMiB + connection_count * 96 * kKiB;
   }

@@ -7,7 +7,7 @@
 
 namespace bedplate {
 
-// For a session that has just failed. `where`, in the log: "[server]".
+// Called for a session that has just failed. `where`, in the log: "[server]".
 void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit* log_limit,
                       const char* where) noexcept;
 

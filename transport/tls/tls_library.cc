@@ -26,8 +26,8 @@ void* noted(void* block) noexcept {
   return block;
 }
 
-// The library takes two blocks of this size for each record that is written, and gives them back at
-// once. A thread keeps them, so a session allocates nothing any more after its handshake.
+// The library allocates two blocks of this size for each record that it writes, and frees them at
+// once. A thread caches them, so a session allocates nothing after its handshake.
 constexpr size_t kSpareBytes = 40;
 constexpr size_t kSpareCountMax = 4;
 thread_local void* spares[kSpareCountMax];
@@ -53,7 +53,7 @@ void wipe_and_free(void* block, const char* /*file*/, int /*line*/) {
   }
 }
 
-// Never in place: nobody would wipe the bytes that it leaves. The library asks it for no 0 bytes.
+// Never in place: nobody would wipe the bytes that are left. The library never asks for 0 bytes.
 void* reallocate(void* block, size_t bytes, const char* file, int line) {
   void* const other = noted(std::malloc(bytes));
   if (other == nullptr || block == nullptr) return other;
@@ -63,9 +63,9 @@ void* reallocate(void* block, size_t bytes, const char* file, int line) {
   return other;
 }
 
-// The library makes all algorithms of one kind when one of them is wanted first: here, and not in
-// the middle of a handshake, which would be told of each that was left out of a static program
-// (scripts/mk/tls_left_out.sh), and may have no memory for the others.
+// The library makes all algorithms of one kind when the first of them is needed. This makes them
+// now. In mid-handshake each algorithm that is left out of a static program
+// (scripts/mk/tls_left_out.sh) would be reported as an error, and memory might be short.
 bool make_algorithms() noexcept {
   const TlsPointer<EVP_MD, EVP_MD_free> digest(EVP_MD_fetch(nullptr, "SHA2-256", nullptr));
   const TlsPointer<EVP_MAC, EVP_MAC_free> mac(EVP_MAC_fetch(nullptr, "HMAC", nullptr));
@@ -99,7 +99,7 @@ bool prepare_tls_library() noexcept {
   return is_ready;
 }
 
-// If there are several, returns the first that TLS itself has told: that one says the reason.
+// If there are several, returns the first that TLS itself reported: that one has the reason.
 unsigned long take_tls_error() noexcept {
   unsigned long told = 0;
   while (const unsigned long error = ERR_get_error()) {
@@ -117,7 +117,7 @@ const char* tls_error_text(unsigned long error) noexcept {
 
 void begin_tls_session() noexcept { ++session_count; }
 
-// A session may end on another thread than the one that began it, when nothing else runs any more.
+// A session may end on another thread than it began on, when nothing else runs any more.
 void end_tls_session() noexcept {
   if (session_count > 0) --session_count;
   while (session_count == 0 && spare_count > 0) std::free(spares[--spare_count]);

@@ -31,7 +31,7 @@ TlsFailure cause_of(unsigned long error, bool is_established) noexcept {
     // key.
     case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
       return is_established ? TlsFailure::kProtocol : TlsFailure::kCredentials;
-    // An alert has its own number behind this.
+    // Alerts have numbers from this offset on.
     default: return reason >= SSL_AD_REASON_OFFSET ? TlsFailure::kRefused : TlsFailure::kProtocol;
   }
 }
@@ -147,9 +147,9 @@ int TlsSession::receive(bio_st* transport, char* bytes, int count) noexcept {
 int TlsSession::send(bio_st* transport, const char* bytes, int count) noexcept {
   auto& self = *static_cast<TlsSession*>(BIO_get_data(transport));
   BIO_clear_retry_flags(transport);
-  // The library answers a TLS 1.2 peer that would agree anew. Such a peer may go on for ever, and
-  // read nothing; an answer without room would have to be sent before all else. So it is stopped.
-  // With TLS 1.3 the library answers changes of keys, which are counted.
+  // Stops a TLS 1.2 peer that renegotiates. The library answers each request, and a peer may go on
+  // for ever and read nothing; an answer that does not fit would have to be sent before everything
+  // else. With TLS 1.3 the library answers changes of keys, which are counted.
   if (self.is_reading_ && SSL_version(self.session_) == TLS1_2_VERSION) {
     self.stop_text_ = "the client would agree anew";
   }
@@ -164,13 +164,13 @@ int TlsSession::send(bio_st* transport, const char* bytes, int count) noexcept {
   return static_cast<int>(taken);
 }
 
-// There is nothing to flush. The library is not told here of the end of input: it would break the
-// session off, although replies may still be sent.
+// There is nothing to flush. The library is not told here of the end of input: it would end the
+// session, although replies may still be sent.
 long TlsSession::control(bio_st*, int command, long, void*) noexcept {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-// Each change of keys is computed, and memory allocated for it.
+// Counts changes of keys: each costs computation and memory.
 void TlsSession::look_at_message(int is_written, int, int type, const void* bytes, size_t count,
                                  ssl_st*, void* context) noexcept {
   if (is_written != 0 || type != SSL3_RT_HANDSHAKE || count == 0) return;
@@ -205,7 +205,7 @@ TlsSession::Outcome TlsSession::fail_as_told() noexcept {
   return fail(cause_of(error, is_established_), text);
 }
 
-// The outcome of a call that moved nothing, by the library's answer.
+// The outcome of a call that moved nothing, from the library's answer.
 TlsSession::Outcome TlsSession::outcome_of(int result) noexcept {
   switch (SSL_get_error(session_, result)) {
     case SSL_ERROR_WANT_READ:
@@ -267,7 +267,7 @@ TlsSession::Moved TlsSession::write(std::span<const std::byte> memory) noexcept 
   take_tls_refusal();
   waits_for_input_ = false;
   while (moved.bytes < memory.size()) {
-    // A record that did not fit whole would have to be offered again as it is.
+    // Writes whole records only: one that did not fit would have to be offered again unchanged.
     if (output_.size() - output_end_ < kRecordMaxBytes) {
       moved.outcome = Outcome::kMore;
       break;
@@ -277,13 +277,13 @@ TlsSession::Moved TlsSession::write(std::span<const std::byte> memory) noexcept 
     size_t bytes = 0;
     const int result = SSL_write_ex(session_, record.data(), record.size(), &bytes);
     if (result != 1) {
-      // Half of a message about keys has come, which goes before all else; nothing of this record
-      // has gone yet.
+      // Part of a message about keys has arrived, and must be answered first; nothing of this
+      // record was written yet.
       waits_for_input_ = SSL_get_error(session_, result) == SSL_ERROR_WANT_READ;
       moved.outcome = waits_for_input_ ? Outcome::kMore : fail_as_told();
       break;
     }
-    BP_DCHECK(bytes == record.size());  // a record goes whole, or not at all
+    BP_DCHECK(bytes == record.size());  // a record is written whole, or not at all
     moved.bytes += bytes;
   }
   return moved;

@@ -25,7 +25,7 @@ bool TlsStream::is_valid() const noexcept {
   return session_.is_begun() && is_moving_valid() && session_.is_valid();
 }
 
-// 1 and 2. The sockets move a piece on as it is sent.
+// Invariants 1 and 2. The sockets advance the operation's memory as it is sent.
 bool TlsStream::is_moving_valid() const noexcept {
   if (inner_.receive.is_in_flight) {
     const std::span<std::byte> room = session_.input_room();
@@ -119,11 +119,12 @@ void TlsStream::sent(void* context, int64_t result) noexcept {
   self.wake_if_it_ends();
 }
 
+// say_end() has returned false, and its caller asks again after a wake.
 void TlsStream::wake_if_it_ends() noexcept {
   if (is_open() && has_said_end_) wake_(wake_context_);
 }
 
-// Does all that can be done now. Completions here ask for more by wake() alone.
+// Does everything that is possible now. Callbacks that run here request another run by wake() only.
 void TlsStream::advance_all() noexcept {
   BP_KEEPS_VALID(*this);
   if (!session_.is_established() && receive_end_ > 0) shake_hands();
@@ -143,7 +144,7 @@ void TlsStream::shake_hands() noexcept {
   }
 }
 
-// Skips pieces of no bytes.
+// Whether memory is left; skips empty pieces.
 bool TlsStream::has_pieces(SocketOperation& operation) noexcept {
   msghdr& message = operation.message;
   while (message.msg_iovlen > 0 && message.msg_iov->iov_len == 0) {
@@ -180,7 +181,8 @@ void TlsStream::write_some() noexcept {
   }
 }
 
-// Between the buffers and the socket. An alert that says why it failed is sent, too.
+// Moves bytes between the buffers and the socket, including an alert that tells why the session
+// failed.
 void TlsStream::move_bytes() noexcept {
   if (!is_attached_ || is_aborted_) return;
   const bool says_why = session_.failure() != TlsFailure::kNone && !is_deaf_;
@@ -191,7 +193,7 @@ void TlsStream::move_bytes() noexcept {
     inner_.send.piece_count = 1;
     environment_.sockets->send(inner_);
   }
-  // If run() is due, the session may have the wanted bytes already.
+  // If run() is due, the session may already hold the wanted bytes.
   const std::span<std::byte> room = session_.input_room();
   const bool is_wanted =
       outer_->receive.is_in_flight || (outer_->send.is_in_flight && session_.waits_for_input());
@@ -215,7 +217,7 @@ void TlsStream::end_operations() noexcept {
     }
   }
   if (!outer_->receive.is_in_flight || receive_end_ > 0 || inner_.receive.is_in_flight) return;
-  // Its user breaks a connection that failed off, so the peer is told why first.
+  // A failure makes the user close the connection, so the peer must get the reason first.
   if (session_.failure() != TlsFailure::kNone && inner_.send.is_in_flight) return;
   finish(outer_->receive, receive_end_);
 }

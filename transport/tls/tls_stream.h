@@ -1,21 +1,21 @@
-// TlsStream: one connection's TLS, between its socket and the one that receives and sends by it.
+// TlsStream: the TLS layer of one connection, between its socket and its user.
 //
-// Its user begins without TLS, on a StreamSocket of its own. open() takes the descriptor over; from
-// then on receive() and send() stand for those of StreamSockets, on the same operations of the same
-// StreamSocket: they complete likewise, only that bytes are decrypted into the pieces and encrypted
-// from them. The handshake happens below the first receive. So a connection without TLS has nothing
-// in its way, and one with it is written once.
+// The user begins without TLS, on its own StreamSocket. open() takes the descriptor over; from then
+// on receive() and send() replace those of StreamSockets, on the same operations of the same
+// StreamSocket. They complete alike, but the bytes in the user's memory are plain text. The first
+// receive includes the handshake. So a connection without TLS pays nothing, and one class serves
+// both.
 //
-// Nothing completes from within receive(), send() or abort(): they ask for run(), by `wake`.
-// Arrived bytes lie in one planned buffer, bytes to send in another; reading waits for the user, so
-// a peer that sends more than is wanted waits, too.
+// Nothing completes from within receive(), send() or abort(): they request run(), by `wake`.
+// Received bytes lie in one planned buffer, bytes to send in another. The stream reads only when
+// its user does, so a peer that sends more than is wanted must wait.
 //
-// Invariants, which is_valid() looks at around each call: 1. The socket receives into the input,
-// when that is used up. 2. The bytes being sent are a part of the pending ones. 3. One that is not
-// open has nothing of a socket, and nothing of the library. 4. Once it is broken off both ways have
-// ended. 5. Once it says its end nothing of its user's is in flight. And 6. once it has failed
-// nothing more is read or written, and operations in flight end when the sockets' operations have
-// (read_some, write_some, end_operations).
+// Invariants, which is_valid() looks at around each call: 1. The socket receives into the input
+// only when that is used up. 2. The bytes being sent are part of the pending ones. 3. A closed
+// stream has no socket, and no session of the library. 4. After an abort both directions have
+// ended. 5. While it announces its end, no operation of its user is in flight. And 6. after a
+// failure nothing more is read or written, and operations in flight end when the socket's
+// operations have (read_some, write_some, end_operations).
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@
 
 namespace bedplate {
 
-// The parts that all streams of a server have in common. Outlives them.
+// The parts that all streams of a server share. Outlives them.
 struct TlsEnvironment {
   StreamSockets* sockets = nullptr;
   const TlsCredentials* credentials = nullptr;
@@ -38,16 +38,16 @@ struct TlsEnvironment {
   const char* where = "";  // in the log: "[server]"
 };
 
-// Lies in memory that was planned. Threads: the shard of the sockets.
+// Lies in planned memory. Threads: the shard of the sockets.
 class TlsStream {
  public:
   explicit TlsStream(TlsEnvironment& environment) noexcept;
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  // Takes over `outer`, which is attached, from the sockets: its operations are the ones meant
-  // below. `wake(context)` asks for a call of run() soon. Requires: !is_open(); nothing of `outer`
-  // is in flight. A failure is told by the first operation.
+  // Takes over `outer`, which is attached, from the sockets; the functions below use its
+  // operations. `wake(context)` requests a call of run() soon. Requires: !is_open(); nothing of
+  // `outer` is in flight. The first operation reports a failure.
   void open(StreamSocket& outer, void (*wake)(void* context) noexcept, void* context) noexcept;
   bool is_open() const noexcept { return outer_ != nullptr; }
 
@@ -57,14 +57,13 @@ class TlsStream {
   // Makes operations in flight complete soon, with an error; nothing is sent any more.
   void abort() noexcept;
 
-  // Goes on after wake(). Returns whether there was anything to do.
+  // Continues after wake(). Returns whether there was anything to do.
   bool run() noexcept;
 
-  // Says to the peer that nothing more comes, once. Returns whether all of that is over: close()
-  // may be called then; otherwise wake() says when to ask again. Requires: no operation of `outer`
-  // is in flight.
+  // Announces the end to the peer, once. Returns whether this is complete, so that close() may be
+  // called; if not, wake() says when to ask again. Requires: no operation of `outer` is in flight.
   bool say_end() noexcept;
-  // Lets go of the descriptor, which stays the caller's, and gives back what was allocated.
+  // Detaches the descriptor, which stays the caller's, and frees all allocated memory.
   void close() noexcept;
 
   bool is_valid() const noexcept;
@@ -94,16 +93,16 @@ class TlsStream {
 
   TlsEnvironment& environment_;
   StreamSocket* outer_ = nullptr;
-  StreamSocket inner_;  // what the sockets know
+  StreamSocket inner_;  // the attached socket
   void (*wake_)(void* context) noexcept = nullptr;
   void* wake_context_ = nullptr;
   bool is_attached_ = false;
-  bool is_asked_ = false;  // run() has something to do
+  bool is_asked_ = false;  // run() is requested
   bool is_aborted_ = false;
   bool has_said_end_ = false;
-  bool is_deaf_ = false;     // the peer: the socket takes nothing any more
-  int64_t receive_end_ = 1;  // what receives complete with from now on; 1: with bytes
-  int64_t send_end_ = 1;     // the same of sends
+  bool is_deaf_ = false;     // the peer: the socket sends nothing any more
+  int64_t receive_end_ = 1;  // the result of all further receives; 1: the bytes moved
+  int64_t send_end_ = 1;     // the same for sends
   iovec receive_piece_;
   iovec send_piece_;
   TlsSession session_;

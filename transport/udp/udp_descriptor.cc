@@ -18,8 +18,8 @@
 namespace bedplate {
 namespace {
 
-// The number of small datagrams in the largest queue, well rounded up: a sender that is faster than
-// we read must not hold up the boot.
+// The number of small datagrams in the largest queue, rounded up generously. The limit keeps a fast
+// sender from holding up the boot.
 constexpr int kForgottenMax = 1 << 20;
 
 const char* cure_of_bind(int error_number) noexcept {
@@ -42,8 +42,8 @@ int asked_of(uint32_t bytes) noexcept {
   return static_cast<int>(std::min<uint32_t>(bytes, INT32_MAX / 2));
 }
 
-// A process that may administer the network gets the size that it asks for. For others the kernel
-// takes too large a request for a smaller one, without a word.
+// Tries the forced option first: a process that may administer the network gets the size that it
+// asks for. For others the kernel silently reduces a size over the limit.
 Result<void> ask_for_queue(int fd, int name, int forced_name, uint32_t bytes, const char* what) {
   if (bytes == 0) return {};
   const int asked = asked_of(bytes);
@@ -73,8 +73,8 @@ Result<void> set_options(int fd, const DatagramOptions& options) {
   };
   if (is_ipv6) BP_TRY(set(fd, SOL_IPV6, IPV6_V6ONLY, 1, "IPv6 alone"));
   if (options.shares_port) {
-    // A group needs SO_REUSEADDR: if sockets share its port by SO_REUSEPORT, only one of them gets
-    // its datagrams, whichever interface each has joined it by.
+    // A group needs SO_REUSEADDR: of several sockets that share a port by SO_REUSEPORT only one
+    // gets the group's datagrams, whichever interface each has joined by.
     const int how = options.local.ip.is_multicast() ? SO_REUSEADDR : SO_REUSEPORT;
     BP_TRY(set(fd, SOL_SOCKET, how, 1, "sharing its port"));
   }

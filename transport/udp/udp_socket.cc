@@ -147,7 +147,7 @@ DatagramAddress UdpSocket::local() const noexcept {
 
 namespace {
 
-// A group and, where it has a family, the one source of it: in the kernel's form.
+// A group and its source, if there is one, in the kernel's form.
 group_source_req request_of(const IpAddress& group, const IpAddress& source,
                             uint32_t index) noexcept {
   group_source_req request = {};  // its first two members are those of a group_req
@@ -214,8 +214,8 @@ Result<void> UdpSocket::leave(const IpAddress& group, const IpAddress& source,
   return change_membership(fd_.number(), false, group, source, interface);
 }
 
-// To leave one source takes the interface that it was joined over, which may be gone; the group can
-// be left without, with its source.
+// Leaves the group, not its one source: to leave a source takes the interface that it was joined
+// on, which may be gone. Leaving the group needs no interface and drops its source, too.
 int UdpSocket::rejoin(const IpAddress& group, const IpAddress& source, uint32_t left_index,
                       uint32_t index) noexcept {
   BP_ASSERT(is_open());

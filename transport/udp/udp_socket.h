@@ -1,14 +1,14 @@
-// Datagrams through the kernel's UDP: recvmmsg and sendmmsg when the descriptor is ready, the same
-// over both backends of StreamSockets, which watch it.
+// Datagrams through the kernel's UDP: recvmmsg and sendmmsg when the descriptor is ready.
+// StreamSockets watches the descriptor, with either backend.
 //
 // Everything that the kernel tells beside the bytes (addresses, ECN, time, drops, joined segments)
-// comes and goes in control messages. Errors that come later (ICMP) are read from the socket's own
-// queue of errors: so a send never fails for an error of an earlier one.
+// travels in control messages. Late errors (ICMP) are read from the socket's own error queue, so a
+// send never fails for an error of an earlier one.
 //
-// Datagrams of one length to one address, that follow one another in a send_batch(), go to the
-// kernel as one message that it cuts (UDP_SEGMENT, udp(7)): a datagram's cost is the way through
-// the kernel's layers, and the message goes it once. If the kernel refuses that, as it may for a
-// device without checksum offload (EIO), each goes by itself; the log says so, and
+// In a send_batch(), consecutive datagrams of one length to one address go to the kernel as one
+// message that it cuts (UDP_SEGMENT, udp(7)): the cost of a datagram is the path through the
+// kernel's layers, and the message takes that path once. If the kernel refuses to cut, as it may
+// for a device without checksum offload (EIO), each datagram goes by itself; the log says so, and
 // `cutting_refusals` counts it.
 #pragma once
 
@@ -25,27 +25,27 @@ namespace bedplate {
 
 class UdpSocket final : public DatagramSocket {
  public:
-  // The most messages of a system call.
+  // The most messages in one system call.
   static constexpr uint32_t kBatchMax = 32;
-  // The most datagrams that are joined in the messages of a call.
+  // The most datagrams that are joined in the messages of one call.
   static constexpr uint32_t kPieceMax = 256;
-  // The most bytes of datagrams that are joined to one.
+  // The most bytes of datagrams that are joined into one message.
   static constexpr uint32_t kJoinedBytesMax = 64 * 1024;
 
-  // `memory`: of shape.bytes(), the pool's; it and `sockets`, which have a watch for it, outlive
-  // this, though not its destructor: a socket whose shard has ended may simply go.
-  // Before the seal: it allocates. Requires: the shape makes sense (check_shape).
+  // `memory`: of shape.bytes(), the pool's. It, and `sockets`, which have a watch for this, outlive
+  // this; but the destructor uses neither, so a socket whose shard has ended may simply be
+  // destroyed. Before the seal: it allocates. Requires: the shape is valid (check_shape).
   UdpSocket(StreamSockets& sockets, std::span<std::byte> memory, const DatagramShape& shape);
   UdpSocket(const UdpSocket&) = delete;
   UdpSocket& operator=(const UdpSocket&) = delete;
 
-  // nullptr, or what is wrong with it.
+  // Returns nullptr, or the fault of the shape.
   static const char* check_shape(const DatagramShape& shape) noexcept;
 
   Result<void> open(const DatagramOptions& options) override;
-  // Opens with a descriptor that open_udp() has made with these options and this shape: it cannot
-  // fail. Datagrams that have come by now are dropped: nobody has asked for them. Requires: the
-  // socket is not open, and its options have an owner. Threads: as open().
+  // Opens with a descriptor that open_udp() made with these options and this shape: it cannot fail.
+  // Drops datagrams that have arrived by now, since nobody asked for them. Requires: the socket is
+  // not open, and its options have an owner. Threads: as open().
   void adopt(Fd fd, const DatagramOptions& options);
   int start() noexcept override;
   void close() noexcept override;
@@ -63,17 +63,17 @@ class UdpSocket final : public DatagramSocket {
 
   int fd() const noexcept { return fd_.number(); }
 
-  // Invariants, looked at before and after each change: 1. Each buffer is once free, kept, or with
-  // the owner in received(); is_kept_ says of each which. 2. It is started only while it is open,
-  // and watched only then. 3. It is watched for all that can be served (update_watch): datagrams
-  // while a buffer is free, room while a send waits for some. 4. That the kernel cuts nothing is
-  // told by a timer of a socket that has started.
+  // Invariants, looked at before and after each change: 1. Each buffer is exactly once free, kept,
+  // or with the owner in received(); is_kept_ tells which. 2. It is started only while it is open,
+  // and watched only while it is started. 3. The watch asks for everything that can be served
+  // (update_watch): datagrams while a buffer is free, space while a send waits for some. 4. Only a
+  // started socket has the timer that reports a refusal to cut armed.
   bool is_valid() const noexcept;
 
  private:
   static constexpr uint32_t kControlBytes = 192;
 
-  // One message for the kernel with all that it points at.
+  // One message for the kernel, with everything that it points at.
   struct alignas(16) Envelope {
     iovec piece;
     sockaddr_in6 name;  // or a sockaddr_in
@@ -86,15 +86,15 @@ class UdpSocket final : public DatagramSocket {
     ReceivedDatagram received[kBatchMax];
     uint32_t buffers[kBatchMax];
   };
-  // A sent message's share of the caller's datagrams.
+  // The part of the caller's datagrams that one message carries.
   struct Share {
     uint32_t bytes = 0;
-    uint32_t datagram_count = 1;  // whole ones, or a part of one
-    uint32_t segment_count = 1;   // what the kernel makes of it
+    uint32_t datagram_count = 1;  // whole datagrams, or a part of one
+    uint32_t segment_count = 1;   // into how many datagrams the kernel cuts it
   };
-  // How far a send has come.
+  // The progress of a send.
   struct Cursor {
-    uint32_t index = 0;         // of the datagram
+    uint32_t index = 0;         // the datagram's
     uint32_t offset_bytes = 0;  // within it
   };
 
@@ -121,22 +121,22 @@ class UdpSocket final : public DatagramSocket {
   StreamSockets& sockets_;
   std::byte* memory_;
   DatagramShape shape_;
-  std::unique_ptr<uint32_t[]> free_;  // buffers that nothing lies in
+  std::unique_ptr<uint32_t[]> free_;  // the free buffers
   uint32_t free_count_ = 0;
   std::unique_ptr<bool[]> is_kept_;
   std::unique_ptr<Batch> in_;
   std::unique_ptr<Batch> out_;
-  std::unique_ptr<iovec[]> pieces_;  // of what is sent
+  std::unique_ptr<iovec[]> pieces_;  // of sent messages
   std::unique_ptr<Share[]> shares_;
   Fd fd_;
   DatagramOwner owner_;
   Watch watch_;
-  Timer refusal_;                  // says from the loop that the kernel cuts nothing
-  uint32_t lent_count_ = 0;        // buffers that received() has
-  int refused_with_ = 0;           // errno value; 0: the kernel cuts what is too long
-  uint32_t joined_bytes_max_ = 0;  // longer ones do not fit a link, and so cannot be joined
-  uint32_t generation_ = 0;        // of open(): a callback may close and open again
-  uint32_t dropped_count_ = 0;     // as the kernel said last
+  Timer refusal_;                  // logs, from the loop, that the kernel refuses to cut
+  uint32_t lent_count_ = 0;        // buffers that the owner has in received()
+  int refused_with_ = 0;           // errno value; 0: the kernel has not refused to cut
+  uint32_t joined_bytes_max_ = 0;  // longer datagrams exceed the link's MTU, and cannot be joined
+  uint32_t generation_ = 0;        // counts open(): a callback may close and open the socket again
+  uint32_t dropped_count_ = 0;     // the kernel's last count
   uint32_t headroom_bytes_ = 0;
   uint8_t service_class_ = 0;
   bool is_ipv6_ = false;
@@ -148,7 +148,7 @@ class UdpSocket final : public DatagramSocket {
 Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
                                const IpAddress& source, const char* interface);
 
-// To and from the kernel's form; to_kernel returns its bytes.
+// Conversions to and from the kernel's form; to_kernel returns the size.
 socklen_t to_kernel(const DatagramAddress& address, sockaddr_in6* kernel) noexcept;
 DatagramAddress from_kernel(const sockaddr_in6& kernel) noexcept;
 

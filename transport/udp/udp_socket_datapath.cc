@@ -14,14 +14,14 @@
 namespace bedplate {
 namespace {
 
-// The kernel's limits for messages that it cuts (UDP_MAX_SEGMENTS, and the most that IPv4 can
-// carry).
+// The kernel's limits for a message that it cuts (UDP_MAX_SEGMENTS, and the most that IPv4
+// carries).
 constexpr uint32_t kCutCountMax = 64;
 constexpr uint32_t kMessageBytesMax = 65507;
-// The next call reports an earlier datagram's error, once, instead of doing its work: so it is
-// called again. A second error may come in between.
+// A call may report an earlier datagram's error, once, instead of doing its work; then it is
+// repeated. A second error may come in between.
 constexpr int kAttemptCount = 4;
-// Errors told at once, so that a flood of them does not keep the shard.
+// Errors reported per call, so that a flood of them does not keep the shard.
 constexpr int kErrorCountMax = 32;
 constexpr uint8_t kEcnMask = 3;
 
@@ -48,7 +48,7 @@ void add_control(msghdr& message, int level, int type, const Value& value) noexc
   message.msg_controllen += CMSG_SPACE(sizeof value);
 }
 
-// Room for control messages: the kernel's about a datagram (read_control), and ours to it
+// Space for control messages: the kernel's about a datagram (read_control), and ours to the kernel
 // (write_message).
 constexpr size_t kToldBytes = CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int)) +
                               CMSG_SPACE(sizeof(timespec)) + CMSG_SPACE(sizeof(uint32_t)) +
@@ -65,7 +65,7 @@ bool UdpSocket::is_valid() const noexcept {
   if (is_started_ && (can_serve() & ~(watch_.is_watched() ? watch_.events : 0)) != 0) return false;
   const uint64_t count = shape_.buffer_count;
   uint64_t place_count = free_count_;
-  uint64_t sum = 0;  // of the numbers of all, so that none is in two places
+  uint64_t sum = 0;  // the sum of all indices shows that none is in two lists
   for (uint32_t i = 0; i < free_count_; ++i) {
     if (free_[i] >= count || is_kept_[free_[i]]) return false;
     sum += free_[i];
@@ -92,7 +92,7 @@ void UdpSocket::ready(uint32_t events) noexcept {
   if (generation == generation_) update_watch();
 }
 
-// Without a free buffer nothing is received. Those that received() has are free soon, or kept.
+// Receives only if a buffer is free or in received(), where it becomes free soon, or kept.
 uint32_t UdpSocket::can_serve() const noexcept {
   return (free_count_ + lent_count_ > 0 ? uint32_t{POLLIN} : 0) |
          (wants_room_ ? uint32_t{POLLOUT} : 0);
@@ -165,7 +165,7 @@ void UdpSocket::receive_batch() noexcept {
   const int outcome = recvmmsg(fd_.number(), batch.messages, wanted, MSG_DONTWAIT, nullptr);
   SocketCounters& counters = sockets_.counters();
   counters.system_calls.add(1);
-  if (outcome <= 0) return;  // nothing there, or an error that the queue of errors has
+  if (outcome <= 0) return;  // nothing there, or an error that the error queue has, too
   const auto count = static_cast<uint32_t>(outcome);
   for (uint32_t i = 0; i < count; ++i) {
     const msghdr& message = batch.messages[i].msg_hdr;
@@ -185,7 +185,7 @@ void UdpSocket::receive_batch() noexcept {
   lent_count_ = count;
   const uint32_t generation = generation_;
   owner_.received(owner_.context, {batch.received, count});
-  if (generation != generation_) return;  // all buffers were given back, or are not needed
+  if (generation != generation_) return;  // closed: the buffers were given back, or are not needed
   lent_count_ = 0;
   for (uint32_t i = count; i-- > 0;) {
     if (batch.received[i].is_kept) {
@@ -208,7 +208,7 @@ void UdpSocket::release(const std::byte* bytes) noexcept {
   if (is_started_ && free_count_ == 1) update_watch();
 }
 
-// Reads errors that came back for earlier datagrams, until there are none.
+// Reports errors that came back for earlier datagrams, until there are none.
 void UdpSocket::tell_errors() noexcept {
   const uint32_t generation = generation_;
   int told_count = 0;
@@ -238,14 +238,14 @@ void UdpSocket::tell_errors() noexcept {
   }
   int error_number = 0;
   socklen_t bytes = sizeof error_number;
-  getsockopt(fd_.number(), SOL_SOCKET, SO_ERROR, &error_number, &bytes);  // and forgets it
+  getsockopt(fd_.number(), SOL_SOCKET, SO_ERROR, &error_number, &bytes);  // and clears it
   if (told_count > 0 || error_number == 0 || owner_.failed == nullptr) return;
   owner_.failed(owner_.context, error_number, {});
 }
 
 // ---- Sending ------------------------------------------------------------------------------------
 
-// The bytes of the datagram's rest that go into the next message.
+// The bytes of the datagram's rest that the next message takes.
 uint32_t UdpSocket::piece_bytes(const OutgoingDatagram& datagram,
                                 uint32_t left_bytes) const noexcept {
   BP_DCHECK(left_bytes <= datagram.byte_count && "more of it was sent than it has");
@@ -256,8 +256,8 @@ uint32_t UdpSocket::piece_bytes(const OutgoingDatagram& datagram,
   return std::min(left_bytes, segment * std::max(count, 1U));
 }
 
-// How many from the front can be one message that the kernel cuts: all have the first one's length,
-// but for the last, which may be shorter.
+// How many datagrams from the front can go as one message that the kernel cuts: all have the first
+// one's length, except the last, which may be shorter.
 uint32_t UdpSocket::joinable_count(std::span<const OutgoingDatagram> datagrams,
                                    uint32_t count_max) const noexcept {
   const OutgoingDatagram& first = datagrams.front();
@@ -313,7 +313,7 @@ void UdpSocket::write_message(const OutgoingDatagram& datagram, std::span<iovec>
   if (message.msg_controllen == 0) message.msg_control = nullptr;
 }
 
-// Returns how many messages there are.
+// Writes the messages of the next call, and returns how many there are.
 uint32_t UdpSocket::write_batch(std::span<OutgoingDatagram> datagrams, Cursor cursor) noexcept {
   uint32_t slot = 0;
   uint32_t piece_count = 0;
@@ -351,8 +351,8 @@ UdpSocket::Cursor UdpSocket::behind(Cursor cursor, const Share& share,
   return is_whole ? Cursor{cursor.index + 1, 0} : cursor;
 }
 
-// Whether the kernel has refused to cut, so that the same is to be sent one by one. `first` is the
-// first refused datagram.
+// Whether the kernel refused to cut, so that the same datagrams must be sent one by one. `first` is
+// the first refused datagram.
 bool UdpSocket::note_segmenting_refused(int error_number, const OutgoingDatagram& first) noexcept {
   const bool is_refusal = error_number == EINVAL || error_number == EIO ||
                           error_number == EOPNOTSUPP || error_number == ENOPROTOOPT ||
@@ -360,7 +360,7 @@ bool UdpSocket::note_segmenting_refused(int error_number, const OutgoingDatagram
   if (!is_refusal || shares_[0].segment_count <= 1) return false;
   BP_ASSERT(refused_with_ == 0 && "it was cut although the kernel cuts nothing");
   if (error_number == EMSGSIZE && first.segment_bytes == 0) {
-    // Each by itself is sent as fragments: shorter ones can be joined all the same.
+    // By itself each is sent as fragments; shorter datagrams can still be joined.
     BP_DCHECK(first.byte_count > 0 && first.byte_count <= joined_bytes_max_);
     joined_bytes_max_ = first.byte_count - 1;
     return true;
@@ -384,7 +384,7 @@ DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexc
   DatagramsSent result;
   Cursor cursor;
   int attempts = 0;
-  bool is_refusal_open = false;  // whether it was the cutting that was refused will be seen
+  bool is_refusal_open = false;  // whether the kernel refused the cutting is still to be seen
   while (cursor.index < datagrams.size()) {
     const uint32_t count = write_batch(datagrams, cursor);
     const int outcome = sendmmsg(fd_.number(), out_->messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -411,7 +411,7 @@ DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexc
       continue;
     }
     if (++attempts < kAttemptCount) continue;
-    if (is_refusal_open) forget_segmenting_refused();  // it is refused uncut as well
+    if (is_refusal_open) forget_segmenting_refused();  // uncut it is refused as well
     result.status = DatagramStatus::kRefused;
     result.error_number = error_number;
     break;

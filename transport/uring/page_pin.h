@@ -1,8 +1,8 @@
-// A ring without traffic: its registration keeps every page of the pool in its place.
+// A ring without traffic: its registration pins every page of the pool.
 //
 // Locked pages of 4 KiB cannot be dropped, but the kernel moves them when it compacts memory, and
-// move_pages and its like move pages of any size. Pages that a device holds stay. An appliance
-// whose sockets go through io_uring holds its pages anyway; this is for one whose do not.
+// move_pages(2) and its like move pages of any size. Pages that a device holds do not move. An
+// appliance whose sockets go through io_uring holds its pages anyway; this is for all others.
 #pragma once
 
 #include "transport/uring/uring_device.h"

@@ -40,7 +40,7 @@ Result<void> PolledFiles::create(const EventLoop& loop, PinnedPool& pool,
   is_created_ = true;
   BP_TRY(try_ring(ring_));
   BP_TRY(hold_quiet_pipe(ring_));
-  io_uring_register_ring_fd(&ring_);  // saves a look-up at each call; not having it is no loss
+  io_uring_register_ring_fd(&ring_);  // saves a look-up at each call; optional
   return keys_.create(pool, device_);
 }
 
@@ -53,8 +53,7 @@ void PolledFiles::destroy() noexcept {
   is_created_ = false;
 }
 
-// Registers the polled files, by their index among the files of the shard; the others have none
-// here.
+// Registers the polled files at their index among the shard's files; other files have no entry.
 Result<void> PolledFiles::open(Files& files, const KeyTable&, uint32_t operation_count_max) {
   BP_DCHECK(loop_ != nullptr && loop_->is_own_thread());
   BP_ASSERT(is_created_ && files_ == nullptr && operation_count_max <= operation_count_max_);
@@ -70,12 +69,12 @@ Result<void> PolledFiles::open(Files& files, const KeyTable&, uint32_t operation
       .set_cure("raise the limit of open files (ulimit -n), or leave \"polled\" out");
 }
 
-// The kernel takes rings down long after they were closed; this lets go of the files now.
+// Unregisters the files now: the kernel tears rings down long after they were closed.
 void PolledFiles::close(bool leaves_operations) noexcept {
   if (!is_registered_ || leaves_operations) return;
   BP_DCHECK(loop_->is_own_thread() && in_flight_count_ == 0);
   const int outcome = io_uring_unregister_files(&ring_);
-  BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
+  BP_ASSERT(outcome == 0);  // fails if the ring was closed before, or belongs to another thread
   is_registered_ = false;
 }
 
@@ -90,13 +89,13 @@ void PolledFiles::issue(FileOperation& operation) noexcept {
   ++in_flight_count_;
 }
 
-// One call for both ways: submits issued operations, and asks for the drive's completions.
+// One system call submits issued operations, and polls for the drive's completions.
 uint32_t PolledFiles::reap(uint32_t budget) noexcept {
   BP_KEEPS_VALID(*this);
   io_uring_submit_and_get_events(&ring_);
   system_calls_->add(1);
   uint32_t count = 0;
-  // Not peek alone: that asks the kernel once more if there is none.
+  // Asks cq_ready first: peek alone would call the kernel once more if there is no completion.
   for (; count < budget && io_uring_cq_ready(&ring_) > 0; ++count) {
     io_uring_cqe* completion = nullptr;
     if (io_uring_peek_cqe(&ring_, &completion) != 0) break;

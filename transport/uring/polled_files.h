@@ -1,14 +1,15 @@
-// Reads and writes of files on a ring of their own, which asks the kernel for completions again and
-// again (IORING_SETUP_IOPOLL): the drive raises no interrupt, and nobody is woken.
+// Reads and writes of files on a ring of their own that polls for completions
+// (IORING_SETUP_IOPOLL): the drive raises no interrupt, and nobody is woken.
 //
-// Such a ring takes reads and writes only, past the page cache, of files whose drive has queues for
-// that (transport/files/polled_limits.h); all else goes the ordinary way (Files). While something
-// is on its way the shard asks in each round and does not sleep; otherwise this costs a comparison.
+// Such a ring takes only reads and writes past the page cache, of files whose drive has queues for
+// polling (transport/files/polled_limits.h); Files gives everything else to the ordinary backend.
+// While an operation is in flight the shard polls in each round and does not sleep; otherwise this
+// costs a comparison.
 //
-// Invariants, which is_valid() looks at around each change: 1. Files are registered with a ring
-// that is there, and something is on its way while they are, and at no other time. 2. No more is on
-// its way than create() was told, for which the ring has completions.
-// Threads: the shard's, which is asserted.
+// Invariants, which is_valid() looks at around each change: 1. Files are registered only with an
+// existing ring, and operations are in flight only while files are registered. 2. No more
+// operations are in flight than create() was told, for which the ring has completions. Threads: the
+// shard's, which is asserted.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +29,23 @@ class PolledFiles final : public FileBackend, public PollSource {
   PolledFiles& operator=(const PolledFiles&) = delete;
   ~PolledFiles() override { destroy(); }
 
-  // Sets the ring up and registers the pool with it. `system_calls` counts the calls of the kernel.
-  // It and `loop`, the shard's, outlive this. Before the seal, on the shard's thread. Requires:
-  // called once. Errors: io_uring is not allowed here, or the limit of locked memory is too low.
+  // Sets the ring up and registers the pool with it. `system_calls` counts its system calls; it and
+  // `loop`, the shard's, outlive this. Before the seal, on the shard's thread. Requires: called
+  // once. Errors: io_uring is not allowed here, or the limit of locked memory is too low.
   Result<void> create(const EventLoop& loop, PinnedPool& pool, uint32_t operation_count_max,
                       Counter& system_calls);
   // Does nothing without create(). On the shard's thread. Requires: closed, if it was opened;
-  // nothing is on its way.
+  // nothing is in flight.
   void destroy() noexcept;
 
-  // Requires: created. The keys that it is given are of another ring.
+  // Requires: created. Ignores the keys, which are of another ring.
   Result<void> open(Files& files, const KeyTable&, uint32_t operation_count_max) override;
-  // Requires: a read or a write that the file's limits take.
+  // Requires: a read or a write within the file's limits.
   void issue(FileOperation& operation) noexcept override;
   bool wait(uint64_t deadline_ns) noexcept override;
   void close(bool leaves_operations) noexcept override;
 
-  // Asks for completions. It counts as work if something is on its way: the loop goes on.
+  // Polls for completions. Operations in flight count as work, so that the loop keeps polling.
   uint32_t poll(uint32_t budget) noexcept override;
 
   bool is_valid() const noexcept;

@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// The kernel answers EINVAL to an operation that does not exist.
+// Submits an operation that does not exist: a working ring answers EINVAL.
 Result<void> try_ring(const io_uring& ring) noexcept {
   constexpr unsigned long kNoOperation = 0x7fffffff;
   const auto fd = static_cast<unsigned long>(ring.ring_fd);
@@ -50,11 +50,11 @@ Result<void> UringDevice::register_regions(std::span<Region> regions) {
   return {};
 }
 
-// The kernel takes rings down long after they were closed; this gives the pages back now.
+// Gives the pages back now: the kernel tears rings down long after they were closed.
 void UringDevice::deregister_regions(std::span<const Region>) noexcept {
   BP_ASSERT(is_registered_);
   const int outcome = io_uring_unregister_buffers(&ring_);
-  BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
+  BP_ASSERT(outcome == 0);  // fails if the ring was closed before, or belongs to another thread
   is_registered_ = false;
 }
 

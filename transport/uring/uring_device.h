@@ -1,10 +1,10 @@
 // io_uring as a device: its fixed buffers are the registration of the pool.
 //
-// A ring that knows its buffers beforehand does not take and return references to their pages for
-// each operation. A key is the index of the buffer.
+// A ring with registered buffers need not pin and unpin their pages for each operation. A key is
+// the index of the buffer.
 //
-// Invariants: 1. A ring has one registration at most, or the kernel refuses, which is taken back
-// while the ring is there, by its own thread (deregister_regions, ~UringDevice). 2. A key fits into
+// Invariants: 1. A ring has at most one registration (else the kernel refuses), and its own thread
+// removes it before the ring is destroyed (deregister_regions, ~UringDevice). 2. A key fits into
 // the kernel's 16 bits. (static_assert)
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace bedplate {
 
-// Checks that `ring`, just set up, can be used as well: a profile may allow io_uring_setup alone.
-// Errors: which call is forbidden. Threads: a ring with a single issuer, only that thread.
+// Checks that `ring`, just set up, is usable: a seccomp profile may allow io_uring_setup alone.
+// Errors: the forbidden call. Threads: for a ring with a single issuer, only that thread.
 Result<void> try_ring(const io_uring& ring) noexcept;
 
 // In a process that joined a pool: makes `ring` hold the process's quiet pipe open
-// (pinned_pool/join/joined_pool.h), so that the pool's owner waits for it to be torn down before it
-// gives the process's memory to another. For every ring, right after it was set up. In other
-// processes it does nothing.
+// (pinned_pool/join/joined_pool.h), so that the pool's owner waits until the ring is torn down
+// before it gives the process's memory to another. Called for every ring, right after its set-up.
+// Does nothing in other processes.
 Result<void> hold_quiet_pipe(io_uring& ring) noexcept;
 
 // The kernel's limits (io_uring/rsrc.c): 1 GiB for a buffer, 16384 buffers for a ring (1024 before
@@ -32,7 +32,7 @@ inline constexpr DeviceKind kUringKind = {.name = "io_uring",
                                           .region_bytes_max = kGiB,
                                           .region_count_max = 16384};
 
-// The same for a ring for polled files; no other backend can take its place.
+// The same for a ring for polled files, which no other backend can replace.
 inline constexpr DeviceKind kPolledUringKind = {.name = "io_uring",
                                                 .instead = "leave \"polled\" out",
                                                 .holds_pages = true,
@@ -45,10 +45,10 @@ static_assert(kUringKind.region_count_max - 1 <= UINT16_MAX &&
 
 class UringDevice final : public Device {
  public:
-  // `ring` outlives the device. Threads: a ring with a single issuer, only that thread.
+  // `ring` outlives the device. Threads: for a ring with a single issuer, only that thread.
   explicit UringDevice(io_uring& ring, const DeviceKind& kind = kUringKind) noexcept
       : ring_(ring), kind_(kind) {}
-  // Requires: what it registered was taken back, while the ring was there.
+  // Requires: its registration was removed, while the ring existed.
   ~UringDevice() override { BP_ASSERT(!is_registered_); }
 
   const DeviceKind& kind() const noexcept override { return kind_; }

@@ -11,9 +11,10 @@
 namespace bedplate {
 namespace {
 
-// Whether the kernel cannot be asked not to wait for the file. io_uring tries reads and writes at
-// once, within the shard's own call, and takes a file that poll(2) calls ready for one that does
-// not wait: so FUSE holds up the shard for as long as its server likes.
+// Whether reads and writes of the file may block, because the kernel cannot be asked not to wait
+// for it. io_uring tries reads and writes at once, within the shard's own call, and takes a file
+// that poll(2) calls ready for one that does not block. So a FUSE file holds up the shard for as
+// long as its server likes.
 bool would_wait(int fd) noexcept {
   char byte = 0;
   const iovec place = {&byte, sizeof byte};
@@ -79,7 +80,7 @@ void UringFiles::close(bool leaves_operations) noexcept {
   if (!is_registered_ || leaves_operations) return;
   BP_DCHECK(loop_->is_own_thread());
   const int outcome = io_uring_unregister_files(&ring_);
-  BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
+  BP_ASSERT(outcome == 0);  // fails if the ring was closed before, or belongs to another thread
   is_registered_ = false;
 }
 
@@ -93,7 +94,7 @@ void UringFiles::issue(FileOperation& operation) noexcept {
     case FileAction::kRead:
     case FileAction::kWrite:
       prepare_move(*entry, *keys_, operation);
-      // To one of the kernel's threads, without trying.
+      // Hands it to one of the kernel's threads, without a try.
       if (would_wait_[operation.file->index()] != 0) entry->flags |= IOSQE_ASYNC;
       break;
     case FileAction::kSync: io_uring_prep_fsync(entry, fd, 0); break;

@@ -1,14 +1,13 @@
-// Files through the ring of a shard's sockets: their requests go with the same io_uring_enter, and
-// wake the same sleep.
+// Files through the ring of a shard's sockets: one io_uring_enter submits requests of both, and one
+// sleep waits for both.
 //
-// The files are registered with the ring, and so is the pool: an operation on memory of the pool
-// takes no references to its file or its pages.
+// The files and the pool are registered with the ring, so an operation on memory of the pool takes
+// no references to its file or its pages.
 //
-// Invariants: 1. An issued operation is of a file that is registered, and in flight for its owner
-// (issue). 2. A completion has the tag (handle), and its operation is in flight (Files::handle). 3.
-// The bytes that an entry moves lie within the operation, and have a key that the kernel has a
-// place for (prepare_move). 4. The files are let go of by the ring's thread, or the kernel refuses
-// (close).
+// Invariants: 1. An issued operation is of a registered file, and in flight for its owner (issue).
+// 2. A completion has the tag (handle), and its operation is in flight (Files::handle). 3. The
+// bytes that an entry moves lie within the operation, and have a key that fits the kernel's field
+// (prepare_move). 4. The ring's thread unregisters the files, or the kernel refuses (close).
 // Threads: the shard's, which is asserted.
 #pragma once
 
@@ -22,38 +21,38 @@
 
 namespace bedplate {
 
-// Takes the next entry of the ring; if that is full, its entries are submitted first. The caller
-// prepares the entry and sets its user_data. Each submission counts in `system_calls`.
+// Takes the next entry of the ring; submits first if the ring is full. The caller prepares the
+// entry and sets its user_data. Each submission counts in `system_calls`.
 io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept;
 
 // Makes `entry` from the rest of `operation`, a read or a write, up to the end of the region (of
-// `keys`) that holds its memory; another entry takes the rest behind that. The entry has the file's
+// `keys`) that holds its memory; another entry takes the rest after that. The entry has the file's
 // index; the caller sets the flag and user_data.
 void prepare_move(io_uring_sqe& entry, const KeyTable& keys,
                   const FileOperation& operation) noexcept;
 
 class UringFiles final : public FileBackend {
  public:
-  // `ring`, which outlives this, is the sockets'. `tag`: the bits beside the operation in its
+  // `ring` is the sockets', and outlives this. `tag`: the bits beside the operation in its
   // user_data, within `tag_mask`.
   UringFiles(io_uring& ring, uint64_t tag, uint64_t tag_mask) noexcept
       : ring_(ring), tag_(tag), tag_mask_(tag_mask) {}
-  // `loop`: the sockets'. `system_calls` counts the calls of the kernel. Both outlive this. Before
+  // `loop`: the sockets'. `system_calls` counts the ring's system calls. Both outlive this. Before
   // open().
   void attach(const EventLoop& loop, Counter& system_calls) noexcept {
     loop_ = &loop;
     system_calls_ = &system_calls;
   }
 
-  // Errors: as many files are more than the ring takes, or the limit of open files is too low.
+  // Errors: the ring does not take as many files, or the limit of open files is too low.
   Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) override;
   void issue(FileOperation& operation) noexcept override;
-  // Completions of sockets and watches that come meanwhile are dropped: their loop has ended.
+  // Drops completions of sockets and watches: their loop has ended.
   bool wait(uint64_t deadline_ns) noexcept override;
-  // Lets go of the files now; the kernel takes rings down long after they were closed.
+  // Unregisters the files now; the kernel tears rings down long after they were closed.
   void close(bool leaves_operations) noexcept override;
 
-  // The sockets': a completion with the tag.
+  // Called by the sockets for a completion with the tag.
   void handle(uint64_t user_data, int32_t result) noexcept;
 
  private:
@@ -65,7 +64,7 @@ class UringFiles final : public FileBackend {
   Files* files_ = nullptr;
   bool is_registered_ = false;
   const KeyTable* keys_ = nullptr;
-  std::vector<uint8_t> would_wait_;  // by the file's index: a read or write within the submission
+  std::vector<uint8_t> would_wait_;  // by the file's index: submitting a move may block
 };
 
 }  // namespace bedplate

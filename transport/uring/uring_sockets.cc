@@ -1,13 +1,13 @@
-// Stream sockets through io_uring: everything of one loop iteration goes to the kernel, and comes
-// back, in one io_uring_enter.
+// Stream sockets through io_uring: one io_uring_enter submits everything of one loop iteration, and
+// brings the completions.
 //
-// The kernel does deferred work only when this thread asks (DEFER_TASKRUN) and says with a flag in
-// shared memory that there is some (TASKRUN_FLAG), so an idle loop spins without a system call.
+// The kernel does deferred work only when this thread asks (DEFER_TASKRUN), and a flag in shared
+// memory says that there is some (TASKRUN_FLAG), so an idle loop spins without a system call.
 //
 // Invariants, which is_valid() looks at around each round: 1. A postponed receive is in flight, and
-// postponed once. 2. A socket is tried in vain no more often than kHotAttempts. And: 3. The kernel
-// has one request of each watch and listener that is armed, and no other (arm, handle_watch,
-// handle_accept). 4. An operation that it has is in flight (submit, handle_operation).
+// postponed once. 2. A socket has at most kHotAttempts failed attempts in a row. And: 3. The kernel
+// has one request for each armed watch and listener, and no other (arm, handle_watch,
+// handle_accept). 4. An operation that the kernel has is in flight (submit, handle_operation).
 #include <cerrno>
 #include <cstring>
 
@@ -25,7 +25,7 @@
 namespace bedplate {
 namespace {
 
-// The purpose of a completion: the low bits of user_data beside a pointer.
+// The purpose of a completion, in the low bits of user_data beside a pointer.
 enum class Purpose : uint64_t {
   kOperation = 0,
   kListener = 1,
@@ -38,12 +38,12 @@ constexpr uint64_t kPurposeMask = 7;
 static_assert(alignof(FileOperation) > kPurposeMask);
 static_assert(alignof(SocketOperation) > kPurposeMask && alignof(StreamListener) > kPurposeMask);
 
-// A socket that was just read is tried again this often before the kernel is asked to watch it.
-// Watching costs the peer: each of its sends has to call back into the ring. While both sides are
-// busy neither pays for that, and an attempt is part of the one io_uring_enter of its iteration.
+// A socket that was just read is tried again this often before the kernel watches it. Watching
+// costs the peer: each of its sends must call back into the ring. While both sides are busy neither
+// pays for that, and an attempt is part of the one io_uring_enter of its iteration.
 //
-// All other requests of that iteration pay for a miss. So with many sockets each is tried less
-// often: together they miss about as often as kCheapMisses alone would.
+// A failed attempt delays all other requests of its iteration. So with many sockets each is tried
+// less often: together they miss about as often as kCheapMisses alone would.
 constexpr uint16_t kHotAttempts = 32;
 constexpr uint32_t kCheapMisses = 8;
 
@@ -104,8 +104,8 @@ class UringSockets final : public StreamSockets {
   io_uring ring_ = {};
   bool is_created_ = false;
   bool is_falling_asleep_ = false;
-  TailQueue<&SocketOperation::next> postponed_;  // receives that the kernel does not know of yet
-  uint32_t misses_ = 0;                          // of attempts, in this poll
+  TailQueue<&SocketOperation::next> postponed_;  // receives that are not submitted yet
+  uint32_t misses_ = 0;                          // failed attempts in this poll
   uint32_t hot_attempts_ = kHotAttempts;
   UringDevice device_;
   UringFiles files_;
@@ -142,7 +142,7 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE |
                      IORING_SETUP_CLAMP;
-  // A receive and a send for each socket; a full queue is submitted early, so more is no gain.
+  // A receive and a send for each socket; a full queue is submitted early, so more would not help.
   const uint32_t entries = std::min(2 * options.socket_count_max + options.watch_count_max +
                                         options.file_operation_count_max + 16,
                                     4096U);
@@ -152,7 +152,7 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   is_created_ = true;
   BP_TRY(try_ring(ring_));
   BP_TRY(hold_quiet_pipe(ring_));
-  // A ring whose descriptor is registered saves a look-up at each call; not having it is no loss.
+  // A registered ring descriptor saves a look-up at each call; optional.
   io_uring_register_ring_fd(&ring_);
   options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
   watches_.create(options.watch_count_max);
@@ -175,7 +175,7 @@ void UringSockets::arm_doorbell() noexcept {
 }
 
 void UringSockets::arm(StreamListener& listener) noexcept {
-  BP_DCHECK(!listener.is_armed && !listener.is_stopping);  // or each connection is accepted twice
+  BP_DCHECK(!listener.is_armed && !listener.is_stopping);  // else it accepts each connection twice
   io_uring_sqe* entry = next_entry(&listener, Purpose::kListener);
   const uint64_t user_data = entry->user_data;
   io_uring_prep_multishot_accept(entry, listener.fd, nullptr, nullptr, SOCK_CLOEXEC);
@@ -185,7 +185,8 @@ void UringSockets::arm(StreamListener& listener) noexcept {
 
 void UringSockets::start_listening(StreamListener& listener) noexcept {
   BP_DCHECK(loop().is_own_thread());
-  // The ring waits by itself, unless the descriptor (one passed to us, say) tells it not to.
+  // The ring waits for connections itself, unless a flag on the descriptor (say, one passed to us)
+  // forbids it.
   set_blocking(listener.fd, true);
   listener.is_stopping = false;
   listener.asker = current_heap_owner();
@@ -204,9 +205,9 @@ void UringSockets::stop_listening(StreamListener& listener) noexcept {
   entry->user_data = user_data;
 }
 
-// One event for each request, then the next request: that one finds out by itself whether the
-// descriptor is still ready, and goes with the iteration's other requests. A multishot request
-// tells of changes alone: it would miss bytes that a callback has left behind.
+// One event for each request, then the next request. That request checks by itself whether the
+// descriptor is still ready, and costs no further system call. A multishot request reports changes
+// only: it would miss bytes that a callback left behind.
 void UringSockets::arm(Watch& watch) noexcept {
   BP_DCHECK(watch.is_watched() && !watches_.is_armed(watch));
   const uint64_t user_data = watches_.key_of(watch) | static_cast<uint64_t>(Purpose::kWatch);
@@ -223,8 +224,8 @@ int UringSockets::start_watching(Watch& watch) noexcept {
   return outcome;
 }
 
-// The request holds the file open until its end was fetched: a peer would not see it closed. So it
-// is fetched here; its completion then waits for a poll, and names no watch.
+// The request holds the file open until its completion was fetched, so the peer would not see the
+// close. So this fetches it now; the completion waits for a poll, and finds no watch then.
 void UringSockets::stop_watching(Watch& watch) noexcept {
   BP_DCHECK(loop().is_own_thread());
   if (!watch.is_watched()) return;
@@ -240,10 +241,10 @@ void UringSockets::stop_watching(Watch& watch) noexcept {
   options_.counters->system_calls.add(1);
 }
 
-// Returns whether anybody was called.
+// Returns whether a watch was called.
 bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
   Watch* watch = watches_.find(key);
-  if (watch == nullptr) return false;  // it was stopped, and may be gone
+  if (watch == nullptr) return false;  // it was stopped, and may be freed
   BP_DCHECK(watches_.is_armed(*watch));
   watches_.is_armed(*watch) = false;
   follow_heap_owner(watch->asker);
@@ -258,8 +259,8 @@ bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
   return true;
 }
 
-// A receive goes to the kernel behind everything else of its iteration: sends leave first, and a
-// peer that waits for them need not wait until its next bytes have been copied as well.
+// Submits a receive after everything else of its iteration: sends leave first, and a peer that
+// waits for them need not wait until its next bytes are copied as well.
 void UringSockets::postpone(SocketOperation& operation) noexcept { postponed_.push(operation); }
 
 void UringSockets::submit_postponed() noexcept {
@@ -274,7 +275,7 @@ void UringSockets::submit(SocketOperation& operation) noexcept {
   const iovec& first = message.msg_iov[0];
   const int fd = operation.socket->fd;
   if (operation.is_send) {
-    // MSG_WAITALL: the kernel goes on by itself after a short send.
+    // MSG_WAITALL: the kernel continues by itself after a short send.
     constexpr int kFlags = MSG_NOSIGNAL | MSG_WAITALL;
     if (message.msg_iovlen == 1) {
       io_uring_prep_send(entry, fd, first.iov_base, first.iov_len, kFlags);
@@ -289,6 +290,7 @@ void UringSockets::submit(SocketOperation& operation) noexcept {
     } else {
       io_uring_prep_recvmsg(entry, fd, &message, static_cast<unsigned>(flags));
     }
+    // Waits for bytes at once, without one more failed attempt.
     if (!is_hot) entry->ioprio |= IORING_RECVSEND_POLL_FIRST;
   }
   entry->user_data = user_data;
@@ -374,7 +376,7 @@ uint32_t UringSockets::poll(uint32_t budget) noexcept {
   misses_ = 0;
   io_uring_cqe* completion = nullptr;
   for (uint32_t i = 0; i < budget && io_uring_peek_cqe(&ring_, &completion) == 0; ++i) {
-    // Copied and given back first: the handler may submit, and the kernel needs the slot.
+    // Copies and frees the completion first: the handler may submit, and the kernel needs the slot.
     const RingCompletion copy = {completion->user_data, completion->res,
                                  (completion->flags & IORING_CQE_F_MORE) != 0};
     io_uring_cqe_seen(&ring_, completion);
@@ -395,7 +397,7 @@ void UringSockets::sleep_until(uint64_t deadline_ns) noexcept {
     wait.tv_nsec = static_cast<long long>((deadline_ns - now) % kNsPerSecond);
     wait_pointer = &wait;
   }
-  is_falling_asleep_ = true;  // attempts that are still hot come back and are watched from then on
+  is_falling_asleep_ = true;  // hot attempts come back, and are then watched
   submit_postponed();
   io_uring_cqe* ignored = nullptr;
   io_uring_submit_and_wait_timeout(&ring_, &ignored, 1, wait_pointer, nullptr);

@@ -24,7 +24,7 @@ std::string directory_of(const std::string& address, const std::string& root) {
   return root + "/sys/bus/pci/devices/" + address;
 }
 
-// The last part of where a link leads; empty: there is no link.
+// The last part of a link's target; empty: no link.
 std::string link_name(const std::string& link) {
   char target[512];
   const ssize_t bytes = readlink(link.c_str(), target, sizeof target);

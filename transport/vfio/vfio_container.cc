@@ -19,11 +19,10 @@ namespace bedplate {
 namespace {
 
 constexpr char kContainer[] = "/dev/vfio/vfio";
-// Longer chains of capabilities are cut: those that are looked for come in the first few hundred
-// bytes.
+// A longer chain of capabilities is cut; the needed ones are in its first few hundred bytes.
 constexpr size_t kInfoBytes = 16 << 10;
 
-// A struct at `offset` of `answer`; nothing if it does not lie inside.
+// Reads a struct at `offset` of `answer`; nothing if it is not entirely inside.
 template <typename T>
 std::optional<T> read_at(std::span<const std::byte> answer, size_t offset) noexcept {
   if (offset > answer.size() || answer.size() - offset < sizeof(T)) return {};
@@ -32,7 +31,7 @@ std::optional<T> read_at(std::span<const std::byte> answer, size_t offset) noexc
   return value;
 }
 
-// Calls `see(id, offset)` for each capability. A chain goes forward: one that does not, ends.
+// Calls `see(id, offset)` for each capability. Stops at an offset that does not go forward.
 template <typename See>
 void for_each_capability(std::span<const std::byte> answer, const See& see) noexcept {
   const auto info = read_at<vfio_iommu_type1_info>(answer, 0);
@@ -55,7 +54,7 @@ std::optional<uint32_t> mappings_left_in(std::span<const std::byte> answer) noex
   return left;
 }
 
-// Asks for as much as fits into `answer`. False: refused, see errno.
+// Asks for as much as fits into `answer`. Returns false if the kernel refuses; errno says why.
 bool ask_for_info(int container, std::span<std::byte> answer) noexcept {
   vfio_iommu_type1_info head = {};
   head.argsz = static_cast<uint32_t>(answer.size());
@@ -190,7 +189,7 @@ Result<void> VfioContainer::add_group(int group, const std::string& number) {
     ioctl(group, VFIO_GROUP_UNSET_CONTAINER);
     return error;
   }
-  // The descriptor's twin: the group stays here also when the other is closed.
+  // A duplicate descriptor: the group stays in the container when the other one is closed.
   Fd twin(fcntl(group, F_DUPFD_CLOEXEC, 0));
   if (!twin.is_open()) {
     return error_from_errno("holding IOMMU group %s", number.c_str())
@@ -227,7 +226,7 @@ uint32_t VfioContainer::mappings_left() const noexcept {
 }
 
 Result<void> VfioContainer::map(const void* address, uint64_t bytes) noexcept {
-  BP_ASSERT(!groups_.empty());  // without one there is no IOMMU
+  BP_ASSERT(!groups_.empty());  // the first group sets the IOMMU
   BP_DCHECK(are_whole_pages(address, bytes));
   vfio_iommu_type1_dma_map map = {};
   map.argsz = sizeof map;
@@ -254,7 +253,7 @@ void VfioContainer::unmap(const void* address, uint64_t bytes) noexcept {
   unmap.iova = reinterpret_cast<uintptr_t>(address);
   unmap.size = bytes;
   if (ioctl(container_.number(), VFIO_IOMMU_UNMAP_DMA, &unmap) != 0) return;
-  BP_DCHECK(unmap.size == 0 || unmap.size == bytes);  // one that was mapped, or none
+  BP_DCHECK(unmap.size == 0 || unmap.size == bytes);  // one whole mapping, or none
 }
 
 void VfioContainer::close() noexcept {

@@ -1,13 +1,13 @@
-// VFIO as a device: the mappings of one container are the registration of the pool.
+// VFIO as a registration device: the mappings of one container are the registration of the pool.
 //
-// Every device in the container's groups then reaches the pool at its own addresses, and nothing
-// else. A mapping is one entry of the kernel's list, which is limited, however many pages it has. A
-// key is added to a pointer to get the device's address: it is 0. Errors are the container's
+// Every device in the container's groups then reaches the pool at its own addresses, and no other
+// memory. A mapping of any size is one entry of the kernel's list, which is limited. A device adds
+// the key to a pointer to get the device's address: the key is 0. Errors are the container's
 // (VfioContainer::map). Threads: one at a time, before the seal.
 //
-// Invariants: 1. It has one registration at most, which is taken back before it goes.
-// (register_regions, deregister_regions, ~VfioDevice) 2. A region is one that the device takes, at
-// its own address (register_regions).
+// Invariants: 1. It has at most one registration, which is undone before it is destroyed.
+// (register_regions, deregister_regions, ~VfioDevice) 2. Each region is within the device's limits,
+// at its own address. (register_regions)
 #pragma once
 
 #include "transport/registration.h"
@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// The mappings that a container may have if the kernel does not say: the default of
+// The most mappings of a container if the kernel does not say: the default of
 // vfio_iommu_type1.dma_entry_limit.
 inline constexpr uint64_t kVfioMappingCountMax = 65535;
 
@@ -27,9 +27,9 @@ inline constexpr DeviceKind kVfioKind = {.name = "VFIO",
 
 class VfioDevice final : public Device {
  public:
-  // `container` outlives the device, and has a group before anything is registered.
+  // `container` outlives this, and has a group before anything is registered.
   explicit VfioDevice(VfioContainer& container) noexcept : container_(container) {}
-  // Requires: what it registered was taken back, while the container was open.
+  // Requires: its registration was undone, while the container was open.
   ~VfioDevice() override { BP_ASSERT(!is_registered_); }
 
   const DeviceKind& kind() const noexcept override { return kVfioKind; }

@@ -1,10 +1,10 @@
-// The pool in a container of its own: the services of an appliance put their devices into it.
+// The pool in a VFIO container: the services of an appliance put their devices into it.
 //
-// One container for all, so the pool is mapped once, with the first group, by as few entries as it
-// has regions; a group that comes later finds everything there. Before the seal.
+// There is one container for all services, so the pool is mapped once, with the first group, by as
+// few entries as it has regions. Later groups use the same mappings. Before the seal.
 //
-// Invariants, which is_valid() looks at around each change: 1. It is mapped into a container that
-// is open and has a group. 2. There are no keys unless it is mapped.
+// Invariants, checked by is_valid() around each change: 1. The pool is mapped only into an open
+// container with a group. 2. There are keys only while it is mapped.
 // Threads: the main thread, but for mappings_left().
 #pragma once
 
@@ -24,18 +24,18 @@ class VfioPool {
   VfioPool& operator=(const VfioPool&) = delete;
   ~VfioPool() { close(); }
 
-  // Gives the pool to the PCI device at `address`, and to all devices of its IOMMU group, and opens
-  // it for its driver (VfioContainer::open_device), which closes it before close().
-  // Errors: there is no such device; the container's, the IOMMU's reach, KeyTable::create's.
+  // Gives the pool to the PCI device at `address`, and to all devices of its IOMMU group. Opens the
+  // device for its driver (VfioContainer::open_device), which closes it before close().
+  // Errors: no such device; the container's; the IOMMU's reach; KeyTable::create's.
   Result<Fd> open_device(const std::string& address);
-  // The same, without a device, of the group `number`: opened here, or as `group` by another
-  // opener, which may close its own (VfioContainer::add_group).
+  // The same for the group `number`, without a device. The group is opened here, or by another
+  // opener as `group`; that opener may close its own descriptor (VfioContainer::add_group).
   Result<void> open_group(const std::string& number);
   Result<void> add_group(int group, const std::string& number);
 
   uint32_t group_count() const noexcept { return container_.group_count(); }
   const KeyTable& keys() const noexcept { return keys_; }
-  // How many more mappings the kernel would take; the same from the seal on. 0 without a group.
+  // How many more mappings the kernel would take; constant from the seal on. 0 without a group.
   // Threads: any.
   uint32_t mappings_left() const noexcept {
     return group_count() == 0 ? 0 : container_.mappings_left();

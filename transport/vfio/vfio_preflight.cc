@@ -56,7 +56,7 @@ void add_once(const Error& error, std::vector<Error>* problems) {
   if (std::none_of(problems->begin(), problems->end(), is_it)) problems->push_back(error);
 }
 
-// Checks the group within a container, as it will be used.
+// Checks the group in a container, as it will be used.
 Result<void> check_iommu(const std::string& group, std::span<const SegmentSize> segments,
                          uint64_t first, uint64_t last) {
   VfioContainer container;

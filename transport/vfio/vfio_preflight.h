@@ -1,4 +1,4 @@
-// The obstacles between a PCI device and a driver of ours: one line for each, with its cure.
+// The obstacles between a PCI device and our drivers: one error for each, with its cure.
 #pragma once
 
 #include <span>
@@ -10,15 +10,15 @@
 
 namespace bedplate {
 
-// Checks which of `devices` cannot be driven, and why: there is none at the address; no IOMMU, or
-// one that the kernel does without; another driver has it, or a neighbour; VFIO is not loaded, or
-// somebody else drives the device; the IOMMU does not reach the pool's `segments`, which lie from
-// `first` to `last`, or takes fewer mappings. Appends to `problems`. It opens groups and closes
-// them again.
+// Checks that our drivers can drive each of `devices`. Appends each obstacle to `problems`: no
+// device at the address; no IOMMU, or an IOMMU that the kernel does not use; another driver has the
+// device or a neighbour; VFIO is not loaded; another program drives the device; the IOMMU does not
+// reach the pool's `segments`, which are between `first` and `last`, or takes too few mappings.
+// Opens groups and closes them again.
 void check_vfio(std::span<const std::string> devices, std::span<const SegmentSize> segments,
                 uint64_t first, uint64_t last, std::vector<Error>* problems);
 
-// The part of it that sysfs answers. `root` as in pci_device.h.
+// The checks of check_vfio() that need only sysfs. `root` as in pci_device.h.
 Result<void> check_pci_device(const std::string& address, const std::string& root = "");
 
 }  // namespace bedplate
