@@ -27,16 +27,16 @@
 namespace bedplate {
 namespace {
 
-// How often this thread shows that the process runs. A stall of a shard is told from a standstill
-// of the process to within this.
+// The longest time between two beats of the main thread's pulse. It is also the precision with
+// which a shard's stall is told from a standstill of the whole process.
 constexpr uint64_t kPulsePeriodNsMax = 25 * kNsPerMs;
-// Counters that nobody pushes (heap use, registrations) are brought up to date this often, or as
-// often as the supervisor's watchdog needs.
+// Gauges that are not written as they change (heap use, registrations) are updated this often, or
+// as often as the supervisor's watchdog needs.
 constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
 constexpr uint64_t kFilePatienceMinNs = kNsPerSecond;
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 
-// At most so many messages of each way at once.
+// A messenger handles at most this many messages of each provider in one poll.
 constexpr uint32_t kMessageBudget = 64;
 
 // Poll sources of the runtime's own on one shard: sockets, files, and polled ones, the messenger,
@@ -48,10 +48,11 @@ constexpr uint32_t kRuntimeSourceCount = 5;
 std::optional<int> Appliance::boot() {
   signals_.hold(configuration_.is_first_process);
   supervision_.open();
+  // A write past a file size limit or to a closed pipe then fails, and does not end the process.
   keep_alive_on(SIGXFSZ);
   keep_alive_on(SIGPIPE);
   heap_create();
-  boot_segment();  // the plan has it, also when the heap does not lie in it
+  boot_segment();  // it is planned even when the heap does not lie in it
   expect_appliance();
 
   auto plan = plan_all();
@@ -69,7 +70,7 @@ std::optional<int> Appliance::boot() {
   return std::nullopt;
 }
 
-// Prints them, and returns the exit code. To end when told to is no failure.
+// Prints the problems and returns the exit code. A requested stop is no failure.
 int Appliance::fail(const std::vector<Error>& problems) {
   int code = 0;
   for (const Error& problem : problems) {
@@ -84,7 +85,7 @@ Result<AppliancePlan> Appliance::plan_all() {
   return plan_appliance(configuration_);
 }
 
-// If told to stop, it ends after the current step; the longest one, reserve(), checks by itself.
+// After a stop signal it ends after the current step; reserve(), the longest step, checks within.
 Result<void> Appliance::take_all() {
   constexpr struct {
     const char* name;
@@ -125,7 +126,7 @@ Result<void> Appliance::reserve() {
 
 Result<void> Appliance::prepare_services() { return call_services("preparing", &Service::prepare); }
 
-// While there is no other thread: those to come inherit it.
+// Called while there is no other thread, so that later threads inherit the credentials.
 Result<void> Appliance::change_user() {
   return give_up_root(configuration_, plan_, process_pool());
 }
@@ -157,7 +158,7 @@ bool Appliance::is_valid() const noexcept {
          (step_ < Step::kPlan || pool.is_sealed() == (step_ >= Step::kSeal));
 }
 
-// Services may leave some of theirs.
+// Services may leave carves of theirs unused.
 bool Appliance::has_carved_its_own() const noexcept {
   const PinnedPool& pool = process_pool();
   BP_ASSERT(pool.segment_count() <= plan_.pool.segments.size());
@@ -187,8 +188,8 @@ Result<void> Appliance::call_services(const char* doing, Result<void> (Service::
   return {};
 }
 
-// Everything that can be found out before anything is taken, in one report. Sockets and files that
-// another appliance of the name may have are looked at only once the name is ours.
+// Reports all problems that can be found before anything is taken. Sockets and files that another
+// appliance of this name may use are checked only after the name is locked.
 std::vector<Error> Appliance::check() {
   BP_ASSERT(step_ == Step::kPlan);
   if (auto may = check_calls(configuration_, plan_); !may.ok()) return {may.error()};
@@ -228,7 +229,7 @@ uint64_t Appliance::file_patience_ns() const noexcept {
 }
 
 Result<void> Appliance::start_shards() {
-  BP_ASSERT(step_ == Step::kReserve);  // their threads take memory of the heap
+  BP_ASSERT(step_ == Step::kReserve);  // the shards' threads take heap memory
   if (const uint64_t stall_ns = configuration_.event_loop.stall_ms * kNsPerMs; stall_ns > 0) {
     signals_.give_pulse(std::clamp(stall_ns / 4, uint64_t{kNsPerMs}, kPulsePeriodNsMax));
   }
@@ -259,7 +260,7 @@ Result<void> Appliance::start_shards() {
     supervision_.watch(options.counters->loop.iterations, shards_.back()->loop().doorbell());
     counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());
   }
-  BP_ASSERT(file_count == opened_.files.size());  // none is on a shard that is not there
+  BP_ASSERT(file_count == opened_.files.size());  // every file is on an existing shard
   reached(Step::kShards);
   return {};
 }
@@ -269,7 +270,7 @@ SourceCounters* Appliance::source_counters(uint32_t shard, const char* part) {
   return &counters_.runtime<SourceCounters>("source", instance);
 }
 
-// One for each shard where anybody exchanges messages: services, the groups, the peers.
+// Makes a messenger for each shard on which services, groups or peers exchange messages.
 Result<void> Appliance::make_messengers() {
   BP_ASSERT(step_ == Step::kShards);
   for (uint32_t i = 0; i < shards_.size(); ++i) {
@@ -290,8 +291,8 @@ Result<void> Appliance::make_messengers() {
   return {};
 }
 
-// Each allocates in its own name. If messages are exchanged, all of that is memory that another
-// process can read: it may be lent.
+// Each service's allocations are charged to it. If messages are exchanged, services allocate
+// outside the boot heap: a message may lend this memory to a process that cannot read segment 0.
 Result<void> Appliance::create_services() {
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
@@ -327,8 +328,9 @@ Result<void> Appliance::create_peers() {
   return {};
 }
 
-// After the peers: processes that join are told of the device. Before the services: in create()
-// their messengers have all ways, and say of a process that it has not joined.
+// Runs after the peers, because joining processes are told of the device. Runs before the services,
+// so that their messengers have all providers in create(); a process is reported there as not
+// joined yet.
 Result<void> Appliance::create_messaging() {
   BP_ASSERT(step_ == Step::kPeers && !shards_.empty());
   BP_TRY(messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
@@ -356,7 +358,7 @@ Result<void> Appliance::seal() {
 }
 
 void Appliance::start_serving() {
-  reached(Step::kServing);  // from the first run() on it is
+  reached(Step::kServing);  // from the first run() on, shards serve
   for (size_t i = 0; i < shards_.size(); ++i) {
     const ShardSettings& settings = configuration_.shards[i];
     BP_LOG_INFO("shard %s on core %d, sockets through %s", settings.name.c_str(), settings.cpu,
@@ -401,8 +403,8 @@ int Appliance::serve_until_signal() {
   return std::max(signal_number, 0);
 }
 
-// In this order: threads of messaging and peers ring the shards, and no shard polls a peer that is
-// closed.
+// The order matters: the threads of messaging and peers ring the shards, and no shard may poll a
+// peer that is closed.
 void Appliance::stop() noexcept {
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();
@@ -413,7 +415,7 @@ void Appliance::stop() noexcept {
   }
 }
 
-// Shards that have left operations stay, with all that these use.
+// Shards with left operations are leaked, with all that they use.
 Appliance::~Appliance() {
   stop();
   for (auto& shard : shards_) {
@@ -431,12 +433,12 @@ void Appliance::tick() noexcept {
     in_service(*service, [&] { service->tick(); });
   }
   core_watch_.look();
-  signs_.look(monotonic_ns());  // last: what the services have just found out
+  signs_.look(monotonic_ns());  // last: includes the latest alerts of the services
   if (!supervision_.is_there()) return;
   supervision_.turn(raised_sign_count(counters_.view()), monotonic_ns());
 }
 
-// The names of those that are not drained: "cache, peers"; empty: all are.
+// The names of services and peers that are not drained: "cache, peers". Empty: all are drained.
 std::string Appliance::undrained() const {
   std::string names = drains_.undrained();
   if (!peers_->is_drained()) add_word(&names, "peers");
@@ -461,7 +463,7 @@ void Appliance::drain() noexcept {
     nanosleep(&pause, nullptr);
     progress.look();
     tick();
-    drains_.turn();  // `services` is asked just now which one hangs
+    drains_.turn();  // asks `services` again which drain hangs
   }
 }
 

@@ -22,11 +22,11 @@
 //       stop()              messaging, shards, peers; then the services hear that it has stopped
 //
 // Invariants: 1. Steps are done in the order of Step, each once. (reached) After each step, by
-// is_valid(): 2. Nothing is taken under a name that is not ours. 3. Boot makes these once, before
-// the seal, as planned: the pool's segments, a shard for each [[shard]], a messenger or none for
-// each shard, a context for each service. 4. The runtime has carved all that it planned for itself,
-// once its groups are there. 5. The pool is sealed before a shard runs. 6. No loop runs once it has
-// stopped; so none does when peers are closed.
+// is_valid(): 2. The name is locked before anything is taken under it. 3. Boot makes these once,
+// before the seal, as planned: the pool's segments, a shard for each [[shard]], a messenger or none
+// for each shard, a context for each service. 4. The runtime has carved all that it planned for
+// itself, once its groups are there. 5. The pool is sealed before a shard runs. 6. No loop runs
+// once the appliance has stopped, so none runs when the peers are closed.
 #pragma once
 
 #include <memory>
@@ -65,18 +65,18 @@ class Appliance {
   Appliance& operator=(const Appliance&) = delete;
   ~Appliance();
 
-  // Boots up to the seal and starts to serve; then returns nothing. On failure prints every problem
-  // and returns the exit code, the largest kind of them; 0 when it was told to stop (SIGTERM,
-  // SIGINT) meanwhile, at any step. All that was opened is closed again when this object goes.
-  // Threads: the main thread, once per process (the pool is not given back).
+  // Boots up to the seal and starts to serve; then returns nothing. On failure, prints every
+  // problem and returns the exit code: the largest of their kinds. Returns 0 if a signal (SIGTERM,
+  // SIGINT) stops it at any step of the boot. The destructor closes all that was opened. Threads:
+  // the main thread, once per process (the pool is not given back).
   [[nodiscard]] std::optional<int> boot();
 
-  // Waits for SIGTERM, SIGINT or SIGHUP, or until a process could not join and the configuration
-  // says to stop then; drains, and stops. Returns the signal's number, 0 when it was none.
+  // Waits for SIGTERM, SIGINT or SIGHUP, or for a failed join if the configuration says to stop
+  // then. Drains, and stops. Returns the signal's number, or 0 if no signal caused the stop.
   int serve_until_signal();
 
-  // True once it has stopped, if the kernel still works on files: it reads or writes memory of
-  // services, as the log says. The process then ends without destroying them.
+  // True after the stop if the kernel still works on files: it reads or writes memory of services,
+  // as the log says. The process then ends without destroying the services.
   bool has_left_operations() const noexcept;
 
  private:
@@ -129,7 +129,7 @@ class Appliance {
   Configuration configuration_;
   Supervision supervision_;
   Step step_ = Step::kNothing;
-  NameLock name_lock_;  // first: it goes after everything that another start of the name could take
+  NameLock name_lock_;  // first: destroyed last, after all that it protects
   AppliancePlan plan_;
   PoolSealing sealing_;
   VfioPool vfio_{process_pool()};
@@ -141,7 +141,7 @@ class Appliance {
   CoreWatch core_watch_;
   ServiceDrains drains_;
   ApplianceSignals signals_;
-  // After what they use: shards stop first when the appliance goes.
+  // Declared after what they use, so that the shards stop first at destruction.
   std::vector<std::unique_ptr<ServiceContext>> contexts_;
   std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none
   ShardGroup shard_group_;

@@ -16,7 +16,8 @@
 namespace bedplate {
 namespace {
 
-// Hugepages that the kernel made for this pool, as far as others take none at the same time.
+// Counts surplus hugepages, which the kernel makes on demand. The count is exact for this pool if
+// no other process takes hugepages at the same time.
 struct SurplusPages {
   static constexpr PageSize kSizes[] = {PageSize::k2MiB, PageSize::k1GiB};
   uint64_t counts[2] = {surplus_hugepage_count(kSizes[0]), surplus_hugepage_count(kSizes[1])};
@@ -39,7 +40,7 @@ Error not_locked(const Segment& segment) noexcept {
       .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
 }
 
-// The heap's segment has its carves in the order of the plan: reserve, memory, what owners keep.
+// The carves of the heap's segment follow the plan's order: reserve, memory, parts kept for owners.
 Result<HeapParts> hand_over_heap(const AppliancePlan& plan, PinnedPool& pool) {
   BP_ASSERT(plan.pool.segments.size() > 1 && pool.find_segment("heap") == &pool.segment(1));
   Segment& heap = pool.segment(1);

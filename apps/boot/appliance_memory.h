@@ -1,4 +1,4 @@
-// The appliance's memory: taken as it was planned, and its heap's part handed to the heap.
+// The appliance's memory: takes it as planned, and hands the heap its part.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace bedplate {
 
-// All memory that the heap has, in pieces: segment 0 first.
+// All memory that the heap has, in parts: segment 0 first.
 using HeapParts = std::vector<std::span<const std::byte>>;
 
-// Reserves all segments of the plan in `pool`, locked, and hands the heap its segment, the boot
-// heap's end. The longest step of a boot: it ends early if a stop signal comes. Errors: memory is
-// missing, or cannot be locked; the heap's tables do not fit.
+// Reserves all segments of the plan in `pool`, locked, and hands the heap its segment; the boot
+// heap ends here. This is the longest step of a boot: a stop signal ends it early. Errors: memory
+// is missing, or cannot be locked; the heap's tables do not fit.
 Result<HeapParts> take_memory(const AppliancePlan& plan, PinnedPool& pool);
 
 }  // namespace bedplate

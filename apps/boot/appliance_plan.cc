@@ -41,12 +41,12 @@ Result<void> check_limits(const Configuration& configuration) {
   return {};
 }
 
-// The pool can have so many more segments: boot and heap are segments, too.
+// The most segments that requests can take: boot and heap are segments, too.
 constexpr size_t kRequestCountMax = kSegmentCountMax - 2;
 
 Result<void> check_segment_count(const Configuration& configuration, size_t request_count) {
   if (request_count <= kRequestCountMax) return {};
-  // A service has few segments; processes, with one or two each, can have many.
+  // A service has few segments; processes have one or two each, and can have many.
   const ProcessSettings* most = nullptr;
   uint64_t most_count = 0;
   for (const ProcessSettings& process : configuration.processes) {
@@ -67,8 +67,8 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
                         most->name.c_str(), most_count);
 }
 
-// Plans each of the configuration's services, the last one first: an earlier one may have networks,
-// and knows by then what is wanted of them.
+// Plans the configuration's services from the last to the first. An earlier service may offer
+// networks, and knows by then what the later ones need of them.
 Result<std::vector<ServiceNeeds>> plan_services(const Configuration& configuration) {
   std::vector<ServiceNeeds> all;
   for (auto next = configuration.services.rbegin(); next != configuration.services.rend(); ++next) {
@@ -113,7 +113,7 @@ bool is_shard_group_needed(const std::vector<ServiceNeeds>& services, size_t sha
   return count > 1;
 }
 
-// Memory is found by its owner's name.
+// Memory is found by its owner's name, so each name is unique.
 Result<void> check_owners(const std::vector<SegmentRequest>& segments) {
   for (size_t i = 0; i < segments.size(); ++i) {
     for (size_t k = 0; k < i; ++k) {
@@ -127,7 +127,7 @@ Result<void> check_owners(const std::vector<SegmentRequest>& segments) {
   return {};
 }
 
-// Checks that one key alone takes over the sockets that the process is passed at its start.
+// Checks that one key alone takes over the sockets that the service manager passes to the process.
 Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
   std::string keys;
   uint32_t count = 0;
@@ -146,8 +146,8 @@ Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
       .set_cure("leave \"activation:\" in one of them");
 }
 
-// If sockets may go through epoll, each shard with files takes a thread for them. So does each
-// shard with a file that tells its extents: no ring looks for those.
+// If sockets may go through epoll, each shard with files needs a thread for them. So does each
+// shard with a file whose extents are read: io_uring cannot do that.
 uint64_t file_thread_count(const Configuration& configuration,
                            const std::vector<ServiceNeeds>& services) {
   const bool has_rings = configuration.event_loop.sockets == SocketBackendChoice::kIoUring;
@@ -161,7 +161,8 @@ uint64_t file_thread_count(const Configuration& configuration,
   return static_cast<uint64_t>(std::count(has_thread.begin(), has_thread.end(), true));
 }
 
-// The requests of services, groups, processes and peers. Errors: those that the plan cannot grant.
+// The requests of services, groups, processes and peers. Errors: grants that the plan cannot
+// satisfy.
 Result<std::vector<SegmentRequest>> all_requests(const Configuration& configuration,
                                                  const std::vector<ServiceNeeds>& services,
                                                  const MessagesPlan& messages,
@@ -180,14 +181,15 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   segments.insert(segments.begin(), {"heap"});
   BP_TRY(check_grants(configuration, segments));
   BP_TRY(keep_from_outsiders(configuration, &requests));
-  segments.insert(segments.begin(), {"boot"});  // nobody's to grant, but worth a look after a crash
+  segments.insert(segments.begin(), {"boot"});  // nobody plans it; a crash dump needs it
   BP_TRY(check_owners(segments));
   BP_TRY(check_segments_of_parts(configuration, segments));
-  BP_ASSERT(segments.size() == requests.size() + 2);  // nobody's came besides
+  BP_ASSERT(segments.size() == requests.size() + 2);  // no other requests were added
   return requests;
 }
 
-// The runtime's reserve, everybody's part, and the parts that are kept for one owner each.
+// The carves of the heap: the runtime's reserve, the shared part, and the parts that are kept for
+// single owners.
 std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint64_t bytes) {
   std::vector<CarvePlan> carves = {{"heap:reserve", kHeapReserveBytes}, {"heap", 0}};
   for (const ServiceNeeds& service : services) {
@@ -202,7 +204,7 @@ std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint
       }
     }
   }
-  BP_ASSERT(bytes > sum_of_carves(carves));  // PoolBudget::heap_min_bytes says so
+  BP_ASSERT(bytes > sum_of_carves(carves));  // PoolBudget::heap_min_bytes sees to it
   carves[1].bytes = bytes - sum_of_carves(carves);
   return carves;
 }
@@ -273,7 +275,7 @@ static TraceShape plan_traces(const Configuration& configuration,
     if (service.trace) shape.sources.push_back({service.name, *service.trace});
   }
   if (shape.sources.empty()) shape.record_count = 0;
-  BP_ASSERT(shape.sources.size() <= 256);  // a record has 8 bits for it
+  BP_ASSERT(shape.sources.size() <= 256);  // a record has 8 bits for the source
   return shape;
 }
 

@@ -10,27 +10,27 @@
 
 namespace bedplate {
 
-// Heap memory that is kept for one owner ("heap:control") is the carve "kept:heap:control".
+// The carve "kept:heap:control" is heap memory that is kept for the owner "heap:control".
 inline constexpr std::string_view kKeptHeap = "kept";
 
 struct StackPlan {
-  uint64_t count = 0;  // one for each shard, those of messaging, of peers, of services
+  uint64_t count = 0;  // stacks of shards, messaging, peers and services
   uint64_t bytes_each = 0;
   uint64_t total_bytes() const noexcept { return count * bytes_each; }
 };
 
-// Invariants, which is_valid() looks at: 1. The pool's plan is one, and its heap is carved to the
-// byte. 2. Services are the configuration's, in its order, each with its needs on every shard.
-// 3. Every segment that they and the groups name is the pool's, and large enough. 4. There is a
-// stack for each shard. 5. No two sets of counters have one owner, name and instance; spare ones
-// have none yet.
+// Invariants, checked by is_valid(): 1. The pool's plan is valid, and its heap is carved to the
+// byte. 2. The services are those of the configuration, in its order, each with its needs on every
+// shard. 3. The pool has every segment that services and groups name, and each is large enough. 4.
+// Each shard has a stack. 5. No two sets of counters have the same owner, name and instance; spare
+// sets have no name yet.
 struct AppliancePlan {
   PoolPlan pool;
   StackPlan stacks;                     // private locked memory beside the pool
   std::vector<GroupPlan> groups;        // the contents of the segments fifo: and exchange:
   PeersNeeds peers;                     // of [verbs]
   std::vector<VerbsContextPlan> verbs;  // all registrations with the device of [verbs]
-  std::vector<ServiceNeeds> services;   // of each of the configuration's, in its order
+  std::vector<ServiceNeeds> services;   // needs of each service of the configuration, in its order
 
   MessageNames message_names;    // of all services
   bool has_shard_group = false;  // services exchange messages on two shards or more
@@ -39,22 +39,22 @@ struct AppliancePlan {
 
   bool is_valid(const Configuration& configuration) const noexcept;
 
-  // The needs of all services together. Requires: there is such a shard.
+  // The needs of all services together. Requires: `shard` exists.
   ShardNeeds needs_on(uint32_t shard) const noexcept;
-  // " (NAME, ...)" of the services that have sockets on `shard`, or nothing.
+  // " (NAME, ...)" of the services that have sockets on `shard`; empty if none has.
   std::string socket_users(uint32_t shard) const;
-  // The runtime's first, then those of services.
+  // The runtime's sets first, then those of the services.
   std::vector<CounterSet> counters() const;
   uint64_t capabilities() const noexcept;
   std::vector<std::string> vfio_devices() const;
 };
 
-// Threads if there are groups: the control thread, the one that closes for it, and the one that
-// waits on the bells.
+// Threads of messaging, if there are groups: the control thread, the thread that closes connections
+// for it, and the thread that waits on the bells.
 inline constexpr uint64_t kMessagingThreadCount = 3;
 
 // Errors (kConfiguration): the pool is too small (the message names the owner and by how much); a
-// [[limit]] names no owner; more segments than a pool can have; two of one name; those of
+// [[limit]] names no owner; more segments than a pool can have; two segments of one name; errors of
 // plan_messages, check_grants and services.
 Result<AppliancePlan> plan_appliance(const Configuration& configuration);
 

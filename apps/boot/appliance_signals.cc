@@ -28,8 +28,8 @@ void ApplianceSignals::hold(bool is_first_process) noexcept {
   pthread_sigmask(SIG_BLOCK, &held_signals_, nullptr);
 }
 
-// The pulse is this thread's: it is given only during this wait, when the thread is late only
-// because it is not let run. Returns the number of a signal that came, or -1 after a while.
+// The pulse beats only during this wait: a late beat then means that the kernel did not let the
+// thread run. Returns the number of the signal that came, or -1 after `wait_ns`.
 int ApplianceSignals::wait_with_pulse(uint64_t wait_ns, siginfo_t* from) noexcept {
   const uint64_t piece_ns = pulse_period_ns_ == 0 ? wait_ns : std::min(wait_ns, pulse_period_ns_);
   const timespec piece = {0, static_cast<long>(piece_ns)};

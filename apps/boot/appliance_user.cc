@@ -33,9 +33,9 @@ Result<void> check_capabilities_asked(const std::string& user, const AppliancePl
   return {};
 }
 
-// Root is not bound by the limit of locked memory, the user is. So the limit is raised for the
-// user, which takes CAP_SYS_RESOURCE; if root lacks that, the user keeps root's right to pass the
-// limit.
+// The limit of locked memory binds the user, not root. So the limit is raised for the user, which
+// needs CAP_SYS_RESOURCE. If root lacks that capability, the user keeps CAP_IPC_LOCK, which lifts
+// the limit.
 uint64_t kept_capabilities(const AppliancePlan& plan) noexcept {
   constexpr uint64_t kMayLock = uint64_t{1} << CAP_IPC_LOCK;
   const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
@@ -43,7 +43,7 @@ uint64_t kept_capabilities(const AppliancePlan& plan) noexcept {
   return plan.capabilities() | (is_raised ? 0 : own_capabilities() & kMayLock);
 }
 
-// The directories of files that the runtime removes at its end, or a service renames.
+// The directories of files that the runtime removes at its end, or that a service renames.
 std::vector<std::string> directories_of(const Configuration& configuration,
                                         const AppliancePlan& plan) {
   std::vector<std::string> directories = {configuration.appliance.runtime_directory};
@@ -72,7 +72,8 @@ std::vector<std::string> directories_of(const Configuration& configuration,
 void check_directory(const std::string& directory, const User& user, std::vector<Error>* problems) {
   struct stat status {};
   if (stat(directory.c_str(), &status) != 0) return;
-  // In a sticky directory only its owner may remove files that root has made.
+  // In a sticky directory a file that root has made can be removed only by root or the directory's
+  // owner.
   const bool is_stuck = (status.st_mode & S_ISVTX) != 0 && status.st_uid != user.id;
   if (!is_stuck && access(directory.c_str(), W_OK | X_OK) == 0) return;
   problems->push_back(
@@ -132,9 +133,9 @@ void check_appliance_user(const Configuration& configuration, const AppliancePla
 
 Result<void> give_runtime_directory(const Configuration& configuration) {
   auto found = find_appliance_user(configuration);
-  if (!found.ok() || !found.value()) return {};  // check_appliance_user has said why
+  if (!found.ok() || !found.value()) return {};  // check_appliance_user has reported it
   const char* directory = configuration.appliance.runtime_directory.c_str();
-  if (mkdir(directory, kDirectoryMode) != 0) return {};  // it is there, or its lock says why not
+  if (mkdir(directory, kDirectoryMode) != 0) return {};  // it exists, or its lock says why not
   const User& user = *found.value();
   if (lchown(directory, user.id, user.group) == 0) return {};
   return error_from_errno("giving %s to the user %s", directory, user.name.c_str())

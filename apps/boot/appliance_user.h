@@ -1,7 +1,8 @@
 // The user that the runtime becomes once all memory is taken: [appliance] user.
 //
-// The change comes before any thread is started and any device is opened for use. So all threads
-// have the same credentials; otherwise Linux takes no requests to an RDMA device by write().
+// The change comes before any thread starts and any device is opened for use, so all threads have
+// the same credentials. Otherwise Linux refuses requests that are sent to an RDMA device by
+// write().
 #pragma once
 
 #include <optional>
@@ -15,27 +16,28 @@
 
 namespace bedplate {
 
-// Returns nothing if the configuration names none, or this process is that user already. Errors: no
-// such user; root; one that this process cannot become; this is an image's first process.
+// Returns nothing if the configuration names no user, or if this process already runs as that user.
+// Errors: no such user; the user is root; this process cannot become that user; this is an image's
+// first process.
 Result<std::optional<User>> find_appliance_user(const Configuration& configuration);
 
-// Calls `look` with the rights that the appliance has once root is given up; in a child process if
-// root will be given up. Does not call it if root cannot be given up: check_appliance_user says
-// why.
+// Calls `look` with the rights that the appliance has after it has given up root: in a child
+// process, if root will be given up. Does not call it if root cannot be given up;
+// check_appliance_user reports why.
 void look_as_appliance(const Configuration& configuration, const AppliancePlan& plan,
                        const Look& look, std::vector<Error>* problems);
 
-// Appends to `problems` what keeps this process from becoming that user, and the user from making
-// and removing the appliance's files. Tries it, in a child process.
+// Appends the problems that keep this process from becoming that user, and the user from making and
+// removing the appliance's files. Tries it, in a child process.
 void check_appliance_user(const Configuration& configuration, const AppliancePlan& plan,
                           std::vector<Error>* problems);
 
 // With [appliance] user: makes the runtime directory if it is missing, and gives it to the user.
 Result<void> give_runtime_directory(const Configuration& configuration);
 
-// Gives up root, but for capabilities that services planned, and gives the user the files of
-// `pool`, which it hands out. Requires: check_appliance_user found no problem; this is the only
-// thread.
+// Gives up root, except for capabilities that services planned. Gives the user the files of `pool`,
+// which the appliance hands out to processes that join. Requires: check_appliance_user found no
+// problem; this is the only thread.
 Result<void> give_up_root(const Configuration& configuration, const AppliancePlan& plan,
                           PinnedPool& pool);
 

@@ -10,9 +10,10 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kFixedBytes = 8 * kMiB;
-// For each byte of the file: its nodes, with the text of keys and values, and the settings.
+// For each byte of the file: its nodes in the parser, the text of keys and values, and the
+// settings.
 constexpr uint64_t kEachTextByte = 48;
-// For each one planned: its plan, copies of it, and the objects made before there is a heap.
+// For each planned object: its plan, copies of it, and the objects made before there is a heap.
 constexpr uint64_t kEachCounterSet = 1536;
 constexpr uint64_t kEachFile = 3 * kKiB;
 constexpr uint64_t kEachDatagramSocket = 2 * kKiB;

@@ -1,10 +1,10 @@
 // The size of segment 0 of an appliance: it holds the memory for reading its configuration,
 // planning it and looking at the machine, before there is a heap.
 //
-// It follows from the configuration alone, and so is the same for `plan` and for `run`: the larger
-// the file, and the more there is of what it describes, the larger segment 0. The figures are above
-// measured ones; tests/system/boot_budget_test.py boots the largest that there is of each kind. If
-// they are not enough, the boot says so, with the cure.
+// The size follows from the configuration alone, so `plan` and `run` compute the same. It grows
+// with the size of the file and with the number of objects that the file describes. The figures are
+// above measured ones; tests/system/boot_budget_test.py boots the largest configuration of each
+// kind. If they are not enough, the boot says so, with the cure.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// A multiple of kBootBytesGranularity and of segment 0's pages; boot_segment_bytes() at least.
+// A multiple of kBootBytesGranularity and of segment 0's pages, at least boot_segment_bytes().
 uint64_t plan_boot_bytes(const Configuration& configuration,
                          const std::vector<ServiceNeeds>& services);
 

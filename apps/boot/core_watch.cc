@@ -21,7 +21,7 @@ void CoreWatch::look() noexcept {
   }
 }
 
-// A thread that stays away counts as moved once, however often this tries to bring it back.
+// A thread that stays off its core counts as moved once, however often it is pinned again.
 void CoreWatch::bring_back(Watched& each) noexcept {
   const bool was_away = each.counters->is_off_core.read() != 0;
   auto pinned = pin_thread(each.thread, each.cpu);

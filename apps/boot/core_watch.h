@@ -1,9 +1,9 @@
 // Keeps the shards' threads on their cores.
 //
-// The kernel moves a pinned thread without a word: if the cpuset of its control group shrinks, if a
-// core goes offline, if somebody runs taskset. So the main thread looks at each of them every now
-// and then, pins it again, and counts it; a thread that cannot be pinned again is a sign, until it
-// is back.
+// The kernel moves a pinned thread silently: if the cpuset of its control group shrinks, if a core
+// goes offline, or if somebody runs taskset. So the main thread looks at each shard's thread now
+// and then, pins it again, and counts the move. A thread that cannot be pinned again raises an
+// alert until it is back.
 #pragma once
 
 #include <vector>
@@ -17,10 +17,11 @@ namespace bedplate {
 
 class CoreWatch {
  public:
-  // A thread that has been pinned to core `cpu`. `name` stays. Before the seal: it allocates.
+  // Adds a thread that is pinned to core `cpu`. `name` outlives this object. Call it before the
+  // seal: it allocates.
   void add(const char* name, pid_t thread, int cpu, ShardCounters& counters);
-  // Looks at all of them. Requires: each is there, or was joined. Threads: one. Cost: a system call
-  // for each.
+  // Looks at all added threads. Requires: each thread exists or was joined. Threads: one. Cost: one
+  // system call for each thread.
   void look() noexcept;
 
  private:

@@ -18,7 +18,7 @@ static constexpr Choice<PlainText> kPlainTextChoices[] = {{"local", PlainText::k
                                                           {"allowed", PlainText::kAllowed},
                                                           {"refused", PlainText::kRefused}};
 
-// Each service with addresses in its table has this key, whoever wrote the service:
+// Each service with addresses in its table has this key, also services from outside the tree:
 // ServicePlan::listen asks for it.
 static void describe_plain_text(const char* service, ConfigurationTable& table,
                                 Configuration& all) {
@@ -102,7 +102,7 @@ bool LoadedConfiguration::parse(std::string_view text, const char* path,
   }
   ConfigurationReader reader(*file_, configuration_);
   reader.read(*root_);
-  if (found.empty()) found = reader.problems(path);  // else they come of the half description
+  if (found.empty()) found = reader.problems(path);  // else they follow from those
   problems->insert(problems->end(), found.begin(), found.end());
   if (!found.empty()) return false;
   tables_ = reader.take_tables();
@@ -122,12 +122,12 @@ bool LoadedConfiguration::load(const char* path, std::span<Service* const> servi
     problems->push_back(error.set_cure("name a readable file with the appliance's configuration"));
     return false;
   };
-  // Opening a FIFO waits for its other end; reading a pipe or a terminal waits for bytes.
+  // Opening a FIFO blocks until its other end is opened; reading a pipe or a terminal blocks, too.
   struct stat status {};
   if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     return refuse(Error{}.set_answer("it is no regular file"));
   }
-  std::string text(kFileMaxBytes + 2, '\0');  // one byte too many shows, plus the terminator
+  std::string text(kFileMaxBytes + 2, '\0');  // detects a larger file; terminator
   Result<size_t> bytes = read_text_file(path, text.data(), text.size());
   if (!bytes) return refuse(bytes.error());
   text.resize(bytes.value());
@@ -164,7 +164,7 @@ std::vector<Error> LoadedConfiguration::check() {
 
 namespace {
 
-// The keys of `table`, then those of the tables in it.
+// Lists the keys of `table`, then those of the tables in it.
 void list_keys(const ConfigurationTable& table, std::vector<KeyDescription>* all) {
   for (const ConfigurationKey& key : table.keys()) {
     all->push_back({table.name() + "." + key.name(), key.type_text(), key.default_text(),

@@ -1,11 +1,11 @@
-// A configuration that was read, with its keys at hand: their values can be read and changed.
-// `bedplate plan --explain` plans with other values, to tell what they would take.
+// A configuration that was read, with its keys: their values can be read and changed. `bedplate
+// plan --explain` plans with other values, to show how much memory they would take.
 //
-// Only the variables change, never the file. Call check() on changed values before they are planned
-// with: a plan relies on it.
+// Only the variables change, never the file. Call check() before planning with changed values: a
+// plan relies on it.
 //
-// Threads: one, before the seal (it allocates). Lifetime: `services` outlive it; it stays where it
-// is, since the keys know where their variables lie.
+// Threads: one, before the seal (it allocates). Lifetime: `services` outlive it; the object does
+// not move, since the keys point at their variables.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@
 
 namespace bedplate {
 
-// A key that says a number, of one table of the file.
+// A numeric key of one table of the file.
 struct NumberKey {
-  std::string table;               // with those that it lies in: "cache.tenant"
+  std::string table;               // with the tables around it: "cache.tenant"
   bool is_one_of_several = false;  // [[cache.tenant]]
-  std::string instance;            // the first text in it that must be unique: its name
+  std::string instance;            // the table's name: the first text in it that must be unique
   const ConfigurationKey* key = nullptr;
 
   // "cache.bytes"; "cache.tenant[a].bytes" if there may be several.
@@ -41,8 +41,8 @@ class LoadedConfiguration {
   LoadedConfiguration(const LoadedConfiguration&) = delete;
   LoadedConfiguration& operator=(const LoadedConfiguration&) = delete;
 
-  // As load_configuration() and parse_configuration(); false if these return nothing. Requires:
-  // neither was called before.
+  // As load_configuration() and parse_configuration(); false if those return nothing. Requires:
+  // neither load() nor parse() was called before.
   bool load(const char* path, std::span<Service* const> services, std::vector<Error>* problems);
   bool parse(std::string_view text, const char* path, std::span<Service* const> services,
              std::vector<Error>* problems);
@@ -50,12 +50,12 @@ class LoadedConfiguration {
   Configuration& configuration() noexcept { return configuration_; }
   const Configuration& configuration() const noexcept { return configuration_; }
 
-  // The keys of each table that the file has, in its order, also those that it leaves to their
-  // defaults. They live as long as this.
+  // The keys of each table that the file has, in file order, including keys left at their defaults.
+  // They live as long as this object.
   std::vector<NumberKey> number_keys() const;
 
-  // The errors of the checks across keys, with the values that they have now. The caller keeps each
-  // value in its range and to its rule.
+  // Runs the checks across keys with the present values and returns the errors. The caller keeps
+  // each value in its range and to its rule.
   std::vector<Error> check();
 
  private:
@@ -66,39 +66,39 @@ class LoadedConfiguration {
   std::vector<ConfigurationReader::Kept> tables_;
 };
 
-// Describes the tables of services, behind the runtime's; `thrown` gets exceptions of their
-// descriptions, as errors. Errors: a service's name is taken.
+// Describes the tables of services, after the runtime's. Exceptions thrown by their descriptions
+// are appended to `thrown`, as errors. Errors: a service's name is taken.
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown);
 
 // Reads and checks the file at `path`, which may have a table for each of `services`. Stores the
-// settings of each service in it: a service is read for once. Appends every problem to `problems`,
-// in the file's order: "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind
-// kConfiguration. A file that cannot be read is a problem, too: "reading the configuration PATH:
-// ...".
-// Returns nothing if there is a problem. Threads: any, before the seal (it allocates).
+// settings of each service in the service itself, so a service is read for once. Appends every
+// problem to `problems`, in the file's order: "PATH:LINE:COLUMN: what is wrong; what was expected",
+// each of kind kConfiguration. A file that cannot be read is a problem, too: "reading the
+// configuration PATH: ...". Returns nothing if there is a problem. Threads: any, before the seal
+// (it allocates).
 std::optional<Configuration> load_configuration(const char* path,
                                                 std::span<Service* const> services,
                                                 std::vector<Error>* problems);
 
-// The same for text in memory; `path` only appears in messages.
+// The same for text in memory; `path` appears only in messages.
 std::optional<Configuration> parse_configuration(std::string_view text, const char* path,
                                                  std::span<Service* const> services,
                                                  std::vector<Error>* problems);
 
-// One key as the documentation has it.
+// A key as it is documented.
 struct KeyDescription {
   std::string name;  // with its table: "pool.bytes"
   std::string type;
-  std::string default_text;  // as a file would write it, in words, or "required"
+  std::string default_text;  // as written in a file, in words, or "required"
   std::string range;
   std::string help;  // Markdown
 };
 
-// Every key, in the order of the documentation; those of `services` last.
+// Every key, in the order of the documentation; keys of `services` last.
 std::vector<KeyDescription> configuration_keys(std::span<Service* const> services);
 
-// Its row in the table of docs/configuration.md, without a newline.
+// The key's row in the table of docs/configuration.md, without a newline.
 std::string markdown_row(const KeyDescription& key);
 
 }  // namespace bedplate

@@ -10,7 +10,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kOwnMembers = 1;  // of the owner of the pool, in each group
+constexpr uint64_t kOwnMembers = 1;  // the pool's owner is a member of each group
 
 Result<void> check_places(const Configuration& configuration, uint32_t group_index) {
   const GroupSettings& group = configuration.groups[group_index];
@@ -36,8 +36,8 @@ Result<void> check_places(const Configuration& configuration, uint32_t group_ind
                         members);
 }
 
-// True if no [[process]] may write the segment beside its owner: malloc or the owner keeps records
-// in it, it comes with a group, or it is one process's own.
+// True if only its owner may write the segment: malloc or the owner keeps records in it, it belongs
+// to a group, or it belongs to one process.
 bool is_owners_alone(const SegmentRequest& request) noexcept {
   const std::string_view owner = request.owner.view();
   for (const std::string_view prefix : {"heap:", "fifo:", "exchange:"}) {
@@ -84,7 +84,7 @@ OwnerName instance_owner(std::string_view kind, const ProcessSettings& process, 
 bool names_segment(std::string_view text, const OwnerName& segment) noexcept {
   const std::string_view owner = segment.view();
   if (text == owner) return true;
-  // The names of processes have no dot; those of volumes may.
+  // The names of processes have no dot; names of volumes may have one.
   const bool is_instance = owner.starts_with("heap:") || owner.starts_with("exchange:");
   return is_instance && text == owner.substr(0, owner.rfind('.'));
 }

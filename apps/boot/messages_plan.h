@@ -6,7 +6,7 @@
 //     heap:PROCESS.K       the heap of the K-th process of its kind
 //     exchange:PROCESS.K   what an untrusted process shares with the owner alone: a group of two
 //
-// Pages are those of the pool; outsiders.h changes them if it must.
+// The pages are those of the pool, unless outsiders.h has to change them.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@
 namespace bedplate {
 
 struct GroupPlan {
-  OwnerName segment;  // the group fills it but for the last page
+  OwnerName segment;  // the group fills all of it except the last page
   GroupShape shape;
 };
 
-// "fifo:main" is of the group main, "exchange:probe.0" of the group probe.0.
+// "fifo:main" belongs to the group main, "exchange:probe.0" to the group probe.0.
 inline std::string_view group_name(const OwnerName& segment) noexcept {
   const std::string_view owner = segment.view();
   return owner.substr(owner.find(':') + 1);
@@ -35,19 +35,20 @@ struct MessagesPlan {
   std::vector<GroupPlan> groups;  // in the order of their requests
 };
 
-// Errors (kConfiguration): a group has fewer places than processes have members.
+// Errors (kConfiguration): a group has fewer places than its processes have members.
 Result<MessagesPlan> plan_messages(const Configuration& configuration);
 
-// Errors (kConfiguration): [[process]] names a segment that is not among `segments`, or one for
-// writing that its owner alone writes.
+// Errors (kConfiguration): [[process]] names a segment that is not among `segments`, or asks to
+// write a segment that only its owner may write.
 Result<void> check_grants(const Configuration& configuration,
                           const std::vector<SegmentRequest>& segments);
 
-// "KIND:NAME.K", of the K-th process (from 0) of one [[process]].
+// "KIND:NAME.K" for the K-th process (from 0) of one [[process]].
 OwnerName instance_owner(std::string_view kind, const ProcessSettings& process, uint32_t number);
 
-// Whether `text`, an element of `read` or `write`, means `segment`: its owner, or, of those that
-// each process of a kind has, their common name ("heap:worker" of heap:worker.0, heap:worker.1).
+// Whether `text`, an element of `read` or `write`, means `segment`. It may be the segment's owner,
+// or the common name of segments that each process of a kind has ("heap:worker" means heap:worker.0
+// and heap:worker.1).
 bool names_segment(std::string_view text, const OwnerName& segment) noexcept;
 
 // The group of two in which an untrusted process and the owner exchange messages.

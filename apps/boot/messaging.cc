@@ -10,7 +10,7 @@
 namespace bedplate {
 namespace {
 
-// Adds the segments that `list` names, unless they are there already.
+// Adds the segments that `list` names, except those already granted.
 void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& pool,
            std::vector<GrantedSegment>* granted) {
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
@@ -39,7 +39,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   terms_with_verbs_ = verbs;
   make_groups(configuration, plan, pool);
   choose_copying(configuration);
-  count_processes(configuration, counters);  // before the thread that counts them
+  count_processes(configuration, counters);  // before the thread that updates them starts
   BP_TRY(start_server(configuration, joiners, pool));
   count_groups(counters);
   BP_TRY(join_groups(pool, *messenger, doorbell));
@@ -109,9 +109,10 @@ Result<std::vector<ProcessGrant>> Messaging::make_grants(const Configuration& co
   return grants;
 }
 
-// Logs one line for each kind, up to the one that is taken; the others' lines say why not.
+// Logs one line for each kind of single copy, up to the one that is taken; the lines of the others
+// say why they were not.
 void Messaging::choose_copying(const Configuration& configuration) {
-  BP_ASSERT(single_copy_.taken == nullptr);  // one of a kind in a process
+  BP_ASSERT(single_copy_.taken == nullptr);  // a process has one kind
   const std::vector<SingleCopyKind>& order = configuration.messages.single_copy;
   single_copy_ = choose_single_copy(order);
   const SingleCopy* taken = single_copy_.taken.get();
@@ -165,7 +166,7 @@ void Messaging::count_processes(const Configuration& configuration, CountersFile
   }
 }
 
-// Called on the control thread of the join server, which alone writes these counters.
+// Called on the control thread of the join server, the only writer of these counters.
 void Messaging::count(const JoinEvent& event) noexcept {
   using Kind = JoinEvent::Kind;
   const bool has_joined = event.kind == Kind::kJoined;
@@ -179,7 +180,7 @@ void Messaging::count(const JoinEvent& event) noexcept {
                                           : ProcessState::kLeft;
     counters.state.set(static_cast<uint64_t>(state));
     counters.pid.set(static_cast<uint64_t>(event.pid));
-    // A process that joins stands in for a dead one; one that leaves does not.
+    // A process that joins replaces a dead one; a process that leaves needs no replacement.
     if (has_joined && each.down > 0) --each.down;
     if (has_died) ++each.down;
     counters.is_down.set(each.down > 0 ? 1 : 0);
@@ -201,7 +202,7 @@ Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
     options.members = &group->table;
     options.member = 0;
     options.pool = &pool;
-    // This process neither copies from a stranger nor waits for one.
+    // This process neither copies from an untrusted process nor waits for one.
     const bool may_copy = !group->terms.single_copy().empty();
     options.single_copy = may_copy ? single_copy_.taken.get() : nullptr;
     options.counters = &counters_[i]->shm;
@@ -239,9 +240,9 @@ void Messaging::refresh_counters() noexcept {
   }
 }
 
-// Called on the control thread. The server has logged the reason, if there is one.
+// Called on the control thread. The server has logged the reason of a failure.
 void Messaging::heard(const JoinEvent& event) noexcept {
-  if (event.kind == JoinEvent::Kind::kRefused) return;  // it got nothing, and nobody else notices
+  if (event.kind == JoinEvent::Kind::kRefused) return;  // nobody else is affected
   count(event);
   BP_ASSERT(event.group < groups_.size() && event.member_count > 0);
   BP_ASSERT(event.member + event.member_count <= groups_[event.group]->table.member_count());
@@ -255,7 +256,7 @@ void Messaging::heard(const JoinEvent& event) noexcept {
   }
   if (event.kind != JoinEvent::Kind::kFailed || !stops_at_failure_ || !event.is_trusted) return;
   BP_LOG_ERROR("%s: stopping, as [messages] on_join_failure says", name_.c_str());
-  must_stop_.store(true, std::memory_order_release);
+  must_stop_.store(true, std::memory_order_release);  // pairs with must_stop()
 }
 
 }  // namespace bedplate

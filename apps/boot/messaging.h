@@ -1,14 +1,14 @@
 // The appliance's part in the groups of its configuration: it makes their segments, lets processes
-// join, and is member 0 of each group itself, on its first shard.
+// join, and is itself member 0 of each group, on its first shard.
 //
-// It has two threads: the control thread of the join server, and one that waits on the bells of its
-// members for the shard (transport/shm/queue/bell_watch.h). Processes that are not trusted have
-// each a group of two, with the appliance as the other member.
+// It has two threads: the control thread of the join server, and a thread that waits on its
+// members' bells for the shard (transport/shm/queue/bell_watch.h). Each untrusted process has a
+// group of two, with the appliance as the other member.
 //
-// Invariants, by is_valid() unless something else is said: 1. Groups are there only with a server,
-// and with counters each. 2. A group's table has the places that its segment has, and the segment
-// of its FIFO is carved. 3. Each group is for [[group]] or for one untrusted process. (make_grants)
-// 4. Nobody is let in before the pool is sealed. (serve)
+// Invariants, by is_valid() unless another function is named: 1. Groups exist only together with a
+// server, and each has counters. 2. A group's table has as many places as its segment, and the
+// segment of its FIFO is carved. 3. Each group is for [[group]] or for one untrusted process.
+// (make_grants) 4. No process may join before the pool is sealed. (serve)
 #pragma once
 
 #include <atomic>
@@ -42,29 +42,28 @@ class Messaging {
   Messaging& operator=(const Messaging&) = delete;
   ~Messaging() { stop(); }
 
-  // Carves and makes all groups, plans who may join, and adds the appliance's members to
-  // `messenger`; a ring of one of them rings `doorbell`, that of its loop. Both outlast stop().
-  // Does nothing if the configuration has neither [[group]] nor [[process]]. `joiners` listens for
-  // those that join (openings.h), and is taken over. `counters`, made for `plan`, outlasts it.
-  // `verbs`: the terms that processes with verbs = true are told.
-  // Requires: `pool` is reserved by `plan`, which is the configuration's, and
-  // not sealed; the loop does not run yet. Errors: the join server's, the bell watch's, or no such
-  // user.
+  // Carves and makes all groups, plans which processes may join, and adds the appliance's members
+  // to `messenger`. A message to one of these members rings `doorbell`, which belongs to the loop
+  // of the first shard. Both outlast stop(). Does nothing if the configuration has neither
+  // [[group]] nor [[process]]. Takes over `joiners`, the listening socket for processes that join
+  // (openings.h). `counters`, made for `plan`, outlasts this object. `verbs`: the terms for
+  // processes with verbs = true. Requires: `pool` is reserved by `plan`, which is made from
+  // `configuration`, and is not sealed; the loop does not run yet. Errors: those of the join server
+  // and of the bell watch; no such user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
                       PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
                       const ProcessTerms& verbs, JoinListener* joiners, CountersFile& counters);
 
-  // After the seal: from now on processes can join.
+  // Lets processes join from now on. Call it after the seal.
   Result<void> serve() noexcept;
 
-  // Tells all that the pool is gone, and ends the threads. The loop may still run, and polls on.
+  // Tells all members that the pool is gone, and ends the threads. The loop may still run and poll.
   void stop() noexcept;
 
-  // Whether a process could not use its part and the configuration says to stop then. Threads: any.
+  // Whether a process failed to join and the configuration says to stop then. Threads: any.
   bool must_stop() const noexcept { return must_stop_.load(std::memory_order_acquire); }
 
-  // Brings up to date the counters that nobody pushes: how many members are in which state.
-  // Threads: one.
+  // Updates the gauges that are not written as they change: how many members are in each state.
   void refresh_counters() noexcept;
 
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(groups_.size()); }
@@ -84,7 +83,7 @@ class Messaging {
     GroupSegment segment;
     Segment& fifo;
     MembersTable& table;
-    GroupTerms terms;  // what joiners are handed
+    GroupTerms terms;  // handed to processes that join
     ShmGroupKeeper keeper;
     ShmProvider shm;
   };
@@ -113,7 +112,7 @@ class Messaging {
   struct CountedProcess {
     MemberName name;
     ProcessCounters* counters;
-    uint32_t down = 0;  // have died, and none has joined in their place
+    uint32_t down = 0;  // died, and not replaced yet
   };
   std::vector<CountedProcess> processes_;  // of each [[process]]
   BellWatch watch_;

@@ -14,12 +14,12 @@
 namespace bedplate {
 namespace {
 
-constexpr unsigned long kBad = ~0UL;  // as a descriptor, a process, flags, an operation
+constexpr unsigned long kBad = ~0UL;  // an invalid descriptor, process, flag set or operation
 
 // A call that an appliance serves without, such as lseek, is not listed.
 
-// Memory, threads, files, signals and time need these. The kernel refuses each for its first bad
-// argument.
+// Memory, threads, files, signals and time need these. The kernel refuses each call because of its
+// first bad argument.
 constexpr CallTrial kOfAll[] = {
     {"read", SYS_read, {kBad}},
     {"pread64", SYS_pread64, {kBad}},
@@ -84,16 +84,16 @@ constexpr CallTrial kOfEpoll[] = {
     {"recvmsg", SYS_recvmsg, {kBad}},
 };
 
-// Members that live and die need these.
+// The table of members and the detection of dead ones need these.
 constexpr CallTrial kOfGroups[] = {
     {"get_robust_list", SYS_get_robust_list, {kBad}},
     {"set_robust_list", SYS_set_robust_list, {}},
 };
 
-// Memory that is to lie on a node needs these.
+// Memory bound to a node needs these.
 constexpr CallTrial kOfNodes[] = {{"mbind", SYS_mbind, {1}}};
 
-// Not tried if nothing may be locked: then the kernel's own answer is EPERM.
+// Not tried if the limit of locked memory is 0: the kernel's own answer is then EPERM.
 constexpr CallTrial kOfLocking[] = {{"mlock", SYS_mlock, {}}};
 
 bool may_lock_something() noexcept {

@@ -1,9 +1,9 @@
-// The system calls that an appliance cannot do without, tried before anything is taken: one that a
-// seccomp profile forbids would otherwise end a boot half way, or leave an appliance that is ready
-// and deaf.
+// The system calls that an appliance cannot do without. They are tried before anything is taken: a
+// call that a seccomp profile forbids would otherwise end a boot half way, or leave an appliance
+// that reports ready and serves nobody.
 //
-// Calls that can be done without are not here: io_uring's (uring_device.h), and those whose absence
-// the log tells.
+// Optional calls are not here: io_uring's (uring_device.h), and calls whose absence the log
+// reports.
 #pragma once
 
 #include "apps/boot/appliance_plan.h"
@@ -12,7 +12,8 @@
 
 namespace bedplate {
 
-// Tries those that the configuration makes it use. Errors: the names of those that are forbidden.
+// Tries the calls that the configuration makes the appliance use. Errors: the names of forbidden
+// calls.
 Result<void> check_calls(const Configuration& configuration, const AppliancePlan& plan) noexcept;
 
 }  // namespace bedplate

@@ -15,15 +15,15 @@ void open_joiners(const Configuration& configuration, const AppliancePlan& plan,
     return problems->push_back(made.error());
   }
   auto found = find_appliance_user(configuration);
-  if (!found.ok() || !found.value()) return;  // check_appliance_user() has said why
+  if (!found.ok() || !found.value()) return;  // check_appliance_user() has reported it
   const User& user = *found.value();
   if (lchown(configuration.messages.socket.c_str(), user.id, user.group) != 0) {
     problems->push_back(error_from_errno("giving %s to the user %s",
                                          configuration.messages.socket.c_str(), user.name.c_str())
                             .set_cure("run it in a container with CAP_CHOWN"));
   }
-  // A process that connects sees the user that listened last: from the first moment on, the one
-  // that the appliance will run as.
+  // SO_PEERCRED shows a connecting process the user that called listen() last. So the appliance's
+  // later user listens again, and clients see that user from the start.
   const auto listen_again = [joiners](std::vector<Error>*) {
     (void)listen(joiners->number(), SOMAXCONN);
   };

@@ -1,6 +1,6 @@
-// The openings of boot, before it takes anything: listening sockets, files, datagram sockets, the
-// socket of those that join. `check` opens the same, by the same function, and closes it again. So
-// both find the same problems, and report all of them at once.
+// Opens what boot needs before it takes memory: listening sockets, files, datagram sockets, the
+// socket for processes that join. `check` opens the same, by the same function, and closes it
+// again. So both find the same problems, and report all of them at once.
 #pragma once
 
 #include <vector>
@@ -15,19 +15,19 @@
 namespace bedplate {
 
 struct Openings {
-  std::vector<std::vector<Listeners>> listeners;  // of each service, and each of its keys
+  std::vector<std::vector<Listeners>> listeners;  // for each service, for each of its keys
   std::vector<OpenedFile> files;
-  std::vector<std::vector<Fd>> datagrams;  // of each service, and each of its datagram sockets
+  std::vector<std::vector<Fd>> datagrams;  // for each service, for each datagram socket
   JoinListener joiners;                    // if there are groups
 };
 
 enum class OpeningPurpose {
-  kCheck,  // nothing is created that stays, nothing is taken over from the service manager
+  kCheck,  // creates nothing that stays, takes over nothing from the service manager
   kBoot,
 };
 
-// Appends an error to `problems` for each that cannot be opened. Requires: the appliance's name is
-// nobody else's. Ownership: `plan` outlives what is returned.
+// Appends an error to `problems` for each that cannot be opened. Requires: the caller holds the
+// lock on the appliance's name. Lifetime: `plan` outlives the result.
 Openings open_all(const Configuration& configuration, const AppliancePlan& plan,
                   OpeningPurpose purpose, std::vector<Error>* problems);
 

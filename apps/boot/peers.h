@@ -1,10 +1,10 @@
-// The peers of an appliance ([verbs]), as the runtime sees them: this opens the device, registers
-// the pool with it, opens exports (and the heap, with remote = "read"), and exchanges messages with
-// peers on one shard.
+// The peers of an appliance ([verbs]), as the runtime sees them: this class opens the device,
+// registers the pool with it, opens exports (and the heap, with remote = "read"), and exchanges
+// messages with peers on one shard.
 //
 // The code is in libbedplate-verbs.a, with libibverbs and librdmacm behind it, and a program that
-// needs no peers links none of it: this class by itself is an appliance without peers. A program
-// that links the archive asks for bedplate_peers_part (-Wl,-u, which bedplate-verbs.pc says).
+// needs no peers links none of it: this base class acts as an appliance without peers. A program
+// that links the archive asks for bedplate_peers_part (-Wl,-u, in bedplate-verbs.pc).
 #pragma once
 
 #include <memory>
@@ -33,15 +33,15 @@ class Peers {
   Peers& operator=(const Peers&) = delete;
   virtual ~Peers() = default;
 
-  // Opens the device and holds the plan against what it has. Takes nothing of the pool, and does
+  // Opens the device and checks the plan against its limits. Takes nothing of the pool, and does
   // nothing without [verbs]. Appends what is missing to `problems`; with [verbs] required = false,
-  // the log has that instead.
+  // logs it instead.
   virtual void open(const Configuration& /*configuration*/, const AppliancePlan& /*plan*/,
                     std::vector<Error>* /*problems*/) {}
 
-  // Carves what was planned. If there is a device, opens it anew, with the rights that the process
-  // has by now, and adds the peers as a way to `messenger`, which the shard's loop polls; this is
-  // one more source of `loop`. `pool`, `loop`, `messenger` and `file` outlast close().
+  // Carves the planned memory. If there is a device, opens it anew, with the rights that the
+  // process has by now, and adds the peers as a provider to `messenger`, which the shard's loop
+  // polls. Adds one more source to `loop`. `pool`, `loop`, `messenger` and `file` outlast close().
   // Requires: open(); `pool` is reserved by the configuration's plan and not sealed; `loop` does
   // not run yet. Errors: the device's, if it is required.
   virtual Result<void> create(const Configuration& /*configuration*/, PinnedPool& /*pool*/,
@@ -53,15 +53,15 @@ class Peers {
   // Dials the peers whose address is known. Threads: the shard's, before its loop runs.
   virtual void begin() noexcept {}
 
-  // Sends all that was accepted; does not wait for peers that are not connected. Threads: any.
+  // Sends all accepted messages; does not wait for peers that are not connected. Threads: any.
   virtual void request_drain() noexcept {}
   virtual bool is_drained() const noexcept { return true; }
 
-  // Closes the peers, which notice, and the device: nothing stays registered. Requires: the loop
-  // does not run.
+  // Closes the connections to peers, which notice it, and the device: nothing stays registered.
+  // Requires: the loop does not run.
   virtual void close() noexcept {}
 
-  // Brings up to date the counters that nobody pushes. Threads: one.
+  // Updates the gauges that are not written as they change. Threads: one.
   virtual void refresh_counters() noexcept {}
 
   virtual bool is_there() const noexcept { return false; }
@@ -71,10 +71,10 @@ class Peers {
     terms.verbs = ProcessTerms::Verbs::kNoDevice;
     return terms;
   }
-  // The same peers by datagrams (VerbsProvider::send_datagram); what they send comes as messages.
-  // nullptr: there are none.
+  // The provider that sends datagrams to the same peers (VerbsProvider::send_datagram); a peer's
+  // datagrams arrive as messages. nullptr: no peers.
   virtual VerbsProvider* datagrams() noexcept { return nullptr; }
-  // The memory of an export; empty: there is none of that name.
+  // The memory of an export; empty: no export has that name.
   virtual std::span<std::byte> exported(std::string_view /*name*/) const noexcept { return {}; }
 };
 
@@ -82,7 +82,7 @@ class Peers {
 struct PortsReport {
   bool has_usable = false;
   std::string text;    // every port with its address, and the drivers
-  std::string advice;  // where none is usable
+  std::string advice;  // if no device is usable
 };
 
 // The functions that libbedplate-verbs.a brings to the runtime.
@@ -99,7 +99,7 @@ struct PeersPart {
 // nullptr: the program was linked without libbedplate-verbs.a.
 const PeersPart* peers_part() noexcept;
 
-// Those of [verbs], or, if they are not linked in, an appliance without peers.
+// The peers of [verbs]; if the archive is not linked, an appliance without peers.
 std::unique_ptr<Peers> make_peers();
 
 }  // namespace bedplate

@@ -151,7 +151,7 @@ void PoolCountersKeeper::pool_sealed(const PinnedPool& pool, const PoolMap& map,
   }
   for (const Owner& owner : owners_) {
     owner.counters->bytes.set(owner.bytes);
-    owner.counters->used_bytes.set(kNoValue);  // but for the heap's: refresh()
+    owner.counters->used_bytes.set(kNoValue);  // the heap's is set by refresh()
   }
 }
 
@@ -192,13 +192,13 @@ void PoolCountersKeeper::refresh_heap_owners() noexcept {
   heap_->largest_owner.set(text);
 }
 
-// A size keeps its place, also when no page of it is left.
+// A size class keeps its counters even when it has no page left.
 HeapClassCounters* PoolCountersKeeper::class_of(uint64_t block_bytes) noexcept {
   for (size_t i = 0; i < class_count_; ++i) {
     if (classes_[i].block_bytes == block_bytes) return classes_[i].counters;
   }
   if (class_count_ == kHeapClassCountMax) return nullptr;
-  char name[24] = "large";  // each in a place of its own size
+  char name[24] = "large";  // block_bytes 0: large blocks, each of its own size
   if (block_bytes != 0) std::snprintf(name, sizeof name, "%" PRIu64, block_bytes);
   HeapClassCounters* counters = file_->take_spare<HeapClassCounters>("heap_class", name);
   classes_[class_count_++] = {block_bytes, counters};
@@ -207,7 +207,7 @@ HeapClassCounters* PoolCountersKeeper::class_of(uint64_t block_bytes) noexcept {
 
 void PoolCountersKeeper::refresh_heap_classes() noexcept {
   const HeapWalk walk = walk_heap();
-  heap_->bytes.set(owners_[2].bytes);  // as heap_parts_ has it
+  heap_->bytes.set(owners_[2].bytes);  // as in heap_parts_
   heap_->used_peak_bytes.set(has_accounts_ ? heap_peak_bytes() : kNoValue);
   heap_->free_bytes.set(walk.free_bytes);
   heap_->largest_free_bytes.set(walk.largest_free_bytes);

@@ -1,5 +1,5 @@
-// The counters of the pool and the heap. The keeper brings up to date those that nobody pushes: how
-// much each owner has taken, and how much is free.
+// The counters of the pool and the heap. The keeper updates the gauges that are not written as they
+// change: how much each owner has taken, and how much is free.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +29,12 @@ struct PoolCounters {
   Counter support_level;  // the bits of SupportLevel
 };
 
-// A way to take memory from the pool (pinned_pool/no_way_back.h).
+// A route by which memory could leave the pool (pinned_pool/no_way_back.h).
 struct WayCounters {
   Counter state;  // WayState
 };
 
-// A segment, as the audit compares it with the kernel's maps: PoolMapSegment.
+// A segment in the terms in which the audit compares it with the kernel's maps: PoolMapSegment.
 struct SegmentCounters {
   Counter bytes;
   Counter page_bytes;
@@ -49,7 +49,7 @@ struct SegmentCounters {
 
 struct OwnerCounters {
   Counter bytes;
-  Counter used_bytes;  // kNoValue for another process's heap: only that process knows
+  Counter used_bytes;  // kNoValue for a joined process's heap: only that process knows
 };
 
 struct HeapCounters {
@@ -57,13 +57,13 @@ struct HeapCounters {
   Counter used_peak_bytes;
   Counter free_bytes;
   Counter largest_free_bytes;
-  SharedText largest_owner;  // that has the most of it
+  SharedText largest_owner;  // the owner that holds most of it
 };
 
 struct HeapOwnerCounters {
   Counter used_bytes;
   Counter used_peak_bytes;
-  Counter limit_bytes;  // kNoValue: none
+  Counter limit_bytes;  // kNoValue: no limit
   Counter refused;
 };
 static_assert(kNoLimit == kNoValue);
@@ -84,17 +84,17 @@ void describe(CounterTable& table, HeapClassCounters& counters);
 
 class PoolCountersKeeper {
  public:
-  // Looks up its sets. Requires: `file` was made for `plan`, and outlives this. Before the seal: it
-  // allocates.
+  // Looks up the sets of counters. Requires: `file` was made for `plan`, and outlives this. Call it
+  // before the seal: it allocates.
   void create(CountersFile& file, const AppliancePlan& plan);
 
-  // The memory of the first owners, which the heap fills: boot, the reserve, the heap,
-  // and what is kept of it.
+  // The memory of the first owners, which the heap fills: boot, the reserve, the heap, and the
+  // parts of it that are kept for owners.
   void set_heap_parts(std::vector<std::span<const std::byte>> parts) noexcept;
-  // Sets the counters that do not change any more.
+  // Sets the counters that no longer change.
   void pool_sealed(const PinnedPool& pool, const PoolMap& map, uint32_t support_level) noexcept;
 
-  // Threads: one. Cost: that of a walk over the heap.
+  // Threads: one. Cost: a walk over the heap.
   void refresh() noexcept;
 
  private:

@@ -14,8 +14,8 @@
 namespace bedplate {
 namespace {
 
-// Program text, static data and the main stack: they may not fault either, although they are not
-// the pool's. An ordinary heap is mostly untouched address space: only its touched pages are
+// Locks program text, static data and the main stack: they must not fault either, although they are
+// outside the pool. An ordinary heap is mostly untouched address space: only its touched pages are
 // locked.
 Result<void> lock_program() {
   const bool is_ordinary = interception_decision().backing == HeapBacking::kOrdinary;
@@ -24,7 +24,7 @@ Result<void> lock_program() {
       .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
 }
 
-// The plan knows that these owners are there.
+// The plan has checked that these owners exist.
 void limit_heap_owners(const Configuration& configuration) {
   for (const LimitSettings& limit : configuration.limits) {
     limit_heap_owner(heap_owner(OwnerName(limit.owner)).take(), limit.bytes);
@@ -43,12 +43,12 @@ Result<void> PoolSealing::seal(const Configuration& configuration, PinnedPool& p
     pool.add_stoppers(kSeccompStops);
   }
   BP_TRY(prove_support(configuration.alloc.expect));
-  limit_heap_owners(configuration);  // the proof is nobody's
+  limit_heap_owners(configuration);  // after the proof, whose blocks have no owner
   return {};
 }
 
-// No device has registered the pool when every shard's sockets go through epoll, and there are no
-// verbs.
+// The pool has no registered device when every shard's sockets go through epoll and there are no
+// verbs. Its pages are pinned here then.
 void PoolSealing::pin_pages(PinnedPool& pool) {
   if ((pool.stoppers() & kPinStops) != 0) return;
   if (auto held = page_pin_.create(pool); !held.ok()) log_error(held.error());

@@ -1,12 +1,12 @@
-// The end of taking memory: the pool is sealed, the program is locked beside it, malloc is proved
-// to be the pool's, and the maps of the process are audited.
+// The end of taking memory: seals the pool, locks the program beside it, proves that malloc uses
+// the pool, and audits the maps of the process.
 //
 //     seal()              pin pages that no device has registered, lock the program, seal the pool,
 //                         install the filter of system calls, prove malloc, limit heap owners
 //     audit()             the maps of the process are those of the pool
-//     report_ways_back()  the log says which ways to take memory back nothing here stops
+//     report_ways_back()  the log lists the ways to take memory back that nothing here stops
 //
-// Threads: the main thread's; the shards' threads are there and wait: nobody else allocates.
+// Threads: the main thread; the shards' threads exist and wait, so no other thread allocates.
 #pragma once
 
 #include "alloc/support_level.h"
@@ -20,12 +20,12 @@ namespace bedplate {
 
 class PoolSealing {
  public:
-  // Requires: called once; all has been carved.
+  // Requires: called once; everything is carved.
   Result<void> seal(const Configuration& configuration, PinnedPool& pool);
   static Result<void> audit(const PoolMap& map) noexcept;
   static void report_ways_back(const char* appliance, const PinnedPool& pool) noexcept;
 
-  // As seal() has proved it.
+  // The level that seal() has proved.
   SupportLevel support_level() const noexcept { return support_level_; }
 
  private:

@@ -1,7 +1,7 @@
 #include "apps/boot/ports_part.h"
 
-// apps/ports/port_service.cc defines it; a program that is to have it asks for it
-// (-Wl,-u; bedplate-dpdk.pc).
+// apps/ports/port_service.cc defines it; a program with DPDK ports asks for it (-Wl,-u;
+// bedplate-dpdk.pc).
 extern "C" [[gnu::weak]] const bedplate::PortsPart bedplate_ports_part;
 
 namespace bedplate {

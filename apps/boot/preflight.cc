@@ -35,16 +35,17 @@
 namespace bedplate {
 namespace {
 
-// Descriptors not counted: listeners, rings, eventfds, the counters file, standard streams.
+// Descriptors that are not counted one by one: listeners, rings, eventfds, the counters file,
+// standard streams.
 constexpr uint64_t kOtherDescriptors = 64;
 
-constexpr uint64_t kLeftBytes = 64 * kMiB;  // the kernel's
+constexpr uint64_t kLeftBytes = 64 * kMiB;  // left to the kernel
 
 uint64_t available_memory_bytes() noexcept {
   return read_number_field("/proc/meminfo", "MemAvailable").value_or(0) * kKiB;
 }
 
-// The limit after raising the soft one as far as it goes.
+// Raises the soft limit as far as it goes, and returns it.
 uint64_t raised_limit(__rlimit_resource resource) noexcept {
   rlimit limit = {};
   getrlimit(resource, &limit);
@@ -56,8 +57,8 @@ uint64_t raised_limit(__rlimit_resource resource) noexcept {
   return limit.rlim_cur;
 }
 
-// Bytes that are still to be taken, in pages of any size, or of one size (on one node). Some or all
-// of segment 0 is already there, and so counted as used: it is left out.
+// Bytes that are still to be taken, in pages of any size, or of one size (on one node). Segment 0
+// is left out: it exists already, at least in part, and counts as used.
 uint64_t bytes_to_take(const AppliancePlan& plan) noexcept {
   uint64_t bytes = 0;
   for (const SegmentPlan& segment : plan.pool.segments) {
@@ -92,8 +93,8 @@ void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
   }
 }
 
-// Whether the kernel makes what is missing (vm.nr_overcommit_hugepages): tried, since its memory
-// may be in pieces. The setting is the machine's, not a node's.
+// Whether the kernel makes the missing pages on demand (vm.nr_overcommit_hugepages). Tried, since
+// free memory may be fragmented. The setting is the machine's, not a node's.
 bool may_be_made(const HugepageNeed& need, const HugepageCounts& counts) noexcept {
   if (need.node != kAnyNode) return false;
   const uint64_t missing = need.count - counts.available_count;
@@ -115,7 +116,7 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
     const uint64_t total = counts.total_count + needed - counts.available_count;
     error.set_answer("%" PRIu64 " are free, %" PRIu64 " are needed", counts.available_count,
                      needed);
-    // A running kernel seldom finds a whole GiB of memory in one piece.
+    // A running kernel seldom finds a contiguous GiB of memory.
     error.set_cure("echo %" PRIu64 " > %s%s", total, hugepage_count_file(page, node).path,
                    is_largest ? "; where that has no success, start the kernel with "
                                 "hugepagesz=1G hugepages=COUNT"
@@ -127,7 +128,7 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
 void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
                   const std::string& root, std::vector<Error>* problems) {
   constexpr uint64_t kCountingBytes = 8 * kMiB;
-  const bool is_exact = resource != CgroupResource::kMemory;  // hugepages are counted one by one
+  const bool is_exact = resource != CgroupResource::kMemory;  // hugepages are charged one by one
   if (needed == 0) return;
   for (const CgroupLimit& limit : cgroup_limits(resource, root)) {
     if (limit.available_bytes >= needed) continue;
@@ -137,7 +138,7 @@ void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
             .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB of them used, %" PRIu64
                         " KiB more are needed",
                         limit.limit_bytes / kKiB, used / kKiB, (needed + kKiB - 1) / kKiB);
-    // With some more: the kernel counts in batches of each core, and so never twice the same.
+    // With a margin: the kernel counts in batches on each core, so two readings differ.
     error.set_cure("echo %" PRIu64 " > %s, or make [pool] bytes smaller",
                    used + needed + (is_exact ? 0 : kCountingBytes), limit.file.c_str());
     problems->push_back(error);
@@ -154,25 +155,25 @@ uint64_t polled_shard_count(const Configuration& configuration, const ApplianceP
   return static_cast<uint64_t>(std::count(is_polled.begin(), is_polled.end(), true));
 }
 
-// Memory of this program, in bytes; `field`: one of /proc/self/status, as "VmSize" or "VmRSS".
+// Memory of this program, in bytes; `field`: a field of /proc/self/status, as "VmSize" or "VmRSS".
 uint64_t own_bytes(const char* field) noexcept {
   return read_number_field("/proc/self/status", field).value_or(0) * kKiB;
 }
 
-// Bytes that the kernel will charge to the control group once the appliance serves, beside
-// hugepages and the memory that is charged already:
+// Bytes that the kernel will charge to the control group once the appliance serves, without
+// hugepages and without the memory that is charged already:
 // - small pages, each with 8 bytes of page tables, 9 of the file's index and 24 for each ring;
-// - memory that is mapped and not there yet, since all of it gets locked;
+// - memory that is mapped but not populated yet, since all of it gets locked;
 // - the program's text, which counts as free until it is locked;
-// - stacks, with those of the kernel;
+// - stacks of threads, and the kernel's stacks for them;
 // - the kernel's memory for rings, descriptors and queues of datagrams.
-// Guesses are rounded up: a group that is too small ends the process without a word.
+// Estimates are rounded up: the kernel kills a process silently if its group is too small.
 uint64_t charged_bytes(const Configuration& configuration, const AppliancePlan& plan) noexcept {
   constexpr uint64_t kPageBytes = 4 * kKiB;
   constexpr uint64_t kKernelStackBytes = 32 * kKiB;
   constexpr uint64_t kDescriptorBytes = 8 * kKiB;  // a connection's records, its small buffers
   constexpr uint64_t kShardBytes = 4 * kMiB;
-  constexpr uint64_t kProgramBytes = 8 * kMiB;  // what it maps from now on: counters, rings
+  constexpr uint64_t kProgramBytes = 8 * kMiB;  // maps of its own from now on: counters, rings
   const bool has_rings = configuration.event_loop.sockets != SocketBackendChoice::kEpoll;
   const uint64_t rings =
       (has_rings ? configuration.shards.size() : 0) + polled_shard_count(configuration, plan);
@@ -180,7 +181,7 @@ uint64_t charged_bytes(const Configuration& configuration, const AppliancePlan& 
   uint64_t bytes = small_bytes + (small_bytes / kPageBytes) * (8 + 9 + 24 * rings) +
                    plan.stacks.total_bytes() + plan.stacks.count * kKernelStackBytes +
                    configuration.shards.size() * kShardBytes + kProgramBytes;
-  // But for a heap in ordinary memory, which is mostly mapped and never there.
+  // Except with a heap in ordinary memory: most of its mapping is never populated.
   if (interception_decision().backing != HeapBacking::kOrdinary) {
     bytes += own_bytes("VmSize") - own_bytes("VmRSS");
   }
@@ -206,28 +207,27 @@ void check_cgroups(const Configuration& configuration, const AppliancePlan& plan
                problems);
 }
 
-// Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have
-// more rules than a check would know. A mapping that may only be read counts as no data, and is
-// promised no memory. So it fails only for lack of address space, which check_address_space
-// reports.
+// Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have more
+// rules than a check would know. A read-only mapping counts neither as data nor as committed
+// memory. So mmap fails only for lack of address space, which check_address_space reports.
 bool may_lock(uint64_t bytes) noexcept {
   void* memory =
       mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return true;
-  // MLOCK_ONFAULT checks the limit without taking the pages.
-  // If the call is unknown (valgrind), libc makes EINVAL of that, and the locking itself will tell.
+  // MLOCK_ONFAULT checks the limit without populating the pages. If the call is unknown (valgrind),
+  // libc turns that into EINVAL; the locking itself reports problems then.
   const bool locked = mlock2(memory, bytes, MLOCK_ONFAULT) == 0 || errno == EINVAL;
   munmap(memory, bytes);
   return locked;
 }
 
-// Beside the pool and the stacks: rings, the counters file, libraries' own maps. Measured: 3 MiB,
-// and less than 1 MiB for each shard.
+// Mapped memory beside the pool and the stacks: rings, the counters file, libraries' own maps.
+// Measured: 3 MiB, and less than 1 MiB for each shard.
 uint64_t other_mapped_bytes(const Configuration& configuration) noexcept {
   return (8 + 4 * configuration.shards.size()) * kMiB;
 }
 
-// All addresses that it has once it serves.
+// The address space of the process once it serves.
 uint64_t address_bytes(const Configuration& configuration, const AppliancePlan& plan) noexcept {
   return own_bytes("VmSize") + bytes_to_take(plan) + plan.stacks.total_bytes() +
          other_mapped_bytes(configuration);
@@ -247,13 +247,13 @@ void check_limit(__rlimit_resource resource, const char* what, char option, uint
 void check_address_space(const Configuration& configuration, const AppliancePlan& plan,
                          std::vector<Error>* problems) {
   check_limit(RLIMIT_AS, "address space", 'v', address_bytes(configuration, plan), problems);
-  // The pool is shared memory, which is no data.
+  // The pool is shared memory, which does not count as data.
   check_limit(RLIMIT_DATA, "data", 'd',
               own_bytes("VmData") + plan.stacks.total_bytes() + other_mapped_bytes(configuration),
               problems);
 }
 
-// Small pages, which the kernel hands out until the machine has none: it ends processes then.
+// Small pages: the kernel hands them out until the machine has none, and then kills processes.
 void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
   const uint64_t needed = bytes_to_take(plan, PageSize::k4KiB) + plan.stacks.total_bytes();
   const uint64_t available = available_memory_bytes();
@@ -282,18 +282,19 @@ void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
 void check_locked_memory(const Configuration& configuration, const AppliancePlan& plan,
                          std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(RLIMIT_MEMLOCK);
-  // Small pages and stacks are locked; a ring is charged for all that it registers.
+  // Small pages and stacks are locked; each ring is charged for all memory registered with it.
   uint64_t needed = plan.pool.bytes_with(PageSize::k4KiB) + plan.stacks.total_bytes();
   if (configuration.event_loop.sockets != SocketBackendChoice::kEpoll) {
     needed += plan.pool.bytes_for_devices() * configuration.shards.size();
   }
   // A shard has a second ring for files that are polled.
   needed += plan.pool.bytes_for_devices() * polled_shard_count(configuration, plan);
-  // So is an RDMA device, which counts if required. Processes that join have limits of their own.
+  // An RDMA device is charged in the same way, and counts if it is required. Processes that join
+  // have limits of their own.
   if (plan.peers.is_required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
-  // So is a container, which all services' PCI devices share.
+  // A VFIO container, which all services' PCI devices share, is charged in the same way.
   if (!plan.vfio_devices().empty()) needed += plan.pool.bytes_for_devices();
-  // All of the program is locked at the seal; the kernel compares what it has mapped.
+  // The seal locks the whole program; the kernel compares all its mapped memory with the limit.
   needed = std::max(needed, address_bytes(configuration, plan));
   if (limit >= needed) return;
   const auto look = [&](std::vector<Error>* seen) {
@@ -309,7 +310,7 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   look_as_appliance(configuration, plan, look, problems);
 }
 
-// A segment is a file. Those of services are looked at as they are opened (planned_files.h).
+// A segment is a file, too. Files of services are checked as they are opened (planned_files.h).
 void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(RLIMIT_FSIZE);
   uint64_t needed = 0;
@@ -321,7 +322,7 @@ void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
                           .set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit"));
 }
 
-// The system's own file systems that boot reads.
+// The pseudo file systems that boot reads.
 void check_file_systems(std::vector<Error>* problems) {
   const struct {
     const char* file;
@@ -342,7 +343,7 @@ uint64_t needed_descriptors(const Configuration& configuration, const ApplianceP
   for (const ProcessSettings& process : configuration.processes) {
     process_count += process.place_count();
   }
-  // Segments are opened once more, for those who may only read them.
+  // Segments are opened a second time, for processes that may only read them.
   return std::max(
       needed + plan.pool.segments.size() + JoinServer::descriptor_count_max(process_count),
       JoinServer::open_files_min(process_count));
@@ -376,12 +377,12 @@ void check_cores(const Configuration& configuration, std::vector<Error>* problem
   }
 }
 
-// Every ring registers all of the pool that is for devices.
+// Every ring registers the whole part of the pool that is for devices.
 void check_registration(const AppliancePlan& plan, std::vector<Error>* problems) {
   if (auto fits = check_fit(kUringKind, plan.pool); !fits.ok()) problems->push_back(fits.error());
 }
 
-// Segments follow one another, each from the start of a region on.
+// Segments follow one another, each from the start of a region.
 void check_vfio_devices(const Configuration& configuration, const AppliancePlan& plan,
                         std::vector<Error>* problems) {
   const std::vector<std::string> devices = plan.vfio_devices();
@@ -517,7 +518,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
     if (!looked.ok()) problems.push_back(looked.error());
   }
   if (auto had = check_overcommit(configuration); !had.ok()) problems.push_back(had.error());
-  // Polled files have no other way than io_uring, whatever the sockets have.
+  // Polled files need io_uring, even if the sockets use epoll.
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring ||
       polled_shard_count(configuration, plan) > 0) {
     const auto look = [](std::vector<Error>* seen) {

@@ -1,8 +1,8 @@
-// The sets of counters that an appliance has of the runtime, whose owner is empty.
+// The sets of counters of the runtime in an appliance; their owner is empty.
 //
 // The parts of the runtime describe their counters beside their code, as services do
-// (counter_table.h); this file has the structs that put several of them together. Names, kinds and
-// units are an interface: docs/counters.md is made from them.
+// (counter_table.h); this file has structs that combine several of them. Names, kinds and units are
+// an interface: docs/counters.md is made from them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace bedplate {
 
-// Written by the shard, but for the last two, which are the main thread's (core_watch.h).
+// Written by the shard, except the last two, which the main thread writes (core_watch.h).
 struct alignas(kCacheLineBytes) ShardCounters {
   EventLoopCounters loop;
   SocketCounters sockets;
@@ -30,7 +30,7 @@ struct alignas(kCacheLineBytes) ShardCounters {
   Counter is_off_core;
 };
 
-// A group, and what the appliance's own member of it has counted.
+// A group, and the counts of the appliance's own member of it.
 inline constexpr uint32_t kMemberStateCount = 5;
 static_assert(static_cast<uint32_t>(MemberState::kQuiet) == kMemberStateCount - 1);
 struct alignas(kCacheLineBytes) GroupCounters {
@@ -38,7 +38,7 @@ struct alignas(kCacheLineBytes) GroupCounters {
   alignas(kCacheLineBytes) ShmCounters shm;  // its shard writes
 };
 
-// A shard that exchanges messages with others of the process.
+// A shard that exchanges messages with other shards of the process.
 struct alignas(kCacheLineBytes) ShardGroupCounters {
   ShmCounters shm;
 };
@@ -55,12 +55,12 @@ struct PeerCounters {
 
 // The processes of one [[process]]; written by the thread of the join server.
 struct ProcessCounters {
-  Counter state;   // ProcessState, of the process that was heard of last
-  Counter pid;     // of that one
-  Counter joined;  // how often
+  Counter state;   // ProcessState of the process that the last event was about
+  Counter pid;     // of the same process
+  Counter joined;  // joins
   Counter died;
   Counter is_down;
-  Counter dead_pid;  // of the last that died
+  Counter dead_pid;  // the last one that died
 };
 enum class ProcessState : uint8_t { kAwaited, kThere, kLeft, kDied };
 inline constexpr char kProcessStates[] = "awaited|there|left|died";
@@ -83,7 +83,7 @@ void describe(CounterTable& table, PeerCounters& counters);
 void describe(CounterTable& table, SignalCounters& counters);
 void describe(CounterTable& table, VfioCounters& counters);
 
-// The name of "SHARD.PART" among the sets of sources; parts of the runtime's own are "sockets",
+// The instance "SHARD.PART" of the sets of sources; the runtime's own parts are "sockets",
 // "messages" and "peers".
 std::string source_instance(const std::string& shard, const std::string& part);
 
@@ -96,10 +96,10 @@ struct RuntimeParts {
   const PeersNeeds& peers;
   bool has_shard_group = false;
 };
-// The sets of the runtime's counters, those of one name one after the other.
+// The sets of the runtime's counters, sets of one name in a row.
 std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts);
 
-// One set of each that there can be, for the reference.
+// One set of each kind, for the reference.
 std::vector<CounterSet> all_runtime_counters();
 
 }  // namespace bedplate

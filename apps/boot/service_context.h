@@ -1,15 +1,15 @@
-// The context of a service (Service::create): it hands out what the service has planned, by the
-// names of its plan, and its shards.
+// The context of a service (Service::create): it hands out the memory, sockets, files and counters
+// that the service has planned, by their names in the plan, and the shards.
 //
-// It lives as long as the appliance's loops, and so does what it hands out by reference or pointer.
-// Threads: the main thread, in create(), unless something else is said; a thing that it handed out
-// belongs to its shard from then on. Errors are of kind kSystem and name the service: they are its
-// defects.
+// It lives as long as the appliance's loops, and so do the objects that it hands out by reference
+// or pointer. Threads: the main thread, in create(), unless another is named; an object that it
+// handed out belongs to its shard from then on. Errors are of kind kSystem and name the service:
+// they are the service's defects.
 //
-// Invariants, around each function that hands something out: 1. A carve that was handed out was
-// planned, and handed out once. 2. No shard has more of its sources than were planned. 3. It has a
-// datagram socket of the kernel's for no more than were planned. (is_valid) 4. Memory, sources and
-// sockets are handed out before the seal. (carve, add_source, datagram_socket)
+// Invariants, checked by each function that hands something out: 1. A carve that was handed out was
+// planned, and is handed out once. 2. No shard has more sources of this service than were planned.
+// 3. The service has no more kernel datagram sockets than were planned. (is_valid) 4. Memory,
+// sources and sockets are handed out before the seal. (carve, add_source, datagram_socket)
 #pragma once
 
 #include <memory>
@@ -57,8 +57,8 @@ struct ServiceRuntime {
 
 class ServiceContext {
  public:
-  // `listeners`: of each of needs.listens; `datagrams`: of each of needs.datagrams
-  // (open_datagrams()).
+  // `listeners`: one element for each of needs.listens; `datagrams`: one for each of
+  // needs.datagrams (open_datagrams()).
   ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
                  std::span<const Listeners> listeners, std::span<Fd> datagrams);
   ServiceContext(const ServiceContext&) = delete;
@@ -71,34 +71,36 @@ class ServiceContext {
 
   // ---- Memory ----
 
-  // The carve that was planned as `owner`, once: zeroed, pinned, registered with every device.
-  // Ownership: the service's, for ever. Errors: it was not planned, or was handed out before.
+  // The carve that was planned as `owner`; it can be taken once: zeroed, pinned, registered with
+  // every device. Ownership: the service's, for ever. Errors: it was not planned, or was handed out
+  // before.
   Result<std::span<std::byte>> carve(const OwnerName& owner);
 
-  // The container that it puts the groups of its PCI devices into, in create()
-  // (ServicePlan::vfio_device): they then reach the whole pool, at its own addresses. All services
-  // share it.
+  // The container for the service's PCI devices (ServicePlan::vfio_device). In create() the service
+  // puts their groups into it: the devices then reach the whole pool, at its own addresses. All
+  // services share the container.
   VfioPool& vfio() noexcept { return runtime_.vfio; }
 
   // ---- Shards, by their index among [[shard]]. Before the seal ----
 
   uint32_t shard_count() const noexcept { return static_cast<uint32_t>(runtime_.shards.size()); }
-  // Requires, here and below: there is such a shard.
+  // Requires, here and below: `shard` exists.
   EventLoop& loop(uint32_t shard) noexcept;
   StreamSockets& sockets(uint32_t shard) noexcept;
-  // Has `source`, which outlives the loop, polled by the loop of `shard`, at most about `budget`
-  // items (over 0) at once. Errors: more than were planned.
+  // Lets the loop of `shard` poll `source`, which outlives the loop, with about `budget` items
+  // (over 0) at most in one poll. Errors: more sources than were planned.
   Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
 
-  // The datagram socket that was planned as `name`, once, not open yet; for its shard.
-  // Ownership: the runtime's, for ever. Errors: it was not planned, or was handed out before.
+  // The datagram socket that was planned as `name`, not open yet, for its shard; it can be taken
+  // once. Ownership: the runtime's, for ever. Errors: it was not planned, or was handed out before.
   Result<DatagramSocket*> datagram_socket(std::string_view name);
-  // Opens it, and joins its groups, as was planned; `owner` is told what comes. Errors: it was not
-  // handed out, is planned without what it opens, or was opened before; on a network, the socket's.
+  // Opens the socket and joins its groups, as planned; `owner` gets the datagrams. Errors: the
+  // socket was not handed out, is planned without an address to open, or was opened before; on a
+  // network, the socket's errors.
   Result<void> open_datagram_socket(std::string_view name, const DatagramOwner& owner);
 
-  // The listening sockets that were planned under `key`, in its order; the runtime closes them.
-  // Errors: none were planned.
+  // The listening sockets that were planned under `key`, in the order of its addresses; the runtime
+  // closes them. Errors: none were planned.
   Result<std::span<const Fd>> listeners(std::string_view key) const;
 
   // The file that was planned as `name`, open; its operations begin on its shard's thread, from
@@ -107,47 +109,47 @@ class ServiceContext {
 
   // ---- Counters ----
 
-  // The struct that was planned under this name, in the counters file, zeroed.
-  // Ownership: the runtime's, for as long as shards run. Errors: there is none of this name and
-  // size.
+  // The struct that was planned under this name, in the counters file, zeroed. Ownership: the
+  // runtime's, for as long as shards run. Errors: no struct of this name and size.
   template <typename Counters>
   Result<Counters*> counters(const char* name, std::string_view instance = "") {
     auto place = counter_memory(name, instance, sizeof(Counters));
     if (!place.ok()) return place.error();
     return new (place.value()) Counters;
   }
-  // Sets a label of one of its sets (CounterSet::labels). Before the seal. Requires: it is planned.
+  // Sets a label of one of the service's sets (CounterSet::labels). Before the seal. Requires: the
+  // label is planned.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value) noexcept;
-  // All counters of the appliance, as a reader of its file sees them: of the runtime and of every
-  // service. They may be read from the seal on, until Service::stopped().
+  // All counters of the appliance, of the runtime and of every service, as a reader of its file
+  // sees them. They may be read from the seal until Service::stopped().
   CountersView all_counters() const noexcept;
-  // The drains of all services of the appliance, and how far each is.
+  // The drains of all services of the appliance, with their progress.
   ServiceDrains& drains() noexcept { return runtime_.drains; }
-  // A writer for its requests that end on `shard`, into that shard's ring (docs/trace.md).
-  // Errors: it has planned no traces.
+  // Writes traces of the service's requests that end on `shard` into that shard's ring
+  // (docs/trace.md). Errors: it has planned no traces.
   Result<TraceWriter> trace(uint32_t shard) const;
-  // The memory of that struct.
+  // The memory of the struct that counters() returns.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 
   // ---- Messages: to this shard, another one, another process, another host ----
 
-  // The messenger of `shard`; handlers are set in create(). Shards and peers are found there by
-  // their names, processes from start() on: none joins before. Errors: no messages are planned
-  // there.
+  // The messenger of `shard`; handlers are set in create(). Shards and peers can be found by their
+  // names in it at once; processes only from start() on, since none joins before. Errors: no
+  // messages are planned on this shard.
   Result<Messenger*> messenger(uint32_t shard) noexcept;
-  // The number of its own message `name`. Errors: it is not planned.
+  // The number of the service's own message `name`. Errors: it is not planned.
   Result<AmId> message(std::string_view name) const;
 
   // ---- Other appliances, over [verbs] (docs/verbs.md) ----
 
-  // Whether the messenger of the shard that [verbs] names reaches peers: there is a device. Call
-  // this, and the next two, in create() and from then on, on any thread.
+  // Whether peers can be reached through the messenger of the shard that [verbs] names: there is a
+  // device. Threads, of this function and the next two: any, from create() on.
   bool has_peers() const noexcept;
-  // The provider that sends them datagrams, by VerbsProvider::send_datagram, on that shard;
-  // nullptr: there is none.
+  // The provider that sends datagrams to peers (VerbsProvider::send_datagram), on that shard;
+  // nullptr: no device.
   VerbsProvider* peer_datagrams() noexcept;
-  // The memory of [[verbs.export]] `name`, also if nobody can reach it; empty: there is none.
+  // The memory of [[verbs.export]] `name`, even without a device; empty: no such export.
   std::span<std::byte> exported(std::string_view name) const noexcept;
 
   bool is_valid() const noexcept;

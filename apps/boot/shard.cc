@@ -25,6 +25,8 @@ void Shard::set_state(State state) noexcept {
     return false;
   };
   BP_DCHECK(is_next(state_.load(std::memory_order_relaxed), state));
+  // Pairs with the acquire loads of state_: create() then sees failure_ or the thread's sockets and
+  // files, the thread sees on_start_, stop() sees has_left_operations_.
   state_.store(state, std::memory_order_release);
   state_.notify_all();
 }
@@ -108,7 +110,7 @@ Result<void> Shard::open_files() {
                      polled_count_max > 0 ? &polled_files_ : nullptr);
 }
 
-// In this order: operations on files use the registrations, which are the rings'.
+// The order matters: operations on files use the rings' registrations.
 void Shard::close() noexcept {
   BP_DCHECK(loop_.is_own_thread() && !has_left_operations_);
   has_left_operations_ = !files_.close(options_.file_patience_ns);
@@ -142,8 +144,8 @@ void Shard::run(std::function<void()> on_start) {
   set_state(State::kRunning);
 }
 
-// The end of a thread waits for the work of the kernel's threads for its ring: if that hangs, the
-// thread is left, too.
+// A thread ends only after the kernel's worker threads have ended the work of its ring. If that
+// work hangs, the thread is abandoned, too.
 void Shard::stop() noexcept {
   if (!is_started_) return;
   BP_DCHECK(state_.load(std::memory_order_relaxed) != State::kStarting);

@@ -1,11 +1,11 @@
 // A shard: one pinned thread with one event loop and one socket backend.
 //
-// The thread sets itself up when it starts (the ring belongs to the thread that makes it); then it
-// waits until the appliance is sealed, and runs.
+// The thread sets itself up when it starts, since an io_uring belongs to the thread that makes it;
+// then it waits until the appliance is sealed, and runs.
 //
-// Invariants: 1. States come in their order: starting, then failed; or ready, running or abandoned,
-// closed. (set_state) 2. Sockets and files are there while it is ready or runs, and are made and
-// closed by its thread, while the loop does not run. (set_up, close)
+// Invariants: 1. States follow this order: starting, then failed; or starting, ready, running or
+// abandoned, closed. (set_state) 2. Sockets and files exist while the shard is ready or runs. Its
+// thread makes and closes them while the loop does not run. (set_up, close)
 #pragma once
 
 #include <atomic>
@@ -31,16 +31,16 @@ struct ShardOptions {
   ShardSettings settings;
   EventLoopSettings event_loop;
   uint32_t socket_count_max = 1;
-  uint32_t source_count = 1;  // with the sockets
+  uint32_t source_count = 1;  // the sockets included
   uint32_t timer_count = 0;
   uint32_t watch_count = 0;
-  std::string sockets_name = "the sockets";  // their name when a stall of their callbacks is logged
+  std::string sockets_name = "the sockets";  // their name in the log when a callback stalls
   std::vector<FileOptions> files;
-  uint64_t file_patience_ns = 0;        // stop() waits so long for what the kernel does for them
+  uint64_t file_patience_ns = 0;        // stop() waits this long for operations on files
   const ProcessPulse* pulse = nullptr;  // EventLoopOptions
   ShardCounters* counters = nullptr;
   SourceCounters* socket_counters = nullptr;  // EventLoop::add_source; may be nullptr
-  std::span<TraceRecord> trace_records;       // of its ring; empty: it has none
+  std::span<TraceRecord> trace_records;       // of its ring; empty: no ring
 };
 
 class Shard {
@@ -50,27 +50,27 @@ class Shard {
   Shard& operator=(const Shard&) = delete;
   ~Shard();
 
-  // Starts the thread: pinned, its backend made, the pool registered with it. Returns when that is
-  // done. Errors: what the thread met.
+  // Starts the thread, pins it, makes its backend and registers the pool with it. Returns when that
+  // is done. Errors: those that the thread met.
   Result<void> create(const ShardOptions& options);
 
-  // Lets the thread run its loop, after calling `on_start` on it. After the seal.
+  // Makes the thread call `on_start`, then run its loop. Call it after the seal.
   void run(std::function<void()> on_start);
-  // Stops the loop and joins the thread, unless that has left operations.
+  // Stops the loop and joins the thread; does not join it if operations are left.
   void stop() noexcept;
-  // After stop(): the kernel still works on files for this shard (Files::close), which must
-  // therefore not be destroyed.
+  // True after stop() if the kernel still works on files for this shard (Files::close). The shard
+  // must not be destroyed then.
   bool has_left_operations() const noexcept { return has_left_operations_; }
 
-  // Its thread's number. After create().
+  // The thread's id. After create().
   pid_t thread_id() const noexcept { return thread_id_; }
-  // Whether its thread runs, or was left.
+  // Whether the thread runs, or was abandoned.
   bool is_running() const noexcept { return is_started_; }
 
   EventLoop& loop() noexcept { return loop_; }
   StreamSockets& sockets() noexcept { return *sockets_; }
   Files& files() noexcept { return files_; }
-  // The last requests that ended here; nullptr: none are kept.
+  // The last requests that ended on this shard; nullptr: none are kept.
   TraceRing* trace_ring() noexcept { return trace_ring_.is_there() ? &trace_ring_ : nullptr; }
 
  private:

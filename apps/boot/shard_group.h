@@ -1,11 +1,10 @@
-// The shards of one appliance as members of a group: their messages go the way that messages
-// between processes go, by a lane for each pair, and a doorbell wakes a sleeping shard. Nobody
-// joins it or leaves.
+// The shards of one appliance as members of a group. Their messages travel as between processes, by
+// a lane for each pair, and a doorbell wakes a sleeping shard. The members never change.
 //
 //     shards   the segment: its members table, `members:shards`, and the lanes, `lanes:shards`
 //
-// Invariants, which create() looks at: 1. A member's number is its shard's. 2. There are two or
-// more. 3. The segment is the group's alone.
+// Invariants, checked by create(): 1. A member's number is its shard's. 2. There are two or more.
+// 3. No other group uses the segment.
 #pragma once
 
 #include <memory>
@@ -30,9 +29,10 @@ class ShardGroup {
   ShardGroup(const ShardGroup&) = delete;
   ShardGroup& operator=(const ShardGroup&) = delete;
 
-  // Makes the group and adds its members to `messengers`, one for each shard, nullptr: it exchanges
-  // none. Requires: `pool` has what was planned and is not sealed; the loops do not run; the
-  // calling thread lives as long as they; `counters` was made for the plan. Errors: membarrier's.
+  // Makes the group and adds its members to `messengers`, one for each shard (nullptr: the shard
+  // exchanges no messages). Requires: `pool` is reserved as planned and not sealed; the loops do
+  // not run; the calling thread lives as long as the loops; `counters` was made for the plan.
+  // Errors: membarrier's.
   Result<void> create(const Configuration& configuration, PinnedPool& pool,
                       std::span<const std::unique_ptr<Shard>> shards,
                       std::span<const std::unique_ptr<ShardMessenger>> messengers,

@@ -1,10 +1,10 @@
-// The messenger of the services of one shard. It has all ways that lead from the shard: to itself,
-// to the other shards of the process, then, in any order, to the groups of [[group]] and
-// [[process]] (on the first shard) and to the peers of [verbs] (on theirs).
+// The messenger of the services of one shard. It has all providers of the shard: to itself, to the
+// other shards of the process, then, in any order, to the groups of [[group]] and [[process]] (on
+// the first shard) and to the peers of [verbs] (on the shard that [verbs] names).
 //
-// A peer has the name that the configuration gives it, as a shard, a process or a peer. If another
-// has a shard's name, the name means the shard. No process has a peer's name: the configuration
-// refuses that (configuration_checks.cc).
+// Endpoints are found by the name that the configuration gives to a shard, a process or a peer. If
+// a process or peer has a shard's name, the name means the shard. No process has a peer's name: the
+// configuration refuses that (configuration_checks.cc).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace bedplate {
 
 class ShardMessenger final : public PollSource {
  public:
-  // `name`, which outlives this, is the shard's; `names` what its process calls its messages.
+  // `name` is the shard's, and outlives this object; `names`: the names of the process's messages.
   ShardMessenger(const char* name, uint32_t shard, const MessageNames& names)
       : self_(shard, messenger_.dispatcher(), name) {
     messenger_.answer_names(names);
@@ -32,7 +32,7 @@ class ShardMessenger final : public PollSource {
 
   Messenger& messenger() noexcept { return messenger_; }
 
-  // Each outlives the loop. Before the loop runs.
+  // Both add functions: before the loop runs; the argument outlives the loop.
   void add_group(ShmProvider& group) {
     BP_DCHECK(std::find(groups_.begin(), groups_.end(), &group) == groups_.end());
     messenger_.add_provider(group);
@@ -49,7 +49,7 @@ class ShardMessenger final : public PollSource {
     watch_ = &watch;
   }
 
-  // As a source of the loop.
+  // PollSource:
   uint32_t poll(uint32_t budget) noexcept override { return messenger_.poll(budget); }
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;

@@ -10,7 +10,7 @@
 namespace bedplate {
 namespace {
 
-// Turns within the time of the watchdog: it is answered by the second one after half of it.
+// Turns within the watchdog's period: the second turn after half of it answers.
 constexpr uint64_t kTurnsPerWatchdog = 8;
 constexpr size_t kStatusBytesMax = 256;
 
@@ -60,7 +60,7 @@ uint64_t Supervision::turn_ns_max() const noexcept {
 
 void Supervision::turn(uint32_t alert_count, uint64_t now_ns) noexcept {
   if (!is_there()) return;
-  // A word that the supervisor has not taken is said again.
+  // READY is sent again until the supervisor has taken it.
   if (!is_ready_told_) is_ready_told_ = supervisor_.ready();
   if (alert_count != told_alerts_ && !is_draining_) tell_alerts(alert_count);
   if (supervisor_.watchdog_ns() > 0) answer_watchdog(now_ns);

@@ -1,14 +1,14 @@
-// Tells the supervisor of the process (systemd: platform/supervisor.h) how the appliance is: each
-// step of its boot, that it serves, how many alerts there are, that all of its shards go on, and
-// that it ends.
+// Reports to the supervisor of the process (systemd: platform/supervisor.h): each step of the boot,
+// that the appliance serves, how many alerts there are, that all shards make progress, and that it
+// ends.
 //
-// Its watchdog is answered once for every half of its time, and only by a look at each shard:
+// The watchdog gets one answer in each half of its period, and only after a look at each shard:
 //
-//     half of the time is over   note how many rounds each loop has made, and wake those that sleep
-//     at each turn from then on  have all made a round since? then WATCHDOG=1, else nothing
+//     half of the period is over   note how many rounds each loop has made, wake sleeping loops
+//     at each turn after that      all have made a round since? then WATCHDOG=1, else nothing
 //
-// So the process is ended if a shard is stuck, or the control thread. A process that the supervisor
-// itself, or a debugger, has stopped goes on as before, if it is let.
+// So the supervisor ends the process if a shard or the main thread is stuck. A process that the
+// supervisor itself or a debugger has stopped goes on as before once it is continued.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace bedplate {
 
-// Threads: the main thread's, but for told().
+// Threads: the main thread; told(): any.
 class Supervision final : private ProgressListener {
  public:
   Supervision() noexcept = default;
@@ -30,24 +30,25 @@ class Supervision final : private ProgressListener {
   Supervision& operator=(const Supervision&) = delete;
   ~Supervision();
 
-  // Before there are other threads. A supervisor that cannot be had is a warning of the log.
+  // Call it before other threads start. If the supervisor cannot be reached, logs a warning.
   void open() noexcept;
   bool is_there() const noexcept { return supervisor_.is_there(); }
 
-  // The boot is at this step, which may take kStepNs, and longer as far as it says how far it is
-  // (platform/progress.h). `whose`: a service's, a shard's.
+  // The boot begins this step. It may take kStepNs, and longer as long as it reports progress
+  // (platform/progress.h). `whose`: the name of a service or a shard.
   void begins(const char* step, const char* whose = "") noexcept;
-  // A loop that is to be looked at. Before the seal: it allocates. Both outlive serving.
+  // Adds a loop to look at. Call it before the seal: it allocates. Both outlive serving.
   void watch(const Counter& rounds, Doorbell& doorbell);
-  // It serves: from here on turn() is called, turn_ns_max() after the last time at the latest.
+  // The appliance serves: from now on turn() is called at least every turn_ns_max().
   void serves(uint64_t now_ns) noexcept;
-  // It ends: the work that clients and files have begun may take so long, and the rest kEndNs.
+  // The appliance ends: work that clients and files have begun may take `patience_ns`, the rest
+  // kEndNs.
   void drains(uint64_t patience_ns) noexcept;
 
   void turn(uint32_t alert_count, uint64_t now_ns) noexcept;
   uint64_t turn_ns_max() const noexcept;
 
-  // Far longer than a step takes, unless it says how far it is.
+  // Far longer than a step takes without a report of progress.
   static constexpr uint64_t kStepNs = 120 * kNsPerSecond;
   static constexpr uint64_t kEndNs = 30 * kNsPerSecond;
 
@@ -69,8 +70,8 @@ class Supervision final : private ProgressListener {
   bool is_ready_told_ = false;
   bool is_draining_ = false;
   uint32_t told_alerts_ = kUntold;
-  bool is_noted_ = false;    // and not answered yet
-  uint64_t note_at_ns_ = 0;  // when half of the watchdog's time is over
+  bool is_noted_ = false;    // rounds are noted, and the watchdog is not answered yet
+  uint64_t note_at_ns_ = 0;  // when half of the watchdog's period is over
 };
 
 }  // namespace bedplate

@@ -1,10 +1,10 @@
-// TLS for services whose connections are served beside the shards (connection_thread.h), if the
-// program has it: libbedplate-tls.a, with OpenSSL behind it. Also the parts of configuration and
-// counters that all services with TLS share.
+// TLS for services whose connections are served by threads beside the shards (connection_thread.h),
+// if the program links it: libbedplate-tls.a, with OpenSSL behind it. Also the configuration keys
+// and counters that all services with TLS share.
 //
-// The runtime knows the archive weakly: a program without it links nothing of OpenSSL, and refuses
-// a configuration that asks for TLS here. One that is to have it asks for bedplate_tls_part
-// (-Wl,-u, which bedplate-tls.pc says).
+// The runtime refers to the archive by a weak symbol: a program without it links nothing of
+// OpenSSL, and refuses a configuration that asks for TLS here. A program with TLS asks for
+// bedplate_tls_part (-Wl,-u, in bedplate-tls.pc).
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,28 @@
 
 namespace bedplate {
 
-// The end of a server that speaks TLS. Threads: load() and wrap() the main one's; a session that
-// wrap() made is for the thread of the connections.
+// The server's end of TLS. Threads: main thread for load() and wrap(); a session that wrap() made
+// belongs to the thread of the connections.
 class TlsServer {
  public:
   virtual ~TlsServer() = default;
 
-  // As TlsCredentials::load().
+  // See TlsCredentials::load().
   virtual bool load(const TlsFiles& files, std::vector<Error>* problems) = 0;
-  // A connection with TLS, in which `inner` is spoken: both outlive it. A client that has shown a
-  // certificate is told to `inner` (ConnectionSession::peer_is_certified). Requires: load()
-  // returned true. The session goes before this does.
+  // Wraps a connection in TLS: `inner` handles the plain text. `inner` and `counters` outlive the
+  // session, and the session is destroyed before this object. If the client has shown a
+  // certificate, `inner` is told (ConnectionSession::peer_is_certified). Requires: load() returned
+  // true.
   virtual std::unique_ptr<ConnectionSession> wrap(ConnectionSession& inner,
                                                   TlsCounters& counters) = 0;
 };
 
 // The functions that libbedplate-tls.a brings to the runtime.
 struct TlsPart {
-  // `where`, in the log: "[server]"; `heap_owner` is charged. Both are static.
+  // `where` appears in the log: "[server]". Allocations are charged to `heap_owner`. Both are
+  // static.
   std::unique_ptr<TlsServer> (*make)(const char* where, const char* heap_owner);
-  uint64_t connection_bytes;  // what wrap() takes
+  uint64_t connection_bytes;  // memory of one session of wrap()
 };
 
 // nullptr: the program was linked without it.
