@@ -103,8 +103,8 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
   const auto hold = [](void* self, ControlCall& there) noexcept {
     auto& service = *static_cast<BlockService*>(self);
     const size_t index = *service.server_.find_volume(there.text("volume"));
-    // The drain releases held requests by a call on this loop, which ran before this one or runs
-    // after it.
+    // The drain releases held requests by a call on this loop. That call ran before this one, or
+    // will run after it.
     if (there.boolean("on") && service.is_draining_.load(std::memory_order_relaxed)) {
       there.refuse(error_while("holding the volume %.64s",
                                service.server_.volumes()[index].plan->name.c_str())

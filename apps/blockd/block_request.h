@@ -1,15 +1,16 @@
-// A block request: what crosses between the shard of the connections and that of its volume.
+// A block request: the message between the shard of the connections and the shard of a volume.
 //
 // It lies in the pool, in a slot of its connection, and travels as a pointer through two lanes,
-// there and back; the shard that popped it owns it. A read comes back with the address of its data.
-// A write travels twice: first to be granted a destination; then, once its payload is received
-// straight into that destination, to be committed (or aborted, if the client left in the middle).
-// A write whose payload arrived with its header travels once: the volume's shard copies that.
+// there and back. The shard that popped it owns it. A read comes back with the address of its data.
+// A write travels twice. The first trip asks for a destination, and the payload is received
+// straight into it. The second trip commits the write, or aborts it if the client left before the
+// payload was complete. A write whose payload arrived with its header travels once: the volume's
+// shard copies the payload.
 //
-// On a store that is not memory, data lie in buffers of the volume (StoreQueue). A read travels
-// once more after its data have been sent, to give its buffer back. A write whose payload was
-// copied travels twice, too: first its payload is copied out of the connection's buffer, then the
-// store writes it.
+// If the store is not memory, data lie in buffers of the volume (StoreQueue). A read travels once
+// more after its data have been sent, to give its buffer back. A write whose payload was copied
+// travels twice, too: first its payload is copied out of the connection's buffer, then the store
+// writes it.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +39,11 @@ enum class RequestStep : uint8_t {
   kRelease,  // its data have been sent: the volume takes its buffer back
 };
 
-// A request's stations for `bedplate trace`, which shows them as kRequestStations. A write that is
-// received in place is kGranted once it has its place, and kQueued once its payload has come.
+// The stations of a request for `bedplate trace`, which shows them as kRequestStations. A write
+// that is received in place is kGranted once it has its destination, and kQueued once its payload
+// has arrived.
 enum RequestStation : uint32_t {
-  kReceived,  // its header has come
+  kReceived,  // its header has arrived
   kGranted,
   kQueued,    // it waits for the volume
   kBegun,     // the volume, or its store, works on it
@@ -59,14 +61,15 @@ struct BlockRequest {
   RequestStep step = RequestStep::kSubmit;
   nbd::ErrorCode error = nbd::ErrorCode::kNone;  // what to answer
   // READ: the bytes to send. WRITE: the destination granted, or the payload that has arrived.
-  // BLOCK_STATUS: descriptors, as they are sent; nullptr: the whole range is data.
+  // BLOCK_STATUS: the descriptors as they are sent; nullptr: the whole range is data.
   std::byte* data = nullptr;
-  bool has_buffer = false;  // the volume's, at `data`: kRelease gives it back
+  bool has_buffer = false;  // `data` is a buffer of the volume; kRelease gives it back
   Volume* volume = nullptr;
   nbd::Connection* connection = nullptr;
-  RequestTrace trace;            // from its header on, by the loops' times
-  uint64_t done_bytes = 0;       // the volume's: done so far of a long request; or descriptors'
-  BlockRequest* next = nullptr;  // its owner queues it with this
+  RequestTrace trace;            // from the arrival of its header on, in the loops' times
+  uint64_t done_bytes = 0;       // written by the volume: progress of a long request, or the bytes
+                                 // of descriptors
+  BlockRequest* next = nullptr;  // link of the list that its owner queues it in
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;
@@ -75,7 +78,7 @@ using BlockRequestFifo = SpscFifo<BlockRequest*>;
 struct RequestLane {
   BlockRequestFifo* fifo = nullptr;  // holds all requests there can be
   Doorbell* doorbell = nullptr;      // nullptr: both ends are on one shard
-  bool has_submitted = false;        // since the doorbell was rung
+  bool has_submitted = false;        // a request was pushed since the doorbell last rang
 
   void push(BlockRequest& request) noexcept {
     const bool pushed = fifo->try_push(&request);
@@ -87,7 +90,7 @@ struct RequestLane {
 // The volumes' end of the lane back.
 struct ReplyLane {
   BlockRequestFifo* fifo = nullptr;  // holds all requests there can be
-  bool has_replied = false;          // since its doorbell was rung
+  bool has_replied = false;          // a reply was pushed since its doorbell last rang
 
   void push(BlockRequest& request) noexcept {
     const bool pushed = fifo->try_push(&request);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kDiscardBytes = 64 * kKiB;
 
-// Every request may be in a lane at the same time, so a push can never fail.
+// Every request may be in one lane at the same time, so a push can never fail.
 uint64_t lane_capacity(const BlockServerOptions& options) noexcept {
   return std::bit_ceil(uint64_t{options.max_connections} * options.requests_per_connection);
 }
@@ -28,7 +28,7 @@ OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
   return {"volume", short_volume_name(options, index)};
 }
 
-// The owner of a stored volume's memory besides its buffers.
+// The owner of the memory of a stored volume, besides its buffers.
 OwnerName queue_owner(const BlockServerOptions& options, size_t index) {
   return {"requests", short_volume_name(options, index)};
 }
@@ -72,7 +72,7 @@ uint32_t volume_shard_count(const BlockServerOptions& options) noexcept {
 
 }  // namespace
 
-// A name that is cut ends in the volume's index, so that no two volumes share an owner.
+// A name that was cut ends in the volume's index, so no two volumes share an owner.
 std::string short_volume_name(const BlockServerOptions& options, size_t index) {
   constexpr size_t kWholeMax = 48;
   const std::string& name = options.volumes[index].name;
@@ -232,7 +232,7 @@ void BlockServer::start() noexcept {
   }
 }
 
-// Held requests are released, so they are answered, too.
+// Releases held requests, so that they are answered, too.
 void BlockServer::request_drain() noexcept {
   wiring_.connections_loop->submit(drain_call_);
   for (VolumeShard& shard : shards_) wiring_.volume_loops[shard.number]->submit(shard.release_call);
@@ -283,7 +283,7 @@ void BlockServer::accepted(void* context, int fd) noexcept {
 
 void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(is_own_thread());
-  // A volume may have grown; clients that are connected keep the old size.
+  // A volume may have grown; connected clients keep the old size.
   for (Volume& volume : volumes_) volume.exported->bytes = volume.store->bytes();
   nbd::Connection* connection = free_.first();
   nbd::ConnectionCounters& counters = *wiring_.connection_counters;
@@ -351,7 +351,7 @@ uint32_t BlockServer::flush_marked() noexcept {
   return count;
 }
 
-// Each shard has its part of the budget, so none waits for another's answers.
+// Each shard has its share of the budget, so no shard waits for another shard's answers.
 uint32_t BlockServer::take_replies(uint32_t budget) noexcept {
   const auto shard_count = static_cast<uint32_t>(shards_.size());
   const uint32_t part = std::max(std::min(budget, kReplyBudget) / shard_count, 1U);

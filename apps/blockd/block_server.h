@@ -1,9 +1,9 @@
 // blockd: an NBD server whose volumes lie in the pool, or on stores.
 //
-// Composition: connections, listeners and sockets on one shard, each volume on another (or the
-// same), and two lanes to each shard that has volumes. All its memory is carved from the segments
-// that `plan_block_server` asked for: the configuration fixes the number of connections, request
-// slots, lanes and volumes. A connection too many is closed at once.
+// The connections, listeners and sockets run on one shard. Each volume runs on another shard or on
+// the same. Two lanes lead to and from each shard that has volumes. All memory is carved from the
+// segments that `plan_block_server` asked for: the configuration fixes the number of connections,
+// request slots, lanes and volumes. A connection beyond the maximum is closed at once.
 #pragma once
 
 #include <atomic>
@@ -34,36 +34,36 @@ struct BlockServerOptions {
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
-  uint64_t client_timeout_ns = 60 * kNsPerSecond;  // of those over TCP; 0: none
-  Placement placement = {};                        // of all but the volumes
+  uint64_t client_timeout_ns = 60 * kNsPerSecond;  // of clients over TCP; 0: none
+  Placement placement = {};                        // of all memory but the volumes
   bool has_tls = false;
 };
 
-// The segments that a server with these options needs: one for itself, one for each volume.
+// The segments that a server with these options needs: one for the server, one for each volume.
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options);
 
-// The volume's name, cut to the length that names of owners and counters may have.
+// The volume's name, cut to the maximum length of names of owners and counters.
 std::string short_volume_name(const BlockServerOptions& options, size_t index);
 
-// How a server is tied to the shards.
+// The objects of the shards that a server uses.
 struct BlockServerWiring {
   EventLoop* connections_loop = nullptr;
-  StreamSockets* sockets = nullptr;           // of the connections' shard
-  std::vector<EventLoop*> volume_loops = {};  // each has volumes
+  StreamSockets* sockets = nullptr;           // the sockets of the connections' shard
+  std::vector<EventLoop*> volume_loops = {};  // the loop of each shard that has volumes
   nbd::ConnectionCounters* connection_counters = nullptr;
-  TlsEnvironment* tls = nullptr;  // if the options have TLS
-  TraceWriter trace = {};         // of the connections' shard
+  TlsEnvironment* tls = nullptr;  // set if the options have TLS
+  TraceWriter trace = {};         // the writer of the connections' shard
 };
 
 class BlockServer final : public PollSource {
  public:
   // Hands out the carve that plan_block_server asked for under this name.
   using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
-  // Fills in the counters of the volume of this index and, if its plan has a queue, its store and
-  // the store's counters.
+  // Fills in the counters of the volume with this index. If the volume's plan has a queue: also its
+  // store and the store's counters.
   using OpenVolume = std::function<Result<void>(size_t index, Volume& volume)>;
 
-  // The budgets of one poll: of each source_of(), and of this.
+  // The budgets of one poll, of each source_of() and of this object.
   static constexpr uint32_t kVolumeBudget = 64;
   static constexpr uint32_t kReplyBudget = 64;
 
@@ -127,13 +127,14 @@ class BlockServer final : public PollSource {
   // Whether the drain is complete: no connection is open. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
 
-  // ---- Calls of its connections, on their shard ----
+  // ---- Called by its connections, on their shard ----
 
   // Hands `request` to the volume's shard.
   void submit(BlockRequest& request) noexcept;
-  // The connection has replies to send, or may have ended: look at it once this batch is done.
+  // The connection has replies to send, or may have ended: flush_marked() visits it after this
+  // batch.
   void mark(nbd::Connection& connection) noexcept;
-  // The negotiation is over: the handshake timer is no longer needed.
+  // The negotiation is over: cancels the handshake timer.
   void handshake_done(nbd::Connection& connection) noexcept;
 
   uint32_t poll(uint32_t budget) noexcept override;
@@ -186,7 +187,7 @@ class BlockServer final : public PollSource {
   BlockServerWiring wiring_;
   nbd::ConnectionEnvironment environment_;
   std::vector<Volume> volumes_;
-  std::vector<nbd::ExportInfo> exports_;  // those of the volumes, side by side for the handshake
+  std::vector<nbd::ExportInfo> exports_;  // one for each volume, contiguous for the handshake
   std::deque<VolumeShard> shards_;
   std::span<std::byte> connection_memory_;
   std::span<std::byte> tls_memory_;

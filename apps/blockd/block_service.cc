@@ -19,7 +19,7 @@
 namespace bedplate {
 namespace {
 
-// The NUMA node of the volume's setting or its drive; kAnyNode: none is known.
+// The NUMA node from the volume's settings or of its drive; kAnyNode: unknown.
 int node_of(const VolumeSettings& volume) {
   if (volume.node.has_value()) return *volume.node;
   if (volume.is_nvme()) {
@@ -30,7 +30,7 @@ int node_of(const VolumeSettings& volume) {
   return node_of_block_device(S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev);
 }
 
-// Numbers each volume's shard among the shards that have volumes, and returns these shards.
+// Gives each volume the number of its shard among the shards with volumes. Returns these shards.
 std::vector<uint32_t> number_shards(const std::vector<uint32_t>& shards,
                                     std::vector<VolumePlan>& volumes) {
   std::vector<uint32_t> distinct = distinct_shards(shards);
@@ -41,10 +41,10 @@ std::vector<uint32_t> number_shards(const std::vector<uint32_t>& shards,
   return distinct;
 }
 
-// The volume's name among the files of the service.
+// The name of the volume's file in the service's plan.
 std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
 
-// The volume's place, for messages.
+// Names the volume's store, for messages.
 std::string place_of(const VolumeSettings& volume) {
   if (volume.is_rbd()) return "the Ceph image " + volume.rbd;
   if (!volume.is_nvme()) return volume.path();
@@ -52,7 +52,7 @@ std::string place_of(const VolumeSettings& volume) {
          volume.nvme.address;
 }
 
-// The key that gives the path, for messages: "file of volume disk0".
+// Names the key that gives the path, for messages: "file of volume disk0".
 std::string key_of(const VolumeSettings& volume) {
   const char* key = volume.is_rbd() ? "rbd" : volume.file.empty() ? "device" : "file";
   return std::string(key) + " of volume " + volume.name;
@@ -96,7 +96,7 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
   return options;
 }
 
-// The file that a volume's store opens, if it is neither memory nor a drive of our own.
+// The plan of the file for a volume on a file, a device or an rbd image.
 Result<FilePlan> BlockService::file_plan(size_t volume_index) {
   const VolumeSettings& volume = settings_.volumes[volume_index];
   FilePlan file = {.name = file_name_of(volume_index),
@@ -175,7 +175,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
     }
     BP_TRY_ASSIGN(auto file, file_plan(i));
     plan.file(shards[i], std::move(file));
-    if (volume.is_rbd()) plan.descriptors(1, nullptr);  // to its child
+    if (volume.is_rbd()) plan.descriptors(1, nullptr);  // the socket to its child
   }
   drives_.plan(plan);
   for (const std::string* path : {&settings_.tls.certificate, &settings_.tls.key,
@@ -196,7 +196,7 @@ void BlockService::plan_trace(ServicePlan& plan) const {
   plan.trace(std::move(description));
 }
 
-// Finds the problems that opening its files does not find.
+// Finds problems that opening the files does not find.
 void BlockService::preflight(std::vector<Error>* problems) {
   drives_.preflight(problems);
   if (!settings_.tls.is_empty()) TlsCredentials().load(settings_.tls, "[blockd]", problems);
@@ -211,7 +211,7 @@ void BlockService::preflight(std::vector<Error>* problems) {
           error.set_cure("say %s instead", volume.file.empty() ? "\"file\"" : "\"device\""));
       continue;
     }
-    // Writes to a file with holes take room.
+    // Writes to a sparse file take space.
     struct statvfs system {};
     const bool has_holes =
         S_ISREG(status.st_mode) &&
@@ -314,7 +314,7 @@ Result<void> BlockService::create(ServiceContext& context) {
   for (uint32_t i = 0; i < volume_shards_.size(); ++i) {
     BP_TRY(context.add_source(volume_shards_[i], server_.source_of(i), BlockServer::kVolumeBudget));
   }
-  // Polled after the volumes, so that their commands leave in the same round.
+  // Polled after the volumes, so that the drives' commands leave in the same round.
   BP_TRY(drives_.add_sources(context));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   BP_TRY_ASSIGN(const auto listeners, context.listeners("listen"));

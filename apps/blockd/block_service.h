@@ -1,4 +1,4 @@
-// blockd as a service of the runtime: what it plans, and where it runs.
+// blockd as a service of the runtime: its plan, and its placement on shards.
 //
 // Connections run on one shard, and volumes on one or several (volume_shards.h). Functions without
 // a comment implement service.h, which names their threads.
@@ -38,8 +38,8 @@ class BlockService final : public Service {
 
   // The settings that describe() has read; change them before plan() only.
   BlockdSettings& settings() noexcept { return settings_; }
-  // The server's options by the settings. Memory without a node goes to the node of the shard that
-  // uses it. The volumes' shards are numbered as in distinct_shards().
+  // The server's options, from the settings. Memory without a node goes to the node of the shard
+  // that uses it. The volumes' shards are numbered as in distinct_shards().
   BlockServerOptions options(ServicePlan& plan) const;
   // The shard of each volume, by its index in the configuration.
   std::vector<uint32_t> volume_shards(ServicePlan& plan) const;

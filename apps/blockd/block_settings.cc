@@ -53,7 +53,7 @@ void check_volume(ReadTable& read, const VolumeSettings& settings) {
   }
 }
 
-// Checks that [blockd.ceph] is there if and only if a volume has "rbd", and checks its values.
+// Checks that [blockd.ceph] exists if and only if a volume has "rbd", and checks its values.
 void check_ceph(ReadTable& read, const BlockdSettings& settings) {
   const bool is_used = std::any_of(settings.volumes.begin(), settings.volumes.end(),
                                    [](const VolumeSettings& volume) { return volume.is_rbd(); });
@@ -69,7 +69,7 @@ void check_ceph(ReadTable& read, const BlockdSettings& settings) {
 
 void check_cluster(ReadTable& read, const CephSettings& settings) {
   using Kind = SocketAddress::Kind;
-  // In the text for the kernel these characters end a word.
+  // These characters end a word in the text for the kernel.
   if (settings.user.find_first_of(", \t\n") != settings.user.npos) {
     read.refuse_value("user", "\"user\" has a comma or a blank", "expected the X of client.X");
   }

@@ -17,20 +17,21 @@
 
 namespace bedplate {
 
-// A [[blockd.volume]]: memory, or the store that one of file, device, nvme and rbd names.
+// A [[blockd.volume]]: memory, or a store named by one of file, device, nvme and rbd.
 struct VolumeSettings {
   std::string name;
-  uint64_t bytes = 0;  // of memory; of a file or device: 0: all of it
+  uint64_t bytes = 0;  // of memory, a file or a device; 0: all of the file or device
   bool read_only = false;
   std::optional<PageWish> pages = {};  // nothing: the pool's
   std::optional<int> node = {};        // nothing: the node of its shard's core
   std::optional<uint32_t> shard = {};  // nothing: one of the volumes' shards
-  std::string file = {};               // this or one of the next; all empty: memory
+  std::string file = {};               // file, device, nvme or rbd names the store; all empty:
+                                       // memory
   std::string device = {};
   NvmeSettings nvme = {};
   std::string rbd = {};
-  std::optional<uint32_t> rbd_timeout_s = {};  // nothing: that of [blockd.ceph]
-  bool polled = false;                         // of a file or device
+  std::optional<uint32_t> rbd_timeout_s = {};  // nothing: the timeout of [blockd.ceph]
+  bool polled = false;                         // for a file or device
   StoreQueueShape queue = {};
 
   // describe() refuses a volume that names two stores.
@@ -45,9 +46,10 @@ struct VolumeSettings {
 
 struct BlockdSettings {
   std::vector<SocketAddress> listen;
-  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
+  std::vector<SocketAddress> image_listen;  // replaces the listen addresses in the first process of
+                                            // an image; may be empty
   uint32_t connections_shard = 0;           // index into Configuration::shards
-  std::vector<uint32_t> volumes_shards;     // for volumes that name none; empty: the last shard
+  std::vector<uint32_t> volumes_shards;     // for volumes without a `shard`; empty: the last shard
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
@@ -58,7 +60,7 @@ struct BlockdSettings {
   std::vector<VolumeSettings> volumes;
 };
 
-// docs/configuration.md has the keys, with their ranges and defaults.
+// Keys, ranges and defaults: docs/configuration.md.
 void describe(ConfigurationTable& table, BlockdSettings& settings);
 
 }  // namespace bedplate

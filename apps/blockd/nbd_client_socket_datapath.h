@@ -1,5 +1,5 @@
-// A client's socket as its connection uses it: in clear at first, within TLS once the client has
-// said STARTTLS. It hides which of the two it is.
+// A client's socket, as its connection uses it: plain at first, within TLS after STARTTLS. Its
+// callers need not know which.
 //
 // One receive and one send may be in flight at a time; they complete by callbacks, never from
 // within the call that started them.
@@ -27,7 +27,7 @@ class ClientSocket {
     void* context = nullptr;
   };
 
-  // `tls`: this socket's own; nullptr: there is no TLS. Both outlive it.
+  // `tls`: the stream of this socket alone; nullptr: no TLS. `sockets` and `tls` outlive this.
   ClientSocket(StreamSockets& sockets, TlsStream* tls, const Callbacks& callbacks) noexcept;
   ClientSocket(const ClientSocket&) = delete;
   ClientSocket& operator=(const ClientSocket&) = delete;

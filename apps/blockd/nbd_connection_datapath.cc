@@ -11,11 +11,11 @@
 namespace bedplate::nbd {
 namespace {
 
-// The request has ended.
+// Records the end of the request in the trace.
 void tell_trace(const ConnectionEnvironment& environment, const Volume& volume,
                 const BlockRequest& request) noexcept {
   const auto index = static_cast<uint16_t>(&volume - environment.volumes.data());
-  // An unknown command was refused.
+  // The command of a refused request may be unknown.
   const auto kind = std::min<uint32_t>(static_cast<uint32_t>(request.wire.command), 255);
   environment.trace.write(
       request.trace, {request.wire.cookie, request.wire.length, index, static_cast<uint8_t>(kind)});
@@ -88,7 +88,8 @@ void Connection::receive_completed(void* context, int64_t result) noexcept {
   } else {
     self.receive_ended(result);
   }
-  if (self.phase_ == Phase::kFinishing) self.environment_.server->mark(self);  // it may be the last
+  // It may have been the last operation.
+  if (self.phase_ == Phase::kFinishing) self.environment_.server->mark(self);
 }
 
 void Connection::received(uint64_t bytes) noexcept {
@@ -167,7 +168,8 @@ void Connection::negotiate() noexcept {
   }
 }
 
-// Refuses bytes behind STARTTLS: the client waits for our answer, so anybody may have sent them.
+// Refuses bytes behind STARTTLS: the client waits for our answer, so a third party may have
+// injected them.
 void Connection::start_tls() noexcept {
   if (read_ahead_.bytes() > 0) return protocol_error();
   socket_.start_tls();
@@ -175,7 +177,7 @@ void Connection::start_tls() noexcept {
   receive_more();
 }
 
-// This client keeps the size that it was told, though the volume may have grown since.
+// This client keeps the size that it was told, even if the volume has grown since.
 void Connection::enter_transmission(size_t export_index) noexcept {
   volume_ = &environment_.volumes[export_index];
   const ExportInfo& info = *volume_->exported;
@@ -183,8 +185,8 @@ void Connection::enter_transmission(size_t export_index) noexcept {
            negotiation_.block_status()};
 }
 
-// Takes requests that have arrived until no whole one is left, a write needs its payload, or all
-// slots are taken; then receives more, if it can use it.
+// Takes arrived requests until no whole request is left, a write needs its payload, or all slots
+// are taken; then receives more, if there is space.
 void Connection::parse() noexcept {
   while (phase_ == Phase::kServing && incoming_ == Incoming::kHeaders &&
          read_ahead_.bytes() >= kRequestHeaderBytes && !free_requests_.is_empty()) {
@@ -193,7 +195,7 @@ void Connection::parse() noexcept {
   receive_more();
 }
 
-// Returns whether to go on.
+// Returns whether to continue.
 bool Connection::parse_one() noexcept {
   BlockRequest& request = *free_requests_.first();
   const RequestBytes header(read_ahead_.take(kRequestHeaderBytes), kRequestHeaderBytes);
@@ -244,7 +246,7 @@ void Connection::accept(BlockRequest& request) noexcept {
   submit(request, step);
 }
 
-// Returns the write's first step. If its payload has arrived, that is the only one.
+// Returns the first step of the write. It is the only step if the payload has arrived.
 RequestStep Connection::accept_write(BlockRequest& request) noexcept {
   const uint32_t length = request.wire.length;
   read_ahead_.follow_write(length);
@@ -257,7 +259,7 @@ RequestStep Connection::accept_write(BlockRequest& request) noexcept {
   return RequestStep::kStore;
 }
 
-// Drops the payload of a refused request, which may be none, and answers behind it.
+// Drops the payload of a refused request, which may be empty, and answers after it.
 void Connection::discard_payload(BlockRequest& request, uint32_t bytes) noexcept {
   const uint32_t dropped = std::min(read_ahead_.bytes(), bytes);
   read_ahead_.take(dropped);
@@ -282,18 +284,18 @@ void Connection::receive_more() noexcept {
     return socket_.receive({receive_pieces_, 1}, 1);
   }
   if (incoming_ == Incoming::kNothing || phase_ == Phase::kFinishing) return;
-  // If all slots are taken, nothing more can be parsed.
+  // No slot is free, so nothing more can be parsed.
   if (phase_ == Phase::kServing && free_requests_.is_empty()) return;
-  // The volume's shard still copies payloads from there: they must not move.
+  // The volume's shard still copies payloads from the buffer: they must not move.
   if (read_ahead_.is_lent()) return;
   receive_pieces_[0] = read_ahead_.room();
-  // Waits for a whole header: half of one is of no use. The handshake takes any bytes.
+  // Waits for a whole header: a part of one is useless. The handshake takes any bytes.
   const bool is_header = incoming_ == Incoming::kHeaders;
   socket_.receive({receive_pieces_, 1}, is_header ? kRequestHeaderBytes - read_ahead_.bytes() : 1);
 }
 
-// The volume's shard has granted the place for write_'s payload. It answers reads and writes in the
-// order of their requests, so it has copied all payloads that were lent to it before this one.
+// The volume's shard has granted the destination for write_'s payload. It answers reads and writes
+// in the order of their requests, so it has already copied all payloads lent to it before this one.
 void Connection::payload_granted() noexcept {
   BP_ASSERT(!read_ahead_.is_lent() && incoming_ == Incoming::kNothing);
   BlockRequest& request = *write_;
@@ -348,7 +350,7 @@ void Connection::queue_reply(BlockRequest& request) noexcept {
   environment_.server->mark(*this);
 }
 
-// A request that has a buffer goes back to the volume first, to give it back.
+// A request that has a buffer first returns to the volume, which takes the buffer back.
 void Connection::release(BlockRequest& request) noexcept {
   if (request.has_buffer) return submit(request, RequestStep::kRelease);
   free_requests_.push(request);
@@ -356,7 +358,7 @@ void Connection::release(BlockRequest& request) noexcept {
   volume_->counters->requests.requests_in_flight.add(~uint64_t{0});
 }
 
-// The answer has left, or nobody is to hear it.
+// The answer has been sent, or cannot be sent.
 void Connection::end_request(BlockRequest& request) noexcept {
   tell_trace(environment_, *volume_, request);
   release(request);
@@ -424,7 +426,7 @@ void Connection::finish() noexcept {
   }
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kFinishing;
-  // Ends a receive that waits for a header; one that waits for a granted write's payload goes on.
+  // Ends a receive that waits for a header; a receive of a granted write's payload continues.
   if (socket_.is_receiving() && incoming_ == Incoming::kHeaders) socket_.stop_receiving();
   environment_.server->mark(*this);
 }

@@ -1,22 +1,22 @@
 // One NBD connection: a handshake, then requests in and replies out, many in flight.
 //
-// Receiving. Requests are read ahead, many at a time (ReadAhead). The payload of a write that came
-// with its header is copied from there by the volume's shard. Any other payload goes straight from
-// the socket into the destination that the volume's shard grants, in one receive together with the
-// bytes behind it; the part that was read ahead with the header is copied there. While a write
-// waits for its grant nothing is received: the stream is at its payload.
+// Receiving. Requests are read ahead, many at a time (ReadAhead). If the payload of a write came
+// with its header, the volume's shard copies it out of the read-ahead buffer. Any other payload
+// goes straight from the socket into the destination that the volume's shard grants, in one receive
+// together with the bytes behind it; the part of it that was read ahead is copied there. While a
+// write waits for its grant nothing is received: the next bytes of the stream are its payload.
 // Sending. All replies that are ready leave in one send (ReplyQueue).
 //
-// Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more
+// States: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more
 // requests, answers the outstanding ones, and closes. `is_broken`: no answer reaches the client.
 // The slot is free again when no operation is in flight and every request is back.
 //
 // Invariants, which is_valid() checks before and after each call from outside: 1. Each request is
-// in one place: free, with the volume's shard, ready to be answered, being sent, or write_ or
-// refused_ while its payload comes. 2. write_ is set exactly while its grant or its payload is
+// in one state: free, with the volume's shard, ready to be answered, being sent, or, while its
+// payload arrives, write_ or refused_. 2. write_ is set exactly while its grant or its payload is
 // awaited; refused_ exactly while its payload is discarded. 3. The bytes read ahead are valid; the
-// writes whose payloads lie there are with the volume's shard. 4. A closed connection has no
-// descriptor, nothing in flight, and all its requests.
+// writes whose payloads lie in the read-ahead buffer are with the volume's shard. 4. A closed
+// connection has no descriptor, nothing in flight, and all its requests.
 #pragma once
 
 #include <cstddef>
@@ -52,18 +52,18 @@ namespace bedplate::nbd {
 struct ConnectionEnvironment {
   BlockServer* server = nullptr;
   StreamSockets* sockets = nullptr;
-  const EventLoop* loop = nullptr;  // the sockets'; tells the time
+  const EventLoop* loop = nullptr;  // the loop of the sockets; tells the time
   ConnectionCounters* counters = nullptr;
   std::span<const ExportInfo> exports;
   std::span<Volume> volumes;            // same order as the exports
-  std::span<std::byte> discard_memory;  // payload of refused writes goes here; nobody reads it
+  std::span<std::byte> discard_memory;  // receives the payload of refused writes; never read
   TraceWriter trace;
 };
 
 class Connection {
  public:
-  // `requests` are the slots of this connection's requests; all memory outlives it. `tls`: this
-  // connection's own; nullptr: the server has no TLS.
+  // `requests`: the slots of this connection's requests; all memory outlives it. `tls`: the stream
+  // of this connection alone; nullptr: the server has no TLS.
   Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
              TlsStream* tls = nullptr) noexcept;
   Connection(const Connection&) = delete;
@@ -76,10 +76,10 @@ class Connection {
   // A request comes back from the volume's shard.
   void request_returned(BlockRequest& request) noexcept;
 
-  // Sends the replies that are ready; closes if everything is done. Called after mark(). The
-  // answers are timed by the loop's clock.
+  // Sends the replies that are ready; closes if everything is done. Called after mark(). The loop's
+  // clock times the answers.
   void flush() noexcept;
-  // Whether flush() would send some.
+  // Whether flush() would send anything.
   bool has_answers() const noexcept {
     return replies_.has_ready() && !socket_.is_sending() && !is_broken_;
   }
@@ -89,7 +89,8 @@ class Connection {
   // The client took too long to negotiate.
   void handshake_overdue() noexcept;
 
-  // Has writes refused, or taken again, from the next request on, if `volume` is this client's.
+  // If `volume` is this client's: refuses its writes from the next request on, or accepts them
+  // again.
   void set_read_only(const Volume& volume, bool is_read_only) noexcept {
     if (volume_ == &volume) view_.read_only = is_read_only;
   }
@@ -154,7 +155,7 @@ class Connection {
   Phase phase_ = Phase::kClosed;
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;
-  bool is_counted_broken_ = false;  // sending and receiving may both fail
+  bool is_counted_broken_ = false;  // counted once, though sending and receiving may both fail
   iovec receive_pieces_[2];
   iovec handshake_piece_;
 

@@ -1,7 +1,6 @@
-// The counters of NBD's connections: their shard writes them, `bedplate stats` reads them.
-// describe() gives each one's unit and meaning. They lie in the counters file, or in a test's own
-// memory; zeroed memory is a valid set. Threads: the shard of the connections writes, any thread or
-// process reads.
+// Counters of NBD connections, for `bedplate stats`. describe() gives the unit and the meaning of
+// each. They lie in the counters file, or in a test's own memory; zeroed memory is a valid set.
+// Threads: the shard of the connections writes, any thread or process reads.
 #pragma once
 
 #include "apps/blockd/nbd_request_datapath.h"
@@ -43,17 +42,18 @@ inline void count_request(RequestCounters& counters, const Request& request) noe
 // All connections of a server.
 struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
   Counter connections_open;
-  Counter connections_peak;  // the most that were open at once
+  Counter connections_peak;  // the most open at once
   Counter connections_total;
   Counter connections_refused;      // over max_connections
-  Counter connections_turned_away;  // blockd was told to take none, or drains
+  Counter connections_turned_away;  // blockd accepts no clients, or drains
   Counter handshake_timeouts;
-  Counter protocol_errors;     // disconnected because of what the client sent
-  Counter broken_connections;  // the socket failed, or the client left in the middle of something
-  Counter requests_peak;       // of one connection: the most in flight at once
+  Counter protocol_errors;     // connections closed because the client broke the protocol
+  Counter broken_connections;  // the socket failed, or the client left during a request or the
+                               // handshake
+  Counter requests_peak;       // the most in flight at once on one connection
   Counter requests_refused;    // answered with an error
-  // Times from the request's header to its answer being handed to the socket; a write's payload is
-  // received in between.
+  // From the request's header to the hand-over of its answer to the socket; the receive of a
+  // write's payload is included.
   Histogram read_ns;
   Histogram write_ns;
   Histogram flush_ns;
@@ -62,7 +62,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
   Histogram block_status_ns;
 };
 
-// Adds the time that a request took. A refused one may have a command without a histogram.
+// Adds the time that a request took. A refused request may have a command without a histogram.
 inline void count_time(ConnectionCounters& counters, Command command, uint64_t ns) noexcept {
   switch (command) {
     case Command::kRead: return counters.read_ns.add(ns);

@@ -1,4 +1,4 @@
-// An export of NBD, which is what clients see of a volume.
+// An NBD export: a volume as clients see it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct ExportInfo {
   bool read_only;
 };
 
-// The flags that an export is announced with ("Transmission flags").
+// The transmission flags to announce for an export ("Transmission flags").
 inline uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept {
   uint32_t flags = kTransmissionHasFlags | kTransmissionSendFlush | kTransmissionSendFua |
                    kTransmissionSendTrim | kTransmissionSendWriteZeroes |

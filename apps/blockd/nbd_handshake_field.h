@@ -1,7 +1,7 @@
-// The field of a handshake that is being read, while its bytes arrive.
+// Collects one field of a handshake while its bytes arrive.
 //
-// A field is kept up to the length of a name; further bytes are only counted: nothing that is
-// longer is understood.
+// It keeps as many bytes as the longest name has, and only counts further bytes: no longer field is
+// understood.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class HandshakeField {
   uint32_t bytes() const noexcept { return bytes_; }
   uint32_t missing_bytes() const noexcept { return bytes_ - have_bytes_; }
 
-  // Takes the bytes that it lacks from the front of `input`. Returns how many these were.
+  // Takes the missing bytes from the front of `input`. Returns the number of bytes taken.
   uint32_t take(std::span<const std::byte> input) noexcept {
     const auto count = static_cast<uint32_t>(std::min<size_t>(missing_bytes(), input.size()));
     if (have_bytes_ < kKeptBytes) {

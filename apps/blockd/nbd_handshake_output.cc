@@ -15,7 +15,7 @@ constexpr size_t kInfoReplyMaxBytes = sizeof(OptionReplyHeader) + sizeof(InfoExp
                                       sizeof(OptionReplyHeader) + sizeof(InfoBlockSize) +
                                       sizeof(OptionReplyHeader) + sizeof(InfoName) + kNameMaxBytes +
                                       sizeof(OptionReplyHeader);
-// Each answer begins with an empty array, so it is large enough when the largest fits.
+// Each answer begins with an empty array, so the array only has to hold the largest answer.
 static_assert(sizeof(Greeting) <= HandshakeOutput::kCapacityBytes);
 static_assert(sizeof(ExportNameReply) + kReservedZeroesBytes <= HandshakeOutput::kCapacityBytes);
 static_assert(sizeof(OptionReplyHeader) + HandshakeOutput::kErrorTextMaxBytes <=

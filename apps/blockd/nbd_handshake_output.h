@@ -1,11 +1,11 @@
-// The server's side of a handshake as bytes: its greeting and its replies to options, until they
-// are sent. Negotiation decides on them.
+// The output of the server's side of a handshake: encodes the greeting and the replies to options,
+// and keeps the bytes until they are sent. Negotiation decides which replies to send.
 //
-// A fixed array. Each answer begins with an empty one, into which the longest fits; only LIST may
-// have more entries than there is room for, and goes on once those before them are sent.
+// The buffer is a fixed array. It is empty at the beginning of each answer, and the longest answer
+// fits, except LIST: a long LIST continues once its earlier entries are sent.
 //
-// Invariants, by is_valid(): 1. The pending bytes lie within the array. 2. It begins anew once all
-// is sent.
+// Invariants, by is_valid(): 1. The pending bytes lie within the array. 2. The array is reset once
+// all is sent.
 // Source: doc/proto.md of the NBD project, section "Option reply types".
 #pragma once
 
@@ -29,10 +29,10 @@ class HandshakeOutput {
   bool is_empty() const noexcept { return end_ == 0; }
   // The bytes to send next; valid until the next call that is not const.
   std::span<const std::byte> pending() const noexcept { return {bytes_ + begin_, end_ - begin_}; }
-  // The first `count` bytes of these are sent. Requires: there were that many.
+  // Removes the first `count` of the pending bytes. Requires: there are that many.
   void sent(size_t count) noexcept;
 
-  // ---- To say something. Requires: there is room; if it is empty, there is for any answer ----
+  // ---- Append replies. Requires: space; an empty array has space for any answer ----
 
   void greet() noexcept;
   // Says yes to an option, or ends its answer.
@@ -47,7 +47,7 @@ class HandshakeOutput {
   void tell_name(Option option, const ExportInfo& info) noexcept;
   // base:allocation, in an answer about contexts.
   void tell_context(Option option, uint32_t id) noexcept;
-  // An entry of LIST, and its end. They return false, and have said nothing, if there is no room.
+  // Append an entry of LIST, or its end. Return false, and append nothing, if there is no space.
   [[nodiscard]] bool try_list(const ExportInfo& info) noexcept;
   [[nodiscard]] bool try_end_list() noexcept;
 

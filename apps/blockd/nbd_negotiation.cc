@@ -16,8 +16,8 @@ bool is_about_contexts(Option option) noexcept {
   return option == Option::kListMetaContext || option == Option::kSetMetaContext;
 }
 
-// The index of the export that this field names; a field of no bytes names the default export.
-// SIZE_MAX: there is none.
+// The index of the export that this field names; an empty field names the default export. SIZE_MAX:
+// no such export.
 size_t find_export(std::span<const ExportInfo> exports, const HandshakeField& field) noexcept {
   if (field.bytes() > kNameMaxBytes) return SIZE_MAX;
   if (field.bytes() == 0) return exports.empty() ? SIZE_MAX : 0;
@@ -101,7 +101,7 @@ size_t Negotiation::wanted_bytes() const noexcept {
 size_t Negotiation::consume(std::span<const std::byte> input) noexcept {
   BP_KEEPS_VALID(*this);
   size_t taken = 0;
-  // A round finishes a field or runs out of input. Fields of no bytes finish without any.
+  // A round finishes a field or runs out of input. Empty fields finish without input.
   while (state_ == State::kNegotiating && output_.is_empty()) {
     const uint32_t step_bytes = field_.take(input.subspan(taken));
     taken += step_bytes;
@@ -149,7 +149,7 @@ void Negotiation::finish_field() noexcept {
 void Negotiation::finish_client_flags() noexcept {
   const auto flags = field_.number<uint32_t>();
   // "The server MUST drop the TCP connection if the client sets an unknown flag." A client that
-  // leaves out FIXED_NEWSTYLE is served all the same, as "Client flags" allows.
+  // leaves out FIXED_NEWSTYLE is still served, as "Client flags" allows.
   if ((flags & ~(kClientFixedNewstyle | kClientNoZeroes)) != 0) {
     return disconnect("the client set unknown handshake flags");
   }
@@ -169,7 +169,7 @@ void Negotiation::finish_option_header() noexcept {
   }
   option_left_bytes_ = option_bytes_;
   refusal_ = OptionReplyType::kAck;
-  // These two cannot be refused: ABORT's data is ignored, EXPORT_NAME's answer has no error form.
+  // Never refused: ABORT's data is ignored, and EXPORT_NAME's answer has no error form.
   if (option_ == Option::kAbort) return answer_after_data();
   const bool is_too_early = tls_ == Tls::kRequired && !is_secure_ && option_ != Option::kStartTls;
   if (is_too_early && option_ == Option::kExportName) {
@@ -177,7 +177,7 @@ void Negotiation::finish_option_header() noexcept {
   }
   if (is_too_early) return refuse(OptionReplyType::kErrTlsReqd, "TLS must be negotiated first");
   if (option_ == Option::kExportName) return expect(Field::kExportName, option_bytes_);
-  // SET_META_CONTEXT unsets the context that was set before, even if it is refused.
+  // SET_META_CONTEXT unsets the current context, even if it is refused.
   if (option_ == Option::kSetMetaContext) context_index_ = kNoExport;
   if (option_bytes_ > kOptionDataMaxBytes) {
     return refuse(OptionReplyType::kErrTooBig, "the option's data is longer than 8 KiB");
@@ -257,7 +257,7 @@ void Negotiation::finish_query_count() noexcept {
   expect_query();
 }
 
-// Expects the next query; after the last it answers.
+// Expects the next query; after the last query it answers.
 void Negotiation::expect_query() noexcept {
   if (queries_left_ == 0 ? option_left_bytes_ != 0 : option_left_bytes_ < sizeof(Be32)) {
     return refuse(OptionReplyType::kErrInvalid, "the option's data does not fit its contents");
@@ -284,7 +284,7 @@ void Negotiation::finish_query() noexcept {
   expect_query();
 }
 
-// Refuses the option once its data has passed by.
+// Refuses the option once its remaining data have been skipped.
 void Negotiation::refuse(OptionReplyType type, std::string_view text) noexcept {
   BP_ASSERT(text.size() <= HandshakeOutput::kErrorTextMaxBytes);
   refusal_ = type;
@@ -294,7 +294,7 @@ void Negotiation::refuse(OptionReplyType type, std::string_view text) noexcept {
 
 void Negotiation::answer_after_data() noexcept { expect(Field::kIgnoredData, option_left_bytes_); }
 
-// Answers an option whose data has arrived as a whole.
+// Answers an option whose data have arrived completely.
 void Negotiation::answer_option() noexcept {
   BP_ASSERT(option_left_bytes_ == 0);
   expect(Field::kOptionHeader, sizeof(OptionHeader));
@@ -349,7 +349,7 @@ void Negotiation::answer_contexts() noexcept {
   output_.acknowledge(option_);
 }
 
-// Fills the output with as many entries as fit; output_sent() calls again until all are told.
+// Fills the output with as many entries as fit; output_sent() calls again until all are listed.
 void Negotiation::continue_list() noexcept {
   for (; list_index_ < exports_.size(); ++list_index_) {
     if (!output_.try_list(exports_[list_index_])) return;

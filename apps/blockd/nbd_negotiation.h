@@ -1,10 +1,10 @@
 // The handshake of NBD, without input or output: fed bytes as they arrive, it yields bytes to send.
 //
-// One object per connection, in memory that the caller has planned: it owns fixed arrays, allocates
-// nothing, and no conversation, however long or hostile, changes its size. An option is read field
-// by field (HandshakeField) and never held as a whole, so 8 KiB of data need no 8 KiB of memory.
-// HandshakeOutput makes bytes of the answers. It knows no time: the owner of the socket ends a
-// handshake that takes too long.
+// Each connection has one object, in planned memory. It has fixed arrays and allocates nothing, so
+// no conversation, however long or hostile, changes its size. It reads an option field by field
+// (HandshakeField) and never holds a whole one, so 8 KiB of data need no 8 KiB of memory.
+// HandshakeOutput encodes the answers. It has no clock: the owner of the socket ends a handshake
+// that takes too long.
 // Source: doc/proto.md of the NBD project, sections "Fixed newstyle negotiation", "Option types"
 // and "Option reply types"; docs/nbd.md lists the answer to each option.
 #pragma once
@@ -23,24 +23,24 @@
 
 namespace bedplate::nbd {
 
-// The longest data of an option that is read, and that is skipped; longer data ends the connection.
+// The longest option data that is read or skipped; longer data ends the connection.
 inline constexpr uint32_t kOptionDataMaxBytes = 8 * kKiB;
 inline constexpr uint32_t kOptionSkipMaxBytes = 64 * kKiB;
 
-// TLS for clients ("Encryption"): refused; possible; required: a client without it is told nothing.
+// TLS ("Encryption"): refused; offered; required: a client without TLS gets no other answer.
 enum class Tls : uint8_t { kNone, kOffered, kRequired };
 
-// Life of a connection: send the pending output, then feed the bytes that arrive, until the state
-// is not kNegotiating; then send the rest of the output, and go on by the state. A full round:
+// Use: send the pending output, then feed the bytes that arrive, until the state is not
+// kNegotiating; then send the rest of the output, and continue as the state says. One round:
 //
 //     while (!n.pending_output().empty()) n.output_sent(send(n.pending_output()));
 //     if (n.state() == kNegotiating) n.consume(receive(at most n.wanted_bytes()));
 //
 // Invariants, which is_valid() checks before and after each call: 1. While negotiating, the field
-// that is read lacks at least a byte, and none beyond the data of its option. 2. The output is
-// valid, and a LIST in progress has some. 3. In kTransmission an export is chosen, and TLS runs if
-// it is required. 4. TLS starts once at most, and never with Tls::kNone. 5. kDisconnect has a
-// reason.
+// that is read lacks at least one byte, and none beyond the data of its option. 2. The output is
+// valid, and not empty while a LIST is in progress. 3. In kTransmission an export is chosen, and
+// TLS runs if it is required. 4. TLS starts at most once, and never with Tls::kNone. 5. kDisconnect
+// has a reason.
 // Threads: one at a time.
 class Negotiation {
  public:
@@ -51,14 +51,14 @@ class Negotiation {
     kDisconnect,    // over; close once the pending output is sent
   };
 
-  // Requires: `exports` and the names in it outlive this. The first is the default export.
+  // Requires: `exports` and their names outlive this. The first is the default export.
   explicit Negotiation(std::span<const ExportInfo> exports) noexcept;
   Negotiation(const Negotiation&) = delete;
   Negotiation& operator=(const Negotiation&) = delete;
 
   // Begins anew, for the next connection: the greeting is pending.
   void reset(Tls tls = Tls::kNone) noexcept;
-  // From now on TLS protects the bytes. It forgets all that was agreed before.
+  // From now on TLS protects the bytes. Forgets all that was agreed before.
   // Requires: kStartTls, and nothing is pending.
   void tls_started() noexcept;
 
@@ -68,17 +68,17 @@ class Negotiation {
   // kOutputCapacityBytes; a long answer (LIST) comes in several steps.
   std::span<const std::byte> pending_output() const noexcept { return output_.pending(); }
 
-  // The first `bytes` of the pending output are sent. Requires: it had that many.
+  // Removes the first `bytes` of the pending output. Requires: there are that many.
   void output_sent(size_t bytes) noexcept;
 
-  // Takes bytes that arrived, in order. Returns how many it took: it stops as soon as it has output
-  // to send, and when the negotiation is over. The caller keeps the rest and offers it again after
-  // the output, or reads it as requests in kTransmission.
+  // Takes bytes that arrived, in order. Returns the number of bytes taken: it stops as soon as
+  // there is output to send, and when the negotiation is over. The caller keeps the rest and offers
+  // it again after the output, or reads it as requests in kTransmission.
   [[nodiscard]] size_t consume(std::span<const std::byte> input) noexcept;
 
   // The number of next bytes that surely belong to the negotiation, and that consume() would take
   // at once; 0 while there is output to send and when the negotiation is over. A caller that
-  // receives no more than this never has bytes left over.
+  // receives at most this many never has bytes left over.
   size_t wanted_bytes() const noexcept;
 
   // The chosen export, as an index into the exports. Requires: kTransmission.
@@ -94,10 +94,10 @@ class Negotiation {
     return context_index_ == export_index_;
   }
 
-  // The reason why it is over, as a static text without a full stop. Requires: kDisconnect.
+  // The reason for the disconnect, as static text without a full stop. Requires: kDisconnect.
   const char* reason() const noexcept;
 
-  // Whether it is over because the client said ABORT, which is no misbehaviour.
+  // Whether the client ended it by ABORT, which is no misbehaviour.
   bool is_aborted() const noexcept { return is_aborted_; }
 
   bool is_valid() const noexcept;
@@ -110,13 +110,13 @@ class Negotiation {
     kClientFlags,
     kOptionHeader,
     kExportName,  // all data of EXPORT_NAME
-    kNameLength,  // of INFO, GO and the two of contexts
+    kNameLength,  // of INFO, GO, LIST_META_CONTEXT and SET_META_CONTEXT
     kName,
     kInfoCount,    // of INFO and GO
-    kInfoRequest,  // one of them
-    kQueryCount,   // of the two of contexts
+    kInfoRequest,  // one of the information requests
+    kQueryCount,   // of LIST_META_CONTEXT and SET_META_CONTEXT
     kQueryLength,
-    kQuery,        // one of them
+    kQuery,        // one of the queries
     kIgnoredData,  // the rest of an option whose answer is decided
   };
 
@@ -152,18 +152,18 @@ class Negotiation {
   bool no_zeroes_ = false;
   bool structured_replies_ = false;
   bool is_aborted_ = false;
-  bool is_listing_ = false;  // continue_list() goes on when the output is sent
+  bool is_listing_ = false;  // continue_list() continues when the output is sent
   bool wants_name_ = false;  // the information requests of this INFO or GO
   bool wants_block_size_ = false;
-  bool wants_context_ = false;  // a query of contexts named base:allocation
+  bool wants_context_ = false;  // a query named base:allocation
   HandshakeField field_;
   Option option_ = Option::kAbort;  // the option that is being read or answered
-  uint32_t option_bytes_ = 0;       // its data's length; the next: those that have not arrived yet
+  uint32_t option_bytes_ = 0;       // length of its data; option_left_bytes_: those still to arrive
   uint32_t option_left_bytes_ = 0;
   OptionReplyType refusal_ = OptionReplyType::kAck;  // kAck: it is not refused
   std::string_view refusal_text_;
   size_t export_index_ = kNoExport;
-  size_t context_index_ = kNoExport;  // of the export that base:allocation is set for
+  size_t context_index_ = kNoExport;  // the export that base:allocation is set for
   uint32_t queries_left_ = 0;
   size_t list_index_ = 0;
   const char* reason_ = nullptr;

@@ -1,4 +1,4 @@
-// The bytes of a client that have arrived and are not taken yet, and how far to read ahead of them.
+// The read-ahead buffer of a client: the bytes that have arrived, and how many more to receive.
 //
 // Requests are read ahead into a buffer, many at a time; the last write decides how far. After a
 // small write all of the buffer is used: the payloads of a burst come with their headers, and the
@@ -7,8 +7,9 @@
 // writes come in bursts: then a copy costs less than a receive of its own; it costs more if the
 // client waits for each write.
 //
-// Invariants, by is_valid(): 1. The bytes that have arrived lie within the buffer. 2. So do those
-// that are read ahead. And 3. nothing in the buffer moves while a part of it is lent (room()).
+// Invariants, by is_valid(): 1. The bytes that have arrived lie within the buffer. 2. The
+// read-ahead range lies within the buffer. 3. Nothing in the buffer moves while a part of it is
+// lent (room()).
 // Threads: the shard of the connections.
 #pragma once
 
@@ -49,12 +50,12 @@ class ReadAhead {
     BP_DCHECK(count <= bytes());
     return buffer_ + std::exchange(begin_, begin_ + count);
   }
-  // Takes them, and lends them to another shard, until give_back().
+  // Takes the next `count` bytes and lends them to another shard, until give_back().
   std::byte* lend(uint32_t count) noexcept {
     ++lent_count_;
     return take(count);
   }
-  // A piece that lend() has returned comes back. Returns whether nothing is lent any more.
+  // Ends one loan of lend(). Returns whether no loan is left.
   bool give_back() noexcept {
     BP_DCHECK(is_lent());
     return --lent_count_ == 0;
@@ -64,8 +65,8 @@ class ReadAhead {
 
   // ---- The next receive ----
 
-  // The place for the bytes that come next, behind those that were not taken. Requires: nothing is
-  // lent. Cost: a copy of those.
+  // The free space for the next receive. Moves the bytes not yet taken to the front first.
+  // Requires: nothing is lent. Cost: a copy of those bytes.
   iovec room() noexcept {
     BP_DCHECK(!is_lent());
     const uint32_t kept = bytes();
@@ -76,12 +77,12 @@ class ReadAhead {
     is_burst_ = kept > 0;
     return {buffer_ + kept, ahead_bytes_ - kept};
   }
-  // `count` bytes have come there.
+  // `count` bytes were received into room().
   void add(uint64_t count) noexcept {
     BP_DCHECK(count <= kBufferBytes - end_);
     end_ += static_cast<uint32_t>(count);
   }
-  // The same, in one receive with the payload before them.
+  // The same, if one receive also brought the payload before them.
   void add_behind_payload(uint64_t count) noexcept {
     is_burst_ = count > 0;
     add(count);
@@ -97,7 +98,8 @@ class ReadAhead {
   }
   // Another request was taken.
   void follow_other() noexcept { ahead_bytes_ = std::max(ahead_bytes_, kAheadBytes); }
-  // All else in the buffer came with the request that was taken. Called after those two.
+  // The rest of the buffer came with the request that was taken. Called after follow_write() or
+  // follow_other().
   void set_burst() noexcept { is_burst_ = true; }
 
   bool is_valid() const noexcept {

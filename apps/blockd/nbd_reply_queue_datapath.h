@@ -1,10 +1,10 @@
-// The replies of a connection: those that are ready, and those that a send has taken.
+// The replies of a connection, in two lists: ready to be sent, and being sent.
 //
-// All that are ready leave in one send: their headers lie side by side in one array, and the data
-// of reads go straight from the volume.
+// All ready replies leave in one send: their headers lie side by side in one array, and the data of
+// reads go straight from the volume.
 //
-// Invariants, which Connection::is_valid() looks at: 1. Each request is in one of the two lists at
-// most. 2. Only a send in flight has some.
+// Invariants, which Connection::is_valid() checks: 1. Each request is in at most one of the two
+// lists. 2. The second list is empty unless a send is in flight.
 // Threads: the shard of the connections.
 #pragma once
 
@@ -25,20 +25,20 @@ namespace bedplate::nbd {
 
 class ReplyQueue {
  public:
-  // Whether some wait for the next send.
+  // Whether replies wait for the next send.
   bool has_ready() const noexcept { return !ready_.is_empty(); }
-  // Whether a send has taken some.
+  // Whether a send has replies.
   bool is_sending() const noexcept { return !being_sent_.is_empty(); }
 
   // The request is done: its reply is ready.
   void push(BlockRequest& request) noexcept { ready_.push(request); }
-  // Takes one that nobody is to hear any more. Requires: has_ready().
+  // Takes a ready reply that will not be sent. Requires: has_ready().
   BlockRequest& pop_ready() noexcept { return ready_.pop(); }
-  // Takes one that the send has had. Requires: is_sending(), and the send has completed.
+  // Takes a reply that was sent. Requires: is_sending(), and the send has completed.
   BlockRequest& pop_sent() noexcept { return being_sent_.pop(); }
 
   // Makes one send of the replies that are ready, and calls `answered(request)` for each. Returns
-  // the pieces to send, which are this queue's until the send completes. Requires: !is_sending().
+  // the vector to send; this queue owns it until the send completes. Requires: !is_sending().
   template <typename Answered>
   std::span<iovec> begin_send(bool structured_replies, Answered&& answered) noexcept {
     BP_DCHECK(!is_sending());
@@ -53,8 +53,8 @@ class ReplyQueue {
     return {pieces_, piece_count_};
   }
 
-  // The number of requests in both lists, for is_valid(): nothing if a list has more than `most`,
-  // or is broken. Cost: a look at each.
+  // The number of requests in both lists, for is_valid(). Nothing: a list has more than `most`, or
+  // is broken. Cost: a visit to each.
   std::optional<size_t> count(size_t most) const noexcept {
     const auto is_any = [](const BlockRequest&) { return true; };
     const auto ready = ready_.count(most, is_any);
@@ -66,8 +66,8 @@ class ReplyQueue {
  private:
   static constexpr uint32_t kRepliesPerSend = 64;
 
-  // Adds bytes to the send. Headers lie side by side, so headers without data between them (the
-  // replies to writes) form one piece.
+  // Adds bytes to the send. Headers lie side by side, so consecutive headers without data (replies
+  // to writes) share one iovec.
   void append(std::byte* bytes, size_t count) noexcept {
     BP_DCHECK(piece_count_ < std::size(pieces_));
     iovec* const last = piece_count_ == 0 ? nullptr : &pieces_[piece_count_ - 1];
@@ -78,7 +78,7 @@ class ReplyQueue {
     }
   }
 
-  // Appends the reply with its header at `place`. Returns the place for the next reply's header.
+  // Appends the reply with its header at `place`. Returns the address for the next reply's header.
   std::byte* append_reply(const BlockRequest& request, bool structured_replies,
                           std::byte* place) noexcept {
     const Request& wire = request.wire;

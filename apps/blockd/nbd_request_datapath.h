@@ -1,8 +1,8 @@
-// The transmission phase of NBD, without input or output: a request is decoded, judged, answered.
+// The transmission phase of NBD, without input or output: decodes, checks and answers a request.
 //
 // Pure functions over bytes that the caller owns: nothing is kept, allocated, logged or waited for.
-// The connection carries a verdict out on its buffers and socket. The rules have a fixed order
-// (rejection_of), so a request that breaks several has one answer.
+// The connection carries the verdict out. The rules have a fixed order (rejection_of), so a request
+// that breaks several has one answer.
 // Source: doc/proto.md of the NBD project, sections "Request message", "Request types", "Command
 // flags" and "Error values".
 #pragma once
@@ -42,7 +42,8 @@ struct Request {
   uint64_t offset;
 };
 
-// The facts that a request is judged by: the volume's, and those that the connection negotiated.
+// The facts that a request is checked against: the volume's, and those negotiated by the
+// connection.
 struct ExportView {
   uint64_t bytes;
   bool read_only;
@@ -53,11 +54,11 @@ struct ExportView {
 // The verdict on a request.
 struct Verdict {
   enum class Kind : uint8_t {
-    kAccept,          // carry it out; `length` payload bytes follow the header of a WRITE
+    kAccept,          // carry it out; the payload of a WRITE (`length` bytes) follows its header
     kRefuse,          // answer `error`; no payload follows the header
     kRefuseAndDrain,  // answer `error`; read and drop `drain_bytes` of payload
     kFinish,          // DISC: answer what is outstanding, then close; it has no reply itself
-    kDisconnect,      // close at once, without an answer: a payload too long to be dropped
+    kDisconnect,      // close at once, without an answer: the payload is too long to drop
   };
   Kind kind = Kind::kAccept;
   ErrorCode error = ErrorCode::kNone;
@@ -66,8 +67,8 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-// Reads the 28 bytes of a request header. False: the magic is wrong; the stream is lost, and the
-// connection must be closed without an answer.
+// Reads the 28 bytes of a request header. False: the magic is wrong; the stream is out of step, and
+// the connection must be closed without an answer.
 [[nodiscard]] inline bool try_decode(RequestBytes wire, Request& request) noexcept {
   RequestHeader header;
   std::memcpy(&header, wire.data(), sizeof header);
@@ -82,16 +83,16 @@ struct Verdict {
 // The rules for one command.
 struct CommandRule {
   bool is_known = false;
-  bool has_range = false;  // offset and length name bytes of the export
+  bool has_range = false;  // offset and length are a range of the export
   bool writes = false;
-  uint16_t flags = 0;  // that may be set
+  uint16_t flags = 0;  // the flags that may be set
   uint32_t length_max_bytes = 0;
   ErrorCode past_end = ErrorCode::kNone;
 };
 
-// By command. FUA may come with every command and means nothing where nothing is written ("the
-// server MUST accept all commands with this bit set"). FLUSH has no range: its offset and length
-// are reserved, and ignored. DISC has no rules: it is obeyed whatever else it says.
+// By command. FUA may come with every command, and has no effect if nothing is written ("the server
+// MUST accept all commands with this bit set"). FLUSH has no range: its offset and length are
+// reserved, and ignored. DISC has no rules: it is obeyed whatever its other fields say.
 inline constexpr CommandRule kCommandRules[] = {
     /* READ */ {.is_known = true,
                 .has_range = true,
@@ -147,7 +148,7 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
   if (rule.writes && view.read_only) return ErrorCode::kEperm;
   if (!rule.has_range) return ErrorCode::kNone;
   if (request.length == 0) return ErrorCode::kEinval;
-  // offset + length may not fit into 64 bits; view.bytes - offset does once offset is inside.
+  // offset + length may overflow 64 bits; view.bytes - offset cannot once offset is inside.
   if (request.offset > view.bytes || request.length > view.bytes - request.offset) {
     return rule.past_end;
   }
@@ -155,7 +156,7 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
   return ErrorCode::kNone;
 }
 
-// Judges a decoded request.
+// Checks a decoded request.
 // Cost: about a dozen instructions and one line of constants when it is accepted.
 [[nodiscard]] inline Verdict check(const Request& request, const ExportView& view) noexcept {
   using Kind = Verdict::Kind;
@@ -169,17 +170,18 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
   return {.kind = Kind::kRefuseAndDrain, .error = error, .drain_bytes = request.length};
 }
 
-// The answer to any request while structured replies are not negotiated, and to any but READ and
-// BLOCK_STATUS while they are. With kNone in answer to a READ, the data must follow. Returns 16.
+// The answer to any request while structured replies are not negotiated; with structured replies,
+// to any but READ and BLOCK_STATUS. If it answers a READ with kNone, the data must follow. Returns
+// 16.
 inline size_t encode_simple_reply(ReplyBytes out, uint64_t cookie, ErrorCode error) noexcept {
   const SimpleReply reply{.magic = kSimpleReplyMagic, .error = error, .cookie = cookie};
   std::memcpy(out.data(), &reply, sizeof reply);
   return sizeof reply;
 }
 
-// The answer to a READ of `length` bytes at `offset` while structured replies are negotiated: one
-// chunk, and the last. It claims success, so the data must be certain. Returns 28.
-// Requires: 0 < length <= kPayloadMaxBytes, as `check` sees to; the data must follow.
+// The answer to a READ of `length` bytes at `offset` with structured replies: one chunk, which is
+// the last. It claims success, so the data must be certain. Returns 28.
+// Requires: 0 < length <= kPayloadMaxBytes, as `check` ensures; the data must follow.
 inline size_t encode_read_chunk(ReplyBytes out, uint64_t cookie, uint64_t offset,
                                 uint32_t length) noexcept {
   BP_DCHECK(length > 0 && length <= kPayloadMaxBytes);
@@ -209,7 +211,7 @@ inline size_t encode_block_status(ReplyBytes out, uint64_t cookie,
   return sizeof chunk;
 }
 
-// The same with its one descriptor: all of the range is data. Returns 32.
+// The answer to a BLOCK_STATUS with one descriptor: the whole range is data. Returns 32.
 inline size_t encode_all_data(ReplyBytes out, uint64_t cookie, uint32_t length) noexcept {
   BP_DCHECK(length > 0);
   const BlockDescriptor descriptor{.bytes = length, .state = 0};
@@ -218,7 +220,7 @@ inline size_t encode_all_data(ReplyBytes out, uint64_t cookie, uint32_t length) 
   return header_bytes + sizeof descriptor;
 }
 
-// A failure while structured replies are negotiated, without a message. Returns 26.
+// An error with structured replies, without a message. Returns 26.
 // Requires: error != kNone.
 inline size_t encode_error_chunk(ReplyBytes out, uint64_t cookie, ErrorCode error) noexcept {
   BP_DCHECK(error != ErrorCode::kNone);

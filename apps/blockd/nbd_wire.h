@@ -1,8 +1,8 @@
-// The NBD protocol as it lies on the wire: constants and message layouts, nothing else.
+// The NBD protocol on the wire: constants and message layouts, nothing else.
 //
-// Source: doc/proto.md of the NBD project; each group names the section it comes from. Only what
-// this server sends, reads or refuses by name is here: no extended headers. docs/nbd.md shows the
-// same as byte tables, and the answer to each message.
+// Source: doc/proto.md of the NBD project; each group names its section. It has only what this
+// server sends, reads or refuses by name: no extended headers. docs/nbd.md has the same as byte
+// tables, and the answer to each message.
 //
 // All fields are big-endian ("Conventions"). The layouts are made of BigEndian<T>, which has
 // alignment 1: a struct may be copied from any address, and a value cannot be used unswapped.
@@ -25,7 +25,7 @@ constexpr uint16_t swap_bytes(uint16_t value) noexcept { return __builtin_bswap1
 constexpr uint32_t swap_bytes(uint32_t value) noexcept { return __builtin_bswap32(value); }
 constexpr uint64_t swap_bytes(uint64_t value) noexcept { return __builtin_bswap64(value); }
 
-// The unsigned integer that carries a T, which is one itself or an enumeration over one.
+// The unsigned integer that carries a T: T itself, or the type under an enumeration.
 template <typename T>
 using WireBits = std::conditional_t<sizeof(T) == 2, uint16_t,
                                     std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
@@ -91,7 +91,7 @@ inline constexpr uint16_t kTransmissionSendDf = 1 << 7;
 inline constexpr uint16_t kTransmissionCanMultiConn = 1 << 8;
 inline constexpr uint16_t kTransmissionSendFastZero = 1 << 11;
 
-// "Option types": those that are served. Any other value may arrive.
+// "Option types": those served. Any other value may arrive.
 enum class Option : uint32_t {
   kExportName = 1,
   kAbort = 2,
@@ -104,7 +104,7 @@ enum class Option : uint32_t {
   kSetMetaContext = 10,
 };
 
-// "Option reply types": those that are sent.
+// "Option reply types": those sent.
 enum class OptionReplyType : uint32_t {
   kAck = 1,
   kServer = 2,
@@ -117,25 +117,25 @@ enum class OptionReplyType : uint32_t {
   kErrTooBig = 0x80000009,
 };
 
-// NBD_REP_INFO under "Option reply types": those that are sent. Any other value may be asked for.
+// NBD_REP_INFO under "Option reply types": those sent. A client may ask for any other value.
 enum class InfoType : uint16_t {
   kExport = 0,
   kName = 1,
   kBlockSize = 3,
 };
 
-// "Metadata querying": the only context, and its number once it is set.
+// "Metadata querying": the only context, and its id once it is set.
 inline constexpr std::string_view kAllocationContext = "base:allocation";
 inline constexpr std::string_view kBaseNamespace = "base:";
 inline constexpr uint32_t kAllocationContextId = 1;
 
-// "Size constraints": the sizes that this server announces, which are the text's defaults.
+// "Size constraints": the sizes that this server announces, which are the specification's defaults.
 inline constexpr uint32_t kBlockMinBytes = 1;
 inline constexpr uint32_t kBlockPreferredBytes = 4096;
 inline constexpr uint32_t kPayloadMaxBytes = 32 * kMiB;
 static_assert(kPayloadMaxBytes == uint32_t{1} << 25, "any client may count on 2^25");
 
-// "Newstyle negotiation": the server's first message.
+// "Newstyle negotiation": the first message of the server.
 struct Greeting {
   Be64 greeting_magic;
   Be64 option_magic;
@@ -213,7 +213,7 @@ inline constexpr uint32_t kRequestMagic = 0x25609513;
 inline constexpr uint32_t kSimpleReplyMagic = 0x67446698;
 inline constexpr uint32_t kChunkMagic = 0x668e33ef;
 
-// "Request types": those that are served. Any other value may arrive.
+// "Request types": those served. Any other value may arrive.
 enum class Command : uint16_t {
   kRead = 0,
   kWrite = 1,
@@ -231,8 +231,8 @@ inline constexpr uint16_t kCommandFlagDf = 1 << 2;
 inline constexpr uint16_t kCommandFlagReqOne = 1 << 3;
 inline constexpr uint16_t kCommandFlagFastZero = 1 << 4;
 
-// "Error values": NBD's own numbers, independent of this machine's errno. They are called codes,
-// since bedplate::Error is the three-part message.
+// "Error values": NBD's own numbers, independent of this machine's errno. The type is ErrorCode
+// because bedplate::Error is the three-part message.
 enum class ErrorCode : uint32_t {
   kNone = 0,
   kEperm = 1,
@@ -245,7 +245,7 @@ enum class ErrorCode : uint32_t {
   kEshutdown = 108,
 };
 
-// "Structured reply flags", "Structured reply types": those that are sent.
+// "Structured reply flags", "Structured reply types": those sent.
 inline constexpr uint16_t kChunkFlagDone = 1 << 0;
 enum class ChunkType : uint16_t {
   kOffsetData = 1,
@@ -300,7 +300,7 @@ struct BlockStatusChunk {
 };
 static_assert(sizeof(BlockStatusChunk) == 24 && offsetof(BlockStatusChunk, context_id) == 20);
 
-// A part of the range; each begins where the one before it ends. The state: "base:allocation".
+// A part of the range. Each part begins at the end of the part before. State: "base:allocation".
 struct BlockDescriptor {
   Be32 bytes;
   Be32 state;

@@ -1,8 +1,8 @@
-// A volume of a block server: VolumePlan while it is planned, Volume once the server has it. Its
-// index is the same in both, and is that of its [[blockd.volume]].
+// A volume of a block server: VolumePlan during planning, Volume once the server is created. The
+// index is the same in both, and is that of the [[blockd.volume]].
 //
-// A Volume owns all that is the volume's alone: its store, the queue of operations before that, the
-// requests that it holds. Its memory is the pool's.
+// A Volume owns everything that belongs to one volume: its store, the queue in front of the store,
+// and the requests that it holds. Its memory is in the pool.
 #pragma once
 
 #include <atomic>
@@ -24,11 +24,11 @@ namespace bedplate {
 
 struct VolumePlan {
   std::string name;
-  uint64_t bytes = 0;  // of memory
+  uint64_t bytes = 0;  // if the volume is memory
   bool read_only = false;
   Placement placement = {};
   std::optional<StoreQueueShape> queue = {};  // nothing: the volume is memory
-  uint32_t shard = 0;                         // its number among BlockServerWiring::volume_loops
+  uint32_t shard = 0;                         // index into BlockServerWiring::volume_loops
 };
 
 // The requests that a held volume has received since it was held, oldest first. It belongs to the
@@ -38,21 +38,21 @@ struct VolumeHold {
   TailQueue<&BlockRequest::next> requests;
 };
 
-// BlockServer::create() fills it in, its caller a part of it (BlockServer::OpenVolume).
+// BlockServer::create() fills it in; BlockServer::OpenVolume fills in a part of it.
 struct Volume {
-  // Each request needs these; they stay as they are after boot.
+  // Read for each request; constant after boot.
   std::unique_ptr<VolumeStore> store;
-  std::unique_ptr<StoreQueue> queue;  // to the store; nullptr: the volume is memory
+  std::unique_ptr<StoreQueue> queue;  // in front of the store; nullptr: the volume is memory
   RequestLane* requests = nullptr;    // to its shard
   VolumeCounters* counters = nullptr;
   VolumeHold hold;
 
   const VolumePlan* plan = nullptr;
-  // The volume as clients see it. Written by the shard of the connections.
+  // The volume as clients see it. The shard of the connections writes it.
   nbd::ExportInfo* exported = nullptr;
-  StoreCounters* store_counters = nullptr;  // if it has a queue
+  StoreCounters* store_counters = nullptr;  // set if it has a queue
 
-  // For the control thread, which tells the log of its store.
+  // For the control thread, which logs the state of its store.
   StoreSilence silence;
   bool has_told_failure = false;
 };

@@ -1,5 +1,5 @@
-// The counters of volumes and their stores, as nbd_counters.h has those of connections. Threads:
-// the shard named at each struct writes, any thread or process reads.
+// The counters of volumes and their stores; nbd_counters.h has those of connections. Threads: the
+// shard named at each struct writes, any thread or process reads.
 #pragma once
 
 #include "apps/blockd/nbd_counters.h"
@@ -11,33 +11,33 @@
 
 namespace bedplate {
 
-// One volume as its clients see it; written by the shard of the connections.
+// One volume as its clients see it. The shard of the connections writes it.
 struct alignas(kCacheLineBytes) VolumeRequestCounters : nbd::RequestCounters {
   Counter requests_in_flight;
-  Histogram request_ns;  // as those of nbd::ConnectionCounters, of any kind
+  Histogram request_ns;  // as in nbd::ConnectionCounters, for all kinds together
 };
 
 // One volume. Its shard writes all but `requests`.
 struct alignas(kCacheLineBytes) VolumeCounters {
-  Counter grants;   // destinations given to writes that are received in place
+  Counter grants;   // destinations granted to writes that are received in place
   Counter commits;  // writes whose payload arrived whole
-  Counter aborts;   // writes whose client left in the middle
+  Counter aborts;   // writes whose client left before the payload was complete
   VolumeRequestCounters requests;
 };
 
-// One volume on a store that is not memory. Its shard writes all but the last.
+// One volume on a store that is not memory. Its shard writes all but silent_ns.
 struct alignas(kCacheLineBytes) StoreCounters {
-  Counter operations;        // under way
-  Counter operations_peak;   // the most at once
+  Counter operations;        // in progress
+  Counter operations_peak;   // the most in progress at once
   Counter operations_max;    // the limit
   Counter requests_waiting;  // for an operation to end, or for a buffer
-  Counter buffer_bytes;      // taken
+  Counter buffer_bytes;      // in use
   Counter buffer_peak_bytes;
   Counter buffer_max_bytes;
   Counter errors;
   Counter has_failed_flush;
   Counter operations_ended;
-  Counter silent_ns;  // by the control thread (StoreSilence)
+  Counter silent_ns;  // written by the control thread (StoreSilence)
 };
 
 inline void describe(CounterTable& table, VolumeCounters& c) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kZeroSliceBytes = kMiB;
 
-// The connection's shard has checked the client's range (nbd::check), so this always holds.
+// Always holds: the connection's shard has checked the client's range (nbd::check).
 bool is_inside(const BlockRequest& request) noexcept {
   const uint64_t bytes = request.volume->store->bytes();
   return request.wire.offset <= bytes && request.wire.length <= bytes - request.wire.offset;
@@ -44,7 +44,7 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
       request.volume->counters->grants.add(1);
       break;
     case RequestStep::kStore:
-      request.volume->counters->commits.add(1);  // its payload is there: store_payloads()
+      request.volume->counters->commits.add(1);  // store_payloads() has copied its payload
       break;
     case RequestStep::kCommit:
       BP_ASSERT(request.data == destination);
@@ -58,8 +58,8 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
 }
 
 // Copies the payloads that came with their headers, for all these requests before any is answered.
-// The copies pass the caches by if they are whole lines: a volume is larger than the caches, and
-// its next small write goes elsewhere.
+// Copies of whole lines bypass the caches: a volume is larger than the caches, and its next small
+// write goes elsewhere.
 void VolumeService::store_payloads(std::span<BlockRequest* const> requests) noexcept {
   bool is_fence_due = false;
   for (const BlockRequest* request : requests) {
@@ -82,7 +82,7 @@ void VolumeService::handle(std::span<BlockRequest* const> requests) noexcept {
   for (BlockRequest* request : requests) carry_out(*request);
 }
 
-// Requires: a payload that came with its header is stored.
+// Requires: a payload that came with its header has been copied.
 void VolumeService::carry_out(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
   if (StoreQueue* queue = request.volume->queue.get(); queue != nullptr) {
@@ -96,18 +96,19 @@ void VolumeService::carry_out(BlockRequest& request) noexcept {
       reply(request);
       break;
     case nbd::Command::kWrite: handle_write(request); break;
-    case nbd::Command::kTrim:  // the pool gives no memory back: a trimmed range reads as zeros
+    case nbd::Command::kTrim:  // the pool frees no memory: a trimmed range reads as zeros
     case nbd::Command::kWriteZeroes:
       request.done_bytes = 0;
       long_.push(request);
       break;
-    default:  // FLUSH: all committed writes are in place; BLOCK_STATUS: all of it is data
+    default:  // FLUSH: all committed writes are in memory; BLOCK_STATUS: the whole range is data
       reply(request);
       break;
   }
 }
 
-// Returns true if the volume is held and the request is new: it was put into the volume's list.
+// Returns true if the volume is held and the request is new: the request is then in the volume's
+// list.
 bool VolumeService::waits(BlockRequest& request) noexcept {
   VolumeHold& hold = request.volume->hold;
   const bool is_new = request.step == RequestStep::kSubmit || request.step == RequestStep::kStore;
@@ -151,7 +152,7 @@ uint32_t VolumeService::poll(uint32_t budget) noexcept {
   constexpr uint32_t kBatchMax = 64;
   BlockRequest* batch[kBatchMax];
   const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});
-  if (count > 0) options_.loop->look_at_clock();  // once for all of them
+  if (count > 0) options_.loop->look_at_clock();  // once for all requests
   const auto waits_here = [this](BlockRequest* each) { return waits(*each); };
   handle({batch, std::remove_if(batch, batch + count, waits_here)});
   const uint32_t slices = zero_some();

@@ -1,8 +1,9 @@
-// The volumes' side of blockd: one poll source on each shard that owns volumes.
+// The data path of volumes: one poll source on each shard that owns volumes.
 //
-// For volumes that are memory it grants destinations, answers with the address of data, copies
-// payloads that have arrived with their headers, and zeroes in slices, so that others get their
-// turn. It gives the requests of stored volumes to their queues. It never touches a socket.
+// For volumes that are memory it grants destinations, answers reads with the address of the data,
+// copies payloads that arrived with their headers, and zeroes ranges in slices, so that other
+// requests get their turn. It gives the requests of stored volumes to their queues. It never
+// touches a socket.
 #pragma once
 
 #include <span>
@@ -27,15 +28,15 @@ class VolumeService final : public PollSource {
     options_ = options;
     replies_.fifo = options.replies;
   }
-  // Holds new requests for `volume`, or releases the held ones; begun requests go on. Returns the
-  // number of requests released. Threads: its shard's.
+  // Holds new requests for `volume`, or releases the held ones; requests that have begun continue.
+  // Returns the number of requests released. Threads: the volume's shard.
   uint32_t hold(Volume& volume, bool is_on) noexcept;
-  // The lane for the answers of its volumes' queues; its next poll rings the doorbell for them.
+  // The lane for the replies of its volumes' queues; the next poll rings the doorbell for them.
   ReplyLane& replies() noexcept { return replies_; }
 
   uint32_t poll(uint32_t budget) noexcept override;
 
-  // Invariants, checked before and after each poll: 1. The list of requests that zero leads from
+  // Invariants, checked before and after each poll: 1. The list of zeroing requests leads from
   // first_long_ to last_long_. 2. None of them is done, and each lies within its volume.
   bool is_valid() const noexcept;
 
@@ -49,7 +50,7 @@ class VolumeService final : public PollSource {
   uint32_t zero_some() noexcept;
 
   VolumeServiceOptions options_;
-  TailQueue<&BlockRequest::next> long_;  // requests that zero, in turn
+  TailQueue<&BlockRequest::next> long_;  // zeroing requests, served in turn
   ReplyLane replies_;
 };
 

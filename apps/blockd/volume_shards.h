@@ -1,9 +1,9 @@
-// Which shard each volume of a block service lives on.
+// Decides which shard each volume of a block service lives on.
 //
 // A volume that names its shard lives there. Any other volume goes to a shard on the NUMA node of
-// its drive, if one of the shards that may have volumes is there, else to any of these; among them
-// it takes the shard with the fewest volumes.
-// Threads: any. It allocates: for the plan.
+// its drive; if no shard for volumes is on that node, to any shard for volumes. Among the
+// candidates it takes the shard with the fewest volumes.
+// Threads: any. It allocates: it is for the plan.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace bedplate {
 // A volume's wishes.
 struct VolumeWish {
   std::optional<uint32_t> shard = {};  // nothing: it names none
-  int node = kAnyNode;                 // of its drive
+  int node = kAnyNode;                 // the node of its drive
 };
 
-// A shard that may have volumes: its index, and the node of its core.
+// A shard for volumes: its index, and the node of its core.
 struct VolumeShardChoice {
   uint32_t shard = 0;
   int node = 0;
@@ -31,7 +31,7 @@ struct VolumeShardChoice {
 std::vector<uint32_t> choose_volume_shards(std::span<const VolumeWish> volumes,
                                            std::span<const VolumeShardChoice> choices);
 
-// All of `shards`, each once, ascending.
+// `shards` without duplicates, ascending.
 std::vector<uint32_t> distinct_shards(std::vector<uint32_t> shards);
 
 }  // namespace bedplate

@@ -1,10 +1,11 @@
-// Buffers of any size from a planned piece of memory, for the data of a store's requests.
+// Buffers of any size in a planned range of memory, for the data of a store's requests.
 //
-// A buffer is the first run of free units that is long enough. So the same few units, which are in
-// the caches, serve as long as little is in flight. The arena writes nothing into its memory, which
-// a device may still see. It keeps no list of buffers: the taker gives a buffer back with its size.
+// First fit: a buffer is the first run of free units that is long enough. So the same few units,
+// which stay in the caches, serve while little is in flight. The arena writes nothing into its
+// memory, which a device may still read. It keeps no list of buffers: the caller gives a buffer
+// back with its size.
 //
-// Invariant: the taken units are those of buffers that are out. (is_valid() of PieceMap)
+// Invariant: the taken units are exactly those of the buffers in use. (is_valid() of PieceMap)
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@ class BufferArena {
  public:
   static constexpr uint64_t kUnitBytes = 4 * kKiB;
 
-  // Before the seal: it allocates. Requires: `memory` is aligned to a unit and whole units, fewer
-  // than PieceMap::kNone; it outlives this.
+  // Before the seal: it allocates. Requires: `memory` is aligned to a unit, has a whole number of
+  // units below PieceMap::kNone, and outlives this.
   void create(std::span<std::byte> memory) {
     BP_ASSERT(memory.size() % kUnitBytes == 0 && memory.size() / kUnitBytes < PieceMap::kNone);
     BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kUnitBytes == 0);
@@ -31,7 +32,7 @@ class BufferArena {
   }
 
   // Returns memory aligned to a unit; nullptr: no free run has that many bytes.
-  // Requires: `bytes` is over 0. Cost: reads each word of 64 units, up to the run.
+  // Requires: `bytes` is over 0. Cost: reads one word for each 64 units, up to the run.
   std::byte* try_take(uint64_t bytes) noexcept {
     BP_DCHECK(bytes > 0);
     if (bytes > free_bytes()) return nullptr;
@@ -41,7 +42,7 @@ class BufferArena {
     return memory_.data() + begin * kUnitBytes;
   }
 
-  // Requires: `buffer` was taken with as many bytes, and not given back.
+  // Requires: `buffer` was taken with the same `bytes`, and not given back.
   void give(std::byte* buffer, uint64_t bytes) noexcept {
     BP_ASSERT(buffer >= memory_.data() && buffer < memory_.data() + memory_.size());
     BP_DCHECK(bytes > 0 && static_cast<uint64_t>(buffer - memory_.data()) % kUnitBytes == 0);

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kKeyringBytesMax = 64 * 1024;
 constexpr size_t kKeyBytesMax = 128;
-// A monitor says this first (src/include/msgr.h of Ceph, CEPH_BANNER); with the newer protocol
-// "ceph v2\n".
+// A monitor sends this first (src/include/msgr.h of Ceph, CEPH_BANNER). With the newer protocol it
+// sends "ceph v2\n".
 constexpr std::string_view kBanner = "ceph v027";
 constexpr std::string_view kNewBanner = "ceph v2\n";
 
@@ -44,7 +44,7 @@ bool is_base64(std::string_view text) noexcept {
 }
 
 // The value of `key` in the section `section`, as a view into `text`: a copy would have to be
-// wiped, too. Nothing: there is no such section, or it has no such key.
+// wiped, too. Nothing: no such section, or no such key in it.
 std::optional<std::string_view> find_key(std::string_view text, const std::string& section,
                                          bool* has_section) {
   bool is_inside = false;
@@ -68,13 +68,13 @@ std::optional<std::string_view> find_key(std::string_view text, const std::strin
 // A monitor that is being asked.
 struct Monitor {
   Fd socket;
-  std::string seen = {};  // of its banner
+  std::string seen = {};  // the part of its banner received so far
 };
 
 // A monitor's answer; kNone: it has not sent enough yet.
 enum class Answer : uint8_t { kNone, kGood, kNewer, kOther, kBroken };
 
-// Requires: there is something to read, or an error. `*number`: the errno of kBroken.
+// Requires: the socket is readable or has an error. `*number`: the errno of kBroken.
 Answer read_banner(Monitor& monitor, int* number) {
   char text[16];
   const size_t wanted = kBanner.size() - monitor.seen.size();

@@ -1,8 +1,8 @@
-// The Ceph cluster of a block service: the addresses of its monitors, and the key for them. The
-// kernel's client does all the rest (rbd_mapping.h).
+// The Ceph cluster of a block service: the addresses of its monitors, and the key. The kernel's
+// client does the rest (rbd_mapping.h).
 //
-// It reads the key from a keyring as Ceph's own tools write it. It checks that a monitor answers
-// before the kernel is asked to map: the kernel's wait gives no cause.
+// It reads the key from a keyring in Ceph's format. It checks that a monitor answers before the
+// kernel is asked to map: if the kernel's own wait fails, it gives no cause.
 // Threads: the main thread.
 #pragma once
 
@@ -22,7 +22,7 @@ struct CephSettings {
   std::vector<SocketAddress> monitors;
   std::string user;         // without "client."
   std::string keyring;      // the path of a file
-  uint32_t timeout_s = 60;  // for volumes without one of their own
+  uint32_t timeout_s = 60;  // for volumes without an rbd_timeout_s
 };
 
 // Wipes the bytes of a secret when its scope ends, so that no crash record keeps them. The bytes
@@ -40,17 +40,18 @@ class Wiped {
 };
 
 // Returns the key of "client.`user`" in the file `path`, in base64. The caller wipes it; no other
-// copy of the file is left.
-// Errors: it cannot be read, or not only its owner can read it; it has no such user, or no key.
+// copy of the file's content remains.
+// Errors: the file cannot be read, or users other than its owner can read it; it has no such user,
+// or no key.
 Result<std::string> read_ceph_key(const std::string& path, const std::string& user);
 
-// The monitors of one cluster; each of its images asks for them.
+// The monitors of one cluster, shared by all its images.
 class CephMonitors {
  public:
   // Waits until one of `monitors`, which are the same at each call, speaks the default protocol of
   // the kernel's client (v1, port 6789).
   // Errors: none has within `timeout_ns`, and why. Later calls with the same or a shorter timeout
-  // get the same error at once.
+  // return the same error at once.
   Result<void> reach(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns);
 
  private:

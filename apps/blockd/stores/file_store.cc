@@ -22,7 +22,7 @@ FileAction action_of(const StoreOperation& operation) noexcept {
     case StoreAction::kRead: return FileAction::kRead;
     case StoreAction::kWrite: return FileAction::kWrite;
     case StoreAction::kFlush: return FileAction::kSyncData;
-    // Both leave zeros.
+    // Both actions leave zeros.
     case StoreAction::kWriteZeroes:
       return operation.keeps_room ? FileAction::kWriteZeroes : FileAction::kDiscard;
     case StoreAction::kDiscard: return FileAction::kDiscard;
@@ -62,7 +62,7 @@ void FileStore::begin(StoreOperation& operation) noexcept {
   file_.begin(file);
 }
 
-// Reads the size that the kernel knows. It never asks a file system's server, which may hang.
+// Reads the size that the kernel has cached. It never asks a file system's server, which may hang.
 void FileStore::look_at_size() noexcept {
   if (!may_grow_) return;
   uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-// A volume on a file or a block device, by the files of its shard (transport/files/files.h).
+// A volume on a file or a block device, through the files of its shard (transport/files/files.h).
 //
 // There is no format: the volume's byte N is the file's byte N. Direct access bypasses the page
 // cache. Writes survive a power cut as fdatasync(2) and RWF_DSYNC promise.
@@ -10,8 +10,8 @@ namespace bedplate {
 
 class FileStore final : public VolumeStore {
  public:
-  // The first `bytes` of `file`, which outlives this; 0: the whole file, also after it grows.
-  // A file tells its extents if it was planned so. Requires: the file is that long.
+  // The first `bytes` of `file`, which outlives this; 0: the whole file, also after it grows. A
+  // file reports its extents if it was planned to. Requires: the file is that long.
   FileStore(File& file, uint64_t bytes) noexcept;
 
   // The length of a block of `file`.

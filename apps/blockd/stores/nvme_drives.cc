@@ -32,7 +32,7 @@ OwnerName owner_of_queue(const std::string& address, size_t index) {
 // The name of the segment for the drives of one shard.
 OwnerName segment_of(uint32_t shard) { return {"nvme", "shard-" + std::to_string(shard)}; }
 
-// Temporary memory that a drive reads and writes while it is probed.
+// Temporary memory for the commands of a drive that is being probed.
 class PassingMemory {
  public:
   explicit PassingMemory(uint64_t bytes) noexcept
@@ -105,8 +105,8 @@ void describe(CounterTable& table, NvmeCounters& c) {
       .counter("media_errors", c.media_errors, "errors",
                "Data that it could not read back, in all its life.")
       .no_sign("new_media_errors has those of now");
-  // The errors of the drive's whole life would be a sign at each start: they are 0 until the first
-  // look at its log.
+  // Errors from before this start would raise an alert at each start. So the counters are 0 until
+  // the first look at the drive's log.
   table
       .counter("new_media_errors", c.new_media_errors, "errors",
                "Those since the appliance looked for the first time.")
@@ -145,7 +145,7 @@ NvmeOptions NvmeDrives::Drive::options() const {
   return options;
 }
 
-// ---- Before anything is taken -------------------------------------------------------------------
+// ---- Before memory is taken ---------------------------------------------------------------------
 
 Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settings, uint64_t bytes,
                              uint32_t shard) {
@@ -190,7 +190,7 @@ void NvmeDrives::plan(ServicePlan& plan) const {
     plan.vfio_device(address);
     plan.counters<NvmeCounters>(kCounters, address);
     add(each.shards[0], kNvmeControlNeeds, {owner_of(address), NvmeController::bytes_for()});
-    std::vector<std::string> volumes;  // each names the depth of all the drive's queues
+    std::vector<std::string> volumes;  // all of them, as each sets the depth of the drive's queues
     for (const Space& space : each.spaces) volumes.push_back(space.name);
     const uint64_t queue_bytes = NvmeQueuePair::bytes_for(each.options().queue_entries);
     for (size_t i = 0; i < each.shards.size(); ++i) {
@@ -213,7 +213,7 @@ Result<void> NvmeDrives::check_bytes(const Drive& drive, size_t index, const Nvm
       .set_cure("lower \"bytes\", or leave it out");
 }
 
-// The runtime itself reports a drive that cannot be opened at all.
+// The runtime itself reports drives that cannot be opened.
 void NvmeDrives::preflight(std::vector<Error>* problems) const {
   for (const Drive& each : drives_) {
     if (!check_pci_device(each.settings.address).ok()) continue;
@@ -243,7 +243,7 @@ Result<void> NvmeDrives::probe(const Drive& drive) {
   return {};
 }
 
-// ---- Their life ---------------------------------------------------------------------------------
+// ---- From start to shutdown ---------------------------------------------------------------------
 
 Result<void> NvmeDrives::create(ServiceContext& context) {
   for (Drive& each : drives_) BP_TRY(create(each, context));

@@ -1,8 +1,9 @@
-// The NVMe drives of a block service: the volumes on each, the resources that each takes, its life.
+// The NVMe drives of a block service: their volumes, their resources, their start and shutdown.
 //
 // A drive has a queue pair for each shard that has volumes on it, and its control on the first of
-// these. A drive may grant fewer pairs, which shows only after it was started, after the plan: then
-// its volumes live on as many shards as it has pairs, and the memory of the other shards lies idle.
+// these shards. A drive may grant fewer pairs than planned, which is known only once it is started.
+// Then its volumes use only as many shards as it has pairs, and the memory of the other shards is
+// unused.
 // preflight() asks a drive for its properties before memory is taken: it starts the drive with
 // temporary memory, and stops it again.
 // Threads: the main thread and the control thread, unless a function names another.
@@ -21,9 +22,9 @@
 
 namespace bedplate {
 
-// A volume's place on a drive, and the drive's settings; all volumes of a drive agree on these.
+// The namespace of a volume, and the settings of its drive; all volumes of a drive have the same.
 struct NvmeSettings {
-  std::string address;  // empty: not on such a drive
+  std::string address;  // empty: the volume is not on an NVMe drive
   uint32_t space = 1;   // the namespace
   uint32_t queue_depth = 128;
   uint32_t timeout_ms = 10'000;
@@ -43,11 +44,12 @@ class NvmeDrives {
                    uint32_t shard);
   // Plans the resources of all drives.
   void plan(ServicePlan& plan) const;
-  // Reports problems of the drives that can be opened. It starts each for that, and stops it again.
+  // Reports problems of the drives that can be opened. It starts each drive to check it, then stops
+  // it.
   void preflight(std::vector<Error>* problems) const;
 
   Result<void> create(ServiceContext& context);
-  // Has each queue polled by the loop of its shard.
+  // Adds each queue to the loop of its shard.
   Result<void> add_sources(ServiceContext& context);
   // The shard that the volume added as `name` lives on. Requires: the drives were created.
   uint32_t shard_of(const std::string& name);
@@ -57,9 +59,9 @@ class NvmeDrives {
   // Starts the drives' queues on `shard`. Threads: that shard.
   void start(uint32_t shard, StreamSockets& sockets) noexcept;
 
-  // Logs the drives' changes of state, and closes the drives that the kernel wants back.
+  // Logs the drives' changes of state, and closes drives that the kernel requests back.
   void tick() noexcept;
-  // Has the drives shut down. Requires: no more requests come. It may be called again.
+  // Begins to shut the drives down. Requires: no more requests come. It may be called again.
   void request_shut_down() noexcept;
   bool are_shut_down() const noexcept;
 

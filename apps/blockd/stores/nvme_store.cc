@@ -18,7 +18,7 @@ NvmeAction action_of(StoreAction action) noexcept {
 
 }  // namespace
 
-// zeroes_fast: a drive with Write Zeroes transfers no data for them.
+// zeroes_fast: for Write Zeroes the drive transfers no data.
 NvmeStore::NvmeStore(NvmeDriveQueue& queue, const NvmeNamespace& space, uint64_t bytes) noexcept
     : VolumeStore(nullptr, bytes != 0 ? bytes : bytes_of(space), 1U << space.block_log2,
                   {.has_extents = false, .zeroes_fast = space.zero_blocks_max != 0}),

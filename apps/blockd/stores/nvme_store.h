@@ -1,5 +1,5 @@
-// A volume on a namespace of an NVMe drive that no kernel drives (transport/nvme/), by the drive's
-// queue pair on the volume's shard.
+// A volume on a namespace of an NVMe drive that Bedplate drives itself (transport/nvme/), through
+// the drive's queue pair on the volume's shard.
 //
 // The volume's byte N is the namespace's byte N. Writes survive a power cut as the drive's Flush
 // and Force Unit Access promise.
@@ -12,8 +12,8 @@ namespace bedplate {
 
 class NvmeStore final : public VolumeStore {
  public:
-  // The first `bytes` of the namespace; 0: all of it, also after it grows. The queue and the
-  // namespace are of one drive, which is ready and outlives this. Requires: it is that long.
+  // The first `bytes` of the namespace; 0: the whole namespace, also after it grows. Queue and
+  // namespace belong to one drive, which is ready and outlives this. Requires: it is that long.
   NvmeStore(NvmeDriveQueue& queue, const NvmeNamespace& space, uint64_t bytes) noexcept;
 
   static uint64_t bytes_of(const NvmeNamespace& space) noexcept {

@@ -18,15 +18,17 @@ class RbdImages {
   // Forgets the volumes of an earlier plan.
   void clear();
   bool is_empty() const noexcept { return images_.empty(); }
-  // Adds a volume `name` on `image`. ceph.timeout_s is this volume's; the rest of `ceph` is the
-  // same for all. Returns the maker that maps the image; this object owns it, until clear().
-  // Errors (kConfiguration): two volumes lie on one image, and one writes, or they disagree.
+  // Adds a volume `name` on `image`. `ceph` has the timeout_s of this volume; its other values are
+  // the same for all volumes. Returns the maker that maps the image; this object owns it, until
+  // clear().
+  // Errors (kConfiguration): two volumes use one image and one of them writes, or their settings
+  // differ.
   Result<DeviceMaker*> add(const std::string& name, const RbdImage& image,
                            const CephSettings& ceph);
 
  private:
   struct Image {
-    std::string volume;  // the first that lies on it
+    std::string volume;  // the first volume that uses it
     RbdMaker maker;
   };
 

@@ -28,19 +28,20 @@
 namespace bedplate {
 namespace {
 
-// We wait this much longer than the kernel's own timeout: it ends most waits itself, with a cause.
+// Waits this much longer than the kernel's own timeout: the kernel ends most waits itself, with a
+// cause.
 constexpr uint64_t kSlackNs = kNsPerSecond;
-// A device may stay busy this long after it was closed: the kernel takes an io_uring down late.
+// A closed device may stay busy for this long: the kernel tears an io_uring down late.
 constexpr uint64_t kLeftOverNs = 2 * kNsPerSecond;
 constexpr uint64_t kUnmapNs = 10 * kNsPerSecond;
 constexpr long kTryAgainNs = 10 * static_cast<long>(kNsPerMs);
-constexpr size_t kTextBytesMax = 4096;  // a page: what sysfs takes
+constexpr size_t kTextBytesMax = 4096;  // a page: the limit of sysfs
 
-// The child's message: the result of mapping, and later that of unmapping.
+// The child's message: the result of mapping, and later the result of unmapping.
 struct Report {
   int error = 0;
   uint32_t id = 0;
-  bool was_there = false;  // the device `id` is there from before, and stays
+  bool was_there = false;  // the device `id` existed before, and stays
 };
 
 void pause(long ns) noexcept {
@@ -50,7 +51,7 @@ void pause(long ns) noexcept {
 
 // ---- The child ----------------------------------------------------------------------------------
 
-// Closes all of the parent's descriptors but `own_end`, which becomes descriptor 3.
+// Closes all of the parent's descriptors except `own_end`, which becomes descriptor 3.
 void keep_only(int own_end) noexcept {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(nothing, fd);
@@ -67,15 +68,15 @@ int unmap(RbdBus& bus, uint32_t id, uint64_t patience_ns) {
   return error;
 }
 
-// Unmaps the devices that appliances have left behind. `is_shared`: devices that others hold stay.
-// Else it waits for them, too, as long as an appliance may take to end.
+// Unmaps the devices that ended appliances have left. `is_shared`: devices held by others stay.
+// Otherwise it waits for their holders, too, for as long as an appliance may take to end.
 Report unmap_left_over(RbdBus& bus, std::string_view text, bool is_shared) {
   const uint64_t begin_ns = monotonic_ns();
   while (const auto there = bus.find(text)) {
     bool is_alone = false;
     std::optional<HeldRbd> left;
     {
-      const Fd alone = bus.alone();  // only while looking: `left` has a lock of its own
+      const Fd alone = bus.alone();  // only during the search: `left` has a lock of its own
       is_alone = alone.is_open();
       if (is_alone) left = bus.hold(text);
     }
@@ -86,14 +87,14 @@ Report unmap_left_over(RbdBus& bus, std::string_view text, bool is_shared) {
       pause(kTryAgainNs);
       continue;
     }
-    if (!left && is_shared) break;  // others have been adding for all that time
-    // Not alone: a device that nobody holds may be left over or just added.
+    if (!left && is_shared) break;  // others were adding for the whole time
+    // Others add devices, so one without a holder may be left over or just added.
     return {.error = is_alone ? error : EAGAIN, .id = left ? left->id : *there, .was_there = true};
   }
   return {};
 }
 
-// Maps the image. On success the caller holds the device by `held`.
+// Maps the image. On success the caller holds the device through `held`.
 Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
   std::string text = told;
   const Wiped wiped(text.data(), text.size());
@@ -109,10 +110,10 @@ Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
   return report;
 }
 
-// `told` lies on the stack, which is the child's own; the child shares its parent's heap.
+// `told` lies on the stack, which is private to the child; it shares its parent's heap.
 [[noreturn]] void live_as_child(RbdBus& bus, char* told, bool is_shared, int own_end) {
   is_known_child = true;
-  // A signal to the process group, or to the whole service, is for the parent to handle.
+  // The parent handles signals to the process group or to the whole service.
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -134,8 +135,8 @@ Report map(RbdBus& bus, const char* told, bool is_shared, HeldRbd* held) {
 
 // ---- The parent ---------------------------------------------------------------------------------
 
-// Returns the child's report on `doing`. `error`: ETIMEDOUT: none came within `timeout_ns`; ECHILD:
-// the child has ended.
+// Returns the child's report on `doing`. `error` is ETIMEDOUT if no report came within
+// `timeout_ns`, ECHILD if the child has ended.
 Report hear(int fd, const std::string& doing, uint64_t timeout_ns) noexcept {
   Report report;
   Progress progress(doing.c_str(), {.wait_max_ns = timeout_ns});
@@ -156,8 +157,8 @@ Report hear(int fd, const std::string& doing, uint64_t timeout_ns) noexcept {
   return report;
 }
 
-// Reaps the child. One that hangs in the kernel is left alone after a second; in a first process
-// the kernel reaps it.
+// Reaps the child. After a second it gives up on a child that hangs in the kernel; if this process
+// is PID 1, the kernel reaps it.
 void reap(pid_t child) noexcept {
   const uint64_t begin_ns = monotonic_ns();
   while (waitpid(child, nullptr, WNOHANG) == 0 && monotonic_ns() - begin_ns < kNsPerSecond) {
@@ -266,7 +267,7 @@ int RbdBus::write_to(const char* file, const std::string& text) const {
   return write(fd.number(), text.data(), text.size()) < 0 ? errno : 0;
 }
 
-// `config_info` holds the text that was written, and a newline.
+// `config_info` holds the text that was written, followed by a newline.
 template <typename Each>
 void RbdBus::look_through(std::string_view text, Each&& each) const {
   const std::string devices = bus() + "/devices";
@@ -339,13 +340,13 @@ Result<RbdImage> parse_rbd_image(const std::string& name) {
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image) {
   const std::string timeout = std::to_string(ceph.timeout_s);
   std::string text;
-  text.reserve(kTextBytesMax);  // a string that grew would leave the key in its former memory
+  text.reserve(kTextBytesMax);  // if the string grew, its old memory would keep the key
   text.append(ceph_monitor_list(ceph.monitors)).append(" name=").append(ceph.user);
   text.append(",secret=").append(key).append(",mount_timeout=").append(timeout);
   if (image.is_writable) text.append(",exclusive,lock_timeout=").append(timeout);
   if (!image.is_writable) text.append(",ro");
   text.append(" ").append(image.pool).append(" ").append(image.image).append(" -");
-  return text;  // not append()'s result, which would be copied
+  return text;  // returning append()'s result would copy it
 }
 
 Result<std::shared_ptr<MadeDevice>> RbdMaker::make() {
@@ -377,7 +378,7 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
   const Wiped wiped_told(told, sizeof told);
   {
     std::string text = rbd_map_text(ceph_, key.value(), image_);
-    BP_ASSERT(text.size() < kTextBytesMax);  // keys of the configuration are shorter than that
+    BP_ASSERT(text.size() < kTextBytesMax);  // the keys of the configuration are shorter than that
     text.copy(told, text.size());
     explicit_bzero(text.data(), text.size());
     explicit_bzero(key.value().data(), key.value().size());
@@ -393,10 +394,10 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
         image_.name(), bus_.device_path(report.id), child, std::move(end));
     return device;
   }
-  kill(child, SIGKILL);  // the kernel then gives up its call
+  kill(child, SIGKILL);  // the kernel then gives its call up
   reap(child);
   if (!report.was_there) {
-    unmap_left_over(bus_, told, true);  // in case the kernel has just mapped it after all
+    unmap_left_over(bus_, told, true);  // the kernel may have just mapped the image
     return refused(image_, ceph_, report.error);
   }
   Error error = mapping(image_, ceph_);

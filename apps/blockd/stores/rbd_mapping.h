@@ -1,14 +1,14 @@
-// An image of a Ceph cluster as a block device of the kernel's (its module rbd), for as long as the
-// appliance has it open.
+// Maps an image of a Ceph cluster as a block device of the kernel (module rbd), while the appliance
+// has it open.
 //
-// A child process maps the image and unmaps it: both need CAP_SYS_ADMIN, which the appliance has
-// given up by the time it drains. The child starts before memory is taken and threads are started.
-// It keeps one descriptor of its parent's: one end of a pair of sockets. It waits for the other end
-// to be closed, so the image is also unmapped if the appliance is killed.
+// A child process maps the image and unmaps it: both need CAP_SYS_ADMIN, and the appliance has
+// given this up by the time it drains. The child starts before memory is taken and threads are
+// started. It keeps one descriptor of its parent, one end of a socket pair, and unmaps when the
+// other end is closed. So the image is also unmapped if the appliance is killed.
 //
 // The child holds the device by a lock on its `config_info` (flock(2)), which ends with the child.
-// So a device that nobody holds was left over. Each appliance that only reads an image has a device
-// of its own.
+// So a device without this lock is a left-over. Each appliance that only reads an image has a
+// device of its own.
 // Threads: the main thread.
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace bedplate {
 
-// A device, and the lock by which it is held.
+// A device, and the lock that holds it.
 struct HeldRbd {
   uint32_t id = 0;
   Fd lock;
@@ -36,7 +36,7 @@ struct HeldRbd {
 // Its functions are called in the child.
 class RbdBus {
  public:
-  // `root` stands before /sys and /dev.
+  // `root` is a prefix of /sys and /dev.
   explicit RbdBus(std::string root = "") : root_(std::move(root)) {}
   RbdBus(const RbdBus&) = delete;
   RbdBus& operator=(const RbdBus&) = delete;
@@ -44,20 +44,21 @@ class RbdBus {
 
   // Whether the kernel has the module.
   bool is_there() const;
-  // Whether it lets this thread map and unmap.
+  // Whether the kernel lets this thread map and unmap.
   virtual bool is_allowed() const;
   std::string device_path(uint32_t id) const { return root_ + "/dev/rbd" + std::to_string(id); }
 
   // Each returns 0, or an errno. add() waits for the cluster.
   virtual int add(const std::string& text) { return write_to("add_single_major", text); }
   virtual int remove(uint32_t id) { return write_to("remove_single_major", std::to_string(id)); }
-  // Finds a device that was added by this text.
+  // Finds a device that was added with this text.
   std::optional<uint32_t> find(std::string_view text) const;
-  // Finds a device, added by this text, that nobody holds. The returned object holds it.
+  // Finds a device, added with this text, that no process holds. The returned object holds it.
   std::optional<HeldRbd> hold(std::string_view text) const;
-  // Nobody holds a device that was just added. So a process that adds one keeps join_adding() until
-  // it holds its device, and a process that looks for left-overs keeps alone() meanwhile.
-  // join_adding() waits for the lookers; alone() does not wait: it is not open while others add.
+  // A device just added is not held yet. So a process that adds one keeps join_adding() until it
+  // holds its device, and a process that looks for left-overs keeps alone() while it looks.
+  // join_adding() waits for processes that look; alone() does not wait: it returns a closed Fd
+  // while others add.
   Fd join_adding() const;
   Fd alone() const;
 
@@ -67,14 +68,14 @@ class RbdBus {
  private:
   int write_to(const char* file, const std::string& text) const;
   Fd turn(int operation) const;  // flock()'s
-  // Calls `each` with the devices that were added by this text until it returns true.
+  // Calls `each` with the devices that were added with this text until it returns true.
   template <typename Each>
   void look_through(std::string_view text, Each&& each) const;
 
   const std::string root_;
 };
 
-// An image to be mapped. The image's exclusive lock reserves a writable one for this mapping.
+// An image to be mapped. The image's exclusive lock reserves a writable image for this mapping.
 struct RbdImage {
   std::string pool;
   std::string image;
@@ -83,25 +84,26 @@ struct RbdImage {
   std::string name() const { return pool + "/" + image; }
 };
 
-// Splits "pool/image". Errors (kConfiguration): it is no such name.
+// Splits "pool/image". Errors (kConfiguration): `name` has no such form.
 Result<RbdImage> parse_rbd_image(const std::string& name);
 
-// The text that has the kernel map `image`; it contains the key.
+// The text that tells the kernel to map `image`; it contains the key.
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image);
 
 // Maps the image of one volume, or of several that only read it.
 class RbdMaker final : public DeviceMaker {
  public:
-  // `bus` and `monitors` outlive this, and all that it makes. The cluster has ceph.timeout_s.
+  // `bus` and `monitors` outlive this, and all devices that it makes. ceph.timeout_s bounds the
+  // wait for the cluster.
   RbdMaker(RbdBus& bus, CephMonitors& monitors, CephSettings ceph, RbdImage image)
       : bus_(bus), monitors_(monitors), ceph_(std::move(ceph)), image_(std::move(image)) {}
 
   const RbdImage& image() const noexcept { return image_; }
   uint32_t timeout_s() const noexcept { return ceph_.timeout_s; }
 
-  // Returns the same device as long as somebody has it. A device that was mapped by the very same
-  // text is unmapped first if its appliance is gone. If its appliance lives, it stays: then an
-  // image that is only read is mapped once more, and one that is written to is refused.
+  // Returns the same device while a holder of it exists. A device that was mapped with the very
+  // same text is unmapped first if its appliance is gone. If its appliance lives, the device stays:
+  // then a read-only image is mapped once more, and a writable one is refused.
   // Errors: no module, no key, no monitor, or a refusal of the kernel or the cluster. After a
   // refusal make() returns the same error without asking again.
   Result<std::shared_ptr<MadeDevice>> make() override;

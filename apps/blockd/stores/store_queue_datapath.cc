@@ -22,7 +22,7 @@ bool has_flag(const BlockRequest& request, uint16_t flag) noexcept {
   return (request.wire.flags & flag) != 0;
 }
 
-// FUA means something only for a command that writes.
+// FUA has an effect only on a command that writes.
 bool must_last(const BlockRequest& request) noexcept {
   if (request.wire.command == nbd::Command::kFlush) return true;
   return nbd::kCommandRules[static_cast<size_t>(request.wire.command)].writes &&
@@ -123,7 +123,7 @@ bool StoreQueue::needs_buffer(const BlockRequest& request) const noexcept {
          command == nbd::Command::kBlockStatus;
 }
 
-// Takes a buffer. Returns the place of the request's own bytes in it; nullptr: no buffer is free.
+// Takes a buffer. Returns the address of the request's own bytes in it; nullptr: no buffer is free.
 std::byte* StoreQueue::try_take_buffer(const BlockRequest& request) noexcept {
   std::byte* buffer = arena_.try_take(buffer_bytes_of(request));
   if (buffer == nullptr || request.wire.command == nbd::Command::kBlockStatus) return buffer;
@@ -186,7 +186,7 @@ void StoreQueue::set_levels() noexcept {
   counters_->buffer_peak_bytes.raise(buffer_bytes);
 }
 
-// Begins, grants or answers the first of the new requests. Returns false if it still has to wait.
+// Begins, grants or answers the first of the new requests. Returns false if it must keep waiting.
 bool StoreQueue::try_begin(BlockRequest& request) noexcept {
   BP_DCHECK(&request == new_.first());
   if (request.wire.command == nbd::Command::kWrite) return try_grant(request);
@@ -207,7 +207,7 @@ bool StoreQueue::try_begin(BlockRequest& request) noexcept {
   return true;
 }
 
-// Gives a write its place, and copies a payload that has come with its header into it.
+// Gives a write its destination, and copies a payload that came with its header into it.
 bool StoreQueue::try_grant(BlockRequest& request) noexcept {
   std::byte* data = try_take_buffer(request);
   if (data == nullptr) return false;
@@ -331,7 +331,7 @@ void StoreQueue::begin_step(StoreTask& task) noexcept {
   store_->begin(operation);
 }
 
-// Zeroes by the store's own operation; or, once the store has refused it, by writing zeros
+// Zeroes with the store's own operation or, if the store has refused that, by writing zeros
 // (try_otherwise).
 void StoreQueue::begin_zero(StoreTask& task) noexcept {
   const BlockRequest& request = *task.request;
@@ -354,7 +354,7 @@ void StoreQueue::begin_zero(StoreTask& task) noexcept {
 
 void StoreQueue::completed(void* context, int64_t result) noexcept {
   auto& task = *static_cast<StoreTask*>(context);
-  BP_ASSERT(task.request != nullptr);  // a store ends each operation once
+  BP_ASSERT(task.request != nullptr);  // a store completes each operation once
   StoreQueue& queue = *task.queue;
   BP_KEEPS_VALID(queue);
   queue.counters_->operations_ended.add(1);
@@ -367,7 +367,7 @@ void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
   const StoreOperation& operation = task.operation;
   BP_DCHECK(operation.action == StoreAction::kExtents || result < 0 ||
             static_cast<uint64_t>(result) <= operation.bytes);
-  // A short read: the file has become shorter.
+  // A short read: the file was truncated.
   const bool is_short = operation.action == StoreAction::kRead && result >= 0 &&
                         static_cast<uint64_t>(result) < operation.bytes;
   if (is_short) result = -EIO;
@@ -375,14 +375,14 @@ void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
     if (try_otherwise(task, result)) return begin_step(task);
     if (task.step == Step::kZero && operation.action == StoreAction::kDiscard &&
         result == -EOPNOTSUPP) {
-      return go_on(task);  // a discard is only a wish
+      return go_on(task);  // a discard is only a hint
     }
     if (task.step == Step::kSync) has_failed_sync_ = true;
     if (result != -EOPNOTSUPP) counters_->errors.add(1);
     counters_->has_failed_flush.set(has_failed_sync_ ? 1 : 0);
     return end_task(task, code_of(result));
   }
-  if (task.has_failed_sync) {  // the plain write worked, so the durability had failed
+  if (task.has_failed_sync) {  // the plain write worked, so durability had failed
     has_failed_sync_ = true;
     counters_->errors.add(1);
     counters_->has_failed_flush.set(1);
@@ -405,7 +405,7 @@ void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
   go_on(task);
 }
 
-// Returns true if the step is to be done again, in another way.
+// Returns true if the step is retried in another way.
 bool StoreQueue::try_otherwise(StoreTask& task, int64_t result) noexcept {
   StoreOperation& operation = task.operation;
   if (task.step == Step::kData && operation.is_durable) {
@@ -423,8 +423,8 @@ bool StoreQueue::try_otherwise(StoreTask& task, int64_t result) noexcept {
   return true;
 }
 
-// Merges the block that was read at an edge. For a payload, the block's other bytes are copied
-// around it; for zeroes, the request's part of the block is zeroed.
+// Merges the request into the block that was read at an edge. For a payload, the block's other
+// bytes are copied around it; for zeroes, the request's part of the block is zeroed.
 void StoreQueue::merge_edge(StoreTask& task) noexcept {
   const BlockRequest& request = *task.request;
   const Edges edges = edges_of(request);
@@ -447,7 +447,7 @@ void StoreQueue::merge_edge(StoreTask& task) noexcept {
 void StoreQueue::end_extents(StoreTask& task, int64_t count) noexcept {
   BlockRequest& request = *task.request;
   BP_ASSERT(count <= task.operation.extent_count_max);
-  if (count == 0) return give_buffer(request);  // the file has become shorter: it is all data
+  if (count == 0) return give_buffer(request);  // the file was truncated: treats it as all data
   const auto* extents = reinterpret_cast<const FileExtent*>(request.data);
   for (int64_t i = 0; i < count; ++i) {
     const FileExtent extent = extents[i];

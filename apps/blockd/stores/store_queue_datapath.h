@@ -1,19 +1,19 @@
 // Turns the requests of clients into operations of one volume's store, on the volume's shard.
 //
-// Buffers. Data lie in a planned piece of memory, aligned as the store needs it: a read fills a
-// buffer that the socket sends from; a payload is received into a buffer that the store writes
-// from. A request that is not aligned has a buffer for all its blocks, and lies within them.
+// Buffers. Data lie in planned memory, aligned as the store needs it: a read fills a buffer that
+// the socket sends from; a payload is received into a buffer that the store writes from. An
+// unaligned request has a buffer for all its blocks, and its bytes lie within them.
 // Bounds. Each task runs one operation at a time. Requests wait, in order, for a free task and for
 // a buffer. Each volume has tasks and buffers of its own: a slow store holds up nobody else.
-// Steps. A request is one operation, or several in a fixed order (StoreTask::Step): a write that is
-// not aligned reads and writes back the blocks at its edges, under WriteOrder.
+// Steps. A request is one operation, or several in a fixed order (StoreTask::Step): an unaligned
+// write reads and writes back the blocks at its edges, under WriteOrder.
 // Errors go to the client that asked. After a failed flush the store may have lost any write: from
 // then on each request that promises durability answers EIO, until the volume is opened anew.
 //
 // Invariants, which is_valid() checks: 1. Each task is free or has a request. 2. A request that has
-// its buffer waits for a task only while no task is free; requests without a buffer wait behind the
-// first that finds none. 3. A waiting request is in one of the two lists. 4. The order of writes
-// and the buffers are valid.
+// its buffer waits for a task only while no task is free; if a request finds no buffer, all later
+// requests without a buffer wait behind it. 3. A waiting request is in one of the two lists. 4. The
+// order of writes and the buffers are valid.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,22 @@
 
 namespace bedplate {
 
-// The sizes that a queue is planned with.
+// The sizes of a queue.
 struct StoreQueueShape {
   uint64_t buffer_bytes = 64 * kMiB;
-  uint32_t task_count = 64;  // operations of the store under way at once
+  uint32_t task_count = 64;  // concurrent operations of the store
 };
 
 class StoreQueue;
 
-// One request that the store works on.
+// A request that the store works on.
 struct StoreTask {
-  // Taken in this order; a request has some of them.
+  // In the order of execution; a request has some of them.
   enum class Step : uint8_t {
-    kZero,       // whole blocks that become zeros, or are given up
-    kReadHead,   // the block in which the request begins
-    kWriteHead,  // with the zeros in it
-    kReadTail,   // the block in which it ends, when that is another
+    kZero,       // zeroes or discards the whole blocks
+    kReadHead,   // the block that the request begins in
+    kWriteHead,  // writes that block back with zeros in it
+    kReadTail,   // the block that it ends in, if it is another
     kWriteTail,
     kData,
     kExtents,
@@ -53,17 +53,17 @@ struct StoreTask {
     kDone
   };
 
-  OrderedWrite order;  // first: a task is found by it
+  OrderedWrite order;  // first: a task is found by its address
   StoreOperation operation;
   StoreQueue* queue = nullptr;
   BlockRequest* request = nullptr;
   StoreTask* next_free = nullptr;
-  std::byte* scratch = nullptr;  // of one block
-  uint32_t steps = 0;            // bits of the steps that are left
-  Step step = Step::kDone;       // under way
+  std::byte* scratch = nullptr;  // one block
+  uint32_t steps = 0;            // bits of the remaining steps
+  Step step = Step::kDone;       // in progress
   bool is_ordered = false;
-  uint64_t zeroed_bytes = 0;     // by writing zeros
-  bool has_failed_sync = false;  // its durable write failed; it is tried again without durability
+  uint64_t zeroed_bytes = 0;     // zeroed by writing zeros
+  bool has_failed_sync = false;  // its durable write failed; it is retried without durability
 };
 
 class StoreQueue {
@@ -73,10 +73,10 @@ class StoreQueue {
   static constexpr uint32_t kBlockBytesMin = 512;
   // The most parts of a range in one BLOCK_STATUS.
   static constexpr uint32_t kExtentCountMax = 128;
-  // Any request, and the blocks that it begins and ends in, must find a buffer.
+  // The largest request, with the blocks that it begins and ends in, fits into the buffers.
   static constexpr uint64_t kBufferBytesMin = nbd::kPayloadMaxBytes + 2 * kBlockBytesMax;
 
-  // The memory it needs besides its buffers.
+  // The bytes of memory for tasks, besides the buffers.
   static uint64_t bytes_for(const StoreQueueShape& shape) noexcept;
 
   // Before the seal: it allocates. Requires: `buffers` has shape.buffer_bytes, `memory`
@@ -94,13 +94,14 @@ class StoreQueue {
  private:
   using Step = StoreTask::Step;
   using List = TailQueue<&BlockRequest::next>;
-  // A request's place among the store's blocks.
+  // The position of a request among the store's blocks.
   struct Edges {
-    uint64_t first;  // the begin of its first block; the next: the end of its last
+    uint64_t first;  // start of its first block; last: end of its last block
     uint64_t last;
-    uint64_t head_bytes;  // kept before it in its first block; the next: behind it in its last
+    uint64_t head_bytes;  // kept before the request in its first block; tail_bytes: after it in its
+                          // last
     uint64_t tail_bytes;
-    uint64_t whole_begin;  // the blocks that it covers as a whole
+    uint64_t whole_begin;  // the range of blocks that it covers wholly
     uint64_t whole_end;
     bool is_one_block() const noexcept { return whole_end < whole_begin; }
   };
@@ -137,9 +138,9 @@ class StoreQueue {
   std::span<std::byte> zeros_;
   FreeList<&StoreTask::next_free> free_;
   uint32_t free_count_ = 0;
-  List committed_;  // writes that have their buffers, and wait for a task
+  List committed_;  // writes that have their buffers and wait for a task
   List new_;
-  uint32_t waiting_count_ = 0;  // in both
+  uint32_t waiting_count_ = 0;  // in both lists
   WriteOrder order_;
   bool has_failed_sync_ = false;
 };

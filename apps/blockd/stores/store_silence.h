@@ -1,7 +1,7 @@
 // Detects a store that no longer answers, for the log and `stats`.
 //
-// It decides nothing: a store that is far away may be silent for as long as its cluster is, and its
-// requests wait. The control thread looks now and then; nothing is measured on the data path.
+// It only reports: a remote store may be silent for as long as its cluster is, and its requests
+// wait. The control thread calls look() now and then; the data path measures nothing.
 // Threads: one.
 #pragma once
 
@@ -16,10 +16,10 @@ class StoreSilence {
  public:
   enum class Change : uint8_t { kNone, kFellSilent, kAnswers };
 
-  // A silence this long is reported. A slow drive is not silent.
+  // A silence this long is reported. It is longer than any pause of a merely slow drive.
   static constexpr uint64_t kToldNs = 5 * kNsPerSecond;
 
-  // Looks at what the store has done since the last time, and keeps `silent_ns`.
+  // Compares the store's counters with the last call, and updates `silent_ns`.
   Change look(StoreCounters& counters, uint64_t now_ns) noexcept {
     const uint64_t ended = counters.operations_ended.read();
     if (since_ns_ == 0 || ended != ended_ || counters.operations.read() == 0) {

@@ -1,9 +1,9 @@
 // A volume's store: one interface to memory, files, block devices and drives.
 //
-// Operations are asynchronous, and copy nothing: the device reads and writes the caller's memory.
-// A store is asked for whole blocks only; StoreQueue turns other requests into whole blocks and
-// limits the number of operations under way. Memory is the exception: it gives the address of its
-// bytes, and no operation is ever begun on it.
+// Operations are asynchronous, and copy nothing: the device reads and writes the caller's memory. A
+// store gets only whole blocks; StoreQueue turns other requests into whole blocks and limits the
+// number of concurrent operations. Memory is the exception: callers use its address, and begin no
+// operation on it.
 #pragma once
 
 #include <atomic>
@@ -19,28 +19,29 @@ namespace bedplate {
 enum class StoreAction : uint8_t {
   kRead,
   kWrite,
-  kFlush,        // all writes that had completed before it began survive a power cut
-  kWriteZeroes,  // the range reads as zeros; its room is given back, or EOPNOTSUPP
-  kDiscard,      // the range is not needed any more; it may read as anything
-  kExtents,      // which parts of the range have data
+  kFlush,        // all writes completed before it began survive a power cut
+  kWriteZeroes,  // the range reads as zeros and its space is freed, or EOPNOTSUPP
+  kDiscard,      // the range is no longer needed; it may read as anything
+  kExtents,      // the parts of the range that have data
 };
 
 // One operation. The caller fills it, and keeps it and its memory untouched until `completed`.
 struct StoreOperation {
   StoreAction action = StoreAction::kRead;
   bool is_durable = false;      // kWrite: its data survive a power cut once it has completed
-  bool keeps_room = false;      // kWriteZeroes: its room stays taken: a later write cannot lack it
+  bool keeps_room = false;      // kWriteZeroes: its space stays allocated, so a later write cannot
+                                // lack space
   std::byte* memory = nullptr;  // kRead, kWrite: aligned to a block; kExtents: FileExtent[]
-  uint32_t extent_count_max = 0;  // of these
-  uint64_t bytes = 0;             // all but kFlush; whole blocks, but for kExtents
+  uint32_t extent_count_max = 0;  // kExtents: the capacity of `memory`
+  uint64_t bytes = 0;             // all but kFlush; whole blocks, except for kExtents
   uint64_t offset = 0;
   // Called on the volume's shard, never from within begin(). `result`: negative: -errno; else the
-  // bytes that kRead has read, or the number of kExtents' extents. EOPNOTSUPP: the store cannot do
+  // bytes read by kRead, or the number of extents of kExtents. EOPNOTSUPP: the store cannot do
   // this, and has done nothing.
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
   void* context = nullptr;
 
-  FileOperation file;  // the store's own, like the next
+  FileOperation file;  // `file` and `nvme` belong to the store
   NvmeOperation nvme;
 };
 
@@ -50,22 +51,22 @@ class VolumeStore {
   VolumeStore& operator=(const VolumeStore&) = delete;
   virtual ~VolumeStore() = default;
 
-  // Threads: the volume's shard. Requires: memory() is nullptr; the range is the store's.
+  // Threads: the volume's shard. Requires: memory() is nullptr; the range is within the store.
   virtual void begin(StoreOperation& operation) noexcept = 0;
 
-  // Updates bytes() if the store has grown. Threads: the control thread; it never waits for the
+  // Updates bytes() if the store has grown. Threads: the control thread. It never waits for the
   // store.
   virtual void look_at_size() noexcept {}
 
-  // The address of its bytes, if it is memory; else nullptr.
+  // The address of its bytes, if the store is memory; else nullptr.
   std::byte* memory() const noexcept { return memory_; }
   // Whole blocks; it only grows. Threads: any.
   uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   // A power of two.
   uint32_t block_bytes() const noexcept { return block_bytes_; }
-  // Whether it knows which parts have data; if not, all parts count as data.
+  // Whether kExtents tells which parts have data; if not, all parts count as data.
   bool has_extents() const noexcept { return traits_.has_extents; }
-  // Whether kWriteZeroes with keeps_room takes less than writing zeros would, whatever the range.
+  // Whether kWriteZeroes with keeps_room costs less than writing zeros, whatever the range.
   bool zeroes_fast() const noexcept { return traits_.zeroes_fast; }
 
  protected:

@@ -1,14 +1,14 @@
-// Decides which writes of a volume may be under way together.
+// Decides which writes of a volume may run at the same time.
 //
-// A write that is not aligned reads the blocks at its edges, and writes them back with its bytes in
-// between. That would undo another write to these blocks in the meantime. So the writes are in a
-// list, in the order of arrival. A write waits for each earlier write that shares a block with it,
-// if either of the two is not aligned. Aligned writes do not wait for one another: a client that
-// lets two of them overlap leaves their order open.
+// An unaligned write reads the blocks at its edges, and writes them back with its own bytes merged
+// in. That would undo another write to these blocks in the meantime. So a list has all writes in
+// the order of arrival. A write waits for each earlier write that shares a block with it, if either
+// of the two is unaligned. Aligned writes do not wait for one another: if a client overlaps two of
+// them, their order is undefined.
 //
-// Invariants, by is_valid(): 1. The list leads from the first to the last, and back the same way.
-// 2. The counts are those of exclusive writes in it, and of writes that have not begun. 3. A write
-// that has begun shares no block with an earlier one, if either is exclusive.
+// Invariants, by is_valid(): 1. The list is linked consistently in both directions. 2. The counts
+// are those of the exclusive writes in it, and of the writes that have not begun. 3. A write that
+// has begun shares no block with an earlier one, if either is exclusive.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace bedplate {
 struct OrderedWrite {
   uint64_t begin = 0;  // whole blocks
   uint64_t end = 0;
-  bool is_exclusive = false;  // it reads blocks and writes them back
+  bool is_exclusive = false;  // it reads blocks, modifies them and writes them back
   bool has_begun = false;
   OrderedWrite* previous = nullptr;
   OrderedWrite* next = nullptr;
@@ -28,8 +28,8 @@ struct OrderedWrite {
 
 class WriteOrder {
  public:
-  // Returns true if it may begin at once; else try_next() returns it once it may.
-  // Cost: while all are aligned, none; else a walk over those under way.
+  // Returns true if the write may begin at once; else try_next() returns it once it may.
+  // Cost: none while all writes are aligned; else a walk over the writes in the list.
   [[nodiscard]] bool enter(OrderedWrite& write) noexcept {
     BP_DCHECK(!write.has_begun && write.begin <= write.end);
     write.previous = last_;
@@ -43,7 +43,7 @@ class WriteOrder {
     return write.has_begun;
   }
 
-  // Requires: it has begun, and not left.
+  // Requires: `write` has begun, and has not left.
   void leave(OrderedWrite& write) noexcept {
     BP_ASSERT(write.has_begun);
     BP_DCHECK(!write.is_exclusive || exclusive_count_ > 0);
@@ -56,7 +56,7 @@ class WriteOrder {
     BP_DCHECK_SLOW(is_valid());
   }
 
-  // The first that waited and now may begin; nullptr: there is none.
+  // The first waiting write that may begin now; nullptr: none.
   OrderedWrite* try_next() noexcept {
     if (waiting_count_ == 0) return nullptr;
     for (OrderedWrite* each = first_; each != nullptr; each = each->next) {
@@ -69,7 +69,7 @@ class WriteOrder {
     return nullptr;
   }
 
-  // Cost: for each a walk over those before it.
+  // Cost: for each write, a walk over the writes before it.
   bool is_valid() const noexcept {
     uint32_t exclusive_count = 0;
     uint32_t waiting_count = 0;
