@@ -1,4 +1,4 @@
-// kvd's counters: its shard writes them, any thread or process reads them, as describe() says.
+// kvd's counters. Its shard writes them, any thread or process reads them; describe() defines them.
 // Zeroed memory is a valid set. Invariant: gets = hits + misses, except between the two additions.
 #pragma once
 
@@ -35,7 +35,7 @@ struct alignas(kCacheLineBytes) Counters {
   Histogram set_ns;
   Histogram other_ns;
 
-  // One key of a get. Threads: the shard's.
+  // Counts one key of a get. Threads: the shard's.
   void count_get(bool is_hit) noexcept {
     gets.add(1);
     (is_hit ? hits : misses).add(1);

@@ -47,7 +47,7 @@ Result<void> KvService::create(ServiceContext& context) {
                  .seed = seed,
                  .key_offset_bytes = kvd::kValueWord.size(),
                  .counters = &counters->cache});
-  BP_DCHECK(environment_.loop == nullptr);  // it is made once
+  BP_DCHECK(environment_.loop == nullptr);  // create() runs once
   facts_ = {.pid = static_cast<uint64_t>(getpid()),
             .started_ns = monotonic_ns(),
             .connections_max = settings_.max_connections,

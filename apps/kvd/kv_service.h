@@ -1,4 +1,4 @@
-// kvd: a key-value service in the memcached text protocol, as a service of the runtime.
+// kvd: a key-value service in the memcached text protocol.
 //
 // Read on: its commands (session_datapath.h), gets by message (message_gets_datapath.h). The
 // runtime provides the cache (alloc/keyed_cache_datapath.h), the connections

@@ -11,7 +11,8 @@ namespace bedplate {
 
 struct KvSettings {
   std::vector<SocketAddress> listen;
-  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
+  std::vector<SocketAddress> image_listen;  // replaces the listen addresses in the first process of
+                                            // an image; may be empty
   uint32_t shard = 0;
   uint64_t cache_bytes = 64 * kMiB;
   uint64_t value_bytes_max = kMiB;

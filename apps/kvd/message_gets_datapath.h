@@ -1,8 +1,8 @@
 // Gets by message: "kvd.get", for processes, shards and hosts that need no socket
 // (docs/messages.md).
 //
-//     question   a byte: the answer's message number; 4 bytes, which it repeats; the key
-//     answer     the 4 bytes; a byte: Answer; a short value behind it, a longer one lent
+//     question   a byte: the answer's message number; 4 bytes, repeated in the answer; the key
+//     answer     the 4 bytes; a byte: Answer; then a short value, or a longer one as a loan
 //
 // A value is lent in place in the cache, pinned until the peer gives it back.
 //
@@ -21,7 +21,7 @@ namespace bedplate::kvd {
 enum class Answer : uint8_t {
   kFound = 0,
   kNone = 1,
-  kUnreachable = 2,  // too long for a message, and this peer may not read the cache
+  kUnreachable = 2,  // too long for a message, and the peer may not read the cache
 };
 
 class MessageGets final : public MessageAnswers {
@@ -33,7 +33,7 @@ class MessageGets final : public MessageAnswers {
  private:
   static constexpr uint32_t kTagBytes = 4;
   static constexpr uint32_t kHeadBytes = kTagBytes + 1;
-  static constexpr uint32_t kAnswerBytesMax = 8 * 1024;  // also if a message may be longer
+  static constexpr uint32_t kAnswerBytesMax = 8 * 1024;  // even if a message may be longer
 
   Verdict answer(const Message& question) noexcept override;
   void returned(void* item) noexcept override {

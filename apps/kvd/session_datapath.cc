@@ -18,16 +18,16 @@ constexpr const char* kBadData = "CLIENT_ERROR bad data chunk\r\n";
 constexpr const char* kBadExpiry = "CLIENT_ERROR invalid exptime argument\r\n";
 
 // The foreign protocol whose first byte is `first`; nullptr: it may be a line. No client of the
-// text protocol sends such a byte there. TLS must end at once: its records may carry somebody
-// else's lines.
+// text protocol begins a line with such a byte. TLS must end at once: its records may contain lines
+// that a third party chose.
 const char* foreign_by_byte(char first) noexcept {
   constexpr char kBinaryMagic = '\x80', kTlsHandshake = '\x16';
   if (first == kBinaryMagic) return "memcached's binary protocol";
   return first == kTlsHandshake ? "TLS" : nullptr;
 }
 
-// Whether a line that is no command is the first line of an HTTP request, of any version, or a
-// field of its head: no command has a colon in its first word.
+// Whether a line that is no command belongs to an HTTP request of any version: its first line, or a
+// field of its head, as no command has a colon in its first word.
 bool is_of_http(std::string_view line) noexcept {
   while (line.ends_with(' ')) line.remove_suffix(1);
   const std::string_view last = line.substr(line.rfind(' ') + 1);
@@ -54,7 +54,7 @@ const Session::Form Session::kForms[] = {
     {"verbosity", "n", 1, &Session::say_ok},
     {"stats", "", 1, &Session::answer_stats},
     {"quit", "", 0, &Session::quit},
-    {"", "", 0, nullptr},  // any other
+    {"", "", 0, nullptr},  // any other command
 };
 
 bool Session::is_valid() const noexcept {
@@ -104,7 +104,7 @@ bool Session::read_word(char kind, std::string_view word) noexcept {
   }
 }
 
-// The fault of the words behind the command's, in memcached's order of checks; or nullptr.
+// The first fault of the words after the command, in memcached's order of checks; or nullptr.
 const char* Session::parse(std::string_view line) noexcept {
   constexpr size_t kWordsMax = 8;
   BP_DCHECK(form_ != nullptr && form_->words.size() + form_->more_max < kWordsMax);
@@ -124,7 +124,7 @@ const char* Session::parse(std::string_view line) noexcept {
   return nullptr;
 }
 
-// Returns true if there was a line, with the value behind it unless that goes to its item.
+// Returns true if there was a line and, unless the value goes straight to its item, the value.
 bool Session::work_on_line() noexcept {
   BP_DCHECK(item_ == nullptr && get_ == Get::kNone);
   const char* const foreign = arrived().empty() ? nullptr : foreign_by_byte(arrived().front());
@@ -154,7 +154,7 @@ bool Session::work_on_line() noexcept {
     get_ = Get::kAnswers;
     keys_bytes_ = line.size();
     keys_end_bytes_ = static_cast<uint64_t>(arrived().data() + line_bytes - line.end());
-    BP_DCHECK(keys_bytes_ + keys_end_bytes_ < line_bytes);  // the command stands before them
+    BP_DCHECK(keys_bytes_ + keys_end_bytes_ < line_bytes);  // the command comes before them
     take(line_bytes - keys_bytes_ - keys_end_bytes_);
     answer_key();
   } else {
@@ -189,7 +189,7 @@ bool Session::begin_long_get() noexcept {
 }
 
 // Finds the keys that are complete now: those before the line's end, or before the last space.
-// Returns true if there is more to do.
+// Returns true if work remains.
 bool Session::find_keys() noexcept {
   BP_DCHECK(get_ == Get::kAnswers && keys_bytes_ == 0 && keys_end_bytes_ == 0);
   const std::string_view there = arrived();
@@ -269,8 +269,7 @@ void Session::say_version() noexcept {
   answer(kLineEnd);
 }
 
-// Statistics of parts that kvd does not have are answered with END alone, as memcached answers for
-// parts that are empty.
+// Asked for statistics that kvd lacks, it answers END alone, as memcached does for empty sections.
 void Session::answer_stats() noexcept {
   if (is_quiet_) return say(kNoCommand);
   if (more_.empty()) return say_stats();
@@ -319,7 +318,7 @@ void Session::say_settings() noexcept {
 // ---- storing ------------------------------------------------------------------------------------
 
 uint64_t Session::expires_ns() const noexcept {
-  constexpr int64_t kRelativeMax = 60 * 60 * 24 * 30;  // beyond: seconds since 1970
+  constexpr int64_t kRelativeMax = 60 * 60 * 24 * 30;  // larger values: seconds since 1970
   constexpr int64_t kFar = kRelativeMax * 12 * 100;
   int64_t seconds = expiry_s_;
   if (seconds == 0) return KeyedCache::kNever;
@@ -328,7 +327,7 @@ uint64_t Session::expires_ns() const noexcept {
   return cache_.now_ns() + static_cast<uint64_t>(seconds) * kNsPerSecond;
 }
 
-// Makes an item that lacks only its value, pinned; nullptr: there is no memory for it.
+// Makes an item that lacks only its value, pinned; nullptr: no memory for it.
 CacheItem* Session::make(std::string_view key, uint64_t flags, uint64_t expires_ns,
                          uint64_t value_bytes, bool may_reuse) noexcept {
   BP_DCHECK(!key.empty() && key.size() <= kKeyBytesMax);
@@ -353,7 +352,7 @@ CacheItem* Session::make(std::string_view key, uint64_t flags, uint64_t expires_
   return item;
 }
 
-// Counts an answer that refuses a value.
+// Counts the refusal of a value.
 const char* Session::refused(const char* answer) noexcept {
   Counters& counters = *environment_.counters;
   (answer == kTooLarge ? counters.too_large : counters.no_memory).add(1);
@@ -377,7 +376,7 @@ void Session::begin_storing() noexcept {
     fill(item_->body(), data_bytes);
     return is_direct ? void() : end_storing();
   }
-  // The old value goes, too: the client wanted it replaced.
+  // The old value is removed, too: the client wanted to replace it.
   CacheItem* old = is_set ? cache_.find(key_) : nullptr;
   if (old != nullptr) cache_.unlink(*old);
   skip(data_bytes);
@@ -453,7 +452,7 @@ void Session::count() noexcept {
   }
   std::string_view text = value_of(*item);
   const uint64_t value_bytes = text.size();
-  while (text.ends_with(' ')) text.remove_suffix(1);  // what a longer number left
+  while (text.ends_with(' ')) text.remove_suffix(1);  // padding after a longer number
   uint64_t number = 0;
   if (value_bytes > kDigitsMax || !parse_number(text, &number)) {
     return answer("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
@@ -471,7 +470,7 @@ void Session::count() noexcept {
   }
   item->is_fetched = true;
   (is_incr ? counters.incr_hits : counters.decr_hits).add(1);
-  BP_DCHECK(item->pins == 1 && digit_count <= value_of(*item).size());  // nobody else reads it
+  BP_DCHECK(item->pins == 1 && digit_count <= value_of(*item).size());  // no other reader
   std::fill_n(item->body(), value_of(*item).size(), ' ');
   std::copy_n(digits, digit_count, item->body());
   BP_DCHECK(is_ready(*item));

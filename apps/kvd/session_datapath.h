@@ -1,7 +1,7 @@
 // A client's session: memcached's commands and their answers, over StreamSession.
 //
 // An item of the cache holds its own reply: its head is "VALUE key flags bytes\r\n", its body the
-// value and a line end. So a get is one copy, or one piece of a send that pins the item. A value
+// value and a line end. So a get is one copy, or one iovec of a send that pins the item. A value
 // too large for the buffer is received straight into its item.
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace bedplate::kvd {
 
-// The names of commands in `bedplate trace`, one for each histogram that counts them.
+// The kinds of commands in `bedplate trace`, one for each histogram that counts them.
 enum RequestKind : uint8_t { kKindGet, kKindSet, kKindOther };
 inline constexpr const char* kRequestKinds = "get|set|other";
 
 inline constexpr uint32_t kKeyBytesMax = 250;
 inline constexpr std::string_view kLineEnd = "\r\n";
-inline constexpr std::string_view kValueWord = "VALUE ";  // of an item's head; the key follows
+inline constexpr std::string_view kValueWord = "VALUE ";  // begins an item's head; the key follows
 
 inline std::string_view value_of(CacheItem& item) noexcept {
   BP_DCHECK(item.body_bytes >= kLineEnd.size() && item.head_bytes > kValueWord.size());
@@ -38,18 +38,18 @@ struct Environment {
   bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
 };
 
-// The keys of a get are answered as they come: its line may be longer than the buffer.
+// The keys of a get are answered as they arrive, since its line may be longer than the buffer.
 //
-// Invariants, which is_valid() looks at, before and after each step: 1. A command is set while its
-// keys or its value are worked on. 2. The bytes of complete keys, and of their line's end once it
-// has come, lie within arrived(); without a get there are none. 3. An item that receives its value
-// is pinned, not linked, and has that value's length. And: 4. Only the loop's thread works on the
-// session. (is_own_thread, in each step) 5. The index gets only complete items, pinned meanwhile.
-// (is_ready, before each link) 6. An item that a reply lends is linked: nobody writes it.
-// (answer_item)
+// Invariants, which is_valid() checks before and after each step: 1. A command is set while its
+// keys or its value are being processed. 2. The bytes of complete keys, and of their line's end
+// once it has come, lie within arrived(); without a get both are 0. 3. An item that receives its
+// value is pinned, not linked, and has that value's length. And: 4. Only the loop's thread works on
+// the session. (is_own_thread, in each step) 5. The index gets only complete items, pinned
+// meanwhile. (is_ready, before each link) 6. An item that a reply lends is linked: nobody writes
+// it. (answer_item)
 class Session final : public StreamSession {
  public:
-  static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line's most, except a get's
+  static constexpr uint32_t kBufferBytes = 16 * 1024;  // the longest line, except a get's
   static constexpr uint32_t kDirectBytes = 4 * 1024;   // longer values skip the buffer
 
   explicit Session(const Environment& environment) noexcept
@@ -59,19 +59,19 @@ class Session final : public StreamSession {
 
  private:
   static constexpr const char* kBadLine = "CLIENT_ERROR bad command line format\r\n";
-  static constexpr uint32_t kLineMax = 2048;  // of all but a get
-  static constexpr uint32_t kCopyMax = 1024;  // longer replies to get are sent from the item
-  // When a value is stored; kNone: the command has none.
+  static constexpr uint32_t kLineMax = 2048;  // for all commands but get
+  static constexpr uint32_t kCopyMax = 1024;  // longer values of get are sent from the item
+  // When a value is stored; kNone: the command stores none.
   enum class Storing : uint8_t { kNone, kSet, kAdd, kReplace, kAppend, kPrepend, kCas };
   // A command's syntax and its function.
   struct Form {
     std::string_view word;
-    // A letter for each word that must follow. k: a key; f: flags; e: when it expires; b: the bytes
-    // of the value behind the line; n: a number. K: keys, to the line's end.
+    // A letter for each required word. k: a key; f: flags; e: expiry; b: the bytes of the value
+    // after the line; n: a number. K: keys, up to the line's end.
     std::string_view words;
-    uint32_t more_max;  // the most words after these, such as noreply
+    uint32_t more_max;  // the most optional words after these, such as noreply
     void (Session::*execute)() noexcept;
-    const char* refusal = kBadLine;  // of words that are no numbers
+    const char* refusal = kBadLine;  // the answer if a word is not a valid number
     Storing storing = Storing::kNone;
   };
   static const Form kForms[];
@@ -115,19 +115,19 @@ class Session final : public StreamSession {
 
   const Environment& environment_;
   KeyedCache& cache_;
-  const Form* form_ = nullptr;  // of the present command, as are the next members
+  const Form* form_ = nullptr;  // of the current command, like the next members
   std::string_view key_;
   std::string_view more_;  // the first optional word, except noreply
   uint64_t flags_ = 0;
-  int64_t expiry_s_ = 0;  // as the client gave it
+  int64_t expiry_s_ = 0;  // as the client sent it
   uint32_t value_bytes_ = 0;
   uint64_t number_ = 0;
   bool is_quiet_ = false;                                // noreply: no answer is sent
   enum class Get : uint8_t { kNone, kAnswers, kDrops };  // kDrops: the rest of a bad line
   Get get_ = Get::kNone;
-  uint64_t keys_bytes_ = 0;      // of complete keys, at the front of arrived()
-  uint64_t keys_end_bytes_ = 0;  // of the line's end behind them; 0: it has not come
-  CacheItem* item_ = nullptr;    // whose value is being received
+  uint64_t keys_bytes_ = 0;      // bytes of complete keys, at the front of arrived()
+  uint64_t keys_end_bytes_ = 0;  // bytes of the line's end after them; 0: it has not come
+  CacheItem* item_ = nullptr;    // the item that receives its value
   char input_[kBufferBytes];
   char output_[kBufferBytes];
 };

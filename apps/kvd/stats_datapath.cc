@@ -19,7 +19,7 @@ struct Source {
 struct Stat {
   std::string_view name;
   uint64_t (*value)(const Source& from);
-  bool is_reset = false;  // by `stats reset`
+  bool is_reset = false;  // `stats reset` resets it
 };
 
 constexpr Stat level(std::string_view name, uint64_t (*value)(const Source&)) {
@@ -91,7 +91,7 @@ constexpr Stat kStats[] = {
     cached<&K::reclaimed>("reclaimed", true),
 };
 
-// The longest answer: all lines are written in one step.
+// The length of the longest answer: all lines are written in one step.
 constexpr size_t longest_bytes() {
   constexpr size_t kDigitsMax = 20;
   size_t bytes = std::string_view("END\r\n").size();

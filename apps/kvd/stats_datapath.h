@@ -1,7 +1,7 @@
-// The answer of `stats`: names, order and meaning are those of memcached 1.6 (its
-// doc/protocol.txt), as collectors look for them. Statistics that kvd does not have are left out.
+// The answer of `stats`: names, order and meanings follow memcached 1.6 (its doc/protocol.txt), as
+// collectors expect them. Statistics that kvd lacks are left out.
 //
-// `stats reset` changes only this answer: the appliance's counters only grow, so this subtracts
+// `stats reset` changes only this answer: the appliance's counters only grow, so Stats subtracts
 // their values at the reset. Threads: the shard's. Nothing is allocated.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace bedplate::kvd {
 
 inline constexpr std::string_view kVersion = "1.0.0-bedplate";
 
-// Facts that do not change while kvd runs.
+// Constants while kvd runs.
 struct Facts {
   uint64_t pid = 0;
   uint64_t started_ns = 0;  // monotonic
@@ -26,18 +26,18 @@ struct Facts {
 
 class Stats {
  public:
-  // Both outlive this.
+  // Both arguments outlive this.
   Stats(const Facts& facts, const Counters& counters) noexcept
       : facts_(facts), counters_(counters) {}
 
-  // How many lines there are.
+  // The number of lines.
   static size_t count() noexcept;
   static std::string_view name(size_t index) noexcept;
-  // As memcached has it: 20 digits at most.
+  // The value as memcached defines it: at most 20 digits.
   uint64_t value(size_t index, uint64_t now_ns) const noexcept;
-  // Whether it is kVersion instead of a number.
+  // Whether the value is kVersion instead of a number.
   static bool is_version(size_t index) noexcept;
-  // Later values leave out everything counted until now.
+  // Later values exclude everything counted until now.
   void reset() noexcept;
 
  private:
