@@ -1,13 +1,13 @@
-// Tells the kind of a leg's datagram by its content.
+// Classifies a leg's datagram by its content.
 //
 //     RTP     version 2 in its first byte; it carries a transport stream if its payload type allows
 //             one, and its payload is one
 //     bare    a transport stream from its first byte on
 //     neither
 //
-// A transport stream is whole packets; most of them begin with the sync byte. A packet that has
-// lost it is a fault of the stream, which its inspector counts. A sync byte reads as version 1 of
-// RTP, so neither length nor chance makes one of the two look like the other.
+// A transport stream is a whole number of packets; most of them begin with the sync byte. A packet
+// with a bad sync byte is a fault of the stream, which its inspector counts. A sync byte as RTP's
+// first byte means version 1, so a bare stream never looks like RTP.
 #pragma once
 
 #include <cstddef>
@@ -23,23 +23,23 @@ enum class StreamFormat : uint8_t { kAuto, kRtp, kUdp };
 
 enum class Content : uint8_t {
   kTransport,  // a transport stream, in RTP where the packet has a header
-  kEmpty,      // RTP without payload, as padding or to keep a way open
+  kEmpty,      // RTP without payload: padding, or a keep-alive
   // Datagrams that are dropped, by cause.
   kTruncated,  // longer than its buffer
   kNeither,    // neither RTP nor a transport stream, or RTP whose lengths make no sense
   kOtherType,  // RTP whose payload is of another type
-  kNotWhole,   // no whole number of packets
-  kNoSync,     // whole packets by their length alone
+  kNotWhole,   // not a whole number of packets
+  kNoSync,     // a whole number of packets, but no sync bytes
 };
 
 struct DatagramContent {
   Content content = Content::kNeither;
-  // It is RTP with a number. The number is used up even if the packet is dropped.
+  // It is RTP and has a number. A dropped packet uses its number up, too.
   bool has_number = false;
 };
 
 // Returns kTransport if the payload is a transport stream: whole packets, most of them with the
-// sync byte. Else kNotWhole or kNoSync.
+// sync byte. Otherwise kNotWhole or kNoSync.
 inline Content content_of_payload(std::span<const std::byte> payload) noexcept {
   if (payload.empty() || payload.size() % kTsPacketBytes != 0) return Content::kNotWhole;
   size_t count = 0;
@@ -66,14 +66,14 @@ inline DatagramContent content_of(std::span<const std::byte> datagram, bool is_t
               : !may_bear_transport(rtp->payload_type) ? Content::kOtherType
                                                        : content_of_payload(payload);
   }
-  // A transport stream whose first sync byte has become RTP's version 2 is still one.
+  // A corrupt first sync byte may read as RTP's version 2: the datagram may still be bare.
   const bool may_be_bare =
       format == StreamFormat::kAuto && content != Content::kTransport && content != Content::kEmpty;
   if (may_be_bare && content_of_payload(datagram) == Content::kTransport) {
     *rtp = {};
     return {Content::kTransport, false};
   }
-  // A sync byte as first byte: the fault is told as that of a transport stream.
+  // The first byte is a sync byte, so the fault is reported as a transport stream's.
   const bool begins = !has_number && format == StreamFormat::kAuto && !datagram.empty() &&
                       load_u8(datagram.data()) == kTsSync;
   return {begins ? content_of_payload(datagram) : content, has_number};

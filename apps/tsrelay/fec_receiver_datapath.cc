@@ -30,7 +30,7 @@ void FecReceiver::keep(uint32_t item, uint16_t sequence) noexcept {
   BP_DCHECK(media_count_ <= kMediaMax);
 }
 
-// Lets packets go that are more than `depth_` behind the newest, and the sums that need them.
+// Releases packets more than `depth_` behind the newest, and the FEC packets that need them.
 void FecReceiver::forget_old(uint16_t newest) noexcept {
   if (has_newest_ && sequence_distance(newest_, newest) <= 0) return;
   if (!has_newest_ || sequence_distance(newest_, newest) > static_cast<int32_t>(kMediaMax)) {
@@ -71,7 +71,7 @@ void FecReceiver::remove_sum(uint32_t index) noexcept {
   sums_[index] = sums_[--sum_count_];
 }
 
-// Returns how many packets of the set are missing; *sequence is one of them.
+// Returns the number of missing packets of the set; *sequence is one of them.
 uint32_t FecReceiver::missing_of(const FecPacket& packet, uint16_t* sequence) noexcept {
   uint32_t missing = 0;
   for (uint32_t i = 0; i < packet.count; ++i) {
@@ -86,7 +86,7 @@ void FecReceiver::add_media(uint32_t item, uint16_t sequence) noexcept {
   BP_KEEPS_VALID(*this);
   if (depth_ == 0) return;
   forget_old(sequence);
-  if (sequence_distance(oldest_, sequence) < 0) return;  // too late to be of use
+  if (sequence_distance(oldest_, sequence) < 0) return;  // too late to be useful
   sink_->hold(item);
   keep(item, sequence);
   for (uint32_t i = 0; i < sum_count_; ++i) {
@@ -105,7 +105,7 @@ void FecReceiver::add_fec(uint32_t item) noexcept {
   BP_DCHECK(packet.offset * packet.count <= kFecMatrixMax);
   const uint32_t depth = kMatricesHeld * packet.offset * packet.count + kHeldMore;
   depth_ = std::max(depth_, depth);
-  // The first FEC packet is of no use: nothing of its set was held.
+  // The first FEC packet is useless: no packets were held before it.
   if (!has_newest_ || sequence_distance(oldest_, packet.base) < 0) return;
   uint16_t sequence = 0;
   if (missing_of(packet, &sequence) == 0) return;
@@ -119,7 +119,7 @@ void FecReceiver::add_fec(uint32_t item) noexcept {
   work();
 }
 
-// Recovers packets until no set is left that lacks just one.
+// Recovers packets until no set lacks exactly one.
 void FecReceiver::work() noexcept {
   for (bool moves = true; moves;) {
     moves = false;

@@ -1,15 +1,15 @@
-// Recovers lost packets from FEC packets (SMPTE ST 2022-1). If a set lacks just one packet, that
-// packet is the sum of the others and the FEC packet. A recovered packet may leave another set with
-// just one missing, and so on.
+// Recovers lost packets from FEC packets (SMPTE ST 2022-1). If a set lacks exactly one packet, that
+// packet is the XOR of the others and the FEC packet. A recovered packet may leave another set with
+// exactly one missing, and so on.
 //
-// The owner numbers the packets. They are held as long as an FEC packet may still need them: three
-// matrices, and kHeldMore, since FEC comes by other sockets, in batches of its own. Nothing is held
-// until the first FEC packet has come. FEC packets whose set is whole are not kept.
+// The owner numbers the packets. They are held while an FEC packet may still need them: for three
+// matrices and kHeldMore, since FEC comes by other sockets, in batches of its own. Nothing is held
+// until the first FEC packet has come. FEC packets whose set is complete are not kept.
 //
-// Invariants, which is_valid() checks: 1. Each packet held is at the place of its sequence number,
-// and media_count_ counts them. 2. There is room for the sums, and each has a set. 3. Before the
-// first packet, and before the first FEC packet, nothing is held; later all packets held lie
-// between oldest_ and newest_, except recovered ones.
+// Invariants, which is_valid() checks: 1. Each packet held is in the slot of its sequence number,
+// and media_count_ counts them. 2. The FEC packets held fit into their array, and each has a set.
+// 3. Before the first packet, and before the first FEC packet, nothing is held; later all packets
+// held lie between oldest_ and newest_, except recovered ones.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ class FecReceiverSink {
   virtual ~FecReceiverSink() = default;
   // The whole datagram.
   virtual std::span<const std::byte> bytes_of(uint32_t item) noexcept = 0;
-  // The receiver lets each packet go as often as it holds it.
+  // The receiver releases each packet as often as it holds it.
   virtual void hold(uint32_t item) noexcept = 0;
   virtual void let_go(uint32_t item) noexcept = 0;
   // Returns a buffer of buffer_bytes; nullptr: none is free.
   virtual std::byte* take_buffer() noexcept = 0;
   virtual void give_buffer(std::byte* buffer) noexcept = 0;
-  // A packet was recovered: the buffer is now the sink's. Returns the packet's number, held once
-  // for the receiver; kNoItem: the sink does not want it.
+  // A packet was recovered, and the sink takes over the buffer. Returns the packet's number, held
+  // once for the receiver; kNoItem: the sink does not want it.
   virtual uint32_t recovered(std::byte* buffer, uint32_t bytes) noexcept = 0;
 
   static constexpr uint32_t kNoItem = ~uint32_t{0};
@@ -42,13 +42,13 @@ class FecReceiverSink {
 struct FecReceiverReport {
   uint64_t packets = 0;        // FEC packets received
   uint64_t recovered = 0;      // media packets
-  uint64_t malformed = 0;      // no FEC of this kind, or sums that make no packet
-  uint64_t unrecoverable = 0;  // sets of which more than one stayed missing
+  uint64_t malformed = 0;      // not FEC of this kind, or a recovery that yields no packet
+  uint64_t unrecoverable = 0;  // sets that kept more than one missing packet
 };
 
 class FecReceiver {
  public:
-  static constexpr uint32_t kMediaMax = 512;  // places, a power of two
+  static constexpr uint32_t kMediaMax = 512;  // slots, a power of two
   static constexpr uint32_t kSumsMax = 128;
   static constexpr uint32_t kMatricesHeld = 3;
   static constexpr uint32_t kHeldMore = 128;
@@ -60,11 +60,11 @@ class FecReceiver {
     sink_ = &sink;
     buffer_bytes_ = buffer_bytes;
   }
-  // A packet of the stream that was not there before.
+  // A packet of the stream that has not come before.
   void add_media(uint32_t item, uint16_t sequence) noexcept;
-  // An FEC packet; it is held while it is of use.
+  // An FEC packet; it is held while it is useful.
   void add_fec(uint32_t item) noexcept;
-  // Lets everything go: numbers begin anew, or the packets held are needed elsewhere.
+  // Releases everything: numbers begin anew, or the packets held are needed elsewhere.
   void restart() noexcept;
 
   const FecReceiverReport& report() const noexcept { return report_; }
@@ -87,7 +87,7 @@ class FecReceiver {
     const Media& media = media_at(sequence);
     return media.is_there && media.sequence == sequence;
   }
-  void keep(uint32_t item, uint16_t sequence) noexcept;  // `item` is held
+  void keep(uint32_t item, uint16_t sequence) noexcept;  // the caller has taken a reference
   void forget_old(uint16_t newest) noexcept;
   uint32_t missing_of(const FecPacket& packet, uint16_t* sequence) noexcept;
   void remove_sum(uint32_t index) noexcept;
@@ -96,7 +96,7 @@ class FecReceiver {
 
   FecReceiverSink* sink_ = nullptr;
   uint32_t buffer_bytes_ = 0;
-  uint32_t depth_ = 0;  // the most packets that are held
+  uint32_t depth_ = 0;  // the most packets held
   bool has_newest_ = false;
   uint16_t newest_ = 0;
   uint16_t oldest_ = 0;  // the oldest number that may still be held

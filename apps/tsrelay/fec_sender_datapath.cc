@@ -27,7 +27,7 @@ void FecSender::give(Sum& sum) noexcept {
   sum = {};
 }
 
-// The rows and columns that have packets, and for which nothing was sent.
+// Counts the rows and columns that have packets and whose sum was not sent.
 uint64_t FecSender::begun_count() const noexcept {
   uint64_t count = row_.count > 0 ? 1 : 0;
   for (uint32_t i = 0; i < matrix_.columns; ++i) {
@@ -46,7 +46,7 @@ void FecSender::restart() noexcept {
 }
 
 void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
-  // The set's packets have the step that its header will give.
+  // The step between the set's packets is the one that its header will give.
   [[maybe_unused]] const uint32_t step = &sum == &row_ ? 1 : matrix_.columns;
   BP_DCHECK(sum.count == 0 || rtp.sequence == static_cast<uint16_t>(sum.base + sum.count * step));
   if (sum.count++ == 0) {
@@ -113,7 +113,8 @@ void FecSender::add(std::span<const std::byte> body, const RtpPacket& rtp) noexc
   if (matrix_.has_row_packets) add_to(row_, body, rtp);
   add_to(columns_[column], body, rtp);
   const bool is_row_over = column + 1 == matrix_.columns;
-  // Sends one column of the last matrix each `rows` packets: all leave before this matrix ends.
+  // Sends one column of the last matrix for every `rows` packets: all leave before this matrix
+  // ends.
   if (position_ % matrix_.rows == 0) {
     BP_DCHECK(position_ / matrix_.rows < matrix_.columns);
     Sum& waiting = waiting_[position_ / matrix_.rows];

@@ -1,14 +1,14 @@
-// Makes the FEC packets of a stream (SMPTE ST 2022-1): one for each column of a matrix of packets,
-// and one for each row if asked for.
+// Generates the FEC packets of a stream (SMPTE ST 2022-1): one for each column of a matrix of
+// packets and, if configured, one for each row.
 //
-// A sum grows in the buffer that is sent in the end. A row's sum leaves at the row's end; the
+// Each XOR sum accumulates in the buffer that is sent. A row's sum leaves at the row's end. The
 // columns' sums leave one by one during the next matrix, so that no burst of losses takes both a
-// column and its sum, and the sums do not leave in a burst. A gap or a restart begins a new matrix:
-// rows and columns that were not whole are not protected.
+// column and its sum, and so that the sums do not leave in a burst. A gap or a restart begins a new
+// matrix: rows and columns that were incomplete are not protected.
 //
-// Invariants, which is_valid() checks: 1. position_ is less than the matrix's packets. 2. Each
+// Invariants, which is_valid() checks: 1. position_ is less than the packets of a matrix. 2. Each
 // column, and the row, has summed up all its packets so far. 3. A sum without packets has no
-// buffer; a sum with packets has one, or is bad. A sum that waits is a whole column.
+// buffer; a sum with packets has one, or is bad. A sum in waiting_ is a whole column.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class FecSenderSink {
   // Returns a buffer of buffer_bytes; nullptr: none is free.
   virtual std::byte* take_buffer() noexcept = 0;
   virtual void give_buffer(std::byte* buffer) noexcept = 0;
-  // Sends an FEC packet. The buffer is the sink's from now on.
+  // Sends an FEC packet. The sink takes over the buffer.
   virtual void send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept = 0;
 };
 
@@ -40,7 +40,7 @@ struct FecMatrix {
 
 class FecSender {
  public:
-  // The most buffers that it has at a time.
+  // The most buffers in use at once.
   static constexpr uint32_t buffer_count(uint32_t columns) noexcept { return 2 * columns + 1; }
 
   // Requires: called once; at most kFecColumnsMax columns; with columns, at least one row.
@@ -51,17 +51,17 @@ class FecSender {
   }
   // Adds the next packet of the stream. `rtp`: its first kRtpHeaderBytes; `body`: the bytes behind.
   void add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept;
-  // Gives the buffers of all sums back and begins a new matrix.
+  // Returns the buffers of all sums and begins a new matrix.
   void restart() noexcept;
   // Rows and columns without an FEC packet: no buffer was free, a packet was too long, or a gap
-  // came before theirs was sent.
+  // came before the FEC packet was sent.
   uint64_t unprotected_count() const noexcept { return unprotected_count_; }
   bool is_valid() const noexcept;
 
  private:
   struct Sum {
     std::byte* buffer = nullptr;
-    uint32_t bytes = 0;  // behind the headers
+    uint32_t bytes = 0;  // after the headers
     uint32_t count = 0;
     uint16_t base = 0;
     uint16_t length = 0;
@@ -87,7 +87,7 @@ class FecSender {
   uint64_t unprotected_count_ = 0;
   Sum row_;
   Sum columns_[kFecColumnsMax];
-  Sum waiting_[kFecColumnsMax];  // the columns of the matrix before
+  Sum waiting_[kFecColumnsMax];  // the columns of the last matrix
 };
 
 }  // namespace bedplate::relay

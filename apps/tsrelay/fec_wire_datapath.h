@@ -1,16 +1,16 @@
-// The bytes of FEC packets of SMPTE ST 2022-1 (Pro-MPEG CoP 3), and the sum in them.
+// The layout of FEC packets of SMPTE ST 2022-1 (Pro-MPEG CoP 3), and their XOR sums.
 //
 //     0   RTP header, 12 bytes; padding, extension, CC and marker: the sums of the media's
 //     12  SNBase, 2      the first packet of the set
-//     14  length, 2      the sum of the lengths behind the RTP header
+//     14  length, 2      the sum of the lengths after the RTP header
 //     16  E and type, 1  1, and the sum of the payload types
 //     17  mask, 3        0
 //     20  timestamp, 4   the sum
-//     24  N D type index, 1: D is 1 for a row, the others 0: this is the sum by exclusive or
-//     25  offset, 1      from one packet of the set to the next: L for a column, 1 for a row
+//     24  N D type index, 1: D is 1 for a row, the others are 0: the sum is exclusive or
+//     25  offset, 1      step from one packet of the set to the next: L for a column, 1 for a row
 //     26  NA, 1          the number of packets: D for a column, L for a row
 //     27  SNBase ext, 1  0
-//     28  the sum of the bytes behind the RTP headers
+//     28  the sum of the bytes after the RTP headers
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace bedplate::relay {
 inline constexpr uint32_t kFecHeaderBytes = 16;
 inline constexpr uint32_t kFecHeadersBytes = kRtpHeaderBytes + kFecHeaderBytes;
 inline constexpr uint8_t kFecPayloadType = 96;
-inline constexpr uint8_t kFecFlags = 0x3F;  // all of the first byte of RTP but the version
+inline constexpr uint8_t kFecFlags = 0x3F;  // all of RTP's first byte but the version
 // The ports of FEC, relative to the media's.
 inline constexpr uint16_t kFecColumnPort = 2;
 inline constexpr uint16_t kFecRowPort = 4;
@@ -39,14 +39,14 @@ struct FecPacket {
   uint16_t length_sum = 0;
   uint8_t type_sum = 0;
   uint32_t timestamp_sum = 0;
-  uint8_t flags_sum = 0;   // padding, extension and CC, as they lie in the first byte of RTP
-  uint8_t marker_sum = 0;  // the marker, as it lies in the second
+  uint8_t flags_sum = 0;   // padding, extension and CC, as in the first byte of RTP
+  uint8_t marker_sum = 0;  // the marker, as in the second byte
   bool is_row = false;
   uint8_t offset = 0;
   uint8_t count = 0;
   std::span<const std::byte> sum;
 
-  // The index of `sequence` in the set; `count`: it is not in it.
+  // The index of `sequence` in the set; `count`: it is not in the set.
   uint32_t index_of(uint16_t sequence) const noexcept {
     const auto distance = static_cast<uint16_t>(sequence - base);
     return distance % offset == 0 ? std::min<uint32_t>(distance / offset, count) : count;
@@ -56,7 +56,7 @@ struct FecPacket {
   }
 };
 
-// Returns false if it is no FEC packet of this kind, or its matrix is too large.
+// Returns false if it is not an FEC packet of this kind, or its matrix is too large.
 inline bool parse_fec(std::span<const std::byte> datagram, FecPacket* packet) noexcept {
   if (datagram.size() < kFecHeadersBytes) return false;
   const std::byte* bytes = datagram.data();

@@ -55,7 +55,7 @@ LegReport LegMerge::leg_report(uint32_t leg) const noexcept {
 
 void LegMerge::begin(uint16_t sequence) noexcept {
   has_begun_ = true;
-  // Higher than all before, so that no slot's old number equals a new one.
+  // Higher than all before, so that no slot's old number equals a new number.
   next_ = (next_ / kSequences + 2) * kSequences + sequence;
   for (uint32_t i = 0; i < kLegsMax; ++i) {
     legs_[i].lost_before = leg_report(i).lost;
@@ -90,7 +90,7 @@ MergeVerdict LegMerge::drop(uint32_t item, MergeDrop cause) noexcept {
   return kVerdicts[static_cast<size_t>(cause)];
 }
 
-// Keeps the packet until its successor confirms its number; a successor has numbers begin anew.
+// Holds the packet until its successor confirms its number. A successor restarts the numbering.
 MergeVerdict LegMerge::put_on_probation(const MergePacket& packet) noexcept {
   if (packet.leg >= kLegsMax) return drop(packet.item, MergeDrop::kOutside);
   Leg& leg = legs_[packet.leg];
@@ -138,7 +138,7 @@ MergeVerdict LegMerge::insert(const MergePacket& packet) noexcept {
 
 void LegMerge::accept(const MergePacket& packet, uint64_t number) noexcept {
   BP_DCHECK(number >= next_);
-  // The window moves on: missing packets that fall out of it are given up.
+  // The window moves: missing packets that fall out of it are given up.
   while (number >= next_ + options_.window_packets) {
     miss_next();
     if (slot_of(next_).is_held) deliver_ready();
@@ -159,7 +159,7 @@ void LegMerge::miss_next() noexcept {
   ++lost_count_;
 }
 
-// Gives up all missing packets before the first held one. Requires: a packet is held.
+// Gives up all missing packets before the first packet held. Requires: a packet is held.
 void LegMerge::give_up() noexcept {
   BP_ASSERT(held_count_ > 0);
   while (!slot_of(next_).is_held) miss_next();

@@ -1,18 +1,18 @@
-// Puts packets of one or two legs back in order (SMPTE ST 2022-7, class by the window). It keeps
-// the first packet of each number. It waits for a missing packet no longer than the window, in time
-// and in packets. Without a gap nothing waits.
+// Merges the packets of one or two legs into one ordered stream (SMPTE ST 2022-7, class by the
+// window). It keeps the first packet of each number. It waits for a missing packet at most as long
+// as the window, which has a time and a number of packets. Without a gap nothing waits.
 //
-// A packet whose number is far from the present ones waits for its successor on the same leg: two
-// in a row mean that the sender has restarted, and numbers begin anew. Packets with the old numbers
-// that then come by the slower leg are late, for kOldNs.
+// A packet whose number is far from the present ones is held until its successor comes on the same
+// leg: two in a row mean that the sender has restarted, and numbers begin anew. For kOldNs, packets
+// with old numbers that still come by the slower leg count as late.
 //
-// It knows items by numbers of the owner's, and touches no packet memory. SenderLock decides whose
-// packets a leg takes (sender_lock_datapath.h).
+// It knows packets only as the owner's item numbers, and never touches packet memory. SenderLock
+// decides which sender's packets a leg takes (sender_lock_datapath.h).
 //
 // Invariants, which is_valid() checks: 1. Each packet held lies in [next, next + window_packets),
 // in the slot of its number, and held_count_ counts them. 2. The next packet is never held: it
-// would have been delivered. 3. There is a deadline exactly while packets are held: the window
-// after the arrival of the first of them. 4. A leg that has begun has had a packet, and its first
+// would have been delivered. 3. There is a deadline exactly while packets are held: the arrival of
+// the first of them plus the window. 4. A leg that has begun has received a packet, and its first
 // number is not beyond its highest.
 #pragma once
 
@@ -25,26 +25,26 @@
 namespace bedplate::relay {
 
 enum class MergeDrop : uint8_t {
-  kDuplicate,  // the other leg, or the network, had brought it
-  kLate,       // it had been given up
+  kDuplicate,  // it already came by the other leg, or the network duplicated it
+  kLate,       // it was already given up
   kOutside,    // its number is far from the present ones
 };
 
 enum class MergeVerdict : uint8_t {
   kTaken,      // delivered, or held
-  kDuplicate,  // this and the next: dropped, for the cause of that name
+  kDuplicate,  // this and kLate: dropped for the MergeDrop of that name
   kLate,
-  kOutside,  // dropped, or it waits for its successor to confirm its number
+  kOutside,  // dropped, or held until its successor confirms its number
 };
 
 class MergeSink {
  public:
   virtual ~MergeSink() = default;
-  // The next packet. `missing_count`: the number of packets before it that were given up.
+  // The next packet. `missing_count`: the number of packets given up directly before it.
   virtual void deliver(uint32_t item, uint32_t missing_count) noexcept = 0;
-  // The item is dropped and is the owner's again.
+  // The item is dropped, and the owner has it back.
   virtual void drop(uint32_t item, MergeDrop cause) noexcept = 0;
-  // The packets delivered from now on have other numbers than before.
+  // The packets delivered from now on are numbered anew.
   virtual void restarted() noexcept = 0;
 };
 
@@ -56,7 +56,7 @@ struct MergeOptions {
 
 struct MergePacket {
   uint32_t item = 0;
-  uint32_t leg = 0;  // kRecovered: it came by no leg
+  uint32_t leg = 0;  // kRecovered: from FEC, by no leg
   uint16_t sequence = 0;
   uint32_t timestamp = 0;
   uint64_t now_ns = 0;
@@ -64,7 +64,7 @@ struct MergePacket {
 
 // One leg's counts since the beginning.
 struct LegReport {
-  uint64_t lost = 0;  // by its numbers; it shrinks when a packet comes late
+  uint64_t lost = 0;  // computed from its numbers; it shrinks when a packet comes late
   uint64_t reordered = 0;
 };
 
@@ -77,31 +77,31 @@ class LegMerge {
   static constexpr uint64_t kOldNs = 2'000'000'000;
 
   struct Slot {
-    uint64_t number = 0;  // 0: none; numbers begin over 65536
+    uint64_t number = 0;  // 0: none; numbers begin above 65536
     uint64_t arrived_ns = 0;
     uint32_t item = 0;
     uint32_t timestamp = 0;
     bool is_held = false;
   };
-  // The slots for a window: twice its packets, to recognise packets that were delivered.
+  // The number of slots for a window: twice its packets, to recognise packets already delivered.
   static uint64_t slot_count(uint32_t window_packets) noexcept;
 
   // `slots`: slot_count() of them, zeroed, which outlive this. Requires: called once.
   void create(const MergeOptions& options, std::span<Slot> slots) noexcept;
 
-  // Takes the item: it goes to the sink, now or later.
+  // Takes the item: the sink gets it now or later.
   MergeVerdict insert(const MergePacket& packet) noexcept;
-  // Gives up the missing packets whose time is over.
+  // Gives up the missing packets whose time has passed.
   void expire(uint64_t now_ns) noexcept;
-  // Delivers all that is held, with its gaps, and begins anew with the next packet: its sender is
+  // Delivers all packets held, with their gaps, and begins anew with the next packet: the sender is
   // gone.
   void restart() noexcept;
-  // The time at which expire() has something to do, or kNever.
+  // The time at which expire() has work, or kNever.
   uint64_t deadline_ns() const noexcept { return deadline_ns_; }
 
   uint32_t held_count() const noexcept { return held_count_; }
-  // The most packets of the window that were in use at once, from the first missing one to the last
-  // received one; 1: all came in order.
+  // The most packets of the window in use at once, from the first missing one to the last received
+  // one; 1: all came in order.
   uint64_t span_peak() const noexcept { return span_peak_; }
   uint64_t lost_count() const noexcept { return lost_count_; }
   LegReport leg_report(uint32_t leg) const noexcept;
@@ -138,10 +138,10 @@ class LegMerge {
   uint64_t next_ = 0;
   uint32_t held_count_ = 0;
   uint64_t span_peak_ = 0;
-  uint32_t missing_count_ = 0;  // given up since the last delivered one
+  uint32_t missing_count_ = 0;  // given up since the last delivery
   uint64_t deadline_ns_ = kNever;
   uint64_t lost_count_ = 0;
-  uint16_t old_next_ = 0;  // next_ of the numbers before the restart
+  uint16_t old_next_ = 0;  // the value of next_ before the restart
   uint64_t old_until_ns_ = 0;
   Leg legs_[kLegsMax];
 };

@@ -1,6 +1,6 @@
-// Tells why a leg is silent: the most frequent drop since the last look, for a while after it.
+// Tells why a leg is silent: the most frequent cause of its recent drops.
 //
-// Threads: the shard's.
+// Threads: the stream's shard.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace bedplate::relay {
 
 class LegSilence {
  public:
-  // Looks at the leg's drops. Called now and then.
+  // Reads the leg's drop counters. Called periodically.
   void look(const LegCounters& counters, uint64_t now_ns) noexcept {
     // In the order of LegArrival.
     const Drops drops = {counters.rtp_malformed.read(), counters.ts_malformed.read(),
@@ -31,13 +31,13 @@ class LegSilence {
     drops_ = drops;
     if (now_ns - dropped_ns_ >= kDroppedNs) cause_ = LegArrival::kNothing;
   }
-  // As of the last look; kNothing: nothing was dropped.
+  // As of the last look(); kNothing: nothing was dropped.
   LegArrival cause() const noexcept { return cause_; }
 
  private:
-  // It tells the cause of drops for this long after the last of them.
+  // The cause of drops is reported for this long after the last drop.
   static constexpr uint64_t kDroppedNs = 5'000'000'000;
-  // Counts of drops, by cause: kNoRtp to kUnnumbered.
+  // Counts of drops by cause, kNoRtp to kUnnumbered.
   using Drops = std::array<uint64_t, 7>;
 
   Drops drops_ = {};  // at the last look

@@ -54,7 +54,7 @@ void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
   --lent_count_;
   waits_for_loans_ = false;
   counters_->lent.set(counters_->lent.read() - 1);
-  // The reader's process is gone: it gets no more.
+  // The reader's process is gone: stops sending to it.
   if (outcome == Outcome::kUnknown && to_ != nullptr) {
     counters_->gone.add(1);
     end();
@@ -62,7 +62,7 @@ void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
   BP_DCHECK_SLOW(is_valid());
 }
 
-// Returns false if the packet has to be tried again.
+// Returns false if the packet has to be sent again later.
 bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   std::byte head[kHeadBytes];
   const uint32_t offset = packet.rtp.header_bytes;
@@ -74,8 +74,8 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
   const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
   if (status == SendStatus::kAgain) {
-    // If the queue has room, the table of loans is full, and nothing tells when it has room. If
-    // other readers have all the loans, the next packet tries again.
+    // If the queue has room, the table of loans is full, and nothing signals when that has room. If
+    // other readers have all the loans, the next packet retries.
     const bool has_room = to_->has_room();
     waits_for_loans_ = has_room && lent_count_ > 0;
     if (!has_room) messenger_->notify_room(*to_, room_);
@@ -89,7 +89,7 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
     BP_DCHECK_SLOW(is_valid());
     counters_->lent.set(counters_->lent.read() + 1);
   } else if (status != SendStatus::kDone) {
-    // Gone; or it may not read the buffers: an empty message tells it so.
+    // It is gone, or may not read the buffers: an empty message tells it so.
     if (status != SendStatus::kGone) (void)to_->am_send(id_, {});
     counters_->gone.add(1);
     end();

@@ -1,18 +1,18 @@
-// A reader: a process, or a service on another shard, that gets a stream by messages
-// (docs/tsrelay.md). Each packet is lent as it lies in the buffer that it was received in.
+// A reader gets a stream by messages: a process, or a service on another shard (docs/tsrelay.md).
+// Each packet is lent in its receive buffer, without a copy.
 //
-//     question "tsrelay.read"   a byte: the number that packets come with; the stream's name
+//     question "tsrelay.read"   a byte: the message number for the packets; the stream's name
 //     packet                    8 bytes: its number in the stream, the lowest byte first; 4 bytes:
 //                               the offset of the transport stream in the loan. The loan is the
 //                               datagram.
-//     refusal                   no bytes and no loan: there is no such stream, or no free place
+//     refusal                   no bytes and no loan: no such stream, or no free slot
 //
 // A reader that keeps kLoansMax packets gets no more until some come back. It never gets packets
-// that the ring drops meanwhile; the numbers show the gap. A reader that has died, or may not read
-// the buffers, loses its place.
+// that the ring drops meanwhile; the numbers show the gap. A reader loses its slot if it has died
+// or may not read the buffers.
 //
-// Invariants, which is_valid() checks: 1. A place has at most kLoansMax loans, and counts them.
-// 2. It waits for loans only while some are out, and for room only while it has a reader.
+// Invariants, which is_valid() checks: 1. A slot has at most kLoansMax loans, and counts them.
+// 2. It waits for loans only while some are out, and for queue space only while it has a reader.
 // 3. Packet numbers count from begin().
 #pragma once
 
@@ -33,7 +33,7 @@ class LocalReader final : public RingTap {
   // Before the seal. Requires: called once; all arguments outlive this.
   void create(PacketRing& ring, Messenger* messenger, ReaderCounters& counters) noexcept;
 
-  // Has `to` get the stream from now on. Requires: is_free() or is_of(to).
+  // Sends the stream to `to` from now on. Requires: is_free() or is_of(to).
   void begin(Endpoint& to, AmId id) noexcept;
   void end() noexcept;
   bool is_free() const noexcept { return to_ == nullptr && lent_count_ == 0; }

@@ -81,7 +81,7 @@ void OutputGroup::begin_block(uint64_t end) noexcept {
   block_end_ = end;
 }
 
-// Moves to `cursor`. next_ passes the packets of the ring that all members have had.
+// Moves to `cursor`. next_ passes the packets that all members have had.
 void OutputGroup::go_to(Cursor cursor) noexcept {
   if (cursor.number >= block_end_) cursor = {cursor.member + 1, next_};
   BP_DCHECK(cursor.member <= members_.size() && cursor.number >= next_);
@@ -93,7 +93,7 @@ void OutputGroup::go_to(Cursor cursor) noexcept {
   begin_block(next_);
 }
 
-// Sends `count` datagrams. Returns false if the socket has no room.
+// Sends `count` datagrams. Returns false if the socket's queue is full.
 bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
   BP_DCHECK(count > 0 && count <= kBatchMax);
   const DatagramsSent result = socket_->send_batch({datagrams_, count});
@@ -142,12 +142,12 @@ uint32_t OutputGroup::pump(uint64_t now_ns) noexcept {
 }
 
 void OutputGroup::missed(const Packet& packet) noexcept {
-  if (next_ == block_end_) block_end_ = next_ + 1;  // nobody has had it
+  if (next_ == block_end_) block_end_ = next_ + 1;  // no member has had it
   for (size_t i = member_; i < members_.size(); ++i) {
     const bool had_it = i == member_ && number_ > next_;
     if (!had_it && wants(*members_[i], packet, next_)) members_[i]->counters->dropped.add(1);
   }
-  const uint64_t left = next_ + 1;  // the ring goes on from there
+  const uint64_t left = next_ + 1;  // the ring continues from here
   number_ = std::max(number_, left);
   if (left == block_end_) {
     number_ = left;
@@ -155,7 +155,7 @@ void OutputGroup::missed(const Packet& packet) noexcept {
   }
 }
 
-// An earlier datagram to `to` has failed. The datagrams of the present call are not lost by it.
+// An earlier datagram to `to` has failed. The datagrams of the current call are not lost.
 void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
   BP_KEEPS_VALID(*this);
   for (size_t i = members_.size(); i-- > 0;) {
@@ -172,8 +172,8 @@ void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
   }
 }
 
-// Moves a member to the other group. It goes on with the first packet that it has not had, or, if
-// the other group is past that, with that group's next one.
+// Moves a member to the other group. It continues with the first packet that it has not had or, if
+// the other group is past that packet, with that group's next one.
 void OutputGroup::move(size_t index, OutputGroup& other) noexcept {
   BP_ASSERT(index < members_.size() && (&other == aside_ || &other == main_));
   Output& output = *members_[index];

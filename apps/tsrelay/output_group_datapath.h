@@ -1,14 +1,15 @@
-// A group of outputs that share a socket: a stream's outputs with the same network and interface.
+// Outputs of a stream that share a socket: they have the same network and interface.
 //
-// Packets are sent from where they lie, many in a call. The packets that are ready together form a
-// block: each output gets the block in a row, since packets to one address cost least together
-// (transport/udp/udp_socket.h joins them). If the socket has no room the group waits, and the ring
-// drops packets that are too old. If an output's address does not answer, its packets wait for ARP
-// and fill the socket's room. So such an output moves to another socket, the group's `aside`, where
-// outputs can only keep one another waiting. It comes back after kAsideNs without an error.
+// Packets are sent from their receive buffers, many in a call. The packets that are ready together
+// form a block. Each output in turn gets the whole block, since packets to one address cost least
+// together (transport/udp/udp_socket.h joins them). If the socket's queue is full the group waits,
+// and the ring drops packets that are too old. If an output's address does not answer ARP, its
+// packets wait in the socket and fill its queue. Such an output moves to another socket, the
+// group's `aside`, where only outputs like it delay one another. It moves back after kAsideNs
+// without an error.
 //
-// Invariants, which is_valid() checks: 1. Members before member_ have had the block, members behind
-// it nothing of it, and member_ the packets before number_: so next() <= number_ <= block_end_.
+// Invariants, which is_valid() checks: 1. Members before member_ have had the whole block, members
+// behind it none of it, and member_ the packets before number_: so next() <= number_ <= block_end_.
 // 2. Without a block, all three are the same, and member_ is 0. 3. Each packet of a block is ready.
 // 4. A group is an aside, or has one, or neither.
 #pragma once
@@ -26,15 +27,15 @@ namespace bedplate::relay {
 struct Output {
   DatagramAddress to;
   bool is_plain = false;  // without the RTP header
-  bool adds_rtp = false;  // with the header that the stream has added
-  bool has_fec = false;   // columns to its port + 2, rows to its port + 4
+  bool adds_rtp = false;  // with the RTP header that the stream has added
+  bool has_fec = false;   // columns are sent to its port + 2, rows to its port + 4
   bool is_muted = false;  // nothing is sent to it
   OutputCounters* counters = nullptr;
   uint64_t first_number = 0;  // it gets no packet before this one
   uint64_t failed_ns = 0;     // the time of the last error, while it is aside
 
-  // Called between two polls. Packets that came while it was muted are not sent later. `end`: the
-  // ring's.
+  // Called between two polls. Packets that came while it was muted are never sent. `end`: the end
+  // of the ring.
   void mute(bool on, uint64_t end) noexcept {
     if (is_muted && !on) first_number = std::max(first_number, end);
     is_muted = on;
@@ -49,13 +50,13 @@ class OutputGroup final : public RingTap {
   // outlive this, and outputs do not move.
   void create(PacketRing& ring, DatagramSocket& socket, OutputGroup* aside,
               uint32_t output_count_max);
-  // Before packets come.
+  // Called before packets come.
   void add(Output& output) noexcept {
     BP_ASSERT(members_.size() < members_.capacity() && output.counters != nullptr);
     members_.insert(members_.end(), &output);
   }
 
-  // The owner to open its socket with.
+  // The owner to open the group's socket with.
   DatagramOwner owner() noexcept;
   DatagramSocket& socket() noexcept { return *socket_; }
 
@@ -71,7 +72,7 @@ class OutputGroup final : public RingTap {
   }
 
  private:
-  static constexpr uint32_t kBlockMax = 48;  // packets: as many as one message can have
+  static constexpr uint32_t kBlockMax = 48;  // packets: the most in one message
   static constexpr uint32_t kBatchMax = 96;  // datagrams in a call
 
   struct Cursor {
@@ -95,9 +96,9 @@ class OutputGroup final : public RingTap {
   OutputGroup* aside_ = nullptr;
   OutputGroup* main_ = nullptr;  // the group whose aside this is
   std::vector<Output*> members_;
-  size_t member_ = 0;       // the member that gets its packets now
-  uint64_t number_ = 0;     // its next packet
-  uint64_t block_end_ = 0;  // where the block ends
+  size_t member_ = 0;       // the member that the block is being sent to
+  uint64_t number_ = 0;     // the next packet for member_
+  uint64_t block_end_ = 0;  // the end of the block
   bool is_blocked_ = false;
   uint64_t look_ns_ = 0;
   OutgoingDatagram datagrams_[kBatchMax];

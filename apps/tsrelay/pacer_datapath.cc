@@ -25,7 +25,7 @@ uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) no
   uint64_t due_ns = now_ns + delay_ns_;
   if (has_line_ && now_ns > heard_ns_ + kLineNsMax) end_line();
   const uint64_t ticks = pcr_distance(pcr_, clock.pcr);
-  // A repeated packet has the same PCR again, which tells nothing.
+  // A repeated packet has the same PCR again, without information.
   const bool is_repeated = has_line_ && !clock.is_discontinuous && ticks == 0;
   if (clock.has_pcr && !is_repeated) {
     const uint64_t passed_bytes = bytes_ + clock.offset_bytes;
@@ -46,7 +46,7 @@ uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) no
         pcr_due_ = pcr_due;
       }
     }
-    // The packet leaves when its first byte is due, which lies before its PCR.
+    // The packet leaves when its first byte is due, which is before its PCR.
     due_ns = pcr_due_;
     if (rate_bytes_ > 0) {
       const uint64_t before = pcr_ns(clock.offset_bytes * rate_ticks_ / rate_bytes_);
@@ -55,9 +55,9 @@ uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) no
     bytes_ = bytes - std::min(clock.offset_bytes, bytes);
   } else {
     if (has_line_) {
-      due_ns = pcr_due_;  // with the PCR before it, while the rate is unknown
+      due_ns = pcr_due_;  // at the time of the last PCR, while the rate is unknown
       if (rate_bytes_ > 0) due_ns += pcr_ns(bytes_ * rate_ticks_ / rate_bytes_);
-      // If PCRs stop, nothing waits for long.
+      // If PCRs stop, packets must not wait long.
       const uint64_t limit = now_ns + kDelaysOff * delay_ns_ + delay_ns_;
       due_ns = std::min(due_ns, limit);
     }

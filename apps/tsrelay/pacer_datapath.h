@@ -1,13 +1,13 @@
-// Computes when a packet is to leave, so that the stream keeps the pace of its PCRs.
+// Computes when each packet is to leave, so that the stream keeps the pace of its PCRs.
 //
 // A PCR is due at its distance from the first one, plus a delay that absorbs the network's jitter.
-// A packet between two PCRs is due by its bytes, at the rate of the last two PCRs. The sender's
-// clock is not ours: each PCR moves the line by a 256th of the time that it is early or late, so
-// that the delay neither grows nor shrinks by itself. A line ends a second after its last PCR: then
-// each packet just waits for the delay.
+// This mapping from PCR to time is the line. A packet between two PCRs is due by its byte position,
+// at the rate of the last two PCRs. The sender's clock drifts against ours: each PCR moves the line
+// by a 256th of its own deviation, so that the delay neither grows nor shrinks over time. A line
+// ends a second after its last PCR: then each packet only waits for the delay.
 //
-// Invariants, which is_valid() checks: 1. No packet is due before the packet in front of it. 2. A
-// rate is that of two PCRs at most a second apart, on a line.
+// Invariants, which is_valid() checks: 1. No packet is due before its predecessor. 2. A rate comes
+// from two PCRs of one line, at most a second apart.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@ namespace bedplate::relay {
 
 class Pacer {
  public:
-  // `delay_ns`: the wait of a packet that arrives right on time; over 0.
+  // `delay_ns`: the delay of a packet that arrives right on time; over 0.
   explicit Pacer(uint64_t delay_ns = 0) noexcept : delay_ns_(delay_ns) {}
 
-  // The time at which the next packet is due. It came at `now_ns`, with `bytes` of payload and this
-  // clock.
+  // Returns the time at which the next packet is due. `now_ns`: its arrival; `bytes`: of payload;
+  // `clock`: its PCR.
   uint64_t due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) noexcept;
-  // Ends the line: the next packets are another sender's.
+  // Ends the line: the next packets are from another sender.
   void forget() noexcept { end_line(); }
-  // How often a line began: at the first PCR, and each time that the line could not be kept.
+  // The number of lines begun: one at the first PCR, and one each time that a line could not be
+  // kept.
   uint64_t restart_count() const noexcept { return restart_count_; }
   bool is_valid() const noexcept {
     if (rate_bytes_ > 0 && (!has_line_ || rate_ticks_ == 0)) return false;
@@ -34,23 +35,23 @@ class Pacer {
   }
 
  private:
-  // A PCR that is off by more than twice the delay is no jitter.
+  // A PCR that deviates by more than twice the delay is not jitter.
   static constexpr uint64_t kDelaysOff = 2;
-  static constexpr uint64_t kLineNsMax = 1'000'000'000;  // without a PCR
+  static constexpr uint64_t kLineNsMax = 1'000'000'000;  // the longest time without a PCR
 
   void end_line() noexcept;
   void restart(uint64_t pcr, uint64_t now_ns) noexcept;
 
   uint64_t delay_ns_;
   bool has_line_ = false;
-  uint64_t pcr_ = 0;         // the last one
-  uint64_t pcr_due_ = 0;     // the time at which that is due
-  uint64_t bytes_ = 0;       // since that
+  uint64_t pcr_ = 0;         // the last PCR
+  uint64_t pcr_due_ = 0;     // the due time of pcr_
+  uint64_t bytes_ = 0;       // since pcr_
   uint64_t rate_ticks_ = 0;  // between the last two PCRs
   uint64_t rate_bytes_ = 0;  // between the last two PCRs
   uint64_t heard_ns_ = 0;    // the time of the last PCR
   uint64_t last_due_ns_ = 0;
-  uint64_t earliest_ns_ = 0;  // last_due_ns_ of the packet before
+  uint64_t earliest_ns_ = 0;  // last_due_ns_ before the last packet
   uint64_t restart_count_ = 0;
 };
 

@@ -1,9 +1,9 @@
-// A ring of the packets that leave a stream, in order, and its taps, which take packets from it,
-// each at its own pace. A packet stays until every tap has passed it. If the ring is full it drops
-// the oldest packet, and tells the taps that have not had it.
+// A ring of the packets that leave a stream, in order. Taps take packets from it, each at its own
+// pace. A packet stays until every tap has passed it. If the ring is full it drops the oldest
+// packet, and tells the taps that have not had it.
 //
-// Invariants, which is_valid() checks: 1. begin <= each tap <= ready end <= end. 2. There are no
-// more packets than places.
+// Invariants, which is_valid() checks: 1. begin <= each tap <= ready end <= end. 2. The number of
+// packets is at most the number of slots.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ namespace bedplate::relay {
 class RingTap {
  public:
   virtual ~RingTap() = default;
-  // Takes the packets that it can. Returns how many packets it has passed.
+  // Takes as many packets as it can. Returns how many packets it has passed.
   virtual uint32_t pump(uint64_t now_ns) noexcept = 0;
-  // The ring drops the packet at next(), and the tap has not had it.
+  // The ring drops the packet at next(), which the tap has not had.
   virtual void missed(const Packet& packet) noexcept = 0;
-  // Whether it has given back all packets that it took.
+  // Whether it has released all packets that it took.
   virtual bool is_idle() const noexcept { return true; }
 
   uint64_t next() const noexcept { return next_; }
@@ -38,9 +38,9 @@ class RingTap {
 // The stations of a media packet, for `bedplate trace`. FEC packets have none.
 enum PacketStation : uint32_t {
   kArrived,
-  kOrdered,  // it is in its place: the packets before it have come, or are given up
+  kOrdered,  // it is in order: the packets before it have come, or are given up
   kDue,      // only if the stream is paced
-  kTaken,    // by all outputs; a packet that an output missed does not pass it
+  kTaken,    // taken by all outputs; not passed if an output missed the packet
 };
 inline constexpr const char* kPacketStations = "arrived|ordered|due|taken";
 inline constexpr const char* kPacketKinds = "received|recovered";  // the latter: from FEC
@@ -61,14 +61,14 @@ class PacketRing {
     trace_ = trace;
     taps_.reserve(tap_count_max);
   }
-  // The tap gets the packets that come from now on. Requires: there is room.
+  // The tap gets the packets that come from now on. Requires: a free slot for it.
   void add_tap(RingTap& tap) noexcept {
     BP_ASSERT(taps_.size() < taps_.capacity());
     tap.next_ = end_;
     taps_.insert(taps_.end(), &tap);
   }
 
-  // Takes the caller's reference. The packet is ready at its due_ns, in the order of the ring.
+  // Takes over the caller's reference. The packet is ready at its due_ns, in the order of the ring.
   void push(uint32_t index, uint64_t now_ns) noexcept {
     if (end_ - begin_ == places_.size()) make_room(now_ns);
     BP_ASSERT(end_ - begin_ < places_.size());
@@ -78,23 +78,23 @@ class PacketRing {
     held_peak_ = std::max(held_peak_, end_ - begin_);
     BP_DCHECK_SLOW(is_valid());
   }
-  // Makes due packets ready, has the taps take them, and lets packets go that all taps have passed.
-  // Returns how many packets the taps have passed.
+  // Makes due packets ready, lets the taps take them, and releases packets that all taps have
+  // passed. Returns how many packets the taps have passed.
   uint32_t pump(uint64_t now_ns) noexcept {
     BP_KEEPS_VALID(*this);
     while (ready_end_ < end_ && at(ready_end_).due_ns <= now_ns) ++ready_end_;
     return pump_taps(now_ns);
   }
-  // Makes all packets ready, whatever their time.
+  // Makes all packets ready, whatever their due time.
   void hurry() noexcept { ready_end_ = end_; }
-  // The time at which pump() has a packet to make ready; ~0: no packet waits for its time.
+  // The time at which pump() next makes a packet ready; ~0: no packet waits for its time.
   uint64_t due_ns() const noexcept {
     return ready_end_ < end_ ? at(ready_end_).due_ns : ~uint64_t{0};
   }
 
   uint64_t ready_end() const noexcept { return ready_end_; }
   uint64_t end() const noexcept { return end_; }
-  // Whether all taps have taken all packets, and given them back.
+  // Whether all taps have taken all packets, and released them.
   bool is_drained() const noexcept {
     return begin_ == end_ &&
            std::all_of(taps_.begin(), taps_.end(), [](const RingTap* t) { return t->is_idle(); });
@@ -128,7 +128,7 @@ class PacketRing {
     RequestTrace trace;
     trace.begin(packet.arrived_ns);
     trace.pass(kOrdered, packet.ordered_ns);
-    // A packet that left early, for want of room, was never due.
+    // If the ring was full a packet left early: it was never due.
     if (packet.due_ns != 0 && packet.due_ns <= now_ns) trace.pass(kDue, packet.due_ns);
     if (is_taken) trace.pass(kTaken, now_ns);
     trace_.writer.write(trace, {packet.rtp.sequence, packet.byte_count, trace_.stream,
@@ -143,7 +143,7 @@ class PacketRing {
       table_->let_go(index_at(begin_));
     }
   }
-  // Sends the oldest packet early if it only waits for its time; else drops it.
+  // Sends the oldest packet early if it waits only for its due time; otherwise drops it.
   void make_room(uint64_t now_ns) noexcept {
     if (ready_end_ == begin_) {
       ++ready_end_;

@@ -1,8 +1,8 @@
-// The table of a stream's packets: the place, kind and number of references of each.
+// The table of a stream's packets: the address, kind and reference count of each.
 //
-// A packet lies in the buffer that it was received in, or in one of the stream's own (if FEC made
-// or recovered it); nothing is copied into it or out of it. When its last reference is gone its
-// buffer goes back to its owner.
+// A packet lies in its receive buffer, or in one of the stream's own buffers (if FEC made or
+// recovered it); nothing is copied. When its last reference is gone, its buffer returns to its
+// owner.
 //
 // Invariants, which is_valid() checks: 1. used_count() packets have references. 2. All others are
 // free, and no free packet has a reference.
@@ -22,24 +22,24 @@ enum class PacketKind : uint8_t {
   kMedia,
   kColumn,  // of FEC
   kRow,
-  kEmpty,   // RTP without payload: it goes where RTP goes, so that its number is not missed
-  kNumber,  // it goes nowhere; only its number counts
+  kEmpty,   // RTP without payload: sent wherever RTP is sent, so that receivers see no gap
+  kNumber,  // not sent; only its number counts
 };
 
 struct Packet {
   const std::byte* bytes = nullptr;
   uint32_t byte_count = 0;
-  uint32_t payload_bytes = 0;  // the transport stream in it, behind rtp.header_bytes
-  RtpPacket rtp;               // without RTP: its header has no bytes
+  uint32_t payload_bytes = 0;  // the transport stream, after rtp.header_bytes
+  RtpPacket rtp;               // without RTP, header_bytes is 0
   PacketKind kind = PacketKind::kMedia;
   bool has_added_rtp =
       false;  // a header of kRtpHeaderBytes lies before `bytes`, for outputs that want it
-  DatagramSocket* socket = nullptr;  // its buffer's owner; nullptr: the stream
+  DatagramSocket* socket = nullptr;  // the owner of its buffer; nullptr: the stream
   uint32_t references = 0;
   uint32_t next_free = 0;
-  uint64_t arrived_ns = 0;   // of the loop's clock
+  uint64_t arrived_ns = 0;   // by the loop's clock
   uint64_t received_ns = 0;  // by the socket; 0: unknown
-  uint64_t ordered_ns = 0;   // when it was put into the ring
+  uint64_t ordered_ns = 0;   // the time at which it entered the ring
   uint64_t due_ns = 0;
   DatagramAddress from;
   uint8_t leg = 0;
@@ -55,7 +55,7 @@ class PacketTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // `packets` outlive this; `pool` may be nullptr if no packet is the stream's own.
+  // `packets` outlive this; `pool` may be nullptr if the stream has no buffers of its own.
   void create(std::span<Packet> packets, BufferPool* pool) noexcept {
     BP_ASSERT(packets_.empty() && packets.size() < kNone);
     packets_ = packets;

@@ -10,7 +10,7 @@
 namespace bedplate::relay {
 namespace {
 
-constexpr uint32_t kLengthBytes = 3;  // of a section up to the end of section_length
+constexpr uint32_t kLengthBytes = 3;  // of a section, up to and including section_length
 constexpr uint32_t kHeadBytes = 8;
 constexpr uint32_t kCrcBytes = 4;
 
@@ -94,7 +94,7 @@ bool is_continuous(uint8_t type, std::span<const std::byte> descriptors) noexcep
         std::ranges::find(kAudioDescriptors, tag) != std::end(kAudioDescriptors)) {
       is_it = true;
     }
-    // Audio for the hearing impaired, commentary, clean effects: it may be silent.
+    // Audio for the hearing impaired, commentary and clean effects may be silent.
     if (tag == kLanguageDescriptor && bytes >= kLanguageBytes &&
         load_u8(descriptors.data() + kLanguageBytes - 1) != 0) {
       return false;

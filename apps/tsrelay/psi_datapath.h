@@ -1,5 +1,5 @@
-// Program specific information of a transport stream (ISO/IEC 13818-1, 2.4.4): puts sections
-// together from packets, and parses those of PAT and PMT.
+// Program specific information of a transport stream (ISO/IEC 13818-1, 2.4.4): reassembles sections
+// from packets, and parses PAT and PMT sections.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@ inline constexpr uint8_t kPmtTable = 2;
 // The CRC-32 of 13818-1, annex B. It is 0 over a whole section with its CRC.
 uint32_t section_crc(std::span<const std::byte> bytes) noexcept;
 
-// Puts the sections of one PID together. Its buffer never holds more than one.
+// Reassembles the sections of one PID. Its buffer never holds more than one section.
 class SectionReader {
  public:
-  // Adds a packet of its PID: the bytes behind the header, and the header's `begins_unit`. Calls
-  // done(section) for each section that becomes whole; its CRC is not checked yet.
+  // Adds a packet of its PID: the bytes after the header, and the header's `begins_unit`. Calls
+  // done(section) for each section that is complete; its CRC is not checked yet.
   template <typename Done>
   void add(std::span<const std::byte> payload, bool begins_unit, Done done) noexcept;
-  // A packet is missing: drops the section that was begun.
+  // A packet is missing: drops the incomplete section.
   void restart() noexcept { is_open_ = false; }
 
  private:
-  // Takes the open section's bytes off the front. Returns true if the section is whole.
+  // Takes bytes of the open section off the front. Returns true if the section is complete.
   bool take(std::span<const std::byte>* payload) noexcept;
   void open() noexcept {
     is_open_ = true;
@@ -52,7 +52,7 @@ void SectionReader::add(std::span<const std::byte> payload, bool begins_unit, Do
   }
   while (is_open_ && take(&payload)) {
     done(std::span<const std::byte>(section_, bytes_));
-    // Another section follows at once, or stuffing to the end of the packet.
+    // Then comes another section, or stuffing up to the end of the packet.
     constexpr std::byte kStuffing{0xFF};
     is_open_ = false;
     if (!payload.empty() && payload[0] != kStuffing) open();
@@ -70,12 +70,12 @@ struct SectionHead {
   uint32_t crc = 0;
   std::span<const std::byte> body;  // between the head and the CRC
 };
-// Returns false if it is no such section, or its CRC is wrong (then *is_broken is set).
+// Returns false if it is not such a section, or its CRC is wrong (then *is_broken is set).
 bool parse_section(std::span<const std::byte> section, SectionHead* head, bool* is_broken) noexcept;
 
-// Whether packets of an elementary stream must come all the time: video and audio. All others may
-// be silent for hours (TR 101 290, 1.6): SCTE-35, subtitles, teletext, data, and audio beside the
-// main one. `type` and `descriptors` are those of its PMT.
+// Whether packets of an elementary stream must arrive continuously: video and audio. All other
+// streams may be silent for hours (TR 101 290, 1.6): SCTE-35, subtitles, teletext, data, and
+// secondary audio. `type` and `descriptors` are those of its PMT.
 bool is_continuous(uint8_t type, std::span<const std::byte> descriptors) noexcept;
 
 }  // namespace bedplate::relay

@@ -1,4 +1,4 @@
-// A recording's work outside the data path: its making, and the thread that empties files.
+// The part of a recording outside the data path: its creation, and the thread that empties files.
 #include <sys/stat.h>
 
 #include "apps/tsrelay/recording_datapath.h"
@@ -29,7 +29,7 @@ Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files
     offset_ = static_cast<uint64_t>(status.st_size);
   }
   offset_ -= offset_ % kTsPacketBytes;
-  // An empty file before it has an old number and stays kFull, to be begun anew.
+  // An empty file before the youngest has an old number; it stays kFull, to be begun anew.
   for (size_t i = youngest + 1; i < files.size(); ++i) targets_[i].state = kEmpty;
   current_ = youngest;
   targets_[youngest].state = kWritten;
@@ -53,7 +53,7 @@ void Recording::say_stuck(const Error* why) noexcept {
   const bool was_stuck = is_stuck_.exchange(why != nullptr, std::memory_order_acq_rel);
   if (why != nullptr && !was_stuck) log_error(*why);
   if (why == nullptr && was_stuck) BP_LOG_INFO("tsrelay: a recording has its next file again");
-  // The shard now drops or writes the packets that waited for the file.
+  // The shard now writes or drops the packets that waited for the file.
   options_.shard->ring();
 }
 

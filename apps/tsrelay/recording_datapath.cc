@@ -8,7 +8,7 @@ bool Recording::is_valid() const noexcept {
   const size_t current = current_.load(std::memory_order_relaxed);
   uint32_t writing = 0;
   for (size_t i = 0; i < targets_.size(); ++i) {
-    // The other thread may change kFull to kEmpty meanwhile.
+    // The other thread may meanwhile change kFull to kEmpty.
     const uint32_t state = targets_[i].state.load(std::memory_order_relaxed);
     if ((state == kWritten) != (i == current)) return false;
     const uint32_t its = targets_[i].writing_count.load(std::memory_order_relaxed);
@@ -28,8 +28,8 @@ Recording::Target* Recording::next_target(size_t current) noexcept {
   return nullptr;
 }
 
-// Returns kIsThere if the present file has room and time for the packet. If not, it goes on with
-// the next file, if that is empty.
+// Returns kIsThere if the present file has space and time left for the packet. If not, it switches
+// to the next file, if that is empty.
 Recording::Room Recording::room_for(uint32_t bytes, uint64_t now_ns) noexcept {
   if (begun_ns_ == 0) begun_ns_ = now_ns;
   if (options_.rotate_bytes != 0 && bytes > options_.rotate_bytes) return Room::kIsNot;
@@ -37,7 +37,7 @@ Recording::Room Recording::room_for(uint32_t bytes, uint64_t now_ns) noexcept {
   const bool is_old = options_.rotate_ns != 0 && now_ns >= begun_ns_ + options_.rotate_ns;
   if (!is_long && !is_old) return Room::kIsThere;
   Target* next = next_target(current_.load(std::memory_order_relaxed));
-  // Acquire pairs with prepare(): the file is empty, and the thread is done with it.
+  // Acquire pairs with prepare(): the file is empty, and the thread has finished with it.
   if (next == nullptr || next->state.load(std::memory_order_acquire) != kEmpty) {
     return is_stuck_.load(std::memory_order_acquire) ? Room::kIsNot : Room::kWillBe;
   }
@@ -74,7 +74,7 @@ uint32_t Recording::pump(uint64_t now_ns) noexcept {
   for (; next_ < ring_->ready_end(); ++next_) {
     const Packet& packet = ring_->at(next_);
     if (packet.kind != PacketKind::kMedia) continue;
-    // Only whole packets are written, so that a later start can go on with the file.
+    // Only whole packets are written, so that a later start can continue the file.
     if (!are_ts_packets(packet.payload())) {
       options_.counters->foreign.add(1);
       continue;

@@ -21,15 +21,15 @@
 namespace bedplate::relay {
 namespace {
 
-// The number of packets that are checked at each end of a file.
+// The number of packets checked at each end of a file.
 constexpr uint64_t kPacketsSeen = 16;
-// The most names in use by other files that are skipped at once.
+// The most names taken by other files that are skipped at once.
 constexpr int kNamesTaken = 64;
-// ".000012", or a number of up to twenty digits; and the end.
+// ".000012", or a number of up to twenty digits, and the NUL.
 constexpr size_t kNumberBytes = 24;
 constexpr size_t kDigitsMax = 18;
 
-// Called before the seal and after it: nothing is allocated if `name` has room.
+// Called before the seal and after it: it does not allocate if `name` has the capacity.
 void write_name(std::string_view path, uint64_t number, std::string* name) noexcept {
   char digits[kNumberBytes];
   const int count = std::snprintf(digits, sizeof digits, ".%06" PRIu64, number);
@@ -42,15 +42,15 @@ bool is_number(std::string_view text, uint64_t* number) noexcept {
   return text.size() <= kDigitsMax && parse_number(text, number);
 }
 
-// Returns 1 if a packet, or the beginning of one, is of a transport stream; 0: a hole; -1: neither.
+// Returns 1 if the start of a packet is a transport stream's; 0: a hole; -1: neither.
 int look_at_packet(std::span<const std::byte> packet) noexcept {
   if (load_u8(packet.data()) == kTsSync) return 1;
   const auto is_zero = [](std::byte byte) { return byte == std::byte{}; };
   return std::all_of(packet.begin(), packet.end(), is_zero) ? 0 : -1;
 }
 
-// Renames, and refuses if `to` exists. If the file system cannot do both in one step, it looks for
-// `to` first.
+// Renames, and refuses if `to` exists. If the file system cannot do both in one step, it first
+// checks for `to`.
 int rename_to_new(const char* from, const char* to) noexcept {
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
@@ -101,7 +101,7 @@ RecordingFiles::RecordingFiles(std::string path, uint32_t count)
   if (count == 1) names_[0] = path_;
 }
 
-// Finds the youngest existing files, and names new ones behind them for those that lack.
+// Finds the youngest existing files, and names new files after them to fill up the number.
 Result<void> RecordingFiles::look() {
   if (count() == 1) return {};
   const size_t slash = path_.rfind('/');
@@ -154,7 +154,7 @@ bool RecordingFiles::is_still_there(uint32_t index, int fd) const noexcept {
          named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
-// Empties the file before it renames it: old content under a new number would pass as the youngest.
+// Truncates the file before it renames it: old content under a new number would seem the youngest.
 Result<void> RecordingFiles::begin_anew(uint32_t index, int fd) noexcept {
   BP_ASSERT(count() > 1);
   const char* const name = names_[index].c_str();

@@ -1,11 +1,11 @@
 // The files of a recording: their names, and which of them may be emptied.
 //
 // A recording in one file has the name PATH. With several files each has a number appended:
-// PATH.000012. A file that is begun gets the number after the last one, so the files are in the
-// order of their names, independent of any clock. The next file exists beforehand, empty.
+// PATH.000012. A new file gets the number after the last one, so the names are in the order of
+// recording, independent of any clock. The next file exists beforehand, empty.
 //
-// A file is emptied only if it is still the one at its name. A file that was moved away or removed
-// is no longer the recording's.
+// A file is emptied only if its name still refers to it. A file that was moved away or removed no
+// longer belongs to the recording.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@
 namespace bedplate::relay {
 
 // Checks that the file `fd` is empty, or begins and ends as a transport stream; holes are allowed.
-// Errors: the answer; the caller adds the cure.
+// Errors: the system's answer; the caller adds the cure.
 Result<void> check_is_recording(int fd) noexcept;
 
-// Threads: the main thread before the seal, then only that of the recordings.
+// Threads: the main thread before the seal, then only the recordings' thread.
 class RecordingFiles {
  public:
   RecordingFiles(std::string path, uint32_t count);
@@ -30,18 +30,18 @@ class RecordingFiles {
   RecordingFiles& operator=(const RecordingFiles&) = delete;
 
   uint32_t count() const noexcept { return static_cast<uint32_t>(names_.size()); }
-  // The keeper of file `index` for its plan; files are in the order of their numbers. path() of the
-  // first keeper looks for existing files.
+  // The keeper of file `index` for its plan, in the order of file numbers. path() of the first
+  // keeper searches for existing files.
   FileKeeper& keeper(uint32_t index) noexcept { return keepers_[index]; }
-  // The file's name; until the keepers are asked, its name if no file existed.
+  // The file's name; before that search, its name if no file existed.
   const std::string& name(uint32_t index) const noexcept { return names_[index]; }
   uint64_t number(uint32_t index) const noexcept { return numbers_[index]; }
 
-  // Whether the file at its name is still the one that is open as `fd`.
+  // Whether its name still refers to the file open as `fd`.
   bool is_still_there(uint32_t index, int fd) const noexcept;
-  // Empties the file and gives it the number after the last one. Nothing is allocated.
-  // Requires: is_still_there(). Errors: the file is unchanged, or empty under its old name; another
-  // try does the rest.
+  // Empties the file and gives it the number after the last one. It does not allocate.
+  // Requires: is_still_there(). Errors: the file is unchanged, or empty under its old name; a retry
+  // completes it.
   Result<void> begin_anew(uint32_t index, int fd) noexcept;
 
  private:
@@ -62,7 +62,7 @@ class RecordingFiles {
   std::vector<std::string> names_;
   std::vector<uint64_t> numbers_;
   std::deque<Keeper> keepers_;
-  uint64_t last_number_ = 0;  // the highest that any of its files has, or had
+  uint64_t last_number_ = 0;  // the highest that any of its files has or had
 };
 
 }  // namespace bedplate::relay

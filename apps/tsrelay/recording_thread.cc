@@ -30,7 +30,7 @@ void RecordingThread::stop() noexcept {
   thread_.join_or_leave(kPatienceNs);
 }
 
-// A ring that comes before announce_sleep() is not lost: look() follows it.
+// A ring before announce_sleep() is not lost: look() follows it.
 void RecordingThread::run() noexcept {
   const auto look = [this] {
     if (!is_begun_.load(std::memory_order_acquire)) return;

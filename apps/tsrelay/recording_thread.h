@@ -1,7 +1,7 @@
-// Empties the recordings' next files on a thread of its own: it may take long, and neither a shard
-// nor the control thread may wait for it.
+// Empties the next files of recordings on a thread of its own: it may take long, and neither a
+// shard nor the control thread may wait for it.
 //
-// It sleeps until a recording rings, after its shard has begun the empty file.
+// It sleeps until a recording rings its bell, after the shard has begun to write the empty file.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace bedplate::relay {
 
-// Threads: the main thread's, but for begin() and bell().ring().
+// Threads: the main thread, except for begin() and bell().ring().
 class RecordingThread {
  public:
   RecordingThread() noexcept = default;
@@ -21,17 +21,17 @@ class RecordingThread {
   RecordingThread& operator=(const RecordingThread&) = delete;
   ~RecordingThread() { stop(); }
 
-  // Called before recordings are made, since they ring it. Errors: there is no descriptor.
+  // Called before recordings are made, since they use its bell. Errors: no descriptor is left.
   Result<void> create() noexcept { return bell_.create(); }
   // Requires: created; the recordings outlive stop(). Errors: no memory for its stack, no thread.
   Result<void> start(std::vector<Recording*> recordings);
-  // Files may be emptied from now on: the boot cannot fail any more. Threads: any.
+  // Allows the thread to empty files: the boot cannot fail any more. Threads: any.
   void begin() noexcept {
     is_begun_.store(true, std::memory_order_release);
     bell_.ring();
   }
-  // Waits for the thread to end. A thread that hangs in the file system is left to the end of the
-  // process.
+  // Waits for the thread to end. If it hangs in the file system, it is left running until the
+  // process ends.
   void stop() noexcept;
 
   Doorbell& bell() noexcept { return bell_; }

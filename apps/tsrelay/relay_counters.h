@@ -1,5 +1,5 @@
-// The relay's counters, by stream, leg, and output: the stream's shard writes them, and
-// `bedplate stats` reads them.
+// The relay's counters by stream, leg, and output. The stream's shard writes them; `bedplate stats`
+// reads them.
 #pragma once
 
 #include <cstdint>
@@ -138,7 +138,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
                         "raise readers, or end those that are not needed");
 }
 
-// A leg's reception: packets, or the reason why it gets none.
+// The state of a leg's reception: packets arrive, or the reason why none do.
 enum class LegArrival : uint8_t {
   kPackets,
   kNothing,
@@ -153,7 +153,7 @@ enum class LegArrival : uint8_t {
   kCount
 };
 
-// The words of the counter `comes`, and the log's answer and cure.
+// The texts for one LegArrival: the word of the counter `comes`, and the log's answer and cure.
 struct LegArrivalText {
   const char* word;
   const char* says;

@@ -25,7 +25,7 @@ void Memberships::add_sender(DatagramSocket& socket, const std::string& interfac
   all_.push_back(std::move(one));
 }
 
-// The interface's number now. A group without a route keeps its number while its interface exists.
+// The interface's current number. A group keeps it without a route while the interface exists.
 uint32_t Memberships::find(const One& one, InterfaceNumbers& numbers) noexcept {
   if (!one.interface.empty()) return numbers.index_of(one.interface);
   if (const uint32_t index = numbers.index_toward(one.group)) return index;

@@ -1,14 +1,14 @@
-// Restores what the network takes away: the groups that a stream's legs have joined, and the
-// interfaces that its outputs send multicast by.
+// Restores multicast state that network changes remove: the groups that a stream's legs have
+// joined, and the interfaces that its outputs send multicast from.
 //
-// The kernel keeps both by an interface's number; here they are kept by its name, or by the routes.
-// After each change of the network the numbers are looked up. If a number has changed, as that of
-// an interface that was deleted and made again, the group is left and joined anew. A group is also
-// joined anew now and then while its leg gets nothing: a switch may have forgotten this machine, or
-// the kernel the group (an MTU below 68 does that).
+// The kernel keeps both by interface number; this class keeps them by interface name, or by the
+// routes. After each change of the network it looks the numbers up. If a number has changed, for
+// example because the interface was deleted and made again, it leaves the group and joins it anew.
+// It also rejoins a group periodically while its leg gets nothing: a switch may have forgotten this
+// machine, or the kernel the group (an MTU below 68 does that).
 //
-// Threads: the control thread: the kernel may keep it waiting while it changes interfaces, and no
-// shard may wait for that.
+// Threads: the control thread. The kernel may block it while interfaces change, and no shard may
+// wait for that.
 #pragma once
 
 #include <cstdint>
@@ -22,35 +22,35 @@ namespace bedplate::relay {
 
 class Memberships {
  public:
-  // The period in which a leg that gets nothing joins its group anew; the next: while the network
-  // keeps changing.
+  // The period in which a leg that gets nothing rejoins its group; kAgainChangedNs: while the
+  // network keeps changing.
   static constexpr uint64_t kAgainNs = 10'000'000'000;
   static constexpr uint64_t kAgainChangedNs = 1'000'000'000;
 
   struct One {
     DatagramSocket* socket = nullptr;
-    bool is_group = false;  // else it sends
+    bool is_group = false;  // else a sender
     uint32_t leg = 0;
     IpAddress group = {};
     IpAddress source = {};
-    std::string interface = {};  // its name; empty: by the routes
-    uint32_t wanted = 0;         // the interface's number now; 0: there is none
-    uint32_t at = 0;             // the number that it is joined by; 0: it is not joined
+    std::string interface = {};  // the interface's name; empty: by the routes
+    uint32_t wanted = 0;         // the interface's current number; 0: no such interface
+    uint32_t at = 0;             // the number that it joined with; 0: it is not joined
     int error_number = 0;        // of the last attempt
     uint64_t joined_ns = 0;      // the time of the last join, or of the last packets
   };
 
   // Before the seal: these allocate. Sockets outlive this.
   //
-  // `interface`: its name; empty: by the routes. Requires: `socket` has joined the group so.
+  // `interface`: a name; empty: by the routes. Requires: `socket` has joined the group this way.
   void add_group(uint32_t leg, DatagramSocket& socket, const IpAddress& group,
                  const IpAddress& source, const std::string& interface, InterfaceNumbers& numbers);
   // Requires: `socket` was opened with this multicast_interface.
   void add_sender(DatagramSocket& socket, const std::string& interface, InterfaceNumbers& numbers);
 
-  // Joins groups anew if needed. `has_changed`: the network has; `is_silent(leg)`: it gets nothing.
-  // Calls changed(One) for each one that has a new number, none any more, or a new error.
-  // Requires: nobody closes the sockets meanwhile.
+  // Rejoins groups where needed. `has_changed`: the network has changed; `is_silent(leg)`: the leg
+  // gets nothing. Calls changed(One) for each entry that has a new number, no number any more, or a
+  // new error. Requires: the sockets stay open during the call.
   template <typename IsSilent, typename Changed>
   void look(InterfaceNumbers& numbers, bool has_changed, uint64_t now_ns, IsSilent is_silent,
             Changed changed) noexcept {

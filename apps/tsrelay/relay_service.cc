@@ -20,7 +20,7 @@ using namespace relay;
 
 constexpr uint32_t kBudget = 64;
 
-// The name of a stream's part. A stream's own name may not suit the file system or the pool.
+// The name of a stream's part. The stream's own name may be invalid in the file system or the pool.
 std::string name_of(uint32_t stream, const char* what, uint32_t index) {
   return "s" + std::to_string(stream) + "_" + what + std::to_string(index);
 }
@@ -40,7 +40,7 @@ std::string what_of(const RelayStreamSettings& stream, const char* what, uint32_
   return std::string(what) + " " + std::to_string(index) + " of the stream " + stream.name;
 }
 
-// `beside`: added to the leg's port. A group's socket is bound to the group's address and shares
+// `beside`: added to the leg's port. For a group the socket binds the group's address and shares
 // its port: two interfaces can bring the same group, and other streams other groups of the port.
 DatagramOpening opening_of_leg(const RelayStreamSettings& stream, uint32_t index, uint16_t beside) {
   const RelayLegSettings& leg = stream.legs[index];
@@ -80,7 +80,7 @@ Result<RtpAdder::Beginning> by_lot() {
   return beginning;
 }
 
-// The heap that a stream takes in create(), generously rounded up.
+// The heap that a stream takes in create(), rounded up generously.
 uint64_t heap_bytes(const RelayStreamSettings& stream) {
   return sizeof(TsInspector) + sizeof(FecReceiver) + stream.packet_count() * (sizeof(Packet) + 16) +
          stream.ring_places() * sizeof(uint32_t) +
@@ -117,7 +117,7 @@ Result<void> RelayService::plan(ServicePlan& plan) {
   }
   uint32_t reader_count = 0;
   for (const RelayStreamSettings& stream : settings_.streams) reader_count += stream.readers;
-  // All readers share one table of loans; it has room for all of them at once.
+  // All readers share one table of loans; it has capacity for all of them at once.
   const uint32_t loan_count = reader_count * LocalReader::kLoansMax;
   for (const GroupSettings& group : plan.configuration().groups) {
     if (loan_count <= group.shape.loan_count) continue;
@@ -208,8 +208,8 @@ bool RelayService::rotates() const noexcept {
       });
 }
 
-// Finds broadcast addresses, which `plan` cannot know on another machine: they depend on this
-// machine's interfaces. connect() to one answers EACCES.
+// Finds broadcast addresses, which depend on this machine's interfaces, so `plan` on another
+// machine cannot know them. connect() to a broadcast address answers EACCES.
 void RelayService::preflight(std::vector<Error>* problems) {
   for (const RelayStreamSettings& stream : settings_.streams) {
     for (const RelayOutputSettings& output : stream.outputs) {
@@ -229,9 +229,9 @@ void RelayService::preflight(std::vector<Error>* problems) {
   }
 }
 
-// ---- Making -------------------------------------------------------------------------------------
+// ---- Creation -----------------------------------------------------------------------------------
 
-// If the network cannot be watched, everything is looked up twice a second.
+// If the network cannot be watched, all lookups are repeated twice a second.
 Result<void> RelayService::create(ServiceContext& context) {
   BP_TRY(recording_thread_.create());
   if (auto watched = network_.create(); !watched.ok()) log_error(watched.error());
@@ -431,7 +431,7 @@ void RelayService::start(uint32_t shard) noexcept {
   }
 }
 
-// Threads: the shard that was asked. It hands out its own streams only.
+// Threads: the shard that was asked. It serves only its own streams.
 void RelayService::read(const Message& question) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(question.payload.data()),
                               question.payload.size());
@@ -451,8 +451,8 @@ void RelayService::read(const Message& question) noexcept {
   (void)question.from.am_send(id, {});
 }
 
-// Logs each change of a leg's reception: a group without packets is no error of a call, nor is a
-// leg that drops all packets.
+// Logs each change of a leg's reception: no call fails if a group gets no packets, or if a leg
+// drops all packets.
 void RelayService::say_silences(Instance& instance) noexcept {
   const RelayStreamSettings& settings = instance.settings;
   if (instance.stream.is_drained()) return;
@@ -517,7 +517,7 @@ void RelayService::tick() noexcept {
     if (!is_draining_) look_at_network(*instance, has_changed, now_ns);
     instance->loop->submit(instance->look);
   }
-  recording_thread_.bell().ring();  // it tries failed files again
+  recording_thread_.bell().ring();  // it retries failed files
 }
 
 void RelayService::request_drain() noexcept {

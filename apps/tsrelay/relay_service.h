@@ -1,6 +1,6 @@
 // tsrelay: a relay for transport streams, as a service of the runtime.
 //
-// Read on: a stream and the way of its packets (relay_stream_datapath.h), its outputs
+// Read on: a stream and the path of its packets (relay_stream_datapath.h), its outputs
 // (output_group_datapath.h, recording_datapath.h, local_reader_datapath.h). docs/tsrelay.md.
 #pragma once
 
@@ -43,7 +43,7 @@ class RelayService final : public Service {
     explicit Instance(const RelayStreamSettings& its) noexcept : settings(its) {}
 
     const RelayStreamSettings& settings;
-    std::vector<std::string> output_names;  // those of their counters
+    std::vector<std::string> output_names;  // the names of their counters
     EventLoop* loop = nullptr;
     relay::RelayStream stream;
     std::vector<DatagramSocket*> sockets;  // all of them
@@ -52,7 +52,7 @@ class RelayService final : public Service {
     std::vector<std::unique_ptr<relay::Recording>> recordings;
     std::vector<std::unique_ptr<relay::LocalReader>> readers;
     relay::StreamCounters* counters = nullptr;
-    std::vector<relay::LegArrival> said;  // each leg's reception as last logged
+    std::vector<relay::LegArrival> said;  // each leg's reception, as last logged
     relay::Memberships memberships;
     LogLimit silence_log{kSilenceLinesMax};
     LoopCall look;
@@ -80,7 +80,7 @@ class RelayService final : public Service {
   void mute_outputs(ControlCall& call) noexcept;
 
   RelaySettings settings_;
-  // By stream: the files of each of its recordings, as the last plan has them.
+  // For each stream: the files of each of its recordings, from the last plan.
   std::vector<std::vector<std::unique_ptr<relay::RecordingFiles>>> recording_files_;
   NetworkWatch network_;
   bool is_draining_ = false;

@@ -19,7 +19,7 @@ using relay::StreamFormat;
 constexpr uint64_t kNameMax = 31;
 constexpr uint64_t kAddressMax = 64;
 constexpr uint64_t kInterfaceMax = 15;  // IFNAMSIZ without its NUL
-constexpr uint32_t kArrivals = 64;      // received, and not judged yet
+constexpr uint32_t kArrivals = 64;      // datagrams received but not processed
 constexpr uint32_t kOwnSpare = 64;
 constexpr uint32_t kBufferBytesMax = 65536;
 
@@ -210,7 +210,7 @@ std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings) {
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
   const RelayOutputSettings& its = stream.outputs[output];
   const std::string& name = !its.name.empty() ? its.name : its.to;
-  // An IPv6 address may be longer than a name may be.
+  // An IPv6 address may exceed the length limit of names.
   return stream.name + "/" + (name.size() <= kNameMax ? name : "output-" + std::to_string(output));
 }
 
@@ -232,8 +232,8 @@ bool is_unspecified(const IpAddress& ip) noexcept {
   return std::all_of(ip.bytes, ip.bytes + ip.byte_count(), [](uint8_t byte) { return byte == 0; });
 }
 
-// The reason why no socket of its family can have this address or send to it, and the cure;
-// nullptr: one can.
+// The reason why no socket of the family can bind this address or send to it, and the cure;
+// nullptr: a socket can.
 struct Impossible {
   const char* answer = nullptr;
   const char* cure = nullptr;

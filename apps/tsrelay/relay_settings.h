@@ -67,17 +67,17 @@ struct RelayStreamSettings {
   bool adds_rtp() const noexcept;
   // The size of each buffer of a leg; it includes the headroom if RTP is added.
   uint32_t leg_buffer_bytes() const noexcept;
-  // The files of all its recordings together.
+  // The number of files of all its recordings.
   uint64_t recording_file_count() const noexcept;
-  // The most packets that an output may be behind.
+  // The most packets that an output may lag behind.
   uint32_t ring_places() const noexcept;
-  // The buffers of each leg's socket: enough for all parts that hold packets at the same time.
+  // The buffers of each leg's socket: enough for all components that hold packets at the same time.
   uint32_t leg_buffers() const noexcept;
   // The buffers of each socket for FEC.
   uint32_t fec_buffers() const noexcept;
-  // The stream's own buffers, for the FEC that it makes and packets that it recovers. 0: no FEC.
+  // The stream's own buffers, for generated FEC packets and recovered packets. 0: no FEC.
   uint32_t own_buffers() const noexcept;
-  // The most packets at once: the stream's own buffers and those of all its sockets.
+  // The most packets at once: one for each buffer, of the stream and of all its sockets.
   uint32_t packet_count() const noexcept;
 };
 
@@ -97,13 +97,13 @@ struct RelayGroup {
   std::vector<uint32_t> outputs;
 };
 
-// Groups `settings`' outputs by all that their sockets differ in. Requires: check() has passed.
+// Groups outputs whose sockets would have equal settings. Requires: check() has passed.
 std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings);
 // The name of an output's counters.
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output);
 // The error for an output to a broadcast address without broadcast = true.
 Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output);
-// Checks settings that depend on each other. Errors (kConfiguration): the first that is wrong.
+// Checks settings that depend on each other. Errors (kConfiguration): the first wrong setting.
 Result<void> check(const RelaySettings& settings);
 
 }  // namespace bedplate

@@ -56,7 +56,7 @@ void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datag
   }
 }
 
-// ---- Judging ------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 // Fills the packet's RTP fields and its kind.
 DatagramContent RelayStream::look_at(Packet& packet) const noexcept {
@@ -92,8 +92,8 @@ bool RelayStream::is_any_alive(const Leg* but, uint64_t now_ns) const noexcept {
                      [&](const Leg& each) { return &each != but && each.lock.is_alive(now_ns); });
 }
 
-// Decides if the packet is of the stream's sender. A new sender may replace one that is silent on
-// all legs, or has restarted.
+// Decides if the packet comes from the stream's sender. A new sender may replace a sender that is
+// silent on all legs, or has restarted.
 RelayStream::Admission RelayStream::admit(const Packet& packet, Leg& leg,
                                           uint64_t now_ns) noexcept {
   const uint32_t ssrc = packet.rtp.ssrc;
@@ -127,7 +127,7 @@ void RelayStream::begin_anew() noexcept {
   for (Leg& leg : legs_) leg.lock.open();
 }
 
-// Forgets the former sender's numbers, tables and pace.
+// Forgets the numbers, tables and pace of the former sender.
 void RelayStream::learn_anew() noexcept {
   merge_.restart();
   inspector_->forget();
@@ -154,7 +154,7 @@ void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
     if (its.has_number) return keep_number(index, now_ns);
     return table_.let_go(index);
   }
-  // Without numbers two legs cannot be merged: only the first leg's packets are taken.
+  // Packets without numbers cannot be merged: only the first leg's packets are taken.
   if (!its.has_number && &leg != legs_.data()) {
     counters.unnumbered.add(1);
     return table_.let_go(index);
@@ -181,7 +181,7 @@ void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
   take(index, now_ns);
 }
 
-// Takes a packet of the sender that has the leg.
+// Takes a packet from the leg's sender.
 void RelayStream::take(uint32_t index, uint64_t now_ns) noexcept {
   const Packet& packet = table_[index];
   Leg& leg = legs_[packet.leg];
@@ -195,8 +195,8 @@ void RelayStream::take(uint32_t index, uint64_t now_ns) noexcept {
   insert(index, now_ns);
 }
 
-// Takes a packet without a transport stream. Such a packet neither gives its sender a leg nor keeps
-// it one.
+// Takes a packet without a transport stream. Such a packet does not give its sender the leg, nor
+// keep the leg for it.
 void RelayStream::keep_number(uint32_t index, uint64_t now_ns) noexcept {
   const Packet& packet = table_[index];
   Leg& leg = legs_[packet.leg];
@@ -231,7 +231,7 @@ void RelayStream::deliver(uint32_t item, uint32_t missing_count) noexcept {
   Packet& packet = table_[item];
   if (packet.kind == PacketKind::kMedia) return hand_on(item);
   if (packet.kind == PacketKind::kNumber) return table_.let_go(item);
-  packet.due_ns = last_due_ns_;  // with the packet before it
+  packet.due_ns = last_due_ns_;  // at the same time as the packet before it
   pass_on(item, packet.rtp);
 }
 
@@ -239,7 +239,7 @@ void RelayStream::drop(uint32_t item, MergeDrop cause) noexcept {
   if (cause == MergeDrop::kDuplicate) options_.counters->duplicates.add(1);
   if (cause == MergeDrop::kLate) options_.counters->late.add(1);
   const Packet& packet = table_[item];
-  const bool is_of_leg = packet.socket != nullptr;  // else FEC has brought it back
+  const bool is_of_leg = packet.socket != nullptr;  // else it was recovered by FEC
   if (cause == MergeDrop::kOutside && is_of_leg) {
     legs_[packet.leg].options.counters->outside.add(1);
   }
@@ -278,7 +278,7 @@ uint32_t RelayStream::recovered(std::byte* buffer, uint32_t bytes) noexcept {
   return index;
 }
 
-// An FEC packet is due with the media packet before it.
+// An FEC packet is due together with the media packet before it.
 void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept {
   BP_DCHECK(buffer != nullptr && bytes <= options_.buffer_bytes);
   const uint32_t index = table_.take();
@@ -308,7 +308,7 @@ void RelayStream::hand_on(uint32_t index) noexcept {
   BP_DCHECK(packet.references > 0 && packet.kind == PacketKind::kMedia);
   const TsClock clock = inspector_->inspect(packet.payload(), now_ns_);
   if (options_.pace_delay_ns != 0) {
-    // By its arrival, not by its place in order: a packet that waited for a gap is not late.
+    // From its arrival, not its delivery in order: a packet that waited for a gap is not late.
     packet.due_ns = pacer_.due_ns(clock, packet.payload_bytes, packet.arrived_ns);
     last_due_ns_ = packet.due_ns;
   }
@@ -316,14 +316,14 @@ void RelayStream::hand_on(uint32_t index) noexcept {
   pass_on(index, is_plain && options_.adds_rtp ? add_rtp(packet) : packet.rtp);
 }
 
-// `rtp`: the header that outputs with RTP send; without one its header_bytes is 0.
+// `rtp`: the header for outputs with RTP; if there is none, header_bytes is 0.
 void RelayStream::pass_on(uint32_t index, const RtpPacket& rtp) noexcept {
   const Packet& packet = table_[index];
   options_.counters->packets.add(1);
   options_.counters->bytes.add(packet.payload_bytes);
   const bool is_plain = packet.rtp.header_bytes == 0;
   const std::span<const std::byte> body = packet.datagram().subspan(is_plain ? 0 : kRtpHeaderBytes);
-  // The ring may let the packet go before the sums have it.
+  // The ring may release the packet before the FEC sums have read it.
   const bool has_fec = options_.fec_columns != 0 && rtp.header_bytes != 0;
   if (has_fec) table_.hold(index);
   ring_.push(index, now_ns_);

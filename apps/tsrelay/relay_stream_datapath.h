@@ -61,11 +61,11 @@ struct StreamOptions {
   StreamFormat format = StreamFormat::kAuto;
   uint64_t window_ns = 0;
   uint32_t window_packets = 1;
-  uint64_t silence_ns = 0;     // a sender's silence before another one may have its leg
+  uint64_t silence_ns = 0;     // the silence of a sender after which another one may take its leg
   uint64_t pace_delay_ns = 0;  // 0: packets leave as they come
-  bool adds_rtp = false;       // to packets without: the legs' buffers have kRtpHeadroomBytes
+  bool adds_rtp = false;       // to packets without it: the legs' buffers have kRtpHeadroomBytes
   RtpAdder::Beginning rtp_beginning;
-  uint32_t fec_columns = 0;  // of the FEC that is sent; 0: none
+  uint32_t fec_columns = 0;  // of the FEC sent; 0: none
   uint32_t fec_rows = 0;
   bool has_fec_rows = false;
   uint32_t packet_count = 0;  // in all buffers together
@@ -88,7 +88,7 @@ class RelayStream final : public PollSource,
   // this.
   void create(const StreamOptions& options);
 
-  // The ring. Outputs are added to it as taps, before packets come.
+  // The ring. Outputs join it as taps, before packets come.
   PacketRing& ring() noexcept { return ring_; }
   const LegOptions& leg(uint32_t index) const noexcept { return options_.legs[index]; }
   // The owners to open its legs' sockets with.
@@ -97,15 +97,15 @@ class RelayStream final : public PollSource,
 
   uint32_t poll(uint32_t) noexcept override { return work(options_.loop->now_ns()); }
   uint64_t sleep_max_ns() const noexcept override;
-  // Works on arrivals, due packets and outputs. Returns the number of packets worked on.
+  // Processes arrivals, due packets and outputs. Returns the number of packets processed.
   uint32_t work(uint64_t now_ns) noexcept;
-  // The time at which work() has something to do without arrivals, or LegMerge::kNever.
+  // The time at which work() has something to do even without arrivals, or LegMerge::kNever.
   uint64_t deadline_ns() const noexcept { return std::min(merge_.deadline_ns(), ring_.due_ns()); }
-  // Looks for tables, PIDs and senders that are missing. Called now and then, also without packets.
+  // Checks for missing tables, PIDs and senders. Called periodically, also without packets.
   void look_for_missing(uint64_t now_ns) noexcept;
-  // Says if a leg's group has an interface to come by. At first it has. Threads: any.
+  // Sets whether a leg's group has an interface. Initially it has. Threads: any.
   void set_has_interface(uint32_t leg, bool has_interface) noexcept;
-  // Closes its legs, and hands on the packets that it has.
+  // Closes its legs, and hands on the packets that are left.
   void drain() noexcept;
   // Whether the outputs have taken all its packets. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
@@ -192,11 +192,11 @@ class RelayStream final : public PollSource,
   std::vector<Leg> legs_;
   std::unique_ptr<Arrival[]> arrivals_;
   uint32_t arrival_count_ = 0;
-  uint64_t now_ns_ = 0;  // of the present poll
+  uint64_t now_ns_ = 0;  // the time of the current poll
   uint64_t last_due_ns_ = 0;
   Successor successor_;
   uint32_t waiting_ = PacketTable::kNone;  // the packet that waits for successor_'s verdict
-  uint32_t ssrc_ = 0;                      // of the sender that the stream is of
+  uint32_t ssrc_ = 0;                      // the SSRC of the stream's sender
   bool has_sender_ = false;
   bool is_draining_ = false;
   std::atomic<bool> is_drained_{false};

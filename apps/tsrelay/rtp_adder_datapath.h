@@ -1,9 +1,9 @@
-// Adds RTP to packets that came without: it writes a header before each packet, in the headroom of
-// the buffer that it was received in, so that it leaves in one piece and nothing is moved.
+// Adds RTP to packets that came without it. It writes the header into the headroom of the receive
+// buffer, directly before the packet, so nothing is copied and the packet leaves as one datagram.
 //
-// Numbers go up by one with each packet: losses before are unknown, only the sender could tell. The
-// timestamp is the time at which the packet is to leave (RFC 2250, section 2): its arrival, or, if
-// the stream is paced, the time at which it is due. It never goes back.
+// Numbers go up by one with each packet: only the sender could tell losses before this point. The
+// timestamp is the time at which the packet is to leave (RFC 2250, section 2): its arrival or, if
+// the stream is paced, its due time. It never goes back.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace bedplate::relay {
 
-// The headroom of a leg's buffers if RTP is added: a cache line; the header takes its end.
+// The headroom of a leg's buffers if RTP is added: a cache line; the header is at its end.
 inline constexpr uint32_t kRtpHeadroomBytes = 64;
 static_assert(kRtpHeadroomBytes >= kRtpHeaderBytes);
 
 class RtpAdder {
  public:
-  // The SSRC and the first number and timestamp, which the caller draws at random (RFC 3550, 5.1).
+  // The SSRC and the first number and timestamp. The caller draws them at random (RFC 3550, 5.1).
   struct Beginning {
     uint32_t ssrc = 0;
     uint16_t sequence = 0;
@@ -32,8 +32,8 @@ class RtpAdder {
     beginning_ = beginning;
     sequence_ = beginning.sequence;
   }
-  // Writes the header of the next packet to the bytes before `payload`. `leaves_ns`: of a clock
-  // that is never set. Returns the header's fields. Requires: there is headroom.
+  // Writes the header of the next packet to the bytes before `payload`. `leaves_ns`: in monotonic
+  // time. Returns the header's fields. Requires: there is headroom.
   RtpPacket add(std::byte* payload, uint32_t payload_bytes, uint64_t leaves_ns) noexcept {
     BP_DCHECK(payload != nullptr && payload_bytes > 0);
     last_ns_ = std::max(last_ns_, leaves_ns);

@@ -67,7 +67,7 @@ void JitterMeter::add(uint32_t timestamp, uint64_t arrival_ns) noexcept {
   if (is_running_) {
     const auto difference = static_cast<int32_t>(transit - last_transit_);
     const uint64_t amount = difference < 0 ? -static_cast<int64_t>(difference) : difference;
-    // A second or more is no jitter: a clock was set, or the sender has restarted its timestamps.
+    // A second or more is not jitter: a clock was set, or the sender has restarted its timestamps.
     if (amount < kRtpClockHz) scaled_ += amount - ((scaled_ + 8) >> 4);
     BP_DCHECK(scaled_ <= 16 * uint64_t{kRtpClockHz} && "an average is no more than its largest");
   } else {

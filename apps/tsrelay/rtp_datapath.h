@@ -1,6 +1,6 @@
 // RTP (RFC 3550): parses and writes packet headers, and measures the jitter of arrivals.
 //
-// The bytes are not trusted: each length is checked against the datagram before it is used.
+// The bytes are untrusted: each length is checked against the datagram before it is used.
 #pragma once
 
 #include <cstddef>
@@ -32,26 +32,26 @@ enum class RtpFault : uint8_t {
   kVersion,    // not 2
   kCsrc,       // more CSRCs than there are bytes
   kExtension,  // a longer extension than there are bytes
-  kPadding,    // more padding than payload, or a count of 0
+  kPadding,    // more padding than payload, or a padding count of 0
 };
 
 // Fills *packet from the first kRtpHeaderBytes, unless it returns kShort or kVersion. Sets the
 // lengths of header and payload if there is no fault; after any other fault they are 0.
 RtpFault parse_rtp(std::span<const std::byte> datagram, RtpPacket* packet) noexcept;
 
-// Whether a payload of this type may be a transport stream: 33, or a dynamic type that both ends
-// have agreed on (96 to 127). All other types are of other media (RFC 3551, section 6).
+// Whether a payload of this type may be a transport stream: 33, or a dynamic type, which both ends
+// agree on (96 to 127). All other types belong to other media (RFC 3551, section 6).
 bool may_bear_transport(uint8_t payload_type) noexcept;
 
 // Writes the first kRtpHeaderBytes of a packet with these fields.
 void write_rtp(const RtpPacket& packet, std::byte* to) noexcept;
 
-// The distance from `from` to `to`: negative if `to` is behind. Sequence numbers wrap around.
+// The distance from `from` to `to`: negative if `to` is older. Sequence numbers wrap around.
 constexpr int32_t sequence_distance(uint16_t from, uint16_t to) noexcept {
   return static_cast<int16_t>(static_cast<uint16_t>(to - from));
 }
 
-// The RTP clock's value at a time, computed without overflow: 9 units are 100 us. It wraps around.
+// The value of the RTP clock at a time. Avoids overflow: 9 ticks are 100 us. It wraps around.
 constexpr uint32_t rtp_clock(uint64_t ns) noexcept {
   return static_cast<uint32_t>(ns / 100'000 * 9 + ns % 100'000 * 9 / 100'000);
 }
@@ -61,7 +61,7 @@ class JitterMeter {
  public:
   // `arrival_ns`: any steady clock.
   void add(uint32_t timestamp, uint64_t arrival_ns) noexcept;
-  // Forgets the packets before: they are of another stream, or of another clock.
+  // Forgets earlier packets: they belong to another stream or another clock.
   void restart() noexcept { is_running_ = false; }
   uint64_t jitter_ns() const noexcept;
 

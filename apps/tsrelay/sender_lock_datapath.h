@@ -1,9 +1,9 @@
-// Gives a leg to one sender at a time, known by its address and its SSRC.
+// Gives a leg to one sender at a time, identified by its address and its SSRC.
 //
-// If two senders send to one address, a mixture of their packets is of no use: the first sender has
-// the leg, and keeps it until it has been silent for a while. A sender that has restarted need not
-// wait for that: it has the same address and port, another SSRC, and sends nothing more with the
-// old one (Successor).
+// If two senders send to one address, a mixture of their packets is useless. So the first sender
+// has the leg, and keeps it until it has been silent for a while. A restarted sender need not wait
+// for that. It is recognised by the same address and port with another SSRC, while the old SSRC
+// sends nothing more (Successor).
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Sender {
 
 enum class SenderVerdict : uint8_t {
   kSame,
-  kNew,      // the first sender, or one that replaces a silent one
+  kNew,      // the first sender, or the successor of a silent one
   kForeign,  // another sender has the leg
 };
 
@@ -49,7 +49,7 @@ class SenderLock {
     heard_ns_ = now_ns;
     return SenderVerdict::kNew;
   }
-  // The next sender may have the leg.
+  // Frees the leg for the next sender.
   void open() noexcept { has_sender_ = false; }
   bool is_alive(uint64_t now_ns) const noexcept {
     return has_sender_ && now_ns < heard_ns_ + silence_ns_;
@@ -79,20 +79,20 @@ enum class SuccessorVerdict : uint8_t {
   kBelieved,  // the sender has restarted, with the packet that waited
 };
 
-// Distinguishes a sender that has restarted from two senders that share an address and a port (NAT,
-// or a common address of an encoder and its spare). Two packets in a row with a new SSRC are
-// believed, if the old SSRC brings nothing new between them. So a stray packet does not take the
-// leg, nor do two senders whose packets alternate.
+// Distinguishes a restarted sender from two senders that share an address and a port (NAT, or a
+// common address of an encoder and its spare). Two packets in a row with a new SSRC are accepted,
+// if the old SSRC brings nothing new between them. So a stray packet does not take the leg, nor do
+// two senders whose packets alternate.
 //
-// If an SSRC comes back that was just given up, there are two senders after all, which send in
-// turns. The SSRC that comes back has the leg, as it was the first. From then on only silence gives
-// the leg to another, until no second SSRC has come for silence_ns.
+// If an SSRC that was just given up comes back, there are two senders after all, which send in
+// turns. The SSRC that comes back gets the leg, as it was the first. From then on only silence
+// gives the leg to another, until no second SSRC has come for silence_ns.
 class Successor {
  public:
   explicit Successor(uint64_t silence_ns = 0) noexcept : silence_ns_(silence_ns) {}
 
-  // Judges a packet that has the address of the leg's sender, but another SSRC than that sender's
-  // `present`.
+  // Judges a packet from the address of the leg's sender with an SSRC other than `present`, the
+  // SSRC of that sender.
   SuccessorVerdict judge(uint32_t leg, uint32_t ssrc, uint16_t sequence, uint32_t present,
                          uint64_t now_ns) noexcept {
     if (now_ns < shared_until_ns_) {
@@ -114,11 +114,11 @@ class Successor {
     given_up_[given_up_count_++ % kGivenUpMax] = {present, now_ns + silence_ns_};
     return SuccessorVerdict::kBelieved;
   }
-  // The sender that has the leg has brought something new.
+  // The sender that has the leg has sent something new.
   void deny() noexcept { is_waiting_ = false; }
 
  private:
-  static constexpr uint32_t kGivenUpMax = 8;  // SSRCs behind one address that are remembered
+  static constexpr uint32_t kGivenUpMax = 8;  // the latest SSRCs given up
   struct GivenUp {
     uint32_t ssrc = 0;
     uint64_t until_ns = 0;

@@ -8,7 +8,7 @@ namespace bedplate::relay {
 namespace {
 
 constexpr uint64_t kDiscontinuityTicks = kPcrHz / 10;
-// More bytes than this between two PCRs of one line: the clock has wrapped around.
+// More bytes than this between two PCRs of one line mean that the clock has wrapped around.
 constexpr uint64_t kLineBytesMax = uint64_t{1} << 32;
 
 }  // namespace
@@ -31,7 +31,7 @@ void TsInspector::forget() noexcept {
   is_in_sync_ = true;
 }
 
-// The PID keeps its place among the clocks, as its PCRs may go on.
+// The PID keeps its clock's slot, as its PCRs may continue.
 void TsInspector::is_another(uint16_t pid) noexcept {
   pids_[pid].counter = kNone;
   pids_[pid].is_repeated = false;
@@ -54,7 +54,7 @@ void TsInspector::check_sync(bool is_good) noexcept {
   }
 }
 
-// A packet may be repeated once; without payload the counter stands still.
+// A packet may be repeated once; packets without payload do not advance the counter.
 void TsInspector::check_counter(const TsPacket& packet, Pid& pid) noexcept {
   BP_DCHECK(packet.counter <= 0x0F && packet.pid < kPidCount);
   const auto gap = static_cast<uint16_t>(gap_);
@@ -76,8 +76,8 @@ void TsInspector::check_counter(const TsPacket& packet, Pid& pid) noexcept {
 
 // ---- Clocks -------------------------------------------------------------------------------------
 
-// The clock of a PID with PCRs. If there is no room, a clock that no PMT names makes room for one
-// that a PMT names.
+// The clock of a PID with PCRs. If all slots are taken, a clock that a PMT names takes the slot of
+// one that no PMT names.
 TsInspector::Clock* TsInspector::clock_of(uint16_t pid, uint64_t now_ns) noexcept {
   if (pids_[pid].clock != kNone) return &clocks_[pids_[pid].clock];
   if (clock_count_ == kClocksMax) {
@@ -101,8 +101,8 @@ void TsInspector::remove_clock(uint32_t index) noexcept {
   pids_[clocks_[index].pid].clock = static_cast<uint8_t>(index);
 }
 
-// Measures the PCR's interval and accuracy: the bytes since the last PCR, at the rate of the two
-// before, tell the PCR's right value.
+// Measures the PCR's interval and accuracy. The expected PCR follows from the bytes since the last
+// PCR, at the rate of the two PCRs before.
 void TsInspector::measure(Clock& clock, const TsPacket& packet, uint64_t position) noexcept {
   const uint64_t ticks = pcr_distance(clock.pcr, packet.pcr);
   BP_DCHECK(position > clock.position);
@@ -126,13 +126,13 @@ void TsInspector::measure(Clock& clock, const TsPacket& packet, uint64_t positio
 
 void TsInspector::note_pcr(const TsPacket& packet, uint64_t position, uint64_t now_ns) noexcept {
   ++report_.pcrs;
-  // If no PCR came at all for a second, the pace's clock is not to blame and keeps its role.
+  // If no PCR at all came for a second, the fault is not the pace's clock, which keeps its role.
   if (now_ns > pcr_seen_ns_ + kClockNsMax) pace_seen_ns_ = now_ns;
   pcr_seen_ns_ = now_ns;
   Clock* clock = clock_of(packet.pid, now_ns);
   if (clock == nullptr) return;
   if (packet.is_discontinuous || clock->gap != gap_) clock->count = 0;
-  // A repeated PCR tells nothing: a sender may repeat a packet (13818-1, 2.4.3.3).
+  // A repeated PCR has no information: a sender may repeat a packet (13818-1, 2.4.3.3).
   if (clock->count > 0 && packet.pcr == clock->pcr) return;
   if (clock->count > 0) measure(*clock, packet, position);
   clock->count = static_cast<uint8_t>(std::min(clock->count + 1, 2));
@@ -142,7 +142,7 @@ void TsInspector::note_pcr(const TsPacket& packet, uint64_t position, uint64_t n
   clock->seen_ns = now_ns;
 }
 
-// Decides if this clock, of which a PCR has come, gives the pace.
+// Decides if this clock, which has just had a PCR, sets the pace.
 bool TsInspector::is_pace(uint16_t pid, uint64_t now_ns) noexcept {
   if (pid != pace_pid_) {
     const bool is_alive = pace_pid_ != kNullPid && now_ns <= pace_seen_ns_ + kClockNsMax;
@@ -153,7 +153,7 @@ bool TsInspector::is_pace(uint16_t pid, uint64_t now_ns) noexcept {
   return true;
 }
 
-// ---- Missing things, and packets ----------------------------------------------------------------
+// ---- Missing items, and packets -----------------------------------------------------------------
 
 void TsInspector::look_for_missing(uint64_t now_ns) noexcept {
   tables_.look_for_missing(now_ns);

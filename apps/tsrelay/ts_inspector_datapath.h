@@ -1,16 +1,17 @@
-// Watches a transport stream as ETSI TR 101 290 asks: its first priority (sync, PAT, PMT,
+// Monitors a transport stream according to ETSI TR 101 290: its first priority (sync, PAT, PMT,
 // continuity, PIDs), CRCs and transport errors of the second, PCRs and the bit rate.
 //
-// It reads four bytes of each packet, and more of one with an adaptation field, a PAT or a PMT.
-// TsTables knows the programs and PIDs on air. The pace is taken from the clock of the first
-// program of the PAT whose PCRs come; if they stop for a second, or no table names a clock, from
-// another clock.
+// It reads four bytes of each packet, and more of packets with an adaptation field, a PAT or a PMT.
+// TsTables knows the programs and PIDs on air. The pace follows the clock of the first program of
+// the PAT whose PCRs come. If they stop for a second, or no table names a clock, it follows another
+// clock.
 //
 // A clock that no PMT names is forgotten after a second of silence, to make room for clocks on air.
-// A PID that a table has begun or ceased to name counts as new: its counter and clock begin anew.
+// If a table begins or ceases to name a PID, the PID counts as new: its counter and clock begin
+// anew.
 //
-// Invariants, which is_valid() checks: 1. There are no more clocks than places. 2. Each clock's PID
-// names its place among them. 3. Only good or only bad sync bytes are counted in a row, not both.
+// Invariants, which is_valid() checks: 1. There are at most kClocksMax clocks. 2. The PID of each
+// clock has the clock's index. 3. Only good or only bad sync bytes are counted in a row, not both.
 // 4. Its tables are valid.
 #pragma once
 
@@ -23,7 +24,7 @@
 
 namespace bedplate::relay {
 
-// Counts since the beginning; values that end with _ns are the largest seen.
+// Counts since the beginning; values that end with _ns are the maxima.
 struct TsReport : TsTableReport {
   uint64_t packets = 0;
   uint64_t sync_losses = 0;          // 1.1
@@ -32,48 +33,48 @@ struct TsReport : TsTableReport {
   uint64_t transport_errors = 0;     // 2.1
   uint64_t pcr_discontinuities = 0;  // 2.3b: more than 100 ms apart, unannounced
   uint64_t pcr_interval_max_ns = 0;  // 2.3a: at most 40 ms (ISO: 100 ms)
-  uint64_t pcr_accuracy_max_ns = 0;  // 2.4: off the line through those around it; at most 500 ns
+  uint64_t pcr_accuracy_max_ns = 0;  // 2.4: distance from the line through its neighbours; at most
+                                     // 500 ns
   uint64_t pcrs = 0;
-  uint64_t bits_per_second = 0;  // by the last PCRs; 0: unknown, or PCRs have stopped
+  uint64_t bits_per_second = 0;  // from the last PCRs; 0: unknown, or PCRs have stopped
   uint64_t null_packets = 0;
 };
 
 // The first PCR in a datagram's payload, for the pacer.
 struct TsClock {
   bool has_pcr = false;
-  uint64_t pcr = 0;               // the first one of the PID that gives the pace
-  uint32_t offset_bytes = 0;      // of its packet in the payload
-  bool is_discontinuous = false;  // or another clock than before
+  uint64_t pcr = 0;               // the first PCR of the PID that sets the pace
+  uint32_t offset_bytes = 0;      // the offset of its packet in the payload
+  bool is_discontinuous = false;  // announced, or another clock than before
 };
 
 class TsInspector {
  public:
-  // PIDs with PCRs: one of each program, and a few that no PMT names.
+  // PIDs with PCRs: one for each program, and a few that no PMT names.
   static constexpr uint32_t kClocksMax = TsTables::kProgramsMax + 8;
 
   TsInspector() noexcept = default;
-  TsInspector(const TsInspector&) = delete;  // its tables know it
+  TsInspector(const TsInspector&) = delete;  // its tables refer to it
 
-  // `now_ns`: the payload's arrival, of a steady clock that never goes back.
-  // Returns the clock for the pacer. Bytes behind the last whole packet are ignored.
+  // `now_ns`: the payload's arrival, in monotonic time. Returns the clock for the pacer. Bytes
+  // after the last whole packet are ignored.
   TsClock inspect(std::span<const std::byte> payload, uint64_t now_ns) noexcept;
-  // Looks for missing tables, PIDs and clocks. Called now and then; inspect() does it, too.
+  // Counts missing tables, PIDs and clocks. Called periodically; inspect() does it, too.
   void look_for_missing(uint64_t now_ns) noexcept;
-  // Packets were lost before the next one. The loss has counters of its own; so that continuity
-  // errors and PCR distances do not count it again, they begin anew behind the gap.
+  // Packets were lost before the next one. Other counters count the loss. So the continuity
+  // counters and PCR distances restart after the gap.
   void forgive_gap() noexcept { ++gap_; }
-  // Forgets all that it has learned of the stream: the next packets are another sender's. The
-  // counts go on.
+  // Forgets the state of the stream: the next packets are from another sender. The counts continue.
   void forget() noexcept;
 
-  // Its tables have begun or ceased to name this PID: its next packets are of another stream.
+  // Called by its tables, which have begun or ceased to name this PID: it starts anew.
   void is_another(uint16_t pid) noexcept;
-  // A program of its tables has begun to have its clock on this PID.
+  // Called by its tables: a program has begun to use this PID for its clock.
   void is_another_clock(uint16_t pid) noexcept;
 
   const TsReport& report() const noexcept { return report_; }
   const TsTables& tables() const noexcept { return tables_; }
-  // The PID whose PCRs give the pace; kNullPid: none yet.
+  // The PID whose PCRs set the pace; kNullPid: none yet.
   uint16_t pace_pid() const noexcept { return pace_pid_; }
   uint32_t clock_count() const noexcept { return clock_count_; }
   bool is_valid() const noexcept;
@@ -85,9 +86,9 @@ class TsInspector {
   static constexpr uint32_t kSyncFound = 5;  // good sync bytes in a row
   static constexpr uint8_t kNone = 0xFF;
 
-  // One for each PID; only those in use are ever touched.
+  // One for each PID; memory of unused PIDs is never touched.
   struct Pid {
-    uint8_t counter = kNone;  // kNone: nothing came yet
+    uint8_t counter = kNone;  // kNone: no packet has come
     bool is_repeated = false;
     uint8_t clock = kNone;
     uint16_t gap = 0;  // as of its last packet
@@ -95,7 +96,7 @@ class TsInspector {
   struct Clock {
     uint16_t pid = 0;
     uint32_t gap = 0;
-    uint8_t count = 0;  // of known PCRs, up to 2: the last ones
+    uint8_t count = 0;  // of known PCRs: the last two at most
     uint64_t pcr = 0;
     uint64_t position = 0;  // in bytes of the stream
     uint64_t last_ticks = 0;

@@ -1,5 +1,5 @@
-// A packet of an MPEG-2 transport stream (ISO/IEC 13818-1, 2.4.3), 188 bytes: its header, and the
-// clock in its adaptation field.
+// A packet of an MPEG-2 transport stream (ISO/IEC 13818-1, 2.4.3), 188 bytes: parses its header and
+// the PCR in its adaptation field.
 #pragma once
 
 #include <span>
@@ -14,9 +14,9 @@ inline constexpr uint16_t kPatPid = 0;
 inline constexpr uint16_t kNullPid = 0x1FFF;
 inline constexpr uint32_t kPidCount = 8192;
 inline constexpr uint64_t kPcrHz = 27'000'000;
-inline constexpr uint64_t kPcrModulus = (uint64_t{1} << 33) * 300;  // a PCR wraps around there
+inline constexpr uint64_t kPcrModulus = (uint64_t{1} << 33) * 300;  // a PCR wraps around here
 
-// Whether `bytes` are whole packets, each with the sync byte.
+// Whether `bytes` are whole packets, each with its sync byte.
 inline bool are_ts_packets(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty() || bytes.size() % kTsPacketBytes != 0) return false;
   for (size_t at = 0; at < bytes.size(); at += kTsPacketBytes) {
@@ -36,11 +36,11 @@ struct TsPacket {
   uint8_t payload_offset = 0;
   bool is_discontinuous = false;  // discontinuity_indicator
   bool has_pcr = false;
-  uint64_t pcr = 0;  // of kPcrHz
+  uint64_t pcr = 0;  // in ticks of kPcrHz
 };
 
-// Parses a packet. Requires: kTsPacketBytes. Returns false if it makes no sense: no sync byte, or
-// an adaptation field that is longer than the packet.
+// Parses a packet. Requires: kTsPacketBytes. Returns false if it is malformed: no sync byte, or an
+// adaptation field that is longer than the packet.
 constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   if (load_u8(bytes) != kTsSync) return false;
   const uint16_t second = load_u16(bytes + 1);
@@ -57,7 +57,7 @@ constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   packet->payload_offset = 4;
   if (!packet->has_adaptation) return true;
   const uint8_t length = load_u8(bytes + 4);
-  // 183 bytes fill the packet and leave no payload.
+  // An adaptation field of 183 bytes fills the packet and leaves no payload.
   if (length > (packet->has_payload ? 182 : 183)) return false;
   packet->payload_offset = static_cast<uint8_t>(5 + length);
   if (length == 0) return true;
@@ -77,7 +77,7 @@ constexpr uint64_t pcr_distance(uint64_t from, uint64_t to) noexcept {
   return to >= from ? to - from : to + kPcrModulus - from;
 }
 
-// Converts ticks of kPcrHz to nanoseconds. Requires: below 2^54, which is a few years.
+// Converts ticks of kPcrHz to nanoseconds. Requires: below 2^54, a few years.
 constexpr uint64_t pcr_ns(uint64_t ticks) noexcept {
   return ticks / 27 * 1000 + ticks % 27 * 1000 / 27;
 }

@@ -140,7 +140,7 @@ void TsTables::read_pat(std::span<const std::byte> section, uint64_t now_ns) noe
   }
   pat_.sections.set(head.section);
   ++stamp_;
-  // Programs that end make room for those that begin.
+  // Programs that end free their slots for new programs.
   list_programs(head, false, now_ns);
   drop_unlisted(head, now_ns);
   list_programs(head, true, now_ns);
@@ -166,7 +166,7 @@ void TsTables::list_programs(const SectionHead& head, bool adds, uint64_t now_ns
   }
 }
 
-// Removes programs that the PAT lists no more. A program that the present version has listed ends
+// Removes programs that the PAT no longer lists. A program that the current version has listed ends
 // as soon as its section comes without it: the section has changed without a new version.
 void TsTables::drop_unlisted(const SectionHead& head, uint64_t now_ns) noexcept {
   const bool is_whole = pat_.sections.count() == head.last_section + 1U;
@@ -213,7 +213,7 @@ void TsTables::read_map(uint32_t index, const SectionHead& head, uint64_t now_ns
   program.clock_pid = clock_pid;
   if (!is_clock) inspector_->is_another_clock(clock_pid);
   ++stamp_;
-  // The PID of a program's clock must come all the time, whatever else it carries.
+  // The PID of a program's clock is continuous, whatever else it carries.
   name(index, program.clock_pid, true, now_ns);
   const size_t information = load_u16(head.body.data() + 2) & 0xFFFU;
   std::span<const std::byte> rest = head.body.subspan(kPmtHeadBytes);

@@ -1,20 +1,20 @@
-// The programs and PIDs that a transport stream has on air, by its present tables: the programs of
-// the PAT (ISO/IEC 13818-1, 2.4.4), and the PIDs that each PMT names.
+// The programs and PIDs that a transport stream has on air, according to its current tables: the
+// programs of the PAT (ISO/IEC 13818-1, 2.4.4), and the PIDs of each PMT.
 //
 //     a section of the PAT  lists programs that are on air from now on. Programs that no section
 //                           of this version lists are forgotten once all its sections have come.
-//     a section of a PMT    names all PIDs of its program. A PMT with the same CRC as the one
-//                           before it says nothing new.
+//     a section of a PMT    names all PIDs of its program. A PMT with the CRC of its predecessor
+//                           is skipped.
 //     look_for_missing()    counts missing tables, and missing PIDs of video and audio
 //                           (is_continuous()).
 //     forget()              another sender has the stream.
 //
-// So it holds only programs and PIDs on air, not all that ever were. Tables are of fixed sizes: if
-// a stream has more programs than kProgramsMax, or more PIDs of them than kPidsMax, the rest are
-// not watched until others end.
+// So it holds only programs and PIDs on air, not all of the past. Tables are of fixed sizes: if a
+// stream has more programs than kProgramsMax, or these more PIDs than kPidsMax, the rest are not
+// monitored until others end.
 //
 // Invariants, which is_valid() checks: 1. Each used program can be found by the PID of its PMT.
-// 2. Each named PID names its place in named_. 3. Each entry of named_ has a program that is used.
+// 2. Each named PID has its index in named_. 3. Each entry of named_ has a program that is used.
 #pragma once
 
 #include <bitset>
@@ -29,9 +29,9 @@ namespace bedplate::relay {
 
 // Counts since the beginning, by the numbers of ETSI TR 101 290.
 struct TsTableReport {
-  uint64_t pat_errors = 0;  // 1.3: none for 500 ms, another table on its PID, scrambled
+  uint64_t pat_errors = 0;  // 1.3: none for 500 ms, another table on its PID, or scrambled
   uint64_t pmt_errors = 0;  // 1.5: none of a program for 500 ms, or scrambled
-  uint64_t pid_errors = 0;  // 1.6: none for 5 s of a PID that must come all the time
+  uint64_t pid_errors = 0;  // 1.6: a continuous PID is missing for 5 s
   uint64_t crc_errors = 0;  // 2.2: of PAT and PMT
   uint32_t programs = 0;    // on air now
 };
@@ -44,7 +44,7 @@ class TsTables {
   static constexpr uint32_t kPidsMax = 256;  // named by PMTs
   static constexpr uint32_t kNoRank = ~uint32_t{0};
 
-  // Both outlive this.
+  // Both arguments outlive this.
   TsTables(TsTableReport& report, TsInspector& inspector) noexcept
       : report_(&report), inspector_(&inspector) {}
 
@@ -54,24 +54,24 @@ class TsTables {
     has_begun_ = true;
     looked_ns_ = pat_seen_ns_ = now_ns;
   }
-  // A packet of this PID has come. Called for each packet but null packets and those with an error.
+  // A packet of this PID has come. Called for each packet except null packets and bad ones.
   void seen(uint16_t pid, uint64_t now_ns) noexcept {
     const uint16_t named = places_[pid].named;
     if (named == 0) return;
     named_[named - 1].seen_ns = now_ns;
     named_[named - 1].is_missing = false;
   }
-  // Whether PAT or PMTs come on this PID.
+  // Whether a PAT or PMTs come on this PID.
   bool is_table(uint16_t pid) const noexcept {
     return pid == kPatPid || places_[pid].program != kNone;
   }
-  // Reads the content behind the header of a packet. Requires, as count_scrambled(): is_table(pid).
+  // Reads a packet's payload. Requires, as count_scrambled(): is_table(pid).
   void add(uint16_t pid, std::span<const std::byte> payload, bool begins_unit,
            uint64_t now_ns) noexcept;
   void count_scrambled(uint16_t pid) noexcept {
     ++(pid == kPatPid ? report_->pat_errors : report_->pmt_errors);
   }
-  // A packet is missing: drops the section that was begun.
+  // A packet is missing: drops the incomplete section.
   void restart(uint16_t pid) noexcept {
     if (pid == kPatPid) pat_reader_.restart();
     if (places_[pid].program != kNone) programs_[places_[pid].program].reader.restart();
@@ -79,7 +79,7 @@ class TsTables {
   void look_for_missing(uint64_t now_ns) noexcept;
   void forget() noexcept;
 
-  // The rank in the PAT of the first program that has its clock on this PID; kNoRank: none has.
+  // The rank in the PAT of the first program whose clock is on this PID; kNoRank: none.
   uint32_t clock_rank(uint16_t pid) const noexcept;
   bool is_named(uint16_t pid) const noexcept { return places_[pid].named != 0; }
   bool must_come(uint16_t pid) const noexcept {
@@ -92,27 +92,27 @@ class TsTables {
   static constexpr uint64_t kTableNsMax = 500'000'000;
   static constexpr uint64_t kPidNsMax = 5'000'000'000;
   static constexpr uint64_t kLookNs = 100'000'000;
-  static constexpr uint64_t kListedNsMax = 10'000'000'000;  // a version that never gets whole
+  static constexpr uint64_t kListedNsMax = 10'000'000'000;  // for a version that stays incomplete
   static constexpr uint8_t kNone = 0xFF;
   static_assert(kProgramsMax <= 32, "a set of programs is a word");
 
-  // One for each PID; only those in use are ever touched.
+  // One for each PID; memory of unused PIDs is never touched.
   struct Place {
-    uint8_t program = kNone;  // its reader reads this PID's sections, of other programs, too
-    uint16_t named = 0;       // 1 + its place in named_; 0: none
+    uint8_t program = kNone;  // the owner of the reader for this PID's sections, of any program
+    uint16_t named = 0;       // 1 + its index in named_; 0: none
   };
   struct Program {
     bool is_used = false;
-    bool is_missing = false;  // its PMT is, and was counted
+    bool is_missing = false;  // its PMT is missing, and was counted
     bool has_map = false;     // its PMT has come
-    bool is_whole = false;    // all PIDs that it names had room
-    uint8_t section = 0;      // of the PAT, which names it
+    bool is_whole = false;    // all its PIDs are in named_
+    uint8_t section = 0;      // the section of the PAT that names it
     uint16_t number = 0;
     uint16_t pid = 0;
     uint16_t clock_pid = kNullPid;
-    uint32_t version = 0;  // of the PAT that named it last
-    uint32_t order = 0;    // its place in the PAT
-    uint64_t stamp = 0;    // of the section that named it last
+    uint32_t version = 0;  // the PAT version that named it last
+    uint32_t order = 0;    // its position in the PAT
+    uint64_t stamp = 0;    // the stamp of the PAT section that named it last
     uint32_t crc = 0;      // of its PMT
     uint64_t seen_ns = 0;
     uint64_t listed_ns = 0;
@@ -122,18 +122,18 @@ class TsTables {
     uint16_t pid = 0;
     bool is_missing = false;
     uint32_t programs = 0;    // bits of the programs that name it
-    uint32_t continuous = 0;  // bits of those for which it must come all the time
-    uint64_t stamp = 0;       // of the PMT that named it last
+    uint32_t continuous = 0;  // bits of the programs for which it must be continuous
+    uint64_t stamp = 0;       // the stamp of the PMT that named it last
     uint64_t continuous_stamp = 0;
     uint64_t seen_ns = 0;
   };
-  // The PAT as a whole, by its last section.
+  // The progress of the current PAT version.
   struct Pat {
     bool is_there = false;
     uint16_t stream = 0;
     uint8_t version = 0;
     uint8_t last_section = 0;
-    std::bitset<256> sections;  // those that have come
+    std::bitset<256> sections;  // the sections that have come
   };
 
   void read_pat(std::span<const std::byte> section, uint64_t now_ns) noexcept;
@@ -153,8 +153,8 @@ class TsTables {
   bool is_pat_missing_ = false;
   uint64_t looked_ns_ = 0;
   uint64_t pat_seen_ns_ = 0;
-  uint32_t version_ = 0;  // of PATs, counted
-  uint64_t stamp_ = 0;    // of sections, counted
+  uint32_t version_ = 0;  // counts versions of the PAT
+  uint64_t stamp_ = 0;    // counts sections
   Pat pat_;
   uint32_t named_count_ = 0;
   SectionReader pat_reader_;
