@@ -22,11 +22,11 @@
 namespace bedplate {
 namespace {
 
-// core(5): anonymous memory and hugepages, private and shared. Segments that are not to be kept are
+// core(5): anonymous memory and hugepages, private and shared. Segments that a dump leaves out are
 // excluded one by one.
 constexpr unsigned kFilter = 1U << 0 | 1U << 1 | 1U << 5 | 1U << 6;
 
-// The size of core_pattern with its NUL; the kernel cuts a longer text.
+// The size of core_pattern with its NUL; the kernel truncates a longer text.
 constexpr size_t kPatternBytes = 128;
 
 Result<void> tell_kernel(const char* path, const char* text) noexcept {
@@ -50,8 +50,8 @@ struct Copied {
   int error_number = 0;  // of the first write that failed
 };
 
-// Copies the kernel's dump, up to the last byte that the device takes. Reads the rest, too: the
-// kernel waits until the pipe is empty.
+// Copies the kernel's dump, up to the last byte that fits the device. Reads the rest, too, since
+// the kernel waits until the pipe is empty.
 Copied copy_input(int device) noexcept {
   alignas(4096) static char buffer[256 << 10];
   Copied copied;
@@ -105,7 +105,7 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     if (setrlimit(RLIMIT_CORE, &none) == 0) return {};
     return error_from_errno("turning core dumps off").set_cure("%s", kGiveAllRights);
   }
-  // A disk has its name some time before it can be opened.
+  // A disk appears in /dev some time before it can be opened.
   wait_for_device(settings.device.c_str(),
                   [&settings] { return open_for_dumps(settings.device).is_open(); });
   const Fd device = open_for_dumps(settings.device);
@@ -118,13 +118,13 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     return error_from_errno("raising the limit of core dumps").set_cure("%s", kGiveAllRights);
   }
   char text[kPatternBytes];
-  // %P: the number of the crashed process, as the kernel counts processes.
+  // %P: the number of the crashed process in the initial PID namespace.
   const int bytes =
       std::snprintf(text, sizeof text, "|/init %s %%P %s %s %u", kDumpCore, settings.device.c_str(),
                     to_text(settings.action), settings.delay_s);
   BP_ASSERT(bytes < static_cast<int>(sizeof text));  // the configuration's limit sees to it
   BP_TRY(tell_kernel("/proc/sys/kernel/core_pattern", text));
-  BP_TRY(tell_kernel("/proc/sys/kernel/core_pipe_limit", "1"));  // it waits for the pipe's reader
+  BP_TRY(tell_kernel("/proc/sys/kernel/core_pipe_limit", "1"));  // it waits for the reader
   std::snprintf(text, sizeof text, "%#x", kFilter);
   BP_TRY(tell_kernel("/proc/self/coredump_filter", text));
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
@@ -139,9 +139,9 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
 }
 
 int dump_core(int count, char** words) noexcept {
-  // The machine ends with its first process, and with no other.
+  // The machine ends if its first process has crashed, and for no other process.
   if (count != 6 || std::strcmp(words[2], "1") != 0) return 2;
-  // The kernel gives its helpers the pipe and nothing else.
+  // The kernel gives its helpers only the pipe, no standard error.
   for (const char* path : {"/dev/kmsg", "/dev/console"}) {
     if (const int file = open(path, O_WRONLY | O_CLOEXEC); file >= 0) dup2(file, STDERR_FILENO);
   }

@@ -1,8 +1,9 @@
-// The core dump of a crash, beside its record: a core file on a block device, for a debugger.
+// The core dump of a crash, beside the crash record: a core file on a block device, for a debugger.
 //
-// By default the kernel leaves memory on hugepages out, hence the heap and what services serve. An
-// image has no place for a file of that size but a device of its own; the kernel hands the dump to
-// a second `bedplate`, which writes it there and ends the machine.
+// By default the kernel leaves memory on hugepages out of a dump, and with it the heap and the data
+// that services serve. An image has no file system for a file of that size, only a device. The
+// kernel starts a second `bedplate`, pipes the dump to it, and that process writes the dump to the
+// device and ends the machine.
 #pragma once
 
 #include "apps/init/image_settings.h"
@@ -11,15 +12,15 @@
 
 namespace bedplate {
 
-// `init dump-core PROCESS DEVICE END DELAY_S`, as the kernel is told to start it.
+// The arguments `init dump-core PROCESS DEVICE END DELAY_S`, with which the kernel starts it.
 inline constexpr const char* kDumpCore = "dump-core";
 
-// Tells the kernel what to leave out of a dump, and which program gets it; without [crash] dump,
-// turns dumps off. Requires: the pool is reserved and not sealed.
+// Tells the kernel which memory to leave out of a dump, and which program gets the dump; without
+// [crash] dump, turns dumps off. Requires: the pool is reserved and not sealed.
 Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept;
 
-// Writes the standard input to a device and ends the machine; says how much of it there is. Returns
-// only when the words make no sense, or PROCESS is not the first.
+// Writes standard input to a device, reports how much was written, and ends the machine. Returns
+// only if the arguments are wrong, or PROCESS is not the first process.
 int dump_core(int count, char** words) noexcept;
 
 }  // namespace bedplate

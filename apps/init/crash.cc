@@ -1,6 +1,6 @@
-// All code of the handler is fit for one: it allocates nothing, uses files that are already open,
-// and takes no lock except the loader's, in the walk of the stack: the kernel has the record
-// before. If a step itself crashes, the next one follows.
+// The handler's code is async-signal-safe: it allocates nothing, uses files that are already open,
+// and takes no lock except the loader's, for the call stack; the kernel has the record before that.
+// If a step itself crashes, the next step follows.
 #include "apps/init/crash.h"
 
 #include <atomic>
@@ -33,7 +33,7 @@ namespace bedplate {
 namespace {
 
 constexpr const char* kStore = "/sys/fs/pstore";
-// Lets a store take the log also when the machine ends in good order.
+// Makes pstore keep the log also when the machine ends in good order.
 constexpr const char* kDumpAlways = "/sys/module/printk/parameters/always_kmsg_dump";
 constexpr const char* kThreads = "/proc/self/task";
 constexpr const char* kStoreName = "/sys/module/pstore/parameters/backend";
@@ -55,10 +55,11 @@ struct Prepared {
 constinit Prepared prepared = {};
 constinit std::atomic<pid_t> crashed_thread{0};
 constinit std::atomic<size_t> next_step{0};
-constinit uint64_t given_count = 0;  // lines of the log that the kernel has
+constinit uint64_t given_count = 0;  // log lines already given to the kernel
 alignas(16) constinit char main_signal_stack[32 << 10] = {};
 
-// Stops all others, so that none works on broken state: each enters on_crash, and waits there.
+// Stops all other threads, so that none works on broken state: each enters on_crash, and waits
+// there.
 void stop_other_threads(int, const siginfo_t&) noexcept {
   alignas(dirent64) char entries[1024];
   const pid_t self = gettid();
@@ -79,9 +80,9 @@ void log_what(int number, const siginfo_t& info) noexcept {
   prctl(PR_GET_NAME, thread, 0, 0, 0);
   char how[64] = "";
   if (info.si_code == SI_USER || info.si_code == SI_TKILL) {
-    // An assertion's own abort() comes this way, too.
+    // An assertion's own abort() arrives here, too.
     if (info.si_pid != getpid()) std::snprintf(how, sizeof how, " from process %d", info.si_pid);
-  } else if (info.si_code != SI_KERNEL) {  // SI_KERNEL has none, as for an impossible one
+  } else if (info.si_code != SI_KERNEL) {  // SI_KERNEL: no address, as for a non-canonical one
     std::snprintf(how, sizeof how, " at address %p", info.si_addr);
   }
   BP_LOG_ERROR("crash: signal %d (%s)%s in thread %s, build %s", number, sigabbrev_np(number), how,
@@ -94,22 +95,22 @@ void give_to_kernel(const char* line, size_t line_bytes, void*) noexcept {
 
 void log_calls(int, const siginfo_t&) noexcept { log_call_stack(1); }
 
-// Gives the kernel the logged lines that it does not have yet.
+// Gives the kernel the log lines that it does not have yet.
 void give_log_to_kernel(int, const siginfo_t&) noexcept {
   given_count = for_each_recent_line(given_count, &give_to_kernel, nullptr);
   [[maybe_unused]] const ssize_t written = write(prepared.dump_always, "Y", 1);
 }
 
-// Stops the watchdog for a halt, which is for good, and for a dump, which takes its time. Else it
-// stays, in case a later step hangs.
+// Stops the watchdog for a halt, which is permanent, and for a dump, which takes long. Otherwise
+// the watchdog stays on, in case a later step hangs.
 void choose_watchdog(int, const siginfo_t&) noexcept {
   if (prepared.dumps || prepared.action == MachineEnd::kHalt) prepared.watchdog->stop();
 }
 
 void wait_for_reader(int, const siginfo_t&) noexcept {
   BP_LOG_ERROR("crash: %s in %u s", to_text(prepared.action), prepared.delay_s);
-  // The delay may be longer than the watchdog's patience (2 s at least), and the kernel keeps the
-  // record only at the end.
+  // The delay may be longer than the watchdog's timeout (2 s at least), and the kernel keeps the
+  // record only at the end; so this feeds the watchdog.
   constexpr uint32_t kStepsPerSecond = 2;
   for (uint64_t i = 0; i < uint64_t{prepared.delay_s} * kStepsPerSecond; ++i) {
     prepared.watchdog->keep_alive();
@@ -118,7 +119,8 @@ void wait_for_reader(int, const siginfo_t&) noexcept {
   }
 }
 
-// The kernel writes a dump for a fault, and for no signal that its first process sends itself.
+// The kernel dumps its first process for a fault, but not for a signal that the process sends
+// itself.
 void fault_for_dump(int, const siginfo_t&) noexcept {
   if (!prepared.dumps) return;
   BP_LOG_ERROR("crash: dumping, then %s", to_text(prepared.action));
@@ -145,7 +147,8 @@ void on_crash(int number, siginfo_t* info, void*) {
   end_machine(prepared.action);
 }
 
-// Opens a file of the handler's, for good. Without it the rest of the record is still written.
+// Opens a file for the handler, permanently. If that fails, the rest of the record is still
+// written.
 int open_for_crash(const char* path, int flags) noexcept {
   const int file = open(path, flags | O_CLOEXEC);
   if (file < 0) {
@@ -166,14 +169,14 @@ void show_line(const char* line, void* context) {
   auto& shown = *static_cast<Shown*>(context);
   shown.last_lines.emplace_back(line);
   if (shown.last_lines.size() > kLastLineCount) shown.last_lines.pop_front();
-  // Takes only our lines of the kernel's whole log, and none that repeats a still earlier record.
+  // Selects Bedplate's lines from the kernel's log, except those that repeat an earlier record.
   const char* ours = std::strstr(line, "bedplate: ");
   if (ours == nullptr || std::strstr(ours, kOldLine) != nullptr) return;
   BP_LOG_INFO("%s%s", kOldLine, ours + std::strlen("bedplate: "));
   ++shown.our_lines;
 }
 
-// Returns true if it could be read.
+// Returns true if the record could be read.
 bool show_record(const char* path) {
   Shown shown;
   if (auto read = read_lines(path, &show_line, &shown); !read.ok()) {
@@ -196,7 +199,7 @@ Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) no
   prepared.threads = open_for_crash(kThreads, O_RDONLY | O_DIRECTORY);
   prepared.kernel_log = open_for_crash("/dev/kmsg", O_WRONLY);
   prepared.dump_always = open_for_crash(kDumpAlways, O_WRONLY);
-  prepare_call_stack();  // nothing is allocated in a handler
+  prepare_call_stack();  // the handler may not allocate
   const stack_t signal_stack = {main_signal_stack, 0, sizeof main_signal_stack};
   if (sigaltstack(&signal_stack, nullptr) != 0) {
     return error_from_errno("setting the stack of signal handlers").set_cure("%s", kDefect);

@@ -32,7 +32,7 @@ constexpr NamedDrill kDrills[] = {{Drill::kAssertion, "assertion"},
 constinit Drill the_drill = Drill::kNone;
 constinit Timer the_timer = {};
 
-// Recurses without an end, which the compiler need not know.
+// Recurses without end; the compiler must not see that.
 [[gnu::noinline]] int fill_stack(int depth) noexcept {
   volatile char frame[4096];
   frame[0] = '\0';
@@ -51,7 +51,7 @@ constinit Timer the_timer = {};
   hang();
 }
 
-// Makes children and orphans; the kernel gives orphans to the first process.
+// Makes children and orphans; the first process becomes the orphans' parent.
 void leave_children() noexcept {
   constexpr int kChildCount = 8;
   for (int i = 0; i < kChildCount; ++i) {
@@ -60,7 +60,7 @@ void leave_children() noexcept {
       _exit(0);
     }
   }
-  // If children are reaped automatically, this waits for all of them, and fails with ECHILD.
+  // If the kernel reaps children, waitpid waits for all of them, and fails with ECHILD.
   const bool is_reaped = waitpid(-1, nullptr, 0) < 0 && errno == ECHILD;
   BP_LOG_INFO("drill: %d children and their own have ended; %s", kChildCount,
               is_reaped ? "none is left" : "one is left");

@@ -1,5 +1,5 @@
-// Drills: what an appliance must survive, or die of as configured, done on purpose. The kernel's
-// command line asks for one (bedplate.drill=NAME), to see on the machine at hand that records,
+// Drills: deliberate failures that an appliance must survive, or end on as configured. The kernel's
+// command line asks for one (bedplate.drill=NAME), to test on the machine at hand that records,
 // dumps and the watchdog work.
 #pragma once
 
@@ -14,28 +14,28 @@ namespace bedplate {
 enum class Drill {
   kNone,
   kAssertion,
-  kBoot,         // the same before memory is taken
-  kFault,        // a store to nowhere
-  kOverflow,     // of a stack
-  kHang,         // of the first shard's loop
-  kHangDeaf,     // the same, where no signal reaches it
-  kHangControl,  // of the control thread
+  kBoot,         // an assertion before memory is taken
+  kFault,        // a store to an unmapped address
+  kOverflow,     // a stack overflow
+  kHang,         // the first shard's loop hangs
+  kHangDeaf,     // the same, deaf to signals
+  kHangControl,  // the main thread hangs
   kTerminate,    // SIGTERM
-  kChildren,     // processes that end, and are not waited for by their parent
+  kChildren,     // processes end, and their parent does not wait for them
 };
 
 // `text`: assertion, boot, fault, overflow, hang, hang-deaf, hang-control, terminate or children;
-// without it, none. Errors: another word.
+// without it, no drill. Errors: another word.
 Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept;
 
-// Does what is to be done during the boot.
+// Carries out the drill, if it belongs to the boot.
 void drill_boot(Drill drill) noexcept;
 
-// Does what the control thread is to do, while it serves. Called at each of its turns.
+// Carries out the drill, if it belongs to the main thread while it serves. Called at each turn.
 void drill_control(Drill drill) noexcept;
 
-// Does all else on the thread of `loop`, a second after that began. `loop` must have room for a
-// timer, and this is called on its thread. Only once.
+// Carries out any other drill on the thread of `loop`, one second later. `loop` has a free timer,
+// and its thread calls this function. Only once.
 void begin_drill(Drill drill, EventLoop& loop) noexcept;
 
 }  // namespace bedplate

@@ -1,6 +1,6 @@
 // The settings of an image's first process (docs/image.md): [init], [[network]], [watchdog] and
 // [crash]. Every process of a program with libbedplate-init.a reads and checks them; only the first
-// one of an image does what they say. They are read once and not changed afterwards.
+// process of an image applies them. They are read once and not changed afterwards.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class MachineEnd { kReboot, kPowerOff, kHalt };
 
 struct InitSettings {
   MachineEnd on_terminate = MachineEnd::kPowerOff;   // SIGTERM
-  MachineEnd on_ctrl_alt_del = MachineEnd::kReboot;  // and SIGINT
+  MachineEnd on_ctrl_alt_del = MachineEnd::kReboot;  // also SIGINT
 };
 
 struct NetworkSettings {
@@ -32,7 +32,7 @@ struct WatchdogSettings {
   std::string device = "/dev/watchdog";
   uint32_t timeout_s = 30;
   bool required = true;
-  std::string driver;  // empty: it is part of the kernel
+  std::string driver;  // empty: the driver is part of the kernel
 };
 
 enum class CrashDump { kNone, kMetadata, kOwners };
@@ -41,8 +41,8 @@ struct CrashSettings {
   MachineEnd action = MachineEnd::kReboot;
   uint32_t delay_s = 5;
   CrashDump dump = CrashDump::kNone;
-  std::vector<std::string> owners;  // of the segments that a dump keeps
-  std::string device;               // where a dump goes
+  std::vector<std::string> owners;  // owners of the segments that a dump keeps
+  std::string device;               // the device for dumps
   std::vector<std::string> drivers;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 using Type = ConfigurationKey::Type;
 
-// The kernel's core_pattern has 127 bytes, and more words than this one (core_dump.cc).
+// The kernel's core_pattern has 127 bytes, and contains more than this path (core_dump.cc).
 constexpr uint64_t kDumpDeviceMax = 80;
 
 constexpr Choice<MachineEnd> kMachineEnds[] = {{"reboot", MachineEnd::kReboot},
@@ -44,7 +44,7 @@ void check_crash(ReadTable& table, const CrashSettings& crash) {
     table.refuse("\"device\" is missing in [crash]",
                  "expected path: the block device that a dump is written to; or dump = \"none\"");
   } else if (crash.device.find_first_of(" \t%") != std::string::npos) {
-    // The kernel splits its command at blanks, and has a meaning for %.
+    // The kernel splits the command at blanks, and interprets %.
     table.refuse_value(
         "device",
         "\"device\" is " + quoted(crash.device) + ", which the kernel would not take as one word",
@@ -119,15 +119,15 @@ static void describe_image(ConfigurationTable& file, Configuration& all) {
 
 namespace {
 
-// Checks the last of `all`, the [[network]] at `node`, against those before it.
+// Checks the last of `all`, which is the [[network]] at `node`, against the earlier ones.
 void check_network(ReadTable& file, const TomlNode& node, std::span<const NetworkSettings> all) {
   const TomlNode* gateway = find_child(node, "gateway");
   if (gateway == nullptr) return;
   const NetworkSettings& network = all.back();
   const auto address = parse_ip_prefix(network.address);
   const auto way = parse_ip_address(network.gateway);
-  BP_ASSERT(way.has_value());  // the key takes only such
-  // A link-local gateway is reached from any address.
+  BP_ASSERT(way.has_value());  // the key takes only valid addresses
+  // A link-local gateway can be reached from any address.
   const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
   const bool is_of_family = address && way->family == address->family;
   if (!is_of_family || !(address->contains(*way) || link_local.contains(*way))) {
@@ -159,7 +159,7 @@ void check_networks(ReadTable& file, const Configuration& configuration) {
   }
 }
 
-// Checks that the segments that a dump is to keep are there.
+// Checks that the segments that a dump keeps exist.
 Result<void> check_dump_owners(const Configuration& all,
                                const std::vector<SegmentRequest>& segments) {
   for (const std::string& text : image_settings(all).crash.owners) {

@@ -45,7 +45,7 @@ double seconds(uint64_t ns) noexcept {
   return static_cast<double>(ns) / static_cast<double>(kNsPerSecond);
 }
 
-// The machine, as a service beside those of the program.
+// The machine as a service, beside the program's services.
 class Init final : public Service {
  public:
   explicit Init(std::span<Service* const> services) : services_(services) {}
@@ -83,7 +83,7 @@ class Init final : public Service {
   uint64_t kept_ = 0;
 };
 
-// Turns the kernel's limit on our lines off: a crash writes many.
+// Turns off the kernel's rate limit for Bedplate's log lines: a crash writes many.
 void take_all_kernel_lines() noexcept {
   const Fd file(open("/proc/sys/kernel/printk_devkmsg", O_WRONLY | O_CLOEXEC));
   [[maybe_unused]] const ssize_t written = write(file.number(), "on\n", 3);
@@ -106,7 +106,7 @@ Result<void> Init::read_configuration() {
   if (configuration) {
     configuration_ = std::move(*configuration);
     configuration_.is_first_process = true;
-    // Last: the watchdog must be fed from the moment that it is started.
+    // Added last: the watchdog must be fed from the moment that it is started.
     configuration_.services.push_back(this);
     return {};
   }
@@ -120,13 +120,13 @@ Result<void> Init::read_configuration() {
 Result<void> Init::prepare_machine() {
   const WatchdogSettings& watchdog = settings().watchdog;
   BP_TRY_ASSIGN(const auto plan, plan_appliance(configuration_));
-  // Before there are drivers: no kernel driver may take a device that a service drives itself. If
-  // that fails, preflight says what is wrong.
+  // Called before drivers are loaded: no kernel driver may take a device that a service drives
+  // itself. If it fails, preflight reports the reason.
   const std::vector<std::string> devices = plan.vfio_devices();
   for (const std::string& device : devices) (void)reserve_for_vfio(device);
   BP_TRY(load_modules(kModulesDirectory, command_line_, watchdog.required ? "" : watchdog.driver));
   for (const std::string& device : devices) (void)give_to_vfio(device);
-  show_old_records();  // the store's driver may be one of them
+  show_old_records();  // after the modules: pstore's store may need one
   say_where_records_go();
   BP_TRY(bring_networks_up(settings().networks));
   BP_TRY(bring_verbs_up(verbs_settings(configuration_)));
@@ -164,7 +164,7 @@ Result<MachineEnd> Init::run() {
               seconds(ready_ns), seconds(ready_ns - began_ns));
   const int signal_number = appliance.serve_until_signal();
   wait_until_sent();
-  watchdog_.keep_alive();  // the last time: the end has the watchdog's full timeout
+  watchdog_.keep_alive();  // the last time: the end has the full timeout
   if (signal_number == SIGINT) return settings().init.on_ctrl_alt_del;
   if (signal_number == SIGTERM) return settings().init.on_terminate;
   return error_while("serving")
@@ -172,8 +172,8 @@ Result<MachineEnd> Init::run() {
       .set_cure("have the process looked at, or set [messages] on_join_failure");
 }
 
-// Waits until peers took the bytes that the kernel still sends for closed connections: they would
-// be lost with the machine.
+// Waits until peers have acknowledged the bytes that the kernel still sends for closed connections:
+// they would be lost with the machine.
 void Init::wait_until_sent() noexcept {
   const uint32_t timeout_ms = configuration_.appliance.drain_timeout_ms;
   const uint64_t deadline_ns = monotonic_ns() + timeout_ms * kNsPerMs;
@@ -206,8 +206,9 @@ Result<void> Init::plan(ServicePlan& plan) {
 Result<void> Init::prepare() {
   BP_TRY(choose_dump(settings().crash, process_pool()));
   if (settings().crash.dump != CrashDump::kNone) dump_crashes();
-  BP_ASSERT(kept_ != 0);  // prepare_machine() has chosen them: one ends the machine
-  // Called here, because each thread has its own capabilities and inherits them.
+  BP_ASSERT(kept_ != 0);  // prepare_machine() has chosen them: ending the machine needs one
+  // Called while no other thread runs: capabilities belong to a thread, and new threads inherit
+  // them.
   return keep_capabilities(kept_);
 }
 
@@ -252,14 +253,14 @@ int init_main(int count, char** words, std::span<Service* const> services) {
   // Static: its watchdog must outlive a crash at any time.
   static Init init(services);
   auto end = init.run();
-  // The appliance is gone, or was never there: the machine ends on purpose.
+  // The appliance has ended, or never started: the machine ends on purpose.
   init.stop_watchdog();
   if (end.ok()) {
     BP_LOG_INFO("the machine ends: %s", to_text(end.value()));
     end_machine(end.value());
   }
   log_error(end.error());
-  give_up_ctrl_alt_del();  // nobody need wait
+  give_up_ctrl_alt_del();  // from here on the user may reset at once
   const MachineEnd action = init.crash().action;
   BP_LOG_ERROR("the machine ends: %s in %u s", to_text(action), init.crash().delay_s);
   sleep_s(init.crash().delay_s);

@@ -1,9 +1,9 @@
-// `bedplate` as the first process of an image: the machine around the appliance. The kernel starts
-// /init; nothing else runs there, no shell, no other service.
+// `bedplate` as the first process of an image: it sets up the machine around the appliance. The
+// kernel starts /init; no shell and no other service runs.
 //
 //     mounts -> configuration -> modules -> network -> limits and hugepages -> the appliance
 //
-// An error on the way goes to the console, and the machine ends as [crash] says.
+// An error on the way is printed on the console, and the machine ends as [crash] says.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace bedplate {
 
-// The functions of libbedplate-init.a, which a program that is also an image's first process links.
+// The functions of libbedplate-init.a. A program that is also an image's first process links it.
 struct InitPart {
   bool (*is_init)(int count, char** words) noexcept;
   int (*main)(int count, char** words, std::span<Service* const> services);
@@ -24,12 +24,12 @@ struct InitPart {
                                              const AppliancePlan& plan);
 };
 
-// Whether this process is an image's `init`: it is called so, and is process 1, or the kernel
-// started it for a dump. Every other is an ordinary program.
+// Whether this process is an image's `init`: it has this name, and it is process 1 or was started
+// by the kernel for a dump. Any other process is an ordinary program.
 bool is_init(int count, char** words) noexcept;
 
 // Runs the machine to its end, with the program's `services`, which live to the end. Returns only
-// if a dump's words make no sense.
+// if the arguments of a dump are wrong.
 int init_main(int count, char** words, std::span<Service* const> services);
 
 }  // namespace bedplate

@@ -1,4 +1,4 @@
-// The kernel's command line, as far as the first process reads it.
+// The parts of the kernel's command line that the first process reads.
 #pragma once
 
 #include <optional>
@@ -7,15 +7,15 @@
 
 namespace bedplate {
 
-// The value of the last NAME=VALUE of `line` with this name; nothing when there is none. Words are
-// separated by blanks; a value in double quotes may hold some.
+// The value of the last NAME=VALUE of `line` with this name; nothing: no such word. Words are
+// separated by blanks; a value in double quotes may contain blanks.
 std::optional<std::string> command_line_value(std::string_view line, std::string_view name);
 
 // The parameters of the module `name` in the command line: "a=1 b=2" from "NAME.a=1 NAME.b=2", in
-// its order. - and _ are the same in a module's name.
+// their order. - and _ are equal in a module's name.
 std::string module_parameters(std::string_view line, std::string_view name);
 
-// The name of a module as the kernel lists it, with _ for -.
+// The name of a module in the kernel's spelling, with _ for -.
 std::string module_name(std::string_view text);
 
 }  // namespace bedplate

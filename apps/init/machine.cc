@@ -104,7 +104,8 @@ Result<void> take_ctrl_alt_del() noexcept {
   sigset_t interrupt;
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);
-  // Kept until the appliance waits for it: the first process ignores what it does not handle.
+  // Blocked until the appliance waits for it: the first process ignores signals that it does not
+  // handle.
   pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
   if (reboot(RB_DISABLE_CAD) == 0) return {};
   return error_from_errno("taking ctrl-alt-del").set_cure("%s", kGiveAllRights);

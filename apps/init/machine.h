@@ -1,6 +1,6 @@
 // Settings of the whole machine that a first process has to make: its limits, its hugepages, and
-// its end. Only process 1 calls them. Threads: the main thread, except functions fit for signal
-// handlers.
+// its end. Only process 1 calls these functions. Threads: the main thread, except for those fit for
+// signal handlers.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,35 @@ namespace bedplate {
 inline constexpr const char* kGiveAllRights =
     "give the first process all rights: no container, no filter of system calls";
 
-// Sends missing standard streams to the kernel's log, so that no lasting file takes their numbers:
+// Opens missing standard streams on the kernel's log, so that no later file gets their descriptors:
 // a kernel without a console starts the first process without them. Requires: /dev is mounted.
 void open_missing_streams() noexcept;
 
-// Asks `is_there` again and again, for 10 s at most: a driver may find its device after its module
-// was loaded. If that takes long, it logs that it waits for `name`. Returns the last answer.
+// Calls `is_there` repeatedly, for at most 10 s: a driver may find its device after its module was
+// loaded. After a while it logs that it waits for `name`. Returns the last result.
 bool wait_for_device(const char* name, const std::function<bool()>& is_there);
 
-// Lets this process lock as much memory as there is, and open as many files as the kernel allows.
+// Raises the limits of this process: of locked memory to all memory, of open files to the kernel's
+// maximum.
 Result<void> raise_limits() noexcept;
 
 // The capabilities that are needed from the seal on: to end the machine and, if processes join, to
 // copy their memory. One bit for each.
 uint64_t capabilities_to_keep(const Configuration& configuration) noexcept;
 
-// Makes the kernel have as many free hugepages, of each size and on each node, as `plan` takes and
-// its command line did not reserve. Logs what it does not try because nothing would be left for
-// the kernel; preflight will say which pages the kernel could not find.
+// Makes the kernel provide as many free hugepages, of each size and on each node, as `plan` takes
+// and the kernel's command line did not reserve. If too little memory would be left for the kernel,
+// it logs that and does not try. Preflight reports pages that the kernel could not find.
 void reserve_hugepages(const AppliancePlan& plan);
 
-// Ctrl-alt-del is SIGINT to this process from now on, which takes it when it serves.
+// From now on ctrl-alt-del sends SIGINT to this process, which handles it when it serves.
 Result<void> take_ctrl_alt_del() noexcept;
 
-// From now on ctrl-alt-del is the kernel's immediate reset: the way out if the next steps hang or
-// take long. Fit for signal handlers.
+// From now on ctrl-alt-del makes the kernel reset at once: for a user whose machine hangs in the
+// next steps. Fit for signal handlers.
 void give_up_ctrl_alt_del() noexcept;
 
-// Sleeps the whole time, also if signals interrupt it. Fit for signal handlers.
+// Sleeps the whole time, even if signals interrupt it. Fit for signal handlers.
 void sleep_s(uint32_t seconds) noexcept;
 
 // Ends the machine, or stops it for good. Fit for signal handlers.

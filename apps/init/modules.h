@@ -1,7 +1,7 @@
 // Kernel modules: the list that a configuration needs, and the loading in the first process.
 //
-// The image holds exactly these and their dependencies; scripts/image/modules.py finds them when
-// the image is built, so that the boot searches for nothing.
+// The image contains exactly these modules and their dependencies; scripts/image/modules.py finds
+// them when the image is built, so that the boot need not search.
 #pragma once
 
 #include <string>
@@ -14,15 +14,15 @@
 
 namespace bedplate {
 
-// The modules that `configuration` and its `plan` name or imply, without those that they depend on,
-// each once.
+// The modules that `configuration` and its `plan` name or imply, without their dependencies, each
+// once.
 std::vector<std::string> needed_modules(const Configuration& configuration,
                                         const AppliancePlan& plan);
 
-// Loads the modules whose files, in `directory`, its file `order` names, one a line, in that order.
-// `command_line` is the kernel's: it may hold parameters (NAME.PARAMETER=VALUE). A module that is
-// loaded already is no error. Errors: the first that does not load, with the kernel's reason; an
-// error of the `optional` one (a module's name, or nothing) is only logged.
+// Loads modules from `directory`: its file `order` names their files, one a line, in order.
+// `command_line` is the kernel's: it may have parameters (NAME.PARAMETER=VALUE). A module that is
+// loaded already is no error. Errors: the first module that does not load, with the kernel's
+// reason; a failure of `optional` (a module's name, or empty) is only logged.
 Result<void> load_modules(const std::string& directory, std::string_view command_line,
                           std::string_view optional);
 

@@ -21,7 +21,7 @@ struct Mount {
 constexpr unsigned long kNoPrograms = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
 constexpr Mount kMounts[] = {
-    // The kernel makes the device nodes there, also for later devices.
+    // The kernel makes the device nodes in it, also for later devices.
     {"devtmpfs", "/dev", MS_NOSUID | MS_NOEXEC, "mode=0755", true},
     {"proc", "/proc", kNoPrograms, nullptr, true},
     {"sysfs", "/sys", kNoPrograms, nullptr, true},
@@ -32,7 +32,7 @@ constexpr Mount kMounts[] = {
 };
 
 Result<void> mount_one(const Mount& mount) noexcept {
-  // Needed mounts only: the kernel makes the optional one's directory itself.
+  // Only for needed mounts: the kernel itself makes the optional mount's directory.
   if (mount.is_needed) {
     if (auto made = ensure_directory(mount.path, 0755); !made.ok()) {
       Error error = made.error();

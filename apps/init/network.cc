@@ -53,8 +53,8 @@ Result<void> told(int outcome, const NetworkSettings& network, const char* what,
       .set_cure("%s", network_cure(outcome));
 }
 
-// Whether the link has a carrier. A NIC may take seconds to find it after the link comes up, so
-// none is no error.
+// Whether the link has a carrier. A NIC may take seconds to detect it after the link comes up, so a
+// missing carrier is no error.
 bool has_carrier(const NetworkSettings& network) {
   const std::string path = "/sys/class/net/" + network.interface + "/carrier";
   return read_number_file(path.c_str()) == 1;
@@ -65,7 +65,7 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
   NetlinkMessage link = link_up_message(index, network.mtu);
   BP_TRY(told(kernel.request(link), network, "bringing up the link, MTU",
               network.mtu == 0 ? "as it is," : std::to_string(network.mtu)));
-  // The configuration's parser accepts only texts that these functions can read.
+  // The configuration accepts only texts that these functions can parse.
   const auto address = parse_ip_prefix(network.address);
   BP_ASSERT(address || network.address.empty());
   if (address) {

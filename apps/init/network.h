@@ -1,5 +1,5 @@
-// The setup of [[network]]: interfaces, addresses and the default route, over netlink, since an
-// image has no other program to do it. There is no DHCP. Threads: the main thread's.
+// Sets up [[network]]: interfaces, addresses and the default route, over netlink, because an image
+// has no other program for it. It has no DHCP. Threads: the main thread.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,12 @@
 
 namespace bedplate {
 
-// Brings `lo` up, and each of `networks`: MTU, link, address, default route. Waits a little for
-// interfaces whose driver is still looking for them.
-// Errors: the first step that is refused.
+// Brings `lo` up, and each of `networks`: MTU, link, address, default route. Waits a while for
+// interfaces whose drivers are still probing. Errors: the first step that fails.
 Result<void> bring_networks_up(const std::vector<NetworkSettings>& networks);
 
-// The bytes that the kernel holds and peers of TCP connections have not acknowledged; the end of a
-// connection counts as one. Allocates nothing.
+// The bytes in the kernel that peers of TCP connections have not acknowledged; a FIN counts as one.
+// Allocates nothing.
 uint64_t unsent_bytes() noexcept;
 
 }  // namespace bedplate

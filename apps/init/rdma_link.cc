@@ -55,7 +55,7 @@ Result<void> bring_verbs_up(const VerbsSettings& settings) {
     }
   }
   if (!settings.required) return {};
-  // Preflight says what is wrong with it. A program without verbs has read no such table.
+  // Preflight reports what is wrong with the device. A program without verbs has no such table.
   const PeersPart* verbs = peers_part();
   BP_ASSERT(verbs != nullptr);
   wait_for_device("the RDMA device",

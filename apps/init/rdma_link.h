@@ -1,5 +1,4 @@
-// Soft RoCE on a network interface: does the same as `rdma link add NAME type rxe netdev
-// INTERFACE`.
+// Soft RoCE on a network interface: like `rdma link add NAME type rxe netdev INTERFACE`.
 #pragma once
 
 #include <string>
@@ -12,12 +11,12 @@ namespace bedplate {
 
 NetlinkMessage soft_roce_message(const std::string& device, const std::string& interface) noexcept;
 
-// Makes the device; success if one of this name exists. Errors: the kernel refuses.
+// Makes the device; succeeds if a device of this name exists. Errors: the kernel refuses.
 Result<void> make_soft_roce(const std::string& device, const std::string& interface);
 
-// Makes the device that [verbs] names ("rxe0" if it names none) on its interface, if its driver is
-// rdma_rxe. With every driver it waits a little for a required device. Call it before preflight.
-// Errors: the kernel refuses, and the device is required.
+// If the driver of [verbs] is rdma_rxe, makes its device ("rxe0" without a name) on its interface.
+// With every driver, waits a while for a required device. Call it before preflight. Errors: the
+// kernel refuses, and the device is required.
 Result<void> bring_verbs_up(const VerbsSettings& settings);
 
 }  // namespace bedplate

@@ -19,14 +19,14 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kFeedPeriodNs = 500 * kNsPerMs;
-// The device's least timeout, the same as the configuration's.
+// The shortest timeout of a device, the same as in the configuration.
 constexpr int kTimeoutMinS = 2;
 
 }  // namespace
 
 void Watchdog::loop_made(uint32_t index, EventLoop& loop) {
   if (!settings_.enabled) return;
-  BP_ASSERT(index == beat_count_ && index < beats_.size());  // in the order of the shards
+  BP_ASSERT(index == beat_count_ && index < beats_.size());  // called in the order of the shards
   Beat& beat = beats_[index];
   beat.loop = &loop;
   beat.period_ns = settings_.timeout_s * kNsPerSecond / 8;
@@ -93,7 +93,7 @@ Result<void> Watchdog::start() {
 void Watchdog::feed() noexcept {
   const uint64_t now = monotonic_ns();
   if (!device_.is_open() || now - fed_ns_ < kFeedPeriodNs) return;
-  BP_ASSERT(timeout_ns_ > 0);  // an open device has one
+  BP_ASSERT(timeout_ns_ > 0);  // an open device has a timeout
   const uint64_t patience_ns = timeout_ns_ / 2;
   for (uint32_t i = 0; i < beat_count_; ++i) {
     const uint64_t last = beats_[i].last_ns.load(std::memory_order_relaxed);
@@ -112,8 +112,8 @@ void Watchdog::feed() noexcept {
   keep_alive();
 }
 
-// Signals the hanging thread first: its stack tells where it hangs. If that takes no signal, as
-// deep in the kernel, this thread crashes in its place.
+// Signals the hanging thread first, because its stack shows where it hangs. If that thread takes no
+// signal, as deep in the kernel, the main thread crashes instead.
 void Watchdog::crash_thread_of(uint32_t index, uint64_t now_ns) noexcept {
   if (crashed_ns_ != 0 && now_ns - crashed_ns_ < kFeedPeriodNs) return;
   const pid_t thread = beats_[index].thread.load(std::memory_order_relaxed);
@@ -130,7 +130,7 @@ void Watchdog::keep_alive() noexcept {
 
 void Watchdog::stop() noexcept {
   if (!device_.is_open()) return;
-  // Tells the driver that the close is intended.
+  // "V" tells the driver that the close is intended.
   [[maybe_unused]] const ssize_t written = write(device_.number(), "V", 1);
   device_.close();
 }
