@@ -34,7 +34,8 @@ VerbsContextPlan appliance_context(const Configuration& configuration, const Poo
   return context;
 }
 
-// Its segment 0, its heap, and all other segments that it may write and devices may have.
+// Counts the process's segment 0, its heap, and all other segments that it may write and that
+// devices may use.
 VerbsContextPlan process_context(const Configuration& configuration, const ProcessSettings& process,
                                  const PoolPlan& pool) {
   VerbsContextPlan context;

@@ -1,8 +1,8 @@
 // The plan of [verbs]: the segments that it takes, and what is registered with its device.
 //
-//     verbs          messages to and from peers, and the bounce buffer; no peer reaches the former
-//     export:NAME    each [[verbs.export]]; the only memory that peers have a standing key for, but
-//                    for the bounce buffer and what remote = "read" opens
+//     verbs          messages to and from peers, which no peer can reach; and the bounce buffer
+//     export:NAME    each [[verbs.export]]. Peers have a standing key only for exports, the bounce
+//                    buffer, and the heap with remote = "read"
 #pragma once
 
 #include <vector>
@@ -20,17 +20,17 @@ struct VerbsShape;
 
 VerbsShape verbs_shape(const VerbsSettings& settings) noexcept;
 
-// Nothing without [verbs].
+// Empty without [verbs].
 PeersNeeds plan_peers(const Configuration& configuration);
 
 // The appliance's context first, then those of each [[process]] with verbs = true; nothing without
-// [verbs]. `pool` is the configuration's.
-// Segments that a process maps read-only are left out: they have no key (device_quirks.h).
+// [verbs]. `pool` is planned from `configuration`. Segments that a process maps read-only are left
+// out: they have no key (device_quirks.h).
 std::vector<VerbsContextPlan> plan_verbs_contexts(const Configuration& configuration,
                                                   const PoolPlan& pool);
 
-// The demands of [verbs] on a device with `limits`, each beside its limit: the queues of the
-// appliance, the regions and protection domains of all contexts, since one device has them all.
+// The demands of [verbs] on a device with `limits`, each with its limit: the appliance's queues,
+// and the regions and protection domains of all contexts, because all contexts use one device.
 std::vector<VerbsDemand> plan_verbs_demands(const VerbsSettings& settings,
                                             const std::vector<VerbsContextPlan>& contexts,
                                             const ibv_device_attr& limits, bool uses_windows);

@@ -1,4 +1,5 @@
-// The C interface to the appliance's RDMA device: what bedplate.h promises, on JoinedVerbs.
+// The C interface to the appliance's RDMA device: implements functions of bedplate.h with
+// JoinedVerbs.
 #include <new>
 
 #include "apps/c_interface/bedplate.h"
@@ -9,7 +10,7 @@ using namespace bedplate;
 
 namespace {
 
-// For the rest of the process's life, as what it mapped is.
+// Lives until the process ends, like the memory that it maps.
 constinit JoinedVerbs* the_verbs = nullptr;
 
 Result<void> open_verbs(JoinedProcess& process) {

@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-// Beside [[verbs.export]]: the provider's, and with remote = "read" the heap and segment 0.
+// Beside [[verbs.export]]: the provider's exports, and with remote = "read" the heap and segment 0.
 constexpr uint32_t kOwnExportCount = VerbsProvider::kExportCount + 2;
 constexpr char kManager[] = "/dev/infiniband/rdma_cm";
 
@@ -25,7 +25,7 @@ RemoteRights rights_of(const VerbsExportSettings& settings) noexcept {
                                    (settings.may_atomic ? kAtomic : 0));
 }
 
-// Checks every number of the plan that the device limits; an error has both numbers.
+// Checks every number of the plan that the device limits; an error contains both numbers.
 void check_limits(const Configuration& configuration, const AppliancePlan& plan,
                   const VerbsDevice& device, std::vector<Error>* problems) {
   const VerbsSettings& settings = verbs_settings(configuration);
@@ -64,7 +64,7 @@ Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings,
       {.device = name, .port = port, .export_count_max = export_count + kOwnExportCount});
 }
 
-// A provider addresses its memory by one key.
+// The error for memory that needs several regions: a provider has one key for all its memory.
 Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes) noexcept {
   return error_while("giving the memory for messages with peers to %s", device.kind().name)
       .set_answer("it is %s, and one region has at most %s", format_bytes(bytes).text,
@@ -97,8 +97,8 @@ void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& p
   };
   look_as_appliance(configuration, plan, look_at_nodes, &found);
   if (settings.required) problems->insert(problems->end(), found.begin(), found.end());
-  // An address that is taken is no lack of the machine; if there will be no peers, anybody may have
-  // it.
+  // An address in use does not make the device unusable, so it is always an error. If there will be
+  // no peers, the address is not needed, and not checked.
   if (settings.listen && !is_by_manager && (settings.required || found.empty())) {
     const auto look = [&](std::vector<Error>* seen) {
       Listeners("listen in [verbs]").open({*settings.listen}, seen);
@@ -130,7 +130,7 @@ void VerbsPeers::carve(const VerbsSettings& settings, PinnedPool& pool) {
   }
 }
 
-// The heap first: most loans lie there, so it is found soonest.
+// Opens the heap first: most loans are heap memory, so it should be found first.
 Result<void> VerbsPeers::open_memory(const VerbsSettings& settings, PinnedPool& pool) {
   if (settings.remote == RemoteHeap::kRead) {
     for (Segment* segment : {pool.find_segment("heap"), &pool.segment(0)}) {
@@ -150,10 +150,10 @@ Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedP
                                      EventLoop& loop, Messenger& messenger,
                                      PeersCounters& counters) {
   const VerbsSettings& settings = verbs_settings(configuration);
-  // Anew: root may be given up since open(), or an image's first process have dropped capabilities,
-  // and Linux takes no requests by write(), as soft RoCE's are, from a thread whose credentials are
-  // not those that the device was opened with.
-  // It is the device that the plan was held against, even if there are others by now.
+  // Opens the device anew. Since open(), root may have been given up, or an image's first process
+  // may have dropped capabilities. Linux refuses requests by write(), which soft RoCE uses, from a
+  // thread whose credentials differ from those at opening. It must be the device that the plan was
+  // checked against, even if there are others by now.
   BP_ASSERT(device_ != nullptr && !memory_.empty() && peers_.empty());
   const VerbsPort chosen = device_->port();
   device_.reset();
@@ -228,20 +228,20 @@ uint32_t VerbsPeers::poll(uint32_t) noexcept {
   BP_KEEPS_VALID(*this);
   BP_DCHECK(provider_ != nullptr && loop_->is_own_thread());
   if (must_drain_.load(std::memory_order_acquire) && !is_drained() && provider_->settle()) {
-    is_drained_.store(true, std::memory_order_release);
+    is_drained_.store(true, std::memory_order_release);  // pairs with is_drained()
   }
   return 0;
 }
 
 void VerbsPeers::request_drain() noexcept {
   if (!provider_) return is_drained_.store(true, std::memory_order_release);
-  must_drain_.store(true, std::memory_order_release);
+  must_drain_.store(true, std::memory_order_release);  // pairs with poll()
   loop_->doorbell().ring();
 }
 
 void VerbsPeers::close() noexcept {
   BP_ASSERT(is_valid() && (loop_ == nullptr || loop_->is_own_thread()));
-  if (counters_ != nullptr) refresh_counters();  // the last time that there is somebody to ask
+  if (counters_ != nullptr) refresh_counters();  // the last chance: the provider goes next
   provider_.reset();
   keys_.destroy();
   device_.reset();

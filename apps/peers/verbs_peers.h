@@ -1,16 +1,16 @@
-// The peers of an appliance ([verbs]): this opens the device, registers the pool with it, opens
-// exports (and the heap, with remote = "read"), and exchanges messages with peers on one shard.
+// The peers of an appliance ([verbs]): this class opens the device, registers the pool with it,
+// opens exports (and the heap, with remote = "read"), and exchanges messages with peers on one
+// shard.
 //
-// If [verbs] is not required and no device can be used, all of this is a line in the log: the
-// memory that was planned is there, and nobody reaches it.
+// If [verbs] is not required and no device can be used, the log says so in a line: the planned
+// memory is taken, but no peer reaches it.
 //
-// Invariants, by is_valid(): 1. There is a provider only with a device, and with memory that was
-// carved for it. 2. Once the loop knows it, each peer has its counters. 3. It is drained only when
-// that was asked for. By the heads of functions: 4. It is opened, and created, once. 5. The
-// provider is its loop's while that runs.
+// Invariants, checked by is_valid(): 1. A provider exists only with a device, and with memory
+// carved for it. 2. Once the loop has the provider, each peer has its counters. 3. It is drained
+// only after a request. By the assertions of functions: 4. open() and create() are called once. 5.
+// The loop's thread owns the provider while the loop runs.
 //
-// Part of libbedplate-verbs.a: the runtime knows it as Peers, and takes it by way of
-// bedplate_peers_part (peers.h).
+// Part of libbedplate-verbs.a: the runtime uses it as Peers, through bedplate_peers_part (peers.h).
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ class VerbsPeers final : public Peers, public PollSource {
   }
   std::span<std::byte> exported(std::string_view name) const noexcept override;
 
-  // As a source of the loop: looks whether a drain is complete.
+  // PollSource: checks whether a drain is complete.
   uint32_t poll(uint32_t budget) noexcept override;
 
   bool is_valid() const noexcept;

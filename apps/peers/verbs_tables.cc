@@ -19,7 +19,7 @@ using Rule = ConfigurationKey::Rule;
 
 // IB_DEVICE_NAME_MAX, without its NUL.
 constexpr uint64_t kDeviceNameMax = 63;
-// The room for a name in the record of a handshake, without its NUL.
+// The space for a name in the record of a handshake, without its NUL.
 constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
 constexpr uint64_t kBackOffMaxMs = 600'000;
 
@@ -28,7 +28,7 @@ constexpr Choice<VerbsConnect> kVerbsConnects[] = {{"socket", VerbsConnect::kSoc
 constexpr Choice<RemoteHeap> kRemoteHeaps[] = {{"none", RemoteHeap::kNone},
                                                {"read", RemoteHeap::kRead}};
 
-// Each side of a pair can be found by the other, and there is room for all.
+// Checks that each side of a pair can find the other, and that the peers fit max_peers.
 void check_verbs_peers(ReadTable& table, VerbsSettings& verbs) {
   const TomlNode& node = table.node();
   const auto count = static_cast<uint32_t>(verbs.peers.size());
@@ -186,8 +186,8 @@ static void describe_verbs(ConfigurationTable& file, Configuration& all) {
 
 namespace {
 
-// Refuses a peer with the appliance's own name, or with a process's: once that has joined, the name
-// would mean the process. Also refuses two peers whose names rdma_cm cannot tell apart.
+// Refuses a peer with the appliance's own name, or with a process's: after that process has joined,
+// the name would mean the process. Also refuses two peers whose names rdma_cm cannot tell apart.
 void check_peer_names(ReadTable& file, const Configuration& all) {
   const VerbsSettings& settings = verbs_settings(all);
   const std::vector<VerbsPeerSettings>& peers = settings.peers;
@@ -217,7 +217,7 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
   }
 }
 
-// The appliance gives its peers its own name, so that must fit.
+// The appliance sends its own name to its peers, so that name must fit the record.
 void check_names(ReadTable& file, const Configuration& all) {
   if (!verbs_settings(all).enabled) return;
   check_peer_names(file, all);
