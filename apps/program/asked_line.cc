@@ -13,7 +13,7 @@ namespace bedplate {
 namespace {
 
 constexpr const char* kUsualBaud = "115200";
-// Pairs of options that each name an appliance: together they would name two.
+// Pairs of options that each name an appliance: together they would name two different ones.
 constexpr std::pair<const char*, const char*> kContradictions[] = {
     {"--serial", "--socket"}, {"--serial", "--name"}, {"--serial", "--directory"},
     {"--serial", "--from"},   {"--socket", "--name"}, {"--socket", "--directory"},
@@ -59,7 +59,7 @@ Result<ControlClient> open_asked_line(const Arguments& arguments, const ControlP
   const std::string path = arguments.value(option);
   if (!arguments.has("--serial")) return ControlClient::connect_to_line(path, patience);
   const auto baud = baud_of(arguments);
-  BP_ASSERT(baud && is_serial_baud(*baud));  // check_asked_line() was called
+  BP_ASSERT(baud && is_serial_baud(*baud));  // check_asked_line() has checked it
   return ControlClient::open_line(path, *baud, patience);
 }
 

@@ -1,5 +1,5 @@
 // The options of commands that ask an appliance over a line: --serial DEVICE with its --baud, or
-// --socket PATH, a control socket or what a serial line is behind.
+// --socket PATH, which is a control socket or the socket of an emulated serial line.
 #pragma once
 
 #include "apps/control/control_client.h"
@@ -8,12 +8,12 @@
 
 namespace bedplate {
 
-// Whether the options make sense with one another, and with those that name files here; otherwise
-// it prints why, and `*exit_code` is the exit code of the command `command`.
+// Checks that the options go together, and with those for counters files of this machine. If not,
+// prints why and sets `*exit_code` to the exit code of `command`.
 bool check_asked_line(const Arguments& arguments, const char* command, int* exit_code);
-// The option that names the line: "--serial" or "--socket". nullptr: neither is given.
+// The option that names the line: "--serial" or "--socket". nullptr: neither was given.
 const char* asked_line_option(const Arguments& arguments);
-// Requires: check_asked_line() was true, and asked_line_option() names one.
+// Requires: check_asked_line() returned true, and asked_line_option() is not nullptr.
 Result<ControlClient> open_asked_line(const Arguments& arguments,
                                       const ControlPatience& patience = {});
 

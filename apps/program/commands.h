@@ -20,12 +20,12 @@ inline constexpr int kExitGood = 0;
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 
-// The words after the command, taken apart.
+// The words after the command, parsed.
 struct Arguments {
   std::span<Service* const> services;  // the program's
   struct Option {
     std::string name;   // "--json"
-    std::string value;  // empty: it takes none
+    std::string value;  // empty: it takes no value
   };
   std::vector<Option> options;
   std::vector<std::string> operands;
@@ -45,7 +45,7 @@ struct Arguments {
 
 struct CommandOption {
   const char* name;
-  const char* value;  // as --help names it; "": it takes none
+  const char* value;  // as --help names it; "": it takes no value
   const char* help;
 };
 
@@ -56,7 +56,7 @@ struct Command {
   size_t operand_count_max;
   std::span<const CommandOption> options;
   const char* summary;  // one line
-  const char* help;     // what --help says below the usage line
+  const char* help;     // the text of --help below the usage line
   int (*run)(const Arguments& arguments);
 };
 
@@ -74,18 +74,18 @@ int trace_command(const Arguments& arguments);
 int perf_command(const Arguments& arguments);
 int ctl_command(const Arguments& arguments);
 
-// The counters that the command line names: --from FILE, or an appliance's in --directory. Errors:
-// those of CountersReader.
+// Opens the counters that the command line names: --from FILE, or those of an appliance in
+// --directory. Errors: those of CountersReader.
 Result<CountersReader> open_counters(const Arguments& arguments);
 
 // The output of `plan --json`, in one line.
 std::string plan_text(const AppliancePlan& plan, const Configuration& configuration);
 
-// Prints that the command line makes no sense, and returns the exit code: `what` and, unless it is
-// empty, `subject` say why; --help of `command` ("": of the program) is the cure.
+// Prints that the command line is wrong, and returns the exit code. `what` and, unless empty,
+// `subject` tell the problem; the cure is --help of `command` ("": of the program).
 int usage_failure(const std::string& what, const std::string& subject, const char* command);
 
-// Prints `error`, or each of `errors`, and returns its exit code, or the highest of them.
+// Prints `error` or each of `errors`. Returns its exit code, or the highest of theirs.
 int fail(const Error& error);
 int fail(const std::vector<Error>& errors);
 

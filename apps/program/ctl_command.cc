@@ -36,7 +36,7 @@ void print_list(const ControlMethods& methods) {
   }
 }
 
-// Rows of a table: method, parameters, answer, what it does.
+// Rows of a table: method, parameters, answer, effect.
 void print_markdown(const ControlMethods& methods) {
   for (const ControlMethod& method : methods.all()) {
     std::string parameters;
@@ -56,7 +56,7 @@ Error failure(const std::string& path, const std::string& method) {
   return error_while("asking %s for %s", path.c_str(), method.c_str());
 }
 
-// The path of the line, or of the socket.
+// The path of the line or of the socket.
 Result<std::string> place_to_ask(const Arguments& arguments) {
   if (const char* option = asked_line_option(arguments)) return arguments.value(option);
   const std::string directory = arguments.value("--directory", "/run/bedplate");

@@ -1,6 +1,6 @@
 #include "apps/program/init_part.h"
 
-// init.cc defines it; a program that is to have it asks for it (-Wl,-u; bedplate-init.pc).
+// init.cc defines it; a program for images asks for it (-Wl,-u; bedplate-init.pc).
 extern "C" [[gnu::weak]] const bedplate::InitPart bedplate_init_part;
 
 namespace bedplate {

@@ -1,4 +1,4 @@
-// The first process of an image, if the program has it: libbedplate-init.a.
+// The first process of an image, if the program links libbedplate-init.a.
 #pragma once
 
 #include "apps/init/init.h"

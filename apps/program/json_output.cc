@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-// The same value as nlohmann's.
+// Converts to nlohmann's type.
 struct JsonConversion {
   static nlohmann::ordered_json convert(const Json& from) {
     switch (from.kind_) {

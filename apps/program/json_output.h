@@ -1,4 +1,4 @@
-// JSON on standard output: all commands print it this way.
+// JSON on standard output, for all commands.
 #pragma once
 
 #include <concepts>
@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// A value to print. Only json_output.cc uses nlohmann's library for that: in each command it would
-// take three seconds to compile.
+// A value to print. Only json_output.cc uses nlohmann's library: it would add three seconds to the
+// compilation of each command.
 class Json {
  public:
   struct Member;
@@ -41,13 +41,13 @@ class Json {
 
   // An object's member, added if missing; null becomes an object. Keys keep the order of first use.
   Json& operator[](std::string_view key);
-  // Adds an item to an array and returns it; the item moves when another one is added.
+  // Adds an item to an array and returns it; the reference is valid until the next item is added.
   Json& push_back(Json item);
 
   Kind kind() const noexcept { return kind_; }
   // The members of an object, or the items of an array, without keys.
   const std::vector<Member>& members() const noexcept { return members_; }
-  // The text itself of a text; the JSON of any other value, in one line.
+  // The text of a text value; the JSON of any other value, in one line.
   std::string text() const;
   // `indent`: spaces for each level; -1: all in one line. Replaces bytes that are not UTF-8: a name
   // cut off within a character must not stop a report.

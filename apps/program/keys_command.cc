@@ -20,7 +20,7 @@ std::string table_names(std::span<Service* const> services) {
   return names;
 }
 
-// The keys of `table` and of tables in it; all if it is empty.
+// The keys of `table` and of the tables in it; all keys if it is empty.
 std::vector<KeyDescription> keys_of(const std::string& table, std::span<Service* const> services) {
   std::vector<KeyDescription> keys = configuration_keys(services);
   std::erase_if(keys, [&table](const KeyDescription& key) {

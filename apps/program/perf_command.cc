@@ -29,7 +29,7 @@ Error bad_value(const char* option, const std::string& value, const char* answer
       .set_cure("%s", cure);
 }
 
-// A number from 1 to `max`. Returns `otherwise` if the option is not given.
+// A number from 1 to `max`; `otherwise` if the option is missing.
 Result<uint64_t> read_count(const Arguments& arguments, const char* option, uint64_t otherwise,
                             uint64_t max) {
   BP_ASSERT(max > 0 && otherwise <= max);
@@ -62,7 +62,7 @@ Result<std::vector<uint64_t>> read_sizes(const std::string& text) {
   return sizes;
 }
 
-// Refuses options that belong to another WHAT.
+// Refuses options that belong to another kind of measurement.
 Result<void> check_options(const Arguments& arguments, std::span<const char* const> known) {
   const std::string& what = arguments.operands[0];
   for (const Arguments::Option& option : arguments.options) {
@@ -122,7 +122,7 @@ Result<PerfTask> read_task(const Arguments& arguments) {
   return task;
 }
 
-// The sizes of --size, or the usual ones up to `bytes_max`.
+// The sizes of --size, or the default ones up to `bytes_max`.
 Result<std::vector<uint64_t>> choose_sizes(const Arguments& arguments, const PerfTask& task,
                                            uint64_t bytes_max) {
   if (!arguments.has("--size")) {
@@ -222,7 +222,7 @@ Result<void> measure_registration(const Arguments& arguments) {
 }  // namespace
 
 int perf_command(const Arguments& arguments) {
-  end_boot_growth();  // it has threads of its own
+  end_boot_growth();  // perf has threads of its own
   BP_ASSERT(!arguments.operands.empty());
   const std::string& what = arguments.operands[0];
   const bool registers = what == "register";

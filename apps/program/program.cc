@@ -1,4 +1,4 @@
-// Takes the command line apart; each command has a file of its own.
+// Parses the command line; each command has a file of its own.
 #include "apps/program/program.h"
 
 #include <algorithm>
@@ -294,14 +294,14 @@ static int run_words(int count, char** words, std::span<Service* const> given) {
   services.push_back(&control);
   const InitPart* init = init_part();
   if (init != nullptr && init->is_init(count, words)) return init->main(count, words, services);
-  // Only the kernel starts a process 1 without words. It panics when this ends, and the console
-  // keeps the line above that.
+  // Only the kernel starts a process 1 without arguments. It panics when this process ends, and the
+  // error stays on the console above that.
   if (init == nullptr && count == 1 && getpid() == 1) return fail(no_init());
   return dispatch(count, words, services);
 }
 
 int run_program(int count, char** words, std::span<Service* const> given) {
-  keep_alive_on(SIGXFSZ);  // a command may write its answer, or a file, beyond the limit
+  keep_alive_on(SIGXFSZ);  // a file size limit may cut a command's output
   let_boot_heap_grow();
   const int code = run_words(count, words, given);
   end_boot_growth();

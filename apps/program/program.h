@@ -5,9 +5,9 @@
 //       return bedplate::run_program(count, words, {&cache});
 //     }
 //
-// `PROGRAM run CONFIG` boots the appliance with those services that have a table in the
+// `PROGRAM run CONFIG` boots the appliance with the services that have a table in the
 // configuration; plan, check, keys, counters, doctor, stats, top and perf know them as well. As the
-// first process of an image (docs/image.md) the same program is the machine.
+// first process of an image (docs/image.md) the same program runs the machine.
 #pragma once
 
 #include <initializer_list>
@@ -17,9 +17,9 @@
 
 namespace bedplate {
 
-// Runs the command line's command. `services` outlive the call, and are for one appliance. Prints
-// errors on standard error. Requires: called once, from main, before there are other threads.
-// Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration.
+// Runs the command line's command. `services` outlive the call, and serve one appliance. Prints
+// errors on standard error. Requires: called once, from main, before other threads start. Returns
+// the exit code: 0 good, 1 boot or run failure, 2 usage or configuration.
 int run_program(int count, char** words, std::span<Service* const> services);
 inline int run_program(int count, char** words, std::initializer_list<Service*> services) {
   return run_program(count, words, std::span(services.begin(), services.size()));

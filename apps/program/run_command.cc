@@ -14,9 +14,9 @@ int run_command(const Arguments& arguments) {
   std::vector<Error> problems;
   auto configuration =
       load_configuration(arguments.operands[0].c_str(), arguments.services, &problems);
-  BP_ASSERT(configuration || !problems.empty());  // a failure has an exit code
+  BP_ASSERT(configuration || !problems.empty());  // the exit code comes from a problem
   if (!configuration) return fail(problems);
-  // Planned before anything else, because a plan that does not fit is a configuration error.
+  // Planned first, because a plan that does not fit is a configuration error.
   if (auto plan = plan_appliance(*configuration); !plan.ok()) return fail(plan.error());
   if (auto agreed = check_heap_expectation(configuration->alloc.expect, interception_decision());
       !agreed.ok()) {

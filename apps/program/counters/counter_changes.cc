@@ -60,7 +60,7 @@ const CounterChange* SetChange::find(std::string_view name) const noexcept {
 
 std::string group_name(const SeenSet& set) {
   if (set.owner.empty()) return std::string(set.name);
-  // A service's sets without an instance are one group.
+  // A service's sets that have no instance form one group.
   if (set.instance.empty()) return std::string(set.owner);
   return std::string(set.owner) + " " + std::string(set.name);
 }

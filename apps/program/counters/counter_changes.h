@@ -1,4 +1,4 @@
-// The changes of counters between two snapshots of one file: all commands make rates this way.
+// The changes of counters between two snapshots of one file; all commands compute rates with it.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace bedplate {
 
-// One counter. Texts lie in the newer snapshot.
+// One counter. Its texts point into the newer snapshot.
 struct CounterChange {
   SeenCounter now;
-  std::vector<Counter> added;  // to each of now.values; 0 if the older one lacks it
-  bool has_before = false;     // the older snapshot had it, with as many values
+  std::vector<Counter> added;  // to each of now.values; 0 if the older snapshot lacks it
+  bool has_before = false;     // the older snapshot has it, with as many values
   bool is_changed = false;     // a value has changed; false without has_before
-  double seconds = 0;          // between the snapshots; 0: there is one only
+  double seconds = 0;          // between the snapshots; 0: only one exists
 
-  // The counter's growth per second. Nothing: it is no counter, or has no before.
+  // The counter's growth per second. Nothing: it is not a counter, or has no earlier value.
   std::optional<double> per_second() const noexcept;
-  // A ns counter's growth as a share of the time, 0 to 1.
+  // The growth of a ns counter as a share of the time, 0 to 1.
   std::optional<double> time_share() const noexcept;
   // The histogram of the added values only.
   SeenCounter added_histogram() const noexcept;
@@ -33,11 +33,12 @@ struct SetChange {
   const CounterChange* find(std::string_view name) const noexcept;
 };
 
-// "shard", "cache gets": the owner, and the set's name where it says more.
+// "shard", "cache gets": the owner, and the set's name if it adds something.
 std::string group_name(const SeenSet& set);
 
 // The changes of every set of `now`, in its order; both snapshots outlive the result. `before` may
-// be nullptr, or of another process (the appliance was restarted): then nothing has a before.
+// be nullptr, or of another process (the appliance was restarted): then no counter has an earlier
+// value.
 std::vector<SetChange> counter_changes(const CountersSnapshot* before, const CountersSnapshot& now);
 
 }  // namespace bedplate

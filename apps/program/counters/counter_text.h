@@ -1,5 +1,5 @@
-// The values of counters as text for people, and as JSON, by kind and unit alone. A kind that this
-// build does not know is shown as raw numbers.
+// The values of counters as text for people, and as JSON, by kind and unit alone. An unknown kind
+// is shown as raw numbers.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ std::string value_text(uint64_t value, std::string_view unit, bool with_unit);
 // The text of any counter. `with_unit`: counts name their unit ("17 requests").
 std::string counter_text(const SeenCounter& counter, bool with_unit);
 
-// A number; null if it has none; true or false; a state's word; for a histogram an object: count,
-// p50, p90, p99, p999, max; for an unknown kind, the kind and its numbers.
+// The JSON of any counter: a number, or null if it has none; true or false; a state's word; for a
+// histogram an object of count, p50, p90, p99, p999 and max; for an unknown kind, the kind and its
+// numbers.
 Json counter_json(const SeenCounter& counter);
 
-// Whether it is 0, or an empty histogram.
+// Whether it is 0 or an empty histogram.
 bool is_zero(const SeenCounter& counter) noexcept;
 
 }  // namespace bedplate

@@ -1,4 +1,4 @@
-// `counters`: the reference of counters, from the descriptions themselves.
+// `counters`: the reference of counters, made from their descriptions.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-// The runtime's counters without a configuration; with one, its services' counters.
+// Without a configuration, the runtime's counters; with one, its services' counters.
 Result<std::vector<CounterSet>> counters_of(const Arguments& arguments,
                                             std::vector<Error>* problems) {
   if (arguments.operands.empty()) return all_runtime_counters();
@@ -28,7 +28,7 @@ Result<std::vector<CounterSet>> counters_of(const Arguments& arguments,
   return sets;
 }
 
-// "shard.SHARD.iterations", "cache.hits": its path in `stats --json`.
+// "shard.SHARD.iterations", "cache.hits": the counter's path in `stats --json`.
 std::string path_of(const CounterSet& set, const CounterDescription& counter) {
   std::string path = set.owner;
   const auto add = [&path](const std::string& part) { path += (path.empty() ? "" : ".") + part; };

@@ -130,10 +130,10 @@ Result<bool> RemoteCounters::read_again(uint64_t from, uint64_t bytes) {
   return true;
 }
 
-// Reads the sets first: the values of each set are then as young as its record, or younger. The
-// offsets are checked: they come from the last good snapshot.
+// Reads the sets first, so that the values of a set are at least as recent as its record. The
+// offsets can be trusted: they come from the last good snapshot.
 Result<bool> RemoteCounters::read_changes() {
-  BP_ASSERT(words_.size() * kWordBytes >= sizeof(CountersHeader));  // read_all() has seen to it
+  BP_ASSERT(words_.size() * kWordBytes >= sizeof(CountersHeader));  // read_all() has checked it
   const auto& header = *reinterpret_cast<const CountersHeader*>(words_.data());
   const uint64_t all = words_.size() * kWordBytes;
   const uint64_t sets = header.sets.offset;

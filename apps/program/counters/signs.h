@@ -1,5 +1,5 @@
-// The signs of an appliance (what needs a look), for `top`, `stats` and `doctor`: those that are
-// raised in its counters file (apps/counters/counter_signs.h).
+// The raised alerts in an appliance's counters file (apps/counters/counter_signs.h), for `top`,
+// `stats` and `doctor`.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct SeenSign {
   std::string text() const { return of + ": " + says; }
 };
 
-// The raised signs, in the order of the file.
+// The raised alerts, in the order of the file.
 std::vector<SeenSign> signs_of(const CountersSnapshot& counters);
 
 // [{"of", "counter", "says"}].
 Json signs_json(const CountersSnapshot& counters);
 
-// For each running appliance of the directory: a warning for each of its signs, or one good
-// finding. An appliance that has crashed, or cannot be read, has a warning that says so. No
-// directory: nothing runs.
+// Findings about each running appliance of the directory: a warning for each of its alerts, or a
+// good finding. A warning also tells of an appliance that has crashed or cannot be read. Without
+// the directory no appliance runs.
 std::vector<Finding> appliance_findings(const std::string& directory);
 
 }  // namespace bedplate

@@ -14,7 +14,7 @@ namespace {
 
 void print_stats(const CountersView& counters, const AuditReport& audit,
                  const StatsJson::Options& options) {
-  std::vector<uint32_t> order(counters.set_count() + 1);  // never full: one look finds all
+  std::vector<uint32_t> order(counters.set_count() + 1);  // never full, so one pass finds all
   StatsJson json(counters, audit, options, order);
   std::vector<char> piece(StatsJson::kPieceBytesMin);
   while (const size_t bytes = json.write(piece)) std::fwrite(piece.data(), 1, bytes, stdout);

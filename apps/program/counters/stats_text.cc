@@ -37,8 +37,8 @@ void print_words(std::string_view name, const std::vector<std::string>& words) {
   if (!line.empty()) print_line(name, line);
 }
 
-// Whether its 0 can go into the line of zeros: a count of 0 can; state 0 has a word, and node 0 is
-// a node.
+// Whether its 0 may be listed in the line of zeros. A count of 0 may; state 0 has a word, and node
+// 0 is a node.
 bool can_fold(const SeenCounter& counter) noexcept {
   return is_zero(counter) && counter.unit != "boolean" && counter.unit != "node" &&
          !counter.read_words();
@@ -60,7 +60,7 @@ void print_block(const Sets& sets, const std::string& title) {
   print_words("0", zeros);
 }
 
-// Sorts names that begin with a number by it; the other names follow in the file's order.
+// Sorts names that begin with a number by that number; other names follow in file order.
 void sort_by_number(Sets* sets) {
   const auto starts_with_digit = [](const SeenSet* set) {
     BP_ASSERT(!set->instance.empty());
@@ -80,7 +80,7 @@ void sort_by_number(Sets* sets) {
 struct Table {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> zeros;  // counters that are 0 in all rows
-  std::vector<std::string> sames;  // "node 0": counters with the same value in all
+  std::vector<std::string> sames;  // "node 0": counters with the same value in all rows
   size_t zero_rows = 0;            // rows that are 0 in all counters
   std::string zero_row;            // the text for such rows
 
@@ -96,7 +96,7 @@ struct Table {
   }
 };
 
-// Whether the set has nothing but 0, and no label that would be missed.
+// Whether all counters of the set are 0, and it has no label that must be shown.
 bool is_zero_row(const SeenSet& set) {
   return !set.counters.empty() && set.labels.empty() &&
          std::all_of(set.counters.begin(), set.counters.end(), is_zero);
@@ -158,7 +158,7 @@ void print_table(const Table& table, std::string_view title) {
   print_words("all: 0", table.zeros);
 }
 
-// Prints instances: as a table if they have the same counters and labels, and if it fits.
+// Prints instances: as a table if they have the same counters and labels, and the table fits.
 void print_instances(Sets sets, const std::string& title) {
   sort_by_number(&sets);
   const auto is_like_first = [&](const SeenSet* set) {
@@ -178,7 +178,7 @@ void print_sets(const std::vector<SeenSet>& sets) {
   for (size_t i = 0; i < sets.size();) {
     const SeenSet& first = sets[i];
     Sets alike;
-    // A service's sets without an instance are one block.
+    // A service's sets that have no instance form one block.
     for (; i < sets.size() && sets[i].owner == first.owner; ++i) {
       const bool is_one = first.instance.empty() && sets[i].instance.empty();
       if (sets[i].name != first.name && (!is_one || first.owner.empty())) break;

@@ -8,7 +8,7 @@
 
 namespace bedplate {
 
-// Prints each set under its name. Several instances are a table if it fits into 100 columns.
+// Prints each set under its name. Several instances become a table if it fits into 100 columns.
 void print_sets(const std::vector<SeenSet>& sets);
 
 }  // namespace bedplate

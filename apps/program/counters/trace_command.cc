@@ -1,4 +1,5 @@
-// `trace`: the last requests, with the stations that they passed, from the counters file alone.
+// `trace`: the last requests, with the stations that they passed, read from the counters file
+// alone.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -17,7 +18,8 @@
 namespace bedplate {
 namespace {
 
-// The time between two looks of --follow: a shard's ring must hold the requests that end meanwhile.
+// The time between two readings of --follow: a shard's ring must hold the requests that end
+// meanwhile.
 constexpr long kLookNs = 100 * static_cast<long>(kNsPerMs);
 
 // "2ms", "500us", "1s", "800ns" -> ns. Nothing for anything else.
@@ -87,7 +89,7 @@ void print_request(const SeenRequest& request) {
 // Prints the requests of `seen` that match `wish`.
 void print_requests(const TraceSnapshot& seen, const Wish& wish, ToldRequests* told) {
   for (const SeenRequest& request : seen.requests()) {
-    BP_ASSERT(!request.stations.empty());  // the first is its begin
+    BP_ASSERT(!request.stations.empty());  // the first one is its begin
     uint64_t& before = (*told)[request.shard];
     if (before > 0 && request.number > before + 1 && !wish.as_json) {
       std::printf("(%" PRIu64 " requests of shard %s came and went between two looks)\n",

@@ -1,5 +1,5 @@
-// `stats --watch`: prints once a second all that has changed: counters as growth per second, gauges
-// as values, histograms as the values added in this second.
+// `stats --watch`: prints all changes once a second: counters as growth per second, gauges as
+// values, histograms as the values added in this second.
 #include "apps/program/counters/watch_stats.h"
 
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace {
 
 // Prints a counter that has changed, or adds it to `json`.
 void tell(const std::string& name, const CounterChange& change, Json* json) {
-  BP_ASSERT(change.has_before);  // it has changed
+  BP_ASSERT(change.has_before);  // it is changed, so it has an earlier value
   const auto rate = change.per_second();
   const SeenCounter& now = change.now;
   if (!rate && (now.is_histogram() || now.is_number() || now.read_words())) {
@@ -29,7 +29,7 @@ void tell(const std::string& name, const CounterChange& change, Json* json) {
     }
     return;
   }
-  // A counter of an unknown kind is shown by the growth of its first value.
+  // A counter of an unknown kind is shown as the growth of its first value.
   const double grown = rate ? *rate : static_cast<double>(change.added[0].read()) / change.seconds;
   if (json != nullptr) {
     (*json)[name] = {{"per_second", grown}};

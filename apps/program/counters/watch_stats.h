@@ -5,8 +5,8 @@
 
 namespace bedplate {
 
-// Prints all changes once a second, as text or as a JSON object a line, until the appliance has
-// gone. Returns the exit code.
+// Prints all changes once a second, as text or as one JSON object a line, until the appliance ends.
+// Returns the exit code.
 int watch_stats(const CountersReader& reader, bool as_json);
 
 }  // namespace bedplate

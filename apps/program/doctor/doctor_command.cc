@@ -1,6 +1,6 @@
-// doctor: one line for each feature of this machine that Bedplate uses, with the loss without it;
-// and the signs (what needs a look) of the appliances that run on it. machine_findings.h reads
-// /proc and /sys; the probes that need more are here.
+// doctor: prints a line for each feature of this machine that Bedplate uses, with the loss without
+// it, and the alerts of the appliances that run on it. machine_findings.h reads /proc and /sys; the
+// probes that need more are here.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -115,8 +115,8 @@ Finding sealing() {
                      "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work");
 }
 
-// The ways by which memory could still go from under a registration here, with the configuration's
-// settings or the defaults.
+// The ways by which memory could still be taken from under a registration here, under the
+// configuration's settings or the defaults.
 Finding ways_back(const Judgement* judged) {
   uint32_t stoppers = available_stoppers();
   const Configuration configuration = judged == nullptr ? Configuration() : *judged->configuration;
@@ -152,7 +152,7 @@ void append(std::vector<Finding>* findings, const std::vector<Finding>& more) {
   findings->insert(findings->end(), more.begin(), more.end());
 }
 
-// Findings about the features that a configuration may need.
+// Findings about features that a configuration may need.
 std::vector<Finding> offers() {
   std::vector<Finding> findings = {hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
                                    hugepages(PageSize::k1GiB, "hugepages of 1 GiB"),
@@ -164,7 +164,7 @@ std::vector<Finding> offers() {
   return findings;
 }
 
-// Findings about everything that one configuration needs and this machine lacks.
+// Findings about everything that this configuration needs and this machine lacks.
 std::vector<Finding> needs(const std::string& path, const Judgement& judged) {
   if (judged.problems.empty()) {
     return {{path, Verdict::kGood, "this machine has what it takes", ""}};
@@ -208,8 +208,8 @@ int print(const std::vector<Finding>& findings, bool as_json) {
   return code;
 }
 
-// The sysctl line for a number of hugepages; empty: sysctl has none for one node, or for another
-// size than the kernel's default.
+// The sysctl line for a number of hugepages. Empty: sysctl has no setting for a single node, or for
+// a size other than the kernel's default.
 std::string lasting_count(const HugepageNeed& need, uint64_t total) {
   const auto default_kib = read_number_field("/proc/meminfo", "Hugepagesize");
   const bool is_default = default_kib && *default_kib * kKiB == page_bytes(need.page);
@@ -248,8 +248,8 @@ bool ask(const std::string& question) {
          (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-// Returns the exit code. Questions and results go to standard error: standard output has the
-// findings.
+// Returns the exit code. Questions and results go to standard error, because the findings go to
+// standard output.
 int fix(const std::string& path, const Judgement* judged, const std::string& directory, bool asks) {
   BP_ASSERT(judged == nullptr || judged->plan);
   std::vector<Error> failed;
@@ -269,7 +269,7 @@ int doctor_command(const Arguments& arguments) {
   std::optional<Judgement> judged;
   if (arguments.has("--for")) {
     judged = judge(path.c_str(), arguments.services);
-    // A file with problems of its own has no plan to judge the machine by.
+    // A file that has problems has no plan, so the machine cannot be checked for it.
     if (!judged->plan) return fail(judged->problems);
   }
   const std::string directory = arguments.value("--directory", "/run/bedplate");

@@ -12,15 +12,15 @@ namespace bedplate {
 
 enum class Verdict : uint8_t {
   kGood,
-  kWarning,  // something is lost, or some configurations are refused
-  kFault,    // nothing runs here, or not the configuration in question
+  kWarning,  // a feature is lost, or some configurations are refused
+  kFault,    // no appliance runs here, or not the configuration in question
 };
 
 // A setting of the running machine.
 struct Setting {
   std::string file;     // "/proc/sys/kernel/numa_balancing"
-  std::string value;    // to write into it
-  std::string lasting;  // a line for sysctl.d: "kernel.numa_balancing = 0"; empty: it has none
+  std::string value;    // to be written into the file
+  std::string lasting;  // a line for sysctl.d: "kernel.numa_balancing = 0"; empty: none exists
   std::optional<PageSize> page = {};  // the value is a number of hugepages of this size
 };
 
@@ -28,9 +28,9 @@ struct Finding {
   std::string name;
   Verdict verdict = Verdict::kGood;
   std::string value;                   // what was found
-  std::string cure;                    // empty: there is none, or none is needed
+  std::string cure;                    // empty: none exists, or none is needed
   std::vector<Setting> settings = {};  // the cure, or a part of it
-  std::string kernel_words = {};       // for the kernel's command line, to make it last
+  std::string kernel_words = {};       // words for the kernel's command line that make it last
 };
 
 // "good", "warning", "fault".

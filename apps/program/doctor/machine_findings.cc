@@ -21,11 +21,12 @@ namespace bedplate {
 namespace {
 
 constexpr char kCpus[] = "/sys/devices/system/cpu";
-// The most time to leave a sleep state: a core in a deeper one answers its first packet later.
+// The longest acceptable wake-up time of a sleep state: a core in a deeper state answers its first
+// packet later.
 constexpr uint64_t kWakeMicrosecondsMax = 10;
 constexpr int kHugepageOrder = 9;  // a hugepage of 2 MiB is 2^9 pages
 
-// The beginning of a file, without its newline; empty: it is empty, or not there.
+// The beginning of a file, without its newline; empty: the file is empty or missing.
 std::string text_of(const std::string& path) {
   char text[4096];
   if (!read_text_file(path.c_str(), text, sizeof text)) return "";
@@ -34,7 +35,7 @@ std::string text_of(const std::string& path) {
   return found;
 }
 
-// The names in a directory, sorted; none: it is empty, or not there.
+// The names in a directory, sorted; none: it is empty or missing.
 std::set<std::string> names_in(const std::string& directory) {
   std::set<std::string> names;
   DIR* opened = opendir(directory.c_str());
@@ -46,7 +47,7 @@ std::set<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-// The numbers of those `names` that are `prefix` and a number: 0 and 1 for cpu0, cpu1 and cpufreq.
+// The numbers in those `names` that are `prefix` and a number: 0 and 1 for cpu0, cpu1 and cpufreq.
 std::set<int> numbers_in(const std::set<std::string>& names, std::string_view prefix) {
   std::set<int> numbers;
   for (const std::string_view name : names) {
@@ -58,7 +59,7 @@ std::set<int> numbers_in(const std::set<std::string>& names, std::string_view pr
   return numbers;
 }
 
-// The numbers as the kernel writes lists: "0-3,8".
+// The numbers in the kernel's format of lists: "0-3,8".
 std::string list_text(const std::set<int>& numbers) {
   std::string text;
   for (auto at = numbers.begin(); at != numbers.end();) {
@@ -72,7 +73,7 @@ std::string list_text(const std::set<int>& numbers) {
   return text;
 }
 
-// Parses a kernel's list of cores; a list of nodes has the same form.
+// Parses the kernel's list of cores; lists of nodes have the same format.
 std::set<int> numbers_of(const std::string& list) {
   std::set<int> numbers;
   const NodeSet listed = parse_nodes(list.c_str());
@@ -155,7 +156,7 @@ Finding governor(const View& view) {
   return finding;
 }
 
-// Judges the deepest sleep state of any of the cores.
+// Checks the deepest sleep state of the cores.
 Finding sleep_states(const View& view) {
   std::string deepest;
   uint64_t latency = 0;
@@ -187,8 +188,8 @@ Finding sleep_states(const View& view) {
           "intel_idle.max_cstate=1 processor.max_cstate=1"};
 }
 
-// `is_asked`: good if all cores of the configuration's shards are isolated; else good if any core
-// is.
+// With `is_asked`, good if all cores of the configuration's shards are isolated; otherwise good if
+// any core is.
 Finding isolated_cores(const View& view, bool is_asked) {
   const std::string list = text_of(view.root + kCpus + "/isolated");
   std::set<int> shared = is_asked ? view.cpus : std::set<int>();
@@ -251,11 +252,11 @@ Finding numa(const std::string& root) {
 
 struct FreeMemory {
   uint64_t pages = 0;
-  uint64_t hugepages = 0;  // pages of these that lie in pieces of 2 MiB
+  uint64_t hugepages = 0;  // pages in free blocks of 2 MiB or more
 };
 
-// [proc(5)] /proc/buddyinfo: Node N, zone NAME, then how many free pieces there are of 2^0 pages,
-// 2^1, and so on.
+// proc(5), /proc/buddyinfo: Node N, zone NAME, then the numbers of free blocks of 2^0 pages, 2^1
+// pages, and so on.
 void add_free(const char* line, void* context) {
   auto* found = static_cast<FreeMemory*>(context);
   std::string_view rest(line);

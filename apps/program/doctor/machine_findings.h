@@ -1,10 +1,9 @@
 // Findings from /proc and /sys about a machine: its kernel, its cores, its memory, its IOMMU.
 //
-// They are about things that make an appliance slow or jittery, or that a device needs.
-// doctor_command.cc probes the things that no file tells.
-// `root` stands before /proc, /sys and /dev: "" is this machine; tests have one of their own. A
-// kernel without a file lacks the feature: its line is good, or left out.
-// Threads: any. It allocates: for commands alone.
+// They report what makes an appliance slow or jittery, and what a device needs. doctor_command.cc
+// probes features that no file tells. `root` is a prefix of /proc, /sys and /dev: "" is this
+// machine; tests have their own. If a file is missing, the kernel lacks the feature: the finding is
+// good, or left out. Threads: any. It allocates: only for commands.
 #pragma once
 
 #include <set>
@@ -18,7 +17,7 @@ namespace bedplate {
 // Findings that matter to every appliance. `asked`: the cores of its shards; empty: all.
 std::vector<Finding> machine_findings(const std::set<int>& asked, const std::string& root = "");
 
-// Findings that matter to some configurations: preflight knows to which.
+// Findings that matter to some configurations; preflight knows which.
 std::vector<Finding> device_findings(const std::string& root = "");
 
 }  // namespace bedplate

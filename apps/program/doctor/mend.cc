@@ -22,7 +22,7 @@ constexpr char kAsRoot[] = "run it as root, and where /proc, /sys and /etc can b
 
 Result<void> write_file(const std::string& path, int flags, const std::string& text) {
   const Fd opened(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644));
-  // The kernel takes a setting in one write, or not at all.
+  // The kernel takes a setting in one write or not at all.
   if (opened.is_open() &&
       write(opened.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
     return {};
@@ -43,7 +43,7 @@ std::string_view name_of(std::string_view line) {
   return end == std::string_view::npos ? "" : name.substr(0, end + 1);
 }
 
-// All lines, of any length, with or without a newline behind the last. No file: none.
+// All lines, of any length, with or without a newline after the last. No file: no lines.
 Result<std::vector<std::string>> lines_of(const std::string& path) {
   const Fd opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!opened.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::vector<std::string>();
@@ -87,7 +87,7 @@ Result<std::string> lasting_text(const std::vector<std::string>& lines, const st
   std::vector<std::string> after = before;
   if (after.empty()) after.push_back("# Written by `bedplate doctor --fix`.");
   for (const std::string& line : lines) {
-    BP_ASSERT(!name_of(line).empty());  // it would replace a comment
+    BP_ASSERT(!name_of(line).empty());  // else it would replace a comment
     const auto same = std::find_if(after.begin(), after.end(), [&](const std::string& other) {
       return name_of(other) == name_of(line);
     });

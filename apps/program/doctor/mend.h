@@ -1,8 +1,8 @@
-// `doctor --fix`: applies the findings' settings to the running machine, and writes those that
-// outlast a boot if the user agrees.
+// `doctor --fix`: applies the findings' settings to the running machine, and, if the user agrees,
+// writes those that outlast a boot.
 //
-// `root` stands before all files, as in machine_findings.h. Threads: any. It allocates: for
-// commands alone.
+// `root` is a prefix of all files, as in machine_findings.h. Threads: any. It allocates: only for
+// commands.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ inline constexpr char kLastingFile[] = "/etc/sysctl.d/90-bedplate.conf";
 // Writes the setting into its file. It lasts until the next boot. Errors: the kernel's.
 Result<void> apply(const Setting& setting, const std::string& root = "");
 
-// The lasting file's text with `lines` ("vm.nr_hugepages = 64"): each replaces a line of the same
-// name; other lines stay. Empty: the file has all of them. Errors: the file is there and cannot be
-// read.
+// The lasting file's text after `lines` ("vm.nr_hugepages = 64") are added: each replaces a line of
+// the same name; other lines stay. Empty: the file has all of them. Errors: the file exists and
+// cannot be read.
 Result<std::string> lasting_text(const std::vector<std::string>& lines,
                                  const std::string& root = "");
 
@@ -36,7 +36,7 @@ struct MendTalk {
 };
 
 // Applies the settings of all findings, writes their lasting lines if the user agrees, and tells
-// the words to add to the kernel's command line. Returns the errors.
+// the user which words to add to the kernel's command line. Returns the errors.
 std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& talk,
                         const std::string& root = "");
 

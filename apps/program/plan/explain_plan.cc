@@ -45,7 +45,7 @@ std::string saved_text(int64_t bytes) {
   return (bytes < 0 ? "-" : "") + amount;
 }
 
-// Writes all values of one key in the same form.
+// Prints all values of a key in one form.
 std::string amount_text(const std::optional<uint64_t>& amount, const std::string& unit) {
   return amount ? value_text(*amount, unit, false) : "-";
 }

@@ -54,7 +54,7 @@ Result<uint32_t> read_number(const NumberOption& option, const std::string& text
         .set_answer("it is too large")
         .set_cure("see: bedplate plan --help");
   }
-  // Checks the number alone, so that the answer is about it.
+  // Checks this number alone, so that the error is about it.
   GroupShape probe;
   probe.*option.field = static_cast<uint32_t>(*number);
   if (auto checked = check_group_shape(probe); !checked.ok()) {
@@ -73,7 +73,7 @@ Result<GroupShape> default_shape(const std::string& layout) {
         .set_answer("there is no such layout")
         .set_cure("write --fifo lazy or --fifo mesh");
   }
-  // The smallest values, as for a mesh of many members; [[group]] describes both.
+  // Uses the smallest values, as for a mesh of many members; [[group]] describes both.
   shape.kind = GroupKind::kMesh;
   shape.eager_count = 1;
   shape.loan_count = 64;
@@ -107,7 +107,7 @@ Result<GroupShape> read_shape(const Arguments& arguments) {
   if (asked.kind == GroupKind::kLazy && !arguments.has("--boxes")) {
     asked.box_count = default_box_count(asked.member_count);
   }
-  BP_TRY(check_group_shape(asked));  // each number is good: this checks them together
+  BP_TRY(check_group_shape(asked));  // each number is good: checks their combination
   return asked;
 }
 
@@ -122,7 +122,7 @@ struct Answer {
     BP_ASSERT(shape.member_count > 0);
     return (total_bytes() + shape.member_count - 1) / shape.member_count;
   }
-  // Two segments; the one of the members tables always has pages of 4 KiB.
+  // Two segments; the segment of the members tables always has 4 KiB pages.
   uint64_t bytes_in(PageSize page) const noexcept {
     return align_up(group_bytes, page_bytes(page)) +
            align_up(table_bytes, page_bytes(PageSize::k4KiB));
@@ -136,7 +136,7 @@ Answer answer_for(const GroupShape& shape) {
   answer.rows.push_back({"members table", 1, answer.table_bytes});
   uint64_t bytes = 0;
   for (const PartRow& row : answer.rows) bytes += row.bytes();
-  BP_ASSERT(bytes == answer.total_bytes());  // the parts are all of it, to the byte
+  BP_ASSERT(bytes == answer.total_bytes());  // the parts add up to the total, to the byte
   return answer;
 }
 

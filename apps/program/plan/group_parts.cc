@@ -23,7 +23,7 @@ std::vector<PartRow> part_rows(const GroupLayout& layout) {
     const uint64_t bytes = layout.part_bytes(part);
     if (bytes == 0) continue;
     const uint64_t count = count_of(part, layout.shape());
-    BP_ASSERT(count > 0);  // none of it has no bytes
+    BP_ASSERT(count > 0);  // a part without elements has no bytes
     BP_ASSERT(bytes % count == 0);
     rows.push_back({to_text(part), count, bytes / count});
   }

@@ -1,4 +1,4 @@
-// A group as `bedplate plan` tells it: its parts, and its shape in the words of [[group]].
+// A group in the output of `bedplate plan`: its parts, and its shape in the words of [[group]].
 #pragma once
 
 #include <vector>
@@ -15,12 +15,12 @@ struct PartRow {
   uint64_t bytes() const noexcept { return count * bytes_each; }
 };
 
-// In the order of GroupPart, without those that this layout lacks.
+// In the order of GroupPart, without parts that this layout lacks.
 std::vector<PartRow> part_rows(const GroupLayout& layout);
 
 Json parts_json(const std::vector<PartRow>& rows);
 
-// Every key of [[group]] but its name and those that mean nothing in this layout.
+// Every key of [[group]] except its name and keys without effect in this layout.
 Json shape_json(const GroupShape& shape);
 
 }  // namespace bedplate

@@ -24,7 +24,7 @@ void judge_machine(Judgement* judged) {
     return;
   }
   problems = preflight(configuration, plan);
-  // Holds the name meanwhile, so that no appliance starts under it.
+  // Locks the name meanwhile, so that no appliance starts under it.
   NameLock name_lock;
   const ApplianceSettings& settings = configuration.appliance;
   if (auto taken = name_lock.take(settings.runtime_directory, settings.name); !taken.ok()) {

@@ -11,19 +11,19 @@
 namespace bedplate {
 
 struct Judgement {
-  // All problems of the file itself; if it has none, all that this machine lacks. Empty: it would
-  // boot.
+  // All problems of the file itself; if it has none, everything that this machine lacks. Empty: it
+  // would boot.
   std::vector<Error> problems;
   std::optional<Configuration> configuration;  // nothing: the file has problems
-  std::optional<AppliancePlan> plan;           // nothing: there is none
+  std::optional<AppliancePlan> plan;           // nothing: planning failed
 };
 
 // Reads the file at `path`, plans, and checks all that boot checks: it opens boot's files and
-// devices, and closes them again. It holds the appliance's name meanwhile, so a running one is a
-// problem. Requires: `services` as load_configuration() does.
+// devices, and closes them again. It locks the appliance's name meanwhile, so a running appliance
+// is a problem. Requires: `services` as for load_configuration().
 Judgement judge(const char* path, std::span<Service* const> services);
 
-// Checks the machine again. Requires: judged->plan is there.
+// Checks the machine again. Requires: judged->plan has a value.
 void judge_machine(Judgement* judged);
 
 }  // namespace bedplate

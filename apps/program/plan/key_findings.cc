@@ -34,13 +34,13 @@ bool is_power_of_two_in_use(const ConfigurationKey& key) noexcept {
   return key.rule() == Rule::kPowerOfTwo || key.rule() == Rule::kRoundedToPowerOfTwo;
 }
 
-// The number in use for the key's `value`: some keys are rounded up to a power of two.
+// The value that is used for the key's `value`: some keys are rounded up to a power of two.
 uint64_t in_use(const ConfigurationKey& key, uint64_t value) noexcept {
   return is_power_of_two_in_use(key) ? std::bit_ceil(value) : value;
 }
 
-// The next value from `wanted` up that the key takes without further rounding; its largest if that
-// is less.
+// The smallest value from `wanted` up that the key takes without rounding; the key's maximum if
+// that is less.
 uint64_t rounded(const ConfigurationKey& key, const PoolSettings& pool, uint64_t wanted) {
   using Rule = ConfigurationKey::Rule;
   BP_ASSERT(key.min() <= key.max());
@@ -69,7 +69,7 @@ struct Taken {
   }
 };
 
-// The table and the key in it that a measure of `owner` names.
+// The table and the key that a measure of `owner` names.
 struct KeyPlace {
   std::string table;
   std::string key;
@@ -100,10 +100,10 @@ class Finder {
 
   LoadedConfiguration& loaded_;
   std::vector<NumberKey> keys_;
-  std::vector<std::optional<Measured>> measured_;  // of each key
+  std::vector<std::optional<Measured>> measured_;  // one for each key
 };
 
-// Refuses a measure of a key that no service describes. The file itself may lack the table.
+// Refuses a measure of a key that no service describes. The configuration file may lack the table.
 Result<void> Finder::check_described(const AppliancePlan& plan) const {
   std::vector<Service*> services = loaded_.configuration().services;
   const std::vector<KeyDescription> known = configuration_keys(services);
@@ -128,7 +128,7 @@ Result<void> Finder::check_described(const AppliancePlan& plan) const {
 // Whether the set measures this table's key.
 bool is_measured(const CounterSet& planned, const SeenSet& seen, const NumberKey& key) {
   if (!key.is_one_of_several) return true;
-  // All sets of a name have the same description, but each measures its own tables.
+  // All sets of one name have the same description, but each measures tables of its own.
   if (planned.measured.empty() || planned.instance != seen.instance) {
     return key.instance == seen.instance;
   }
@@ -197,8 +197,8 @@ void Finder::propose(const NumberKey& key, const Measured& measured, const Taken
                      KeyFinding* finding) {
   const uint64_t now_in_use = in_use(*key.key, finding->value);
   const uint64_t capacity = measured.capacity.value_or(now_in_use);
-  // A refused request may have needed more than the free rest. A resource far from full refuses for
-  // another reason, such as a drain.
+  // A refused request may have needed more than the free rest. If the resource is far from full,
+  // the refusal has another reason, such as a drain.
   const bool is_full =
       measured.refused > 0 && with_margin(measured.peak.value_or(capacity)) >= capacity;
   const bool is_over = measured.peak.value_or(0) > capacity;
@@ -221,7 +221,7 @@ void Finder::propose(const NumberKey& key, const Measured& measured, const Taken
   finding->saved_bytes = now.saved_by(then.value());
 }
 
-// Whether half of the key's value would take less memory.
+// Whether halving the key's value would take less memory.
 bool Finder::could_take_less(const NumberKey& key, const Taken& now) {
   const std::optional<uint64_t> value = key.key->number();
   if (!value || *value <= key.key->min()) return false;
@@ -236,7 +236,7 @@ KeyFindings Finder::find(const Taken& now) {
   for (size_t i = 0; i < keys_.size(); ++i) {
     const NumberKey& key = keys_[i];
     const auto& measured = measured_[i];
-    // If the key has no value, the default that the run had.
+    // If the key has no value, uses the default that applied in the run.
     const auto value = key.key->number() || !measured ? key.key->number() : measured->capacity;
     if (!measured || !value) {
       if (could_take_less(key, now)) all.unknown.push_back(key.text());

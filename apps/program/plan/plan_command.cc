@@ -12,15 +12,15 @@
 namespace bedplate {
 namespace {
 
-// The group that the segment `owner` holds; nullptr when it holds none.
+// The group in the segment `owner`; nullptr: none.
 const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
   const auto found = std::find_if(plan.groups.begin(), plan.groups.end(),
                                   [&](const GroupPlan& group) { return group.segment == owner; });
   return found == plan.groups.end() ? nullptr : &*found;
 }
 
-// The plan as JSON. A program that can be an image's first process adds the image's modules, and
-// the files that services read.
+// The plan as JSON. A program with libbedplate-init.a adds the image's modules, and the files that
+// services read.
 Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
   Json json;
   json["total_bytes"] = plan.pool.total_bytes();
@@ -112,12 +112,12 @@ void print_table(const AppliancePlan& plan) {
     rows.print(segment.owner.text, segment.bytes, format_bytes(page_bytes(segment.page)).text,
                segment.node == kAnyNode ? "any" : std::to_string(segment.node).c_str());
     const GroupPlan* group = find_group(plan, segment.owner);
-    // Exchange groups of one kind of process are alike: print the first only.
+    // Exchange groups of one kind of process are alike, so only the first is printed.
     const bool is_shown = group != nullptr && above != nullptr &&
                           group->shape.kind == GroupKind::kExchange && group->shape == above->shape;
     if (group != nullptr && !is_shown) rows.print_parts(group->shape);
     if (group != nullptr) above = group;
-    if (segment.carves.size() < 2) continue;  // a single carve is the segment, except its last page
+    if (segment.carves.size() < 2) continue;  // one carve is the segment, except its last page
     for (const CarvePlan& carve : segment.carves) {
       rows.print(std::string("  ") + carve.owner.text, carve.bytes);
     }

@@ -1,4 +1,5 @@
-// `top`: what appliances are doing, from their counters alone. They do nothing for it.
+// `top`: shows what appliances are doing, from their counters alone. It costs the appliances
+// nothing.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
-// The longest silence of a serial line: no key is read meanwhile.
+// The longest wait for a serial line; no key is read meanwhile.
 constexpr uint64_t kLineSilenceNs = 3 * kNsPerSecond;
 
 std::vector<TopSection> all_sections(const TopAppliance& appliance) {
@@ -70,7 +71,7 @@ std::vector<TopView> views_of(const TopWatch& watch) {
   return views;
 }
 
-// Runs until the user ends it: appliances may end and begin meanwhile.
+// Runs until the user ends it: appliances may end and start meanwhile.
 int run_screen(TopWatch* watch, double seconds) {
   TopTerminal terminal;
   auto opened = terminal.open();
@@ -118,7 +119,7 @@ std::unique_ptr<RemoteCounters> remote_counters(const Arguments& arguments) {
 }
 
 void sleep_seconds(double seconds) {
-  BP_ASSERT(seconds >= 0);  // else nanosleep() fails each time
+  BP_ASSERT(seconds >= 0);  // else nanosleep() fails
   timespec time = {};
   time.tv_sec = static_cast<time_t>(seconds);
   time.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
@@ -153,11 +154,11 @@ int top_command(const Arguments& arguments) {
   }
   int code = kExitGood;
   do {
-    // A crashed appliance does nothing more: do not wait for it.
+    // A crashed appliance does not change any more, so there is nothing to wait for.
     if (watch.is_any_running()) {
       sleep_seconds(seconds);
       looked = watch.look();
-      if (!looked.ok()) return is_once ? fail(looked.error()) : kExitGood;  // they have ended
+      if (!looked.ok()) return is_once ? fail(looked.error()) : kExitGood;  // all have ended
     }
     if (arguments.has("--json")) {
       print_as_json(watch, is_once);

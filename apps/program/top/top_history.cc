@@ -29,11 +29,12 @@ void TopHistory::add(const std::vector<TopSection>& sections, uint64_t now_ns) {
         Point point = {step, row.values[i].number, row.values[i].text,
                        section.columns[i].aspect == TopAspect::kTotal};
         if (!points.empty() && points.back().is_total != point.is_total) {
-          // A counter that had a rate and stands still shows its total instead of a rate of 0.
+          // A counter that had a rate and now stands still shows its total: its point is a rate of
+          // 0.
           if (point.is_total) point = {step, 0, "0", false};
           if (points.back().is_total) points.clear();
         }
-        BP_ASSERT(points.empty() || points.back().step <= step);  // time does not go back
+        BP_ASSERT(points.empty() || points.back().step <= step);  // time does not go backwards
         if (!points.empty() && points.back().step == step) points.pop_back();
         points.push_back(std::move(point));
       }
@@ -58,7 +59,7 @@ std::vector<std::string> TopHistory::graph(const TopKey& key, uint64_t now_ns, s
   const std::string scale = largest->text;
   std::vector<std::string> lines = {title_of(key) + ": now " + points.back().text + ", at most " +
                                     scale};
-  // The axis, a gap, and one column for each second, or for the largest of several seconds.
+  // The axis, a gap, and one column for each second, or for the maximum of several seconds.
   const size_t axis = std::max<size_t>(scale.size(), 1) + 2;  // a label may have no text
   const size_t width = columns > axis ? std::min<size_t>(columns - axis, kStepCount) : 0;
   const size_t height = rows - 2;

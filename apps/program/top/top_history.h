@@ -1,4 +1,4 @@
-// The last two minutes of everything that `top` shows, and a graph of one of them.
+// The last two minutes of all values in `top`, and a graph of one value.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// A value's key, which stays the same while rows and columns come and go.
+// A value's key; it stays the same while rows and columns come and go.
 struct TopKey {
   std::string section;
   std::string instance;
@@ -23,14 +23,14 @@ struct TopKey {
 class TopHistory {
  public:
   static constexpr uint64_t kKeptNs = 120 * uint64_t{1'000'000'000};
-  // The time of one point: of several looks within it the last counts.
+  // The time between points: the last value within it counts.
   static constexpr uint64_t kStepNs = 1'000'000'000;
 
-  // Adds the values seen at `now_ns` (monotonic), and drops those older than kKeptNs.
+  // Adds the values seen at `now_ns` (monotonic), and drops values older than kKeptNs.
   void add(const std::vector<TopSection>& sections, uint64_t now_ns);
 
-  // A graph of `key` in `columns` and `rows` (3 and more): a title with the text of the last value,
-  // the scale and bars of "#". Empty: it has no points.
+  // A graph of `key` in `columns` and `rows` (at least 3): a title with the text of the last value,
+  // the scale, and bars of "#". Empty: the key has no points.
   std::vector<std::string> graph(const TopKey& key, uint64_t now_ns, size_t columns,
                                  size_t rows) const;
 
@@ -39,7 +39,7 @@ class TopHistory {
     uint64_t step;  // its time in kStepNs
     double number;
     std::string text;
-    bool is_total;  // of all points of a key or of none: it is no rate
+    bool is_total;  // for all points of a key or none: a total, not a rate
   };
   std::map<TopKey, std::deque<Point>> points_;
 };

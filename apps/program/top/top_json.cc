@@ -6,12 +6,12 @@
 namespace bedplate {
 namespace {
 
-// A rate; null without an earlier look.
+// A rate; null after the first look.
 Json real_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-// The object for a set's counters in `json`, made if missing, at its place in `stats --json`.
+// The object for a set's counters in `json`, at its position in `stats --json`; made if missing.
 Json& place_of(const SeenSet& set, Json* json) {
-  // A service's sets without an instance are one object.
+  // A service's sets that have no instance form one object.
   Json& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
   Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
   return set.instance.empty() ? of_set : of_set[set.instance];

@@ -6,8 +6,8 @@
 
 namespace bedplate {
 
-// An appliance with all of its counters, at their places in `stats --json`: a counter is {"total",
-// "per_second"}, and a ns counter has "share" as well; a histogram is that of the interval, with
+// An appliance with all its counters, at their positions in `stats --json`. A counter is {"total",
+// "per_second"}; a ns counter also has "share"; a histogram is that of the interval, with
 // "per_second". An appliance that cannot be read has "error".
 Json top_json(const TopAppliance& appliance);
 

@@ -14,16 +14,16 @@
 namespace bedplate {
 namespace {
 
-// Sets of the runtime that come before the services, and behind them; the others are left out.
+// The runtime's sets that come before the services, and after them; its other sets are left out.
 constexpr std::array<std::string_view, 2> kFirst = {"shard", "source"};
 constexpr std::array<std::string_view, 9> kLast = {
     "peer", "verbs", "group", "shard_group", "vfio", "owner", "pool", "heap_owner", "heap"};
 constexpr size_t kBarColumns = 20;
 
-// Instances of one set, which have the same counters.
+// Instances of one set; they have the same counters.
 using Group = std::vector<const SetChange*>;
 
-// The group's place in the order of sections; nothing: it is not shown.
+// The group's rank in the order of sections; nothing: it is not shown.
 std::optional<size_t> rank_of(const SeenSet& set) {
   if (!set.owner.empty()) return kFirst.size();
   const auto first = std::find(kFirst.begin(), kFirst.end(), set.name);
@@ -49,7 +49,7 @@ std::optional<uint64_t> level_of(const SetChange& set, std::string_view name) {
   return value;
 }
 
-// "used_bytes" of "limit_bytes" or, if there is no such counter, of "bytes".
+// "used_bytes" with "limit_bytes" or, without such a counter, with "bytes".
 struct Filling {
   uint64_t used;
   uint64_t whole;
@@ -62,7 +62,7 @@ std::optional<Filling> filling_of(const SetChange& set) {
   return Filling{*used, *whole};
 }
 
-// A bar's length is the share of its whole in the largest whole beside it.
+// The length of a bar is proportional to its whole: the largest whole has a full bar.
 std::string bar_text(const Filling& filling, uint64_t largest) {
   BP_ASSERT(filling.whole > 0 && filling.whole <= largest);
   const auto columns_of = [largest](uint64_t bytes) {
@@ -104,7 +104,8 @@ class SectionBuilder {
   }
 
  private:
-  // The counter's change in each instance; nullptr if the instance of a foreign file lacks it.
+  // The counter's change in each instance; nullptr if the instance of a foreign file lacks the
+  // counter.
   std::vector<const CounterChange*> of_each(std::string_view name) const {
     std::vector<const CounterChange*> all;
     for (const SetChange* set : group_) all.push_back(set->find(name));
@@ -118,7 +119,7 @@ class SectionBuilder {
                        [&](const CounterChange* one) { return one != nullptr && test(*one); });
   }
 
-  // The way it is shown; nothing: it is not shown.
+  // How the counter is shown; nothing: it is not.
   std::optional<TopAspect> aspect_of(const SeenCounter& counter) const {
     const bool is_changed =
         is_any(counter.name, [](const CounterChange& one) { return one.is_changed; });
@@ -131,7 +132,7 @@ class SectionBuilder {
     const auto tells = [](const CounterChange& one) {
       return one.now.read() != 0 && one.now.read() != kNoValue;
     };
-    if (counter.is(CounterKind::kText) && !is_any(counter.name, tells)) return {};  // an empty one
+    if (counter.is(CounterKind::kText) && !is_any(counter.name, tells)) return {};  // an empty text
     if (!counter.read_words() && (!counter.is_number() || !is_any(counter.name, tells))) return {};
     return counter.is(CounterKind::kCounter) ? TopAspect::kTotal : TopAspect::kLevel;
   }
@@ -273,7 +274,7 @@ std::vector<TopSection> top_sections(const std::vector<SetChange>& changes) {
   for (const SetChange& set : changes) {
     const auto rank = rank_of(*set.set);
     if (!rank || set.counters.empty()) continue;
-    // Each set without an instance is a section of its own, even if the titles are equal.
+    // Each set without an instance gets its own section, even if titles are equal.
     const std::string title = group_name(*set.set);
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const Ranked& one) {
       return !set.set->instance.empty() && one.title == title && one.rank == *rank &&

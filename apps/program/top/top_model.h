@@ -2,13 +2,13 @@
 // in an interval. It knows no service: sections are sets of one name, rows their instances, columns
 // their counters, by kind and unit alone.
 //
-// - A counter that grew is a rate; of ns it is the share of the time. Else it is its total.
-// - A gauge is its value; "used_bytes" with "limit_bytes" or "bytes" is a bar as well.
-// - A histogram is the count, p50, p99 and the longest of the interval.
-// - Columns that are 0 in all rows are left out, and rows that are 0 in all columns.
+// - A counter that grew is shown as a rate, in ns as its share of the time; else as its total.
+// - A gauge is shown as its value; "used_bytes" with "limit_bytes" or "bytes" also as a bar.
+// - A histogram is shown as count, p50, p99 and maximum of the interval.
+// - Columns that are 0 in all rows, and rows that are 0 in all columns, are left out.
 //
-// The runtime's sets that show activity come first; those that never change (`stats` has them) and
-// the heap's block sizes are left out.
+// Sets of the runtime that show activity come first. Sets that never change (`stats` has them) and
+// the heap's size classes are left out.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ namespace bedplate {
 enum class TopAspect : uint8_t { kLabel, kBar, kShare, kRate, kPercentile, kLevel, kTotal };
 
 struct TopColumn {
-  std::string counter;  // as the file names it; a label's name
+  std::string counter;  // as in the file; a label's name
   std::string name;     // the heading: "busy", "read p99"
   TopAspect aspect = TopAspect::kLevel;
 };
 
 struct TopValue {
-  std::string text;   // "-": it has no value
-  double number = 0;  // to sort by
+  std::string text;   // "-": no value
+  double number = 0;  // the sort key
 };
 
 struct TopRow {
-  std::string instance;  // empty: the section has only this one
+  std::string instance;  // empty: the section's only row
   std::vector<TopValue> values;
 };
 
@@ -44,9 +44,9 @@ struct TopSection {
   std::vector<TopColumn> columns;
   std::vector<TopRow> rows;
   size_t idle_row_count = 0;            // rows left out
-  std::vector<std::string> notes = {};  // the signs, instead of columns and rows
+  std::vector<std::string> notes = {};  // the alerts, instead of columns and rows
 
-  // Whether it is one row without a name: shown as a list, not as a table.
+  // Whether it has a single row without a name: shown as a list, not as a table.
   bool is_list() const noexcept { return rows.size() == 1 && rows[0].instance.empty(); }
 };
 
@@ -55,17 +55,17 @@ struct TopView {
   std::string name;
   std::string headline;
   std::vector<TopSection> sections;
-  std::vector<std::string> signs;  // a sentence each
+  std::vector<std::string> signs;  // one sentence for each alert
 };
 
 // The sections, in the order of the screen. A section whose counters are all 0 has no columns and
 // is left out.
 std::vector<TopSection> top_sections(const std::vector<SetChange>& changes);
 
-// The section of the signs, as sentences; nothing: no sign is raised.
+// The section of the alerts, as sentences; nothing: no alert is raised.
 std::optional<TopSection> signs_section(const CountersSnapshot& now);
 
-// "0.5/s", "1234/s", "12.3k/s", "1.5 MiB/s"; "12%", "0.3%"; "12.3M": few columns wide.
+// "0.5/s", "1234/s", "12.3k/s", "1.5 MiB/s"; "12%", "0.3%"; "12.3M": a few columns wide.
 std::string rate_text(double per_second, std::string_view unit);
 std::string share_text(double share);
 std::string amount_text(uint64_t value, std::string_view unit);

@@ -14,14 +14,14 @@ constexpr int kBackspace = 8;
 constexpr int kDelete = 127;
 constexpr int kInterrupt = 3;  // Ctrl-C
 constexpr size_t kFilterMax = 63;
-// The fewest rows with room for a graph.
+// The fewest rows with space for a graph.
 constexpr size_t kGraphRowsMin = 16;
 
 bool has_word(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-// The part of a section that passes the filter: all of it, rows or columns.
+// The part of a section that passes the filter: the whole section, some rows, or some columns.
 TopSection filtered(const TopSection& section, const std::string& filter) {
   if (filter.empty() || !section.notes.empty() || has_word(section.title, filter)) return section;
   TopSection kept = section;
@@ -41,7 +41,7 @@ TopSection filtered(const TopSection& section, const std::string& filter) {
 void TopScreen::show(std::vector<TopView> views, uint64_t now_ns) {
   if (is_frozen_) return;
   error_.clear();
-  if (views.size() != views_.size()) {  // one came or went: the histories no longer match
+  if (views.size() != views_.size()) {  // their number changed: histories no longer match
     histories_.assign(views.size(), {});
     view_ = 0;
   }
@@ -104,7 +104,8 @@ bool TopScreen::press_in_filter(int key) {
   return true;
 }
 
-// Sorts by the marked column; each call goes on: the largest first, the smallest first, unsorted.
+// Sorts by the marked column. Repeated calls cycle: the largest first, the smallest first,
+// unsorted.
 void TopScreen::sort_by_mark() {
   if (marked_span() == keys_of_spans_.size()) return;
   Sorting& sorting = sortings_[mark_.section];
@@ -114,14 +115,14 @@ void TopScreen::sort_by_mark() {
                                                      : Order::kAsIs;
 }
 
-// Finds the mark by its names. If that value is gone, returns the number of spans.
+// Finds the mark by its names. Returns the number of spans if the value is gone.
 size_t TopScreen::marked_span() const noexcept {
   return static_cast<size_t>(std::find(keys_of_spans_.begin(), keys_of_spans_.end(), mark_) -
                              keys_of_spans_.begin());
 }
 
-// Left and right: to the value beside it. Up and down: to the nearest one in the next line that has
-// any, or a page further.
+// Left and right move to the neighbour in the line. Up and down move to the nearest value of the
+// next line with values, or a page further.
 void TopScreen::move_mark(int key) {
   if (has_signs_alone_) return scroll(key);
   const std::vector<TopSpan>& spans = laid_out_.spans;
@@ -133,7 +134,7 @@ void TopScreen::move_mark(int key) {
   const auto distance = [&](size_t to) {
     return spans[to].end > from.end ? spans[to].end - from.end : from.end - spans[to].end;
   };
-  // The nearest one in the line of `first`.
+  // The span of `first`'s line that is nearest.
   const auto nearest = [&](size_t first) {
     size_t best = first;
     for (size_t i = 0; i < spans.size(); ++i) {
@@ -163,7 +164,7 @@ void TopScreen::move_mark(int key) {
   is_chosen_ = true;
 }
 
-// Scrolls the signs in full: they have lines only, and no value to choose.
+// Scrolls the full list of alerts: it has lines only, no values to choose.
 void TopScreen::scroll(int key) noexcept {
   const size_t page = std::max<size_t>(body_rows_ - 1, 1);
   switch (key) {
@@ -234,7 +235,7 @@ const std::vector<std::string>& TopScreen::signs() const noexcept {
   return view_ < views_.size() ? views_[view_].signs : kNone;
 }
 
-// The number of signs comes first, highlighted, so that it fits on any terminal.
+// The number of alerts comes first, highlighted, so that it fits on any terminal.
 void TopScreen::write_head(size_t columns, TopPicture* picture) const {
   if (!error_.empty() || view_ >= views_.size()) {
     picture->lines.push_back(fit_columns(error_, columns));
@@ -266,7 +267,7 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   TopPicture picture;
   if (columns == 0 || rows == 0) return picture;
   lay_out(columns);
-  // Until a key chooses, the mark is the first value: rates come with the second look.
+  // Until a key chooses a mark, it is the first value: rates exist only from the second look on.
   if (!is_chosen_ && !keys_of_spans_.empty()) {
     mark_ = keys_of_spans_[std::min(first_value_, keys_of_spans_.size() - 1)];
   }
@@ -279,7 +280,7 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   std::vector<std::string> brief;
   if (!has_signs_alone_) brief = signs_in_brief(signs(), columns, body_rows_ / 2);
   body_rows_ -= brief.size();
-  // Keeps the marked line on the screen, and no row empty that a line could fill.
+  // Keeps the marked line on the screen, and leaves no row empty that a line could fill.
   const size_t line_count = laid_out_.lines.size();
   if (marked < laid_out_.spans.size()) {
     const size_t line = laid_out_.spans[marked].line;
@@ -306,7 +307,7 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
       BP_ASSERT(span.begin > 0);
       std::string& text = picture.lines[line];
       text.resize(std::max(text.size(), std::min(span.end, columns)), ' ');
-      text[span.begin - 1] = '>';  // for terminals that cannot show a mark otherwise
+      text[span.begin - 1] = '>';  // for terminals without reverse video
       picture.marks.push_back({line, span.begin, std::min(span.end, columns)});
     }
   }

@@ -1,10 +1,10 @@
-// The screen of `top`: its lines, and the effect of each key. It knows no terminal: it takes views
-// and pressed keys, and makes lines.
+// The screen of `top`: its lines, and the effect of each key. It does not use the terminal: it
+// takes views and pressed keys, and makes lines.
 //
-// From above: a head with the number of signs (what needs a look) and the appliance's name; the
-// signs, in at most half of the rows that they share with the sections; sections, which scroll; if
-// there is room, a graph of the last two minutes of the value marked with ">"; the keys. A terminal
-// of 20 x 5 has room for three lines of sections, or for one sign and two lines of sections.
+// From top to bottom: a head with the number of alerts and the appliance's name; the alerts, in at
+// most half of the rows that they share with the sections; the sections, which scroll; if there is
+// space, a graph of the last two minutes of the value marked with ">"; the keys. A terminal of 20 x
+// 5 has space for three lines of sections, or for one alert and two lines of sections.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace bedplate {
 
-// Keys that are no characters; a character's key is its code.
+// Keys that are not characters; a character's key is its code.
 enum TopKeyCode : int {
   kTopUp = 256,
   kTopDown,
@@ -38,7 +38,7 @@ struct TopMark {
   size_t end = 0;
 };
 
-// Lines of at most the columns asked for. No line has more than one mark.
+// Lines of at most the requested columns. A line has at most one mark.
 struct TopPicture {
   std::vector<std::string> lines;
   std::vector<TopMark> marks;
@@ -48,10 +48,10 @@ class TopScreen {
  public:
   // Shows the views of all appliances at `now_ns` (monotonic). Ignored while frozen.
   void show(std::vector<TopView> views, uint64_t now_ns);
-  // Shows instead why there are no views.
+  // Shows an error instead of views.
   void show_error(std::string text);
 
-  // Returns false for the key that ends it.
+  // Returns false for the key that ends `top`.
   bool press(int key);
 
   TopPicture picture(size_t columns, size_t rows);
@@ -68,7 +68,7 @@ class TopScreen {
   void move_mark(int key);
   void scroll(int key) noexcept;
   struct Arranged {
-    TopSection section;  // its title says how it is sorted, too
+    TopSection section;  // its title also tells the sorting
     std::string name;
   };
   std::vector<Arranged> arranged_sections() const;
@@ -81,22 +81,22 @@ class TopScreen {
   std::vector<TopView> views_;
   std::string error_;
   size_t view_ = 0;
-  std::vector<TopHistory> histories_;  // of each view
+  std::vector<TopHistory> histories_;  // one for each view
   uint64_t now_ns_ = 0;
   bool is_frozen_ = false;
   bool has_graph_ = true;
-  bool has_signs_alone_ = false;  // the signs in full, instead of the sections
-  bool is_typing_ = false;        // a filter
+  bool has_signs_alone_ = false;  // the alerts in full, instead of the sections
+  bool is_typing_ = false;        // the user types a filter
   std::string filter_;
   std::map<std::string, Sorting> sortings_;  // by section
   TopKey mark_;
-  bool is_chosen_ = false;  // a key chose the mark: else it is the first value
+  bool is_chosen_ = false;  // a key chose the mark; else it is the first value
   size_t top_line_ = 0;     // the first scrolling line on the screen
   size_t body_rows_ = 1;
   // The last picture's layout, in which keys move the mark.
   TopLines laid_out_;
   std::vector<TopKey> keys_of_spans_;
-  size_t first_value_ = 0;  // the first of them that is no label
+  size_t first_value_ = 0;  // the first span that is no label
 };
 
 }  // namespace bedplate

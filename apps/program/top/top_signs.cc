@@ -8,7 +8,7 @@
 namespace bedplate {
 namespace {
 
-// The most columns for another appliance's name: a longer one would push the shown one out of the
+// The most columns for another appliance's name: a longer name would push the shown name out of the
 // head.
 constexpr size_t kNameColumns = 20;
 
@@ -41,7 +41,7 @@ std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, s
   std::vector<std::string> text;
   if (rows == 0 || columns <= kNoteIndent) return text;
   const bool has_all = signs.size() <= rows;
-  // A single row shows the first sign: the head has the number.
+  // A single row shows the first alert; the head has the number.
   const size_t count = has_all ? signs.size() : std::max<size_t>(rows - 1, 1);
   size_t room = rows - count - (has_all || rows == 1 ? 0 : 1);
   for (size_t i = 0; i < count; ++i) {

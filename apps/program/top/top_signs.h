@@ -1,5 +1,5 @@
-// The signs (what needs a look) on the screen of `top`: their number, always in the head; each in
-// brief below the head, above all scrolling lines; and, if that is too short, all of them in full.
+// The alerts on the screen of `top`: their number, always in the head; each alert in brief below
+// the head, above all scrolling lines; and, on request, all of them in full.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace bedplate {
 
-// "! 4 need a look, 2 in west (tab)": the signs of the shown appliance, then those of the others.
-// Empty: there are none. Requires: shown < views.size().
+// "! 4 need a look, 2 in west (tab)": the alerts of the shown appliance, then those of the others.
+// Empty: none. Requires: shown < views.size().
 std::string signs_head(const std::vector<TopView>& views, size_t shown);
 
-// The signs in at most `rows` rows: each in one or more, the first ones in full. A cut line ends in
-// "~"; the last row counts the signs that have no row.
+// The alerts in at most `rows` rows: each in one row or more, the first ones in full. A cut line
+// ends in "~"; the last row counts the alerts that have no row.
 std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, size_t columns,
                                         size_t rows);
-// All signs, in as many lines as they take; without a sign, one line that says so.
+// All alerts, in as many lines as needed; without alerts, one line that says so.
 std::vector<std::string> signs_in_full(const std::vector<std::string>& signs, size_t columns);
 
 }  // namespace bedplate

@@ -18,7 +18,7 @@
 namespace bedplate {
 namespace {
 
-// The most time from an ESC to the rest of its key, over a slow line, too.
+// The longest time from ESC to the rest of its key, even over a slow line.
 constexpr uint64_t kEscapeNs = 100 * kNsPerMs;
 constexpr size_t kLongestKey = 8;
 
@@ -39,7 +39,7 @@ void note_signal(int number) {
 }
 
 struct KeySequence {
-  std::string_view bytes;  // behind the ESC
+  std::string_view bytes;  // after the ESC
   int key;
 };
 constexpr KeySequence kSequences[] = {
@@ -104,7 +104,7 @@ Result<void> TopTerminal::open() {
         .set_cure("start it in the foreground, or use --once");
   }
   is_open_ = true;
-  // The signals arrive only in ppoll, so none is missed.
+  // The signals are unblocked only in ppoll, so none is missed.
   sigset_t ours;
   sigemptyset(&ours);
   for (const int number : kSignals) {
@@ -143,7 +143,7 @@ void TopTerminal::write_all(const std::string& text) noexcept {
 }
 
 void TopTerminal::draw(const TopPicture& picture) {
-  if (drawn_.size() != picture.lines.size()) {  // of another size, or the first
+  if (drawn_.size() != picture.lines.size()) {  // another size, or the first picture
     drawn_.assign(picture.lines.size(), "");
     write_all("\033[2J");
   }
@@ -157,7 +157,7 @@ void TopTerminal::draw(const TopPicture& picture) {
       line.insert(mark.begin, "\033[7m");
     }
     if (line == drawn_[i]) continue;
-    // Clears first: after a full line that would erase its last character.
+    // Clears the line first: clearing after a full line would erase its last character.
     text += "\033[" + std::to_string(i + 1) + ";1H\033[K" + line;
     drawn_[i] = std::move(line);
   }
@@ -165,9 +165,10 @@ void TopTerminal::draw(const TopPicture& picture) {
 }
 
 TopTerminal::Input TopTerminal::wait(uint64_t deadline_ns) {
-  BP_ASSERT(is_open_);  // signals are blocked but in ppoll
+  BP_ASSERT(is_open_);  // signals are blocked except in ppoll
   bool is_quiet = false;
-  // Polls at least once: else no key is read if a look or drawing takes longer than the interval.
+  // Polls at least once: otherwise no key would be read if a look or drawing takes longer than the
+  // interval.
   bool has_listened = false;
   while (true) {
     if (g_must_end != 0 || is_gone_) return {Event::kEnd};

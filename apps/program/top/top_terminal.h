@@ -1,8 +1,8 @@
 // The terminal of `top`: keys in, lines out, and its settings restored at the end.
 //
-// It uses VT100 sequences, so a serial console will do: the cursor to a line, clear to its end,
+// It uses VT100 sequences, so a serial console is enough: the cursor to a line, clear to its end,
 // reverse video, no colour. It sends only lines that have changed. It uses no terminal library:
-// those read a description of the terminal from a file, and an image has none.
+// such a library reads a description of the terminal from a file, and an image has none.
 #pragma once
 
 #include <csignal>
@@ -19,12 +19,12 @@
 
 namespace bedplate {
 
-// Decodes the bytes that a terminal sends into keys: "ESC [ A" is one.
+// Decodes the bytes that a terminal sends into keys: "ESC [ A" is one key.
 class TopKeys {
  public:
   void add(std::string_view bytes) { bytes_ += bytes; }
-  // The next key; nothing: there is none yet. `is_quiet`: no more bytes came for a while, so a
-  // single ESC is the Esc key. Unknown keys are left out.
+  // The next key; nothing: none is complete. `is_quiet`: no more bytes came for a while, so a
+  // single ESC is the Esc key. Unknown keys are skipped.
   std::optional<int> next(bool is_quiet);
   bool is_empty() const noexcept { return bytes_.empty(); }
 
@@ -34,8 +34,8 @@ class TopKeys {
 
 class TopTerminal {
  public:
-  // Whether standard input and output are a terminal that can be written on at any place, as TERM
-  // says: "dumb" cannot.
+  // Whether standard input and output are a terminal with a movable cursor, according to TERM:
+  // "dumb" has none.
   static bool is_usable();
 
   TopTerminal() = default;
@@ -43,7 +43,7 @@ class TopTerminal {
   TopTerminal& operator=(const TopTerminal&) = delete;
   ~TopTerminal() { close(); }
 
-  // Takes the terminal over: keys come at once and are not echoed. From now on SIGINT, SIGTERM and
+  // Takes the terminal over: keys are read at once and not echoed. From now on SIGINT, SIGTERM and
   // SIGHUP end a wait. Requires: is_usable(); called once, in a program of one thread.
   Result<void> open();
   // Restores the terminal.
@@ -53,8 +53,8 @@ class TopTerminal {
     size_t columns;
     size_t rows;
   };
-  // The present size; if the terminal does not tell, as over a serial line, COLUMNS and LINES, or
-  // else 80 x 24.
+  // The present size; if the terminal does not report it, as over a serial line: COLUMNS and LINES,
+  // or else 80 x 24.
   Size size() const;
   void draw(const TopPicture& picture);
 
@@ -63,7 +63,7 @@ class TopTerminal {
     Event event;
     int key = 0;  // kKey
   };
-  // Waits for a key, until `deadline_ns` (monotonic) at most. kEnd: a signal came, or the terminal
+  // Waits for a key, at most until `deadline_ns` (monotonic). kEnd: a signal came, or the terminal
   // is gone.
   Input wait(uint64_t deadline_ns);
 
@@ -75,7 +75,7 @@ class TopTerminal {
   termios before_ = {};
   sigset_t mask_before_ = {};
   TopKeys keys_;
-  std::vector<std::string> drawn_;  // the lines on the terminal
+  std::vector<std::string> drawn_;  // the lines on the terminal now
 };
 
 }  // namespace bedplate

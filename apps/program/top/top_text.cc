@@ -20,7 +20,8 @@ struct Head {
   size_t width() const noexcept { return std::max(upper.size(), lower.size()); }
 };
 
-// "received_datagrams" as "received" above "datagrams": broken where both are shortest.
+// Splits a name at the "_" or blank that makes the longer part shortest: "received" above
+// "datagrams".
 Head head_of(const std::string& name) {
   Head best = {"", name};
   for (size_t i = 1; i + 1 < name.size(); ++i) {
@@ -71,7 +72,7 @@ class TableText {
   }
 
  private:
-  // As many columns from `begin` on as fit, one at least.
+  // The end of the columns that fit from `begin` on, at least one.
   size_t end_of_band(size_t begin) const {
     size_t used = kIndent + instance_width_;
     size_t end = begin;
@@ -127,7 +128,7 @@ class TableText {
   TopLines* to_ = nullptr;
 };
 
-// "name   value" in columns of one width.
+// "name   value" pairs, in columns of equal width.
 void write_list(const TopSection& section, const TopTextOptions& options, TopLines* to) {
   BP_ASSERT(section.rows[0].values.size() == section.columns.size());
   size_t name_width = 0;
@@ -167,7 +168,7 @@ std::string headline(const TopAppliance& appliance) {
   return fit_columns(line, line.size());
 }
 
-// Names of a foreign file must not steer the terminal.
+// Replaces unprintable bytes, so that names in a foreign file cannot control the terminal.
 std::string fit_columns(const std::string& text, size_t columns) {
   std::string cut = text.substr(0, columns);
   const auto is_strange = [](char letter) { return letter < ' ' || letter > '~'; };

@@ -35,7 +35,7 @@ Result<std::vector<std::string>> TopWatch::paths() const {
   return paths;
 }
 
-// A remote appliance that answers is running.
+// A remote appliance counts as running if it answers.
 Result<CountersSnapshot> TopWatch::read(const std::string& path, bool* is_running) {
   if (options_.remote) {
     auto snapshot = options_.remote->snapshot();

@@ -1,5 +1,5 @@
-// The appliances that `top` watches: each look opens all files again, so it sees appliances that
-// start, end or restart meanwhile.
+// The appliances that `top` watches. Each look opens all files again, so it sees appliances that
+// start, end or restart.
 #pragma once
 
 #include <memory>
@@ -16,21 +16,21 @@ namespace bedplate {
 
 // One appliance, as of the last look.
 struct TopAppliance {
-  std::string path;  // of its counters file, or of its socket or line
+  std::string path;  // of its counters file, socket or line
   bool is_running = false;
-  std::optional<CountersSnapshot> before;  // nothing: it was seen for the first time
+  std::optional<CountersSnapshot> before;  // nothing: there is one look so far
   std::optional<CountersSnapshot> now;     // nothing: `error` says why
   Error error;
 
-  // The time between the looks; 0: there was only one of this process.
+  // The time between the two looks; 0: only one look at this process.
   double seconds() const noexcept;
   std::vector<SetChange> changes() const;
 };
 
 class TopWatch {
  public:
-  // The appliances to watch: one file or, in a directory, one name or (empty) all; or the one that
-  // `remote` asks, if set.
+  // Selects the appliances: one file; in a directory, one name or (empty) all; or the appliance
+  // that `remote` asks, if set.
   struct Options {
     std::string file;
     std::string directory;
@@ -39,11 +39,10 @@ class TopWatch {
   };
   explicit TopWatch(Options options) : options_(std::move(options)) {}
 
-  // Looks at all of them. Errors (kSystem): the directory cannot be read, or has no appliance; an
-  // appliance's own error is in its TopAppliance. The results of changes() of earlier looks are
-  // invalid afterwards.
+  // Reads all appliances. Errors (kSystem): the directory cannot be read, or has no appliance; an
+  // appliance's own error is in its TopAppliance. Results of earlier changes() become invalid.
   Result<void> look();
-  // Sorted by name, without those that have gone.
+  // Sorted by name, without appliances that have ended.
   const std::vector<TopAppliance>& appliances() const noexcept { return appliances_; }
   bool is_any_running() const noexcept;
 
