@@ -1,4 +1,4 @@
-// The C interface: what bedplate.h promises, on the pool's heap.
+// The C interface to the heap: implements bedplate.h on the pool's heap.
 #include <cerrno>
 #include <cstdio>
 
@@ -20,8 +20,8 @@ static_assert(static_cast<unsigned>(SupportLevel::kFree) == BP_SUPPORT_FREE);
 static_assert(static_cast<unsigned>(SupportLevel::kChunk) == BP_SUPPORT_CHUNK);
 static_assert(static_cast<unsigned>(SupportLevel::kMunmap) == BP_SUPPORT_MUNMAP);
 
-// mimalloc sets errno only if it looked for memory in vain, not if it saw at once that a request
-// cannot be met.
+// mimalloc sets errno only if it searched for memory without success, not if it refused the request
+// at once.
 static void* served(void* block) noexcept {
   if (block == nullptr) errno = ENOMEM;
   return block;

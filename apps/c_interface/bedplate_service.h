@@ -7,13 +7,12 @@
  *       return bp_main(count, words, &service, 1);
  *     }
  *
- * A service runs if the configuration has its table, [NAME]. Those of its functions that return int
- * return 0, or -1 after bp_fail or a function of Bedplate that failed: that ends the boot, with the
- * error in the log.
+ * A service runs if the configuration has its table, [NAME]. Its functions of type int return 0, or
+ * -1 after bp_fail or a failed function of Bedplate: -1 ends the boot, with the error in the log.
  *
- * If a function here says "Errors: -1" or "NULL", bp_error_text has the reason. Texts and names
- * that are passed are copied, but for those of bp_service. Pointers are not NULL unless it is said
- * that they may be. Callbacks on a shard do not block: they would stop all of it. C99. */
+ * After "Errors: -1" or "NULL", bp_error_text has the reason. Texts and names in arguments are
+ * copied, except those of bp_service. Pointers may be NULL only if the comment says so. Callbacks
+ * on a shard must not block: they would stop the whole shard. C99. */
 #ifndef BEDPLATE_SERVICE_H
 #define BEDPLATE_SERVICE_H
 
@@ -23,9 +22,9 @@
 extern "C" {
 #endif
 
-/* Bedplate's version, here alone: `make install`, packages and --version have it of these lines.
- * BP_VERSION is 0xMMmmpp. A program that was compiled with another major version than the archive
- * is refused by bp_main. */
+/* Bedplate's version: `make install`, packages and --version read it from these lines. BP_VERSION
+ * is 0xMMmmpp. bp_main refuses a program that was compiled with another major version than the
+ * archive's. */
 #define BP_VERSION_MAJOR 0
 #define BP_VERSION_MINOR 1
 #define BP_VERSION_PATCH 0
@@ -41,22 +40,21 @@ typedef struct bp_stream bp_stream; /* a connected socket */
 typedef struct bp_datagram_socket bp_datagram_socket;
 typedef struct bp_methods bp_methods;           /* the table that a service adds its methods to */
 typedef struct bp_control_call bp_control_call; /* one request of the control socket */
-typedef struct bp_json bp_json;                 /* the place for its answer */
+typedef struct bp_json bp_json;                 /* writes its answer */
 
-/* A service: its functions, in the order in which they are called, on the main thread unless
- * something else is said. Each may be NULL: then there is nothing to do. All that it points at
- * outlives bp_main. */
+/* A service: its functions, in the order of calls, on the main thread unless another is named. Each
+ * may be NULL: then it has no such step. Everything it points to outlives bp_main. */
 typedef struct bp_service {
   const char* name; /* 1 to 32 of a-z, 0-9 and -: its table, its counters, "heap:NAME" */
-  void* self;       /* for all functions */
+  void* self;       /* passed to all functions */
   void (*describe)(void* self, bp_table* table);
-  int (*plan)(void* self, bp_plan* plan); /* the same each time that it is asked */
+  int (*plan)(void* self, bp_plan* plan); /* the same at each call */
   int (*create)(void* self, bp_context* context);
   void (*start)(void* self, unsigned shard); /* on the thread of each shard */
-  /* Finish what was begun, take nothing new, then call bp_drained. On the thread of each shard,
-   * where bp_listen takes no more connections. Without it there is nothing to finish. */
+  /* Finish all that has begun, take nothing new, then call bp_drained. Called on the thread of each
+   * shard; bp_listen takes no more connections there. NULL: there is nothing to finish. */
   void (*drain)(void* self, unsigned shard);
-  void (*methods)(void* self, bp_methods* methods); /* after create; also where nothing runs */
+  void (*methods)(void* self, bp_methods* methods); /* after create; also to print the methods */
 } bp_service;
 
 /* Runs the command of the command line (run, plan, check, keys, counters, doctor, stats, perf; as
@@ -67,13 +65,13 @@ typedef struct bp_service {
 int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
                const bp_service* services, size_t service_count);
 
-/* The text of bp_error_text from now on in this thread: what was being done, what the answer was,
- * what to do about it. Returns -1. */
+/* Sets the text of bp_error_text in this thread: what was being done, the answer, the cure. Returns
+ * -1. */
 int bp_fail(const char* doing, const char* answer, const char* cure);
 
 /* ---- Its table: in describe. `*value` is the service's variable: it outlives bp_main, holds the
- * default, and has the file's value from plan on; `min` and `max` are the least and the most that
- * it may be; `help` is a sentence, in Markdown. ---- */
+ * default, and has the file's value from plan on; `min` and `max` are its limits; `help` is a
+ * sentence, in Markdown. ---- */
 
 void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
                       const char* help);
@@ -81,14 +79,14 @@ void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_
 void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
                    const char* help);
 void bp_table_boolean(bp_table* table, const char* key, int* value, const char* help);
-/* Text of at most `bytes_max`; the text that *value points at then is Bedplate's, for as long as
- * the appliance. */
+/* Text of at most `bytes_max`. Bedplate owns the file's text that *value points to; it is valid as
+ * long as the appliance. */
 void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
                    const char* help);
-/* A shard by its name; *value becomes its number. Without the key: the first. */
+/* A shard by its name; *value becomes its number; without the key, the first shard's. */
 void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help);
-/* 1 to 8 addresses, which bp_listen listens at; the file must have the key. The table has a key
- * plain_text, too: docs/configuration.md. */
+/* 1 to 8 addresses, for bp_listen; the file must have the key. The table also gets a key
+ * plain_text: docs/configuration.md. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
 
 /* ---- The methods that it answers while it runs, over the control socket and by `bedplate ctl`
@@ -102,41 +100,41 @@ typedef struct bp_parameter {
   const char* help; /* a sentence */
 } bp_parameter;
 typedef struct bp_method {
-  const char* name;               /* of a-z, 0-9, _ and -; it is asked for as "SERVICE.name" */
+  const char* name;               /* of a-z, 0-9, _ and -; clients call it "SERVICE.name" */
   const bp_parameter* parameters; /* 8 at most */
   size_t parameter_count;
-  const char* result; /* what it answers, for people: "{\"held\": true}" */
-  const char* help;   /* what it does: a sentence */
-  const char* needs;  /* its precondition, else it is refused: "a volume on a store"; or NULL */
+  const char* result; /* its answer, for people: "{\"held\": true}" */
+  const char* help;   /* its effect: a sentence */
+  const char* needs;  /* its precondition, or NULL: "a volume on a store" */
   /* Called on the thread of the control socket, beside the shards: it does a shard's work on that
    * shard, by bp_control_go_on. It does not block, and answers by one JSON value
    * (bp_control_result) or by bp_control_refuse. */
   void (*function)(void* self, bp_control_call* call);
 } bp_method;
-/* Requires: it has no method of that name yet. */
+/* Requires: the service has no method of that name yet. */
 void bp_method_add(bp_methods* methods, const bp_method* method);
 
-/* The parameters that were given, checked: a required one is there, and each has its type. For one
- * that was not given: "", 0. */
+/* The arguments, already checked: required ones are present, and each has its type. An absent
+ * argument is "" or 0. */
 int bp_control_has(const bp_control_call* call, const char* parameter);
-/* As much of it as `text` has room for, terminated. Returns its length, which may be more. */
+/* Copies as much as fits into `text`, terminated. Returns the full length, which may be more. */
 size_t bp_control_text(const bp_control_call* call, const char* parameter, char* text,
                        size_t text_bytes);
 uint64_t bp_control_number(const bp_control_call* call, const char* parameter);
 int bp_control_boolean(const bp_control_call* call, const char* parameter);
 
-/* Calls `function` on the loop's thread, once the method has returned; it ends the answer there. */
+/* Calls `function` on the loop's thread, after the method has returned; `function` ends the
+ * answer. */
 void bp_control_go_on(bp_control_call* call, bp_loop* loop,
                       void (*function)(void* context, bp_control_call* call), void* context);
-/* Refuses the request: what was being done, what stands against it, what to do. */
+/* Refuses the request: what was being done, the answer, the cure. */
 void bp_control_refuse(bp_control_call* call, const char* doing, const char* answer,
                        const char* cure);
-/* An answer over 16 KiB comes in pieces: after bp_control_more(call, page) the method is called
- * again, with that page, to go on; the first is 0. */
+/* An answer over 16 KiB is sent in pages: after bp_control_more(call, page) the method is called
+ * again, and bp_control_page returns that page. The first page is 0. */
 uint64_t bp_control_page(const bp_control_call* call);
 void bp_control_more(bp_control_call* call, uint64_t page);
-/* The answer, to be written. In an object each value comes behind its key; commas come by
- * themselves. */
+/* The answer, to be written. In an object each value follows its key; commas are added. */
 bp_json* bp_control_result(bp_control_call* call);
 void bp_json_begin_object(bp_json* json);
 void bp_json_end_object(bp_json* json);
@@ -147,129 +145,135 @@ void bp_json_text(bp_json* json, const char* text);
 void bp_json_number(bp_json* json, uint64_t number);
 void bp_json_boolean(bp_json* json, int value);
 
-/* ---- Its plan: in plan. If it makes no sense the boot is refused, with the service's name.
- * Shards are numbered from 0, in the order of [[shard]]; numbers for one shard add up ---- */
+/* ---- Its plan: in plan. If it makes no sense, the boot fails and names the service. Shards are
+ * numbered from 0, in the order of [[shard]]; several calls for one shard add up ---- */
 
 /* How many shards there are. */
 unsigned bp_plan_shard_count(const bp_plan* plan);
 /* A segment called `owner`, "NAME" or "WHAT:NAME", on the node of `shard`; a multiple of 64 bytes.
  * bp_carve hands it out. */
 void bp_plan_memory(bp_plan* plan, const char* owner, size_t bytes, unsigned shard);
-/* Heap memory that it takes before it serves, beside that of others. */
+/* Heap memory that it takes before it serves, added to that of others. */
 void bp_plan_heap(bp_plan* plan, size_t bytes);
-/* Heap memory that it takes while it serves, on so many threads: kept for it alone, however full
- * the heap is. Each thread costs 4 MiB at least. */
+/* Heap memory that it takes while it serves, on `thread_count` threads. It is kept for this service
+ * alone, however full the heap is. Each thread costs at least 4 MiB. */
 void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count);
-/* Connections at once; the key of its table that says so, or NULL. */
+/* Connections at once, set by `key` of its table; NULL: by no key. */
 void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key);
 /* Timers that may be armed at once, and poll sources. */
 void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count);
 void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
-/* Descriptors that are watched (bp_watch_start) and connections that are being made
- * (bp_stream_connect), at once. */
+/* Descriptors that are watched (bp_watch_start) and connections in progress (bp_stream_connect), at
+ * once. */
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count);
-/* A datagram socket that it calls `name`, for bp_datagram_create: so many buffers (1 to 1048576)
- * for what is received and kept, of so many bytes each, a multiple of 64 up to 65536. */
+/* A datagram socket called `name`, for bp_datagram_create. `buffer_count` buffers (1 to 1048576)
+ * hold received and kept datagrams; `buffer_bytes` is the size of each, a multiple of 64 up to
+ * 65536. */
 void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
                              unsigned buffer_bytes);
-/* It exchanges messages on `shard`: bp_shard_member. */
+/* The service exchanges messages on `shard`: bp_shard_member. */
 void bp_plan_messages(bp_plan* plan, unsigned shard);
-/* It handles a message that others know as "NAME.name", 47 bytes at most: bp_message_number. */
+/* The service handles a message that others know as "NAME.name", 47 bytes at most:
+ * bp_message_number. */
 void bp_plan_message(bp_plan* plan, const char* name);
 /* A counter, in `stats`: its name (1 to 47 of a-z, 0-9 and _), its unit ("requests", "bytes"; 15
  * bytes at most), a sentence (159). A gauge goes up and down. */
 void bp_plan_counter(bp_plan* plan, const char* name, const char* unit, const char* help);
 void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char* help);
-/* A histogram, of latencies ("ns") and the like: every value up to 2^40 is known to a sixteenth. It
+/* A histogram, of latencies ("ns") and the like: values up to 2^40 are exact to a sixteenth. It
  * takes 5 KiB of the counters file. */
 void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help);
-/* The counter, which was planned before, is one of the few that show what the service does now: the
- * status page has it in the column of this heading (15 bytes at most), a counter by the second, a
- * histogram with its p99. Those of one column are put together. */
+/* Shows the counter, which is already planned, on the status page, in the column with this heading
+ * (15 bytes at most): a counter as its rate per second, a histogram as its p99. Counters of one
+ * column are combined. */
 void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading);
 
 /* ---- Its context: in create. Ownership: Bedplate's, as long as the appliance ---- */
 
-/* The memory that was planned as `owner`, once, zeroed; its size goes to *bytes (may be NULL).
- * Errors: NULL: it is not planned, or was handed out before. */
+/* The memory that was planned as `owner`, zeroed; it can be taken once. Stores its size in *bytes
+ * (may be NULL). Errors: NULL: it is not planned, or was handed out before. */
 void* bp_carve(bp_context* context, const char* owner, size_t* bytes);
-/* Requires: it is planned, and no histogram. One thread writes to it. */
+/* Requires: it is planned, and not as a histogram. Only one thread writes to it. */
 bp_counter* bp_counter_of(bp_context* context, const char* name);
 void bp_counter_add(bp_counter* counter, uint64_t amount);
 void bp_counter_set(bp_counter* counter, uint64_t value);
-/* Requires: it is planned, as a histogram. One thread writes to it: 2 ns for each value. */
+/* Requires: it is planned as a histogram. Only one thread writes to it. Cost: 2 ns for each
+ * value. */
 bp_histogram* bp_histogram_of(bp_context* context, const char* name);
 void bp_histogram_add(bp_histogram* histogram, uint64_t value);
 
-/* Calls `poll` in each turn of the shard's loop, on its thread; it handles at most about `budget`
- * items (over 0) and returns how many: 0 lets the loop sleep. Errors: -1: more than planned. */
+/* The shard's loop calls `poll` in each turn, on its thread. `poll` handles about `budget` items
+ * (over 0) at most and returns how many; 0 lets the loop sleep. Errors: -1: more sources than
+ * planned. */
 int bp_add_source(bp_context* context, unsigned shard,
                   unsigned (*poll)(void* self, unsigned budget), void* self, unsigned budget);
 
-/* Takes connections at the addresses of `key`, on `shard`, from the start to the drain: `accepted`
- * is called with each on the shard's thread; it is the service's to open as a stream, or to close.
- * One may come shortly after the drain has begun. Errors: -1: its table has no addresses of this
- * key (bp_table_listen). */
+/* Accepts connections at the addresses of `key`, on `shard`, from the start to the drain.
+ * `accepted` is called for each, on the shard's thread; the service owns `fd`, and opens it as a
+ * stream or closes it. A connection may still come shortly after the drain has begun. Errors: -1:
+ * its table has no addresses under this key (bp_table_listen). */
 int bp_listen(bp_context* context, const char* key, unsigned shard,
               void (*accepted)(void* self, int fd), void* self);
-/* A stream on `shard`, not open yet, for the life of the appliance. Requires: there is such a
- * shard. */
+/* A stream on `shard`, not open yet; it lives as long as the appliance. Requires: the shard
+ * exists. */
 bp_stream* bp_stream_create(bp_context* context, unsigned shard);
-/* The datagram socket that was planned as `name`, once, not open yet; it lives as long as the
- * appliance. Errors: NULL: it is not planned, or was handed out before. */
+/* The datagram socket that was planned as `name`, not open yet; it can be taken once, and lives as
+ * long as the appliance. Errors: NULL: it is not planned, or was handed out before. */
 bp_datagram_socket* bp_datagram_create(bp_context* context, const char* name);
 
 /* The member that exchanges messages on `shard`, with the functions of bedplate.h. The loop polls
- * it: bp_poll and bp_wait are not for it. Errors: NULL: none is planned there. */
+ * it: do not call bp_poll or bp_wait on it. Errors: NULL: no messages are planned on this shard. */
 bp_member* bp_shard_member(bp_context* context, unsigned shard);
-/* The number of its own message `name`, for bp_set_handler. Errors: -1: it is not planned. */
+/* The number of the service's own message `name`, for bp_set_handler. Errors: -1: it is not
+ * planned. */
 int bp_message_number(bp_context* context, const char* name);
 
-/* Says that the drain is complete. Threads: any. */
+/* Reports that the drain is complete. Threads: any. */
 void bp_drained(bp_context* context);
 
 /* ---- On the shard's thread, or in create ---- */
 
-/* The loop of `shard`, as long as the appliance. Requires: there is such a shard. Threads: any. */
+/* The loop of `shard`, valid as long as the appliance. Requires: the shard exists. Threads: any. */
 bp_loop* bp_loop_of(bp_context* context, unsigned shard);
-/* The time of this turn of the loop, of CLOCK_MONOTONIC. */
+/* The time at which this turn of the loop began, by CLOCK_MONOTONIC. */
 uint64_t bp_loop_now_ns(const bp_loop* loop);
 
-/* A timer. It is the caller's, zeroed but for what follows `reserved`. */
+/* A timer. The caller owns it, and zeroes `reserved`. */
 typedef struct bp_timer {
   uint64_t reserved[4];
   void (*expired)(void* context);
   void* context;
 } bp_timer;
-/* Calls `expired` once, `after_ns` from bp_loop_now_ns; moves it if it is armed. It may be armed
- * again from within. Requires: it is planned. Ownership: `timer` stays where it is while it is
+/* Calls `expired` once, `after_ns` from bp_loop_now_ns; moves it if it is armed. `expired` may arm
+ * it again. Requires: it is planned. Ownership: the caller does not move `timer` while it is
  * armed. */
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns);
 /* Disarms the timer: `expired` is not called any more. Does nothing if it is not armed. */
 void bp_timer_cancel(bp_loop* loop, bp_timer* timer);
 
-/* A call. It is the caller's, and stays where it is, with the same function and context, until it
- * was made. */
+/* A call to a loop. The caller owns it, and does not move or change it until the call was made. */
 typedef struct bp_call {
   void (*function)(void* context);
   void* context;
   uint64_t reserved[2]; /* zeroed */
 } bp_call;
-/* Has `function` called on the loop's thread, soon. If the call is pending already, it is made
- * once, and sees what either caller has written before. After the loop has stopped it is not called
- * any more. Neither allocates nor locks. Threads: any. */
+/* Makes the loop's thread call `function` soon. If the call is pending already, it is made once,
+ * and `function` sees all that both callers wrote before. After the loop has stopped, no call is
+ * made. Neither allocates nor locks. Threads: any. */
 void bp_post(bp_loop* loop, bp_call* call);
 
 /* Takes over the connection `fd`, and closes it in bp_stream_close. Requires: it is not open.
- * Returns 0 or an errno value; then `fd` stays the caller's. */
+ * Returns 0 or an errno value; after an error the caller still owns `fd`. */
 int bp_stream_open(bp_stream* stream, int fd);
-/* Closes it; it may be opened again. Requires: it is open, and nothing of it is in flight. */
+/* Closes it; it may be opened again. Requires: it is open, and has no operation in flight. */
 void bp_stream_close(bp_stream* stream);
-/* Has all that is in flight end soon, by its callback. Requires: it is open, or connecting. */
+/* Makes all operations in flight end soon, by their callbacks. Requires: it is open, or
+ * connecting. */
 void bp_stream_abort(bp_stream* stream);
 /* One receive and one send may be in flight. `done` is called, once, never from within the call,
- * with the number of bytes that moved: for a receive `min` (at least 1) or more, 0 if the peer has
- * closed; for a send all. Or with -errno. Until then the memory stays. Requires: it is open. */
+ * with the number of bytes that moved: of a receive `min` (at least 1) or more, or 0 if the peer
+ * has closed; of a send all. On failure, with -errno. Until then the memory must stay allocated.
+ * Requires: it is open. */
 void bp_stream_receive(bp_stream* stream, void* into, size_t bytes, size_t min,
                        void (*done)(void* context, int64_t result), void* context);
 void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
@@ -283,25 +287,25 @@ void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
 int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_max,
                       void (*connected)(void* context, int result), void* context);
 
-/* A watch. It is the caller's, zeroed but for what follows `reserved`; stays where it is while it
- * is watched. */
+/* A watch of a descriptor. The caller owns it, zeroes `reserved`, and does not move it while it is
+ * active. */
 typedef struct bp_watch {
   uint64_t reserved[5];
   int fd;          /* of any kind that poll(2) knows; open until bp_watch_stop */
-  unsigned events; /* POLLIN, POLLOUT, ...; POLLERR and POLLHUP come unasked */
-  /* Called while the descriptor is ready, again and again, never from within a function here.
-   * POLLNVAL: it was closed, and is watched no longer. It may stop and start any watch. */
+  unsigned events; /* POLLIN, POLLOUT, ...; POLLERR and POLLHUP always come */
+  /* Called repeatedly while the descriptor is ready, never from within a function here. POLLNVAL:
+   * the descriptor was closed, and the watch has ended. `ready` may stop and start any watch. */
   void (*ready)(void* context, unsigned events);
   void* context;
 } bp_watch;
 /* Returns 0 or an errno value: EBADF, EINVAL, EPERM (a file), EEXIST, ENOSPC (more than planned).
- * Requires: it is not watched. */
+ * Requires: the watch is not active. */
 int bp_watch_start(bp_loop* loop, bp_watch* watch);
-/* Ends the watch: no call comes any more. Does nothing if it is not watched. */
+/* Ends the watch: `ready` is not called any more. Does nothing if the watch is not active. */
 void bp_watch_stop(bp_loop* loop, bp_watch* watch);
 
-/* ---- Datagrams (docs/services.md; transport/sockets/datagram_socket.h, whose rules hold here). On
- * the thread of the socket's shard; bp_datagram_open, bp_datagram_join may come in create ---- */
+/* ---- Datagrams (docs/services.md; transport/sockets/datagram_socket.h, whose rules hold here).
+ * Threads: the socket's shard; create may also call bp_datagram_open and bp_datagram_join ---- */
 
 typedef struct bp_ip {
   int family; /* AF_INET or AF_INET6; 0: none */
@@ -313,31 +317,32 @@ typedef struct bp_datagram_address {
   uint32_t interface_index;
 } bp_datagram_address;
 /* Reads "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0: the system chooses. Numeric addresses
- * only. Returns 0. Errors: -1: it is none. Threads: any. */
+ * only. Returns 0. Errors: -1: no such address. Threads: any. */
 int bp_datagram_address_of(const char* text, bp_datagram_address* address);
 
-/* Lent to `received` until it returns, or, if it is kept, until bp_datagram_release. */
+/* A datagram. `received` may use it until it returns, or, if it is kept, until
+ * bp_datagram_release. */
 typedef struct bp_received {
   void* bytes;
   uint32_t byte_count;
-  uint32_t segment_bytes; /* several that were joined, of so many bytes each; 0: it is one */
+  uint32_t segment_bytes; /* the size of each of several joined ones; 0: it is one */
   bp_datagram_address from;
   bp_ip to;
   uint64_t received_ns;       /* since 1970; 0: unknown */
   unsigned char ecn;          /* the two bits of RFC 3168 */
-  unsigned char is_truncated; /* it was longer than the buffer: the rest is lost */
+  unsigned char is_truncated; /* it did not fit the buffer: the rest is lost */
   unsigned char is_kept;      /* set to 1: the bytes stay until bp_datagram_release */
 } bp_received;
 typedef struct bp_outgoing {
   const void* bytes;
   uint32_t byte_count;
-  uint32_t segment_bytes; /* to be cut into pieces of so many bytes; 0: it is one */
+  uint32_t segment_bytes; /* is cut into datagrams of this size; 0: it is one */
   bp_datagram_address to; /* none: the peer */
   bp_ip from;             /* none: the system chooses */
   unsigned char ecn;
 } bp_outgoing;
 
-/* Zeroed but for what is wanted; read by bp_datagram_open alone. */
+/* Zeroed except for the wanted options; only bp_datagram_open reads it. */
 typedef struct bp_datagram_options {
   bp_datagram_address local;
   bp_datagram_address peer;     /* none: not connected */
@@ -348,10 +353,10 @@ typedef struct bp_datagram_options {
   unsigned service_class; /* 0..63 */
   const char* multicast_interface;
   unsigned multicast_hops; /* 0: 1 */
-  int hides_own_multicast; /* this machine does not hear what it sends */
-  /* Called from the loop, never from within a function here; may be NULL but the first. has_room:
-   * once, after EAGAIN. failed: an earlier datagram did not arrive (ECONNREFUSED, EHOSTUNREACH,
-   * EMSGSIZE); `to` may be none. */
+  int hides_own_multicast; /* this machine does not receive its own multicast */
+  /* Called from the loop, never from within a function here. All but `received` may be NULL.
+   * has_room: called once after EAGAIN, when there is space again. failed: an earlier datagram did
+   * not arrive (ECONNREFUSED, EHOSTUNREACH, EMSGSIZE); `to` may be none. */
   void (*received)(void* self, bp_received* datagrams, size_t count);
   void (*has_room)(void* self);
   void (*failed)(void* self, int error_number, const bp_datagram_address* to);
@@ -359,27 +364,28 @@ typedef struct bp_datagram_options {
 } bp_datagram_options;
 /* Opens and binds. Returns 0. Errors: -1. Requires: it is not open. */
 int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* options);
-/* Receives from now on, also what has come since it was opened. Returns 0 or an errno value.
- * Requires: it is open, and was not started. */
+/* Starts receiving; datagrams that have arrived since the open are received, too. Returns 0 or an
+ * errno value. Requires: it is open, and was not started. */
 int bp_datagram_start(bp_datagram_socket* socket);
-/* Closes it: no callback comes any more. It may be opened again; datagrams that were kept stay
+/* Closes it: no callback is called any more. It may be opened again; kept datagrams stay valid
  * until then. Does nothing if it is not open. */
 void bp_datagram_close(bp_datagram_socket* socket);
-/* The address that it is bound to, with the port that the system chose; none if it is not open. */
+/* The bound address, with the port that the system chose; none if it is not open. */
 bp_datagram_address bp_datagram_local(const bp_datagram_socket* socket);
-/* Receives datagrams to the multicast group over `interface`, with `source` only from there; both
- * may be NULL. A leave ends only the join with the same three. Returns 0.
- * Errors: -1. Requires: it is open. */
+/* Receives datagrams to the multicast group over `interface`, only from `source` unless it is NULL;
+ * `interface` may be NULL, too. A leave ends only the join with the same three arguments. Returns
+ * 0. Errors: -1. Requires: it is open. */
 int bp_datagram_join(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
                      const char* interface);
 int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
                       const char* interface);
-/* Sends in order; *sent_count becomes how many were taken wholly (may be NULL). Returns 0: all;
- * EAGAIN: no room, has_room will be called; or an errno value: the next cannot be sent as it is. If
- * a part of one that is cut was taken, it is taken off its front. */
+/* Sends in order; *sent_count (may be NULL) becomes the number of datagrams that were sent whole.
+ * Returns 0: all; EAGAIN: the queue is full, and has_room will be called; or an errno value: the
+ * next datagram cannot be sent. If only a part of a segmented datagram was sent, that part is
+ * removed from its front. */
 int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
                      size_t* sent_count);
-/* Gives back a datagram that was kept, by any address within it. */
+/* Gives back a kept datagram, by any address within it. */
 void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
 
 /* ---- Files: planned, open before create, operated on from the shard's thread ---- */
@@ -387,46 +393,45 @@ void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
 typedef struct bp_file bp_file;
 
 enum {
-  BP_FILE_WRITABLE = 1, /* and locked: it has one writer; without it, it is read only */
-  BP_FILE_CREATE = 2,   /* if it is missing; with BP_FILE_WRITABLE; for its owner alone */
+  BP_FILE_WRITABLE = 1, /* and locked: one writer; without this flag it is read only */
+  BP_FILE_CREATE = 2,   /* if missing, for its owner alone; needs BP_FILE_WRITABLE */
   BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
 };
-/* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`:
- * 1 to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: the key of its
- * table that says the path, or NULL. At most `operations_max` (1 to 1024) are in flight at once;
- * more wait, in order. */
+/* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`: 1
+ * to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: the key of its table
+ * with the path, or NULL. At most `operations_max` (1 to 1024) operations are in flight at once;
+ * others wait, in order. */
 void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
                   const char* key, unsigned flags, unsigned operations_max);
 /* In create: it is open, and lives as long as the appliance. Errors: NULL: it is not planned. */
 bp_file* bp_file_of(bp_context* context, const char* name);
-/* How long it was when it was opened. */
+/* Its size when it was opened. */
 uint64_t bp_file_bytes(const bp_file* file);
-/* The number that memory, offset and bytes are multiples of: 1, but for BP_FILE_DIRECT. */
+/* Memory, offset and bytes must be multiples of this: 1, except with BP_FILE_DIRECT. */
 uint32_t bp_file_alignment(const bp_file* file);
 
-/* An operation. It is the caller's, zeroed; it stays where it is until `done` was called. */
+/* An operation. The caller owns it, zeroes it, and does not move it until `done` was called. */
 typedef struct bp_file_operation {
   uint64_t reserved[12];
   void (*done)(void* context, int64_t result);
   void* context;
 } bp_file_operation;
 
-/* Each calls `done` once, on the shard, never from within the call; until then the memory stays.
- * `result`: for a read the bytes that there were up to the end of the file, for a write all of
- * them, for the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard
- * stops. Operations that are in flight together take place in any order; a sync covers those that
- * had completed before it began. If the kernel has not ended an operation when the shard stops,
- * `done` is not called.
- * Requires: `operation` is not in flight. Threads: the shard's. */
+/* Each calls `done` once, on the shard, never from within the call; until then the memory must stay
+ * allocated. `result`: for a read the bytes up to the end of the file, for a write all bytes,
+ * otherwise 0; or -errno. EOPNOTSUPP: the file system cannot do it; ECANCELED: the shard stops.
+ * Operations in flight together take place in any order; a sync covers operations that had
+ * completed before it began. If the kernel has not ended an operation when the shard stops, `done`
+ * is not called. Requires: `operation` is not in flight. Threads: the shard's. */
 void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_t bytes,
                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
 void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,
                    uint64_t offset, void (*done)(void* context, int64_t result), void* context);
-/* Puts all that was written on the medium; `data_only`: but for the file's times (fdatasync). */
+/* Writes all completed writes to the medium; `data_only`: without the file's times (fdatasync). */
 void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
                   void (*done)(void* context, int64_t result), void* context);
-/* For a range of the file: takes room, and the file grows; makes it zeros; gives its room back, and
- * it reads as zeros. */
+/* For a range of the file: allocate takes blocks, and the file grows; write_zeroes writes zeros;
+ * discard frees the blocks, and the range reads as zeros. */
 void bp_file_allocate(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
                       void (*done)(void* context, int64_t result), void* context);
 void bp_file_write_zeroes(bp_file* file, bp_file_operation* operation, uint64_t bytes,

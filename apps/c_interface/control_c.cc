@@ -16,7 +16,7 @@ struct bp_methods {
   CService& service;
 };
 
-// A bp_control_call is a ControlCall, a bp_json its JsonText.
+// A bp_control_call is a ControlCall; a bp_json is its JsonText.
 static ControlCall& call_of(bp_control_call* call) noexcept {
   return *reinterpret_cast<ControlCall*>(call);
 }
@@ -71,7 +71,7 @@ int bp_control_boolean(const bp_control_call* call, const char* parameter) {
   return call_of(call).boolean(parameter) ? 1 : 0;
 }
 
-// The call itself stores `function`: nothing else lives as long as the call.
+// The call itself stores `function`, because no other object lives as long.
 void bp_control_go_on(bp_control_call* call, bp_loop* loop,
                       void (*function)(void* context, bp_control_call* call), void* context) {
   ControlCall& here = call_of(call);

@@ -1,4 +1,4 @@
-// The last error of a thread, which bp_error_text says. It has a file of its own, so that a program
+// Keeps the last error of a thread, for bp_error_text. It has a file of its own, so that a program
 // links only the parts of the archive that it uses.
 #pragma once
 
@@ -6,9 +6,9 @@
 
 namespace bedplate {
 
-// Keeps `error` as what bp_error_text says in this thread. Returns -1.
+// Keeps `error` as the text of bp_error_text in this thread. Returns -1.
 int c_fail(const Error& error) noexcept;
-// The error that was kept last; its texts are empty if none was since c_forget_error().
+// The last error that was kept; its texts are empty if none was kept since c_forget_error().
 const Error& c_last_error() noexcept;
 void c_forget_error() noexcept;
 

@@ -1,4 +1,4 @@
-// The C interface to messages: what bedplate.h promises, on JoinedProcess.
+// The C interface to messages: implements bedplate.h with JoinedProcess.
 #include <bit>
 #include <new>
 
@@ -29,7 +29,7 @@ Result<void> (*bedplate::c_before_ready)(JoinedProcess&) = nullptr;
 
 namespace {
 
-// For the rest of the process's life, as what it mapped is.
+// Lives until the process ends, like the memory that it maps.
 constinit JoinedProcess* the_process = nullptr;
 constinit bp_member* the_members = nullptr;
 constinit bp_peer_handler on_peer = nullptr;
@@ -39,7 +39,7 @@ Endpoint& of(bp_endpoint* endpoint) noexcept { return *reinterpret_cast<Endpoint
 
 RemoteMemory of(const bp_remote& remote) noexcept { return std::bit_cast<RemoteMemory>(remote); }
 
-// The C++ completion lies in the C one's `reserved`, its first member.
+// The C++ completion is stored in `reserved`, the first member of the C one.
 Completion* of(bp_completion* completion) noexcept {
   if (completion == nullptr) return nullptr;
   return new (&completion->reserved) Completion{[](Completion& self, Outcome outcome) noexcept {
@@ -156,7 +156,7 @@ int bp_member_fd(bp_member* self) {
   const auto index = static_cast<uint32_t>(self - the_members);
   auto made = std::make_unique<MemberDescriptor>(the_process->parts(index));
   if (auto outcome = made->create(); !outcome.ok()) return c_fail(outcome.error());
-  self->descriptor = made.release();  // as long as the process
+  self->descriptor = made.release();  // lives until the process ends
   return self->descriptor->fd();
 }
 

@@ -1,4 +1,4 @@
-// Declarations between the parts of the C interface, which are several files so that a program
+// Declarations that the parts of the C interface share. It has several files, so that a program
 // links only the parts of the archive that it uses.
 #pragma once
 
@@ -13,14 +13,14 @@ struct bp_member {
     void* context = nullptr;
   };
   bedplate::Messenger* messenger = nullptr;
-  bedplate::MemberDescriptor* descriptor = nullptr;  // once bp_member_fd was called
+  bedplate::MemberDescriptor* descriptor = nullptr;  // after bp_member_fd
   unsigned number = 0;
   Handler handlers[bedplate::kAmCount];
 };
 
 namespace bedplate {
 
-// The function that bp_join calls before the process is ready; nullptr: none. bp_use_verbs sets it.
+// bp_join calls this function before the process is ready; nullptr: none. bp_use_verbs sets it.
 extern Result<void> (*c_before_ready)(JoinedProcess& process);
 
 }  // namespace bedplate

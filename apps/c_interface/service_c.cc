@@ -14,7 +14,8 @@
 using namespace bedplate;
 
 static_assert(sizeof(Timer) <= sizeof(bp_timer::reserved));
-// A bp_call is a LoopCall, so posting it writes nothing that another thread may be reading.
+// A bp_call is a LoopCall, so bp_post converts nothing, and writes nothing that another thread may
+// read.
 static_assert(sizeof(LoopCall) == sizeof(bp_call));
 static_assert(offsetof(LoopCall, function) == offsetof(bp_call, function));
 static_assert(offsetof(LoopCall, context) == offsetof(bp_call, context));
@@ -22,13 +23,13 @@ static_assert(sizeof(Counter) == 8);
 
 namespace {
 
-// Calls a C function of the service. If it fails, the result is the error that it had meanwhile.
+// Calls a C function of the service. If it fails, returns the error that it has kept meanwhile.
 template <typename Call>
 Result<void> call_c(const char* service, const char* function, Call&& call) {
-  c_forget_error();  // an earlier one would be taken for its own
+  c_forget_error();  // else an earlier one could be returned
   const int returned = call();
   if (returned == 0) return {};
-  const Error& kept = c_last_error();  // one of an address has an answer and a cure alone
+  const Error& kept = c_last_error();  // an address's error has only answer and cure
   if (kept.doing[0] != '\0' || kept.answer[0] != '\0' || kept.cure[0] != '\0') return kept;
   return error_while("calling %s of the service %s", function, service)
       .set_answer("it returned %d without a reason", returned)
@@ -122,7 +123,7 @@ int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
   }
   static std::deque<CService> made;
   static std::vector<Service*> all;
-  all.clear();  // of an earlier call, which was refused
+  all.clear();  // calls of an earlier, refused attempt
   made.clear();
   for (size_t i = 0; i < service_count; ++i) all.push_back(&made.emplace_back(services[i]));
   return run_program(count, words, all);
@@ -192,7 +193,7 @@ void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, un
 void bp_plan_messages(bp_plan* plan, unsigned shard) { plan->plan.messages(shard); }
 void bp_plan_message(bp_plan* plan, const char* name) { plan->plan.message(name); }
 
-// Each counter has a cache line of its own: any thread may write it.
+// Each counter has its own cache line, so any thread may write it.
 static void plan_counter(bp_plan* plan, const char* name, CounterKind kind, const char* unit,
                          const char* help) {
   CounterSet& set = plan->service.counters;
@@ -299,7 +300,7 @@ int bp_message_number(bp_context* context, const char* name) {
 }
 
 void bp_drained(bp_context* context) {
-  of(context).has_drained.store(true, std::memory_order_release);
+  of(context).has_drained.store(true, std::memory_order_release);  // pairs with is_drained()
 }
 
 // ---- On the shard's thread ----
@@ -308,7 +309,7 @@ bp_loop* bp_loop_of(bp_context* context, unsigned shard) { return &of(context).l
 
 uint64_t bp_loop_now_ns(const bp_loop* loop) { return loop->loop->now_ns(); }
 
-// The loop's own Timer lies in `reserved`, and stays there between two calls.
+// The loop's own Timer is stored in `reserved`, and stays there between two calls.
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns) {
   auto* own = reinterpret_cast<Timer*>(timer->reserved);
   if (own->expired == nullptr) {
@@ -326,7 +327,7 @@ void bp_timer_cancel(bp_loop* loop, bp_timer* timer) {
   if (own->expired != nullptr) loop->loop->timers().cancel(*own);
 }
 
-// Zeroed memory is a call that is not pending.
+// A zeroed call is one that is not pending.
 void bp_post(bp_loop* loop, bp_call* call) {
   loop->loop->submit(*reinterpret_cast<LoopCall*>(call));
 }

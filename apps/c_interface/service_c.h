@@ -1,4 +1,4 @@
-// The handles of the C interface to services (bedplate_service.h), which its files share. They hold
+// The handles of the C interface to services (bedplate_service.h), shared by its files. They hold
 // the runtime's own objects and pointers to C functions. The service owns them: create() makes
 // them, and they are freed with the service.
 #pragma once
@@ -84,7 +84,7 @@ class CService final : public Service {
     std::string key;
     std::vector<SocketAddress> addresses;
   };
-  // The call that drains one shard.
+  // The call that starts the drain of one shard.
   struct Draining {
     LoopCall call;
     CService* service = nullptr;
@@ -97,7 +97,7 @@ class CService final : public Service {
   ServiceContext* context = nullptr;
   std::byte* counter_memory = nullptr;
   std::deque<bp_loop> loops;      // of each shard
-  std::deque<bp_member> members;  // the same
+  std::deque<bp_member> members;  // of each shard
   std::deque<CSource> sources;
   std::deque<CListener> listeners;
   std::deque<bp_stream> streams;

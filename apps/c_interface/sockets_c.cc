@@ -13,7 +13,7 @@
 
 using namespace bedplate;
 
-// C reads and writes the C++ structs of datagrams in place: nothing is copied.
+// C reads and writes the C++ structs of datagrams in place, without a copy.
 static_assert(sizeof(bp_ip) == sizeof(IpAddress));
 static_assert(sizeof(bp_datagram_address) == sizeof(DatagramAddress));
 static_assert(offsetof(bp_datagram_address, port) == offsetof(DatagramAddress, port));
@@ -46,7 +46,7 @@ bp_datagram_address to_c(const DatagramAddress& address) noexcept {
   return made;
 }
 
-// Writes `address` as the kernel has it and returns its bytes; 0: nobody can connect there.
+// Writes `address` in the kernel's form and returns its length; 0: it cannot be connected to.
 socklen_t name_of(const SocketAddress& address, sockaddr_storage* kernel) {
   if (address.kind == SocketAddress::Kind::kUnix) {
     auto& name = *reinterpret_cast<sockaddr_un*>(kernel);
@@ -148,7 +148,7 @@ int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_m
 
 // ---- Watches ----
 
-// The loop's own Watch lies in `reserved`, and stays there between two calls.
+// The loop's own Watch is stored in `reserved`, and stays there between two calls.
 int bp_watch_start(bp_loop* loop, bp_watch* watch) {
   auto* own = reinterpret_cast<Watch*>(watch->reserved);
   if (own->ready == nullptr) {

@@ -1,8 +1,8 @@
 // The configuration of an appliance: one TOML file, read once at boot, parsed strictly.
 //
-// Strict means: an unknown key, a wrong type, a value out of range or a name that nothing defines
-// is an error with file, line and column; nothing is guessed and nothing is ignored. Parsing
-// starts nothing and touches no device: the same function serves `run`, `plan` and `check`.
+// Strict means: an unknown key, a wrong type, a value out of range or a reference to an undefined
+// name is an error with file, line and column; the parser guesses nothing and ignores nothing.
+// Parsing starts nothing and touches no device: the same function serves `run`, `plan` and `check`.
 // docs/configuration.md describes every key, with its range; a test compares its list with the
 // parser's. The structs here hold the values of the keys. They are read once and not changed
 // afterwards: any thread may read them. Units are in the names.
@@ -28,8 +28,8 @@ namespace bedplate {
 
 inline constexpr uint32_t kShardCountMax = 64;
 
-// The memory that the file expects malloc to hand out; it cannot choose (alloc/
-// interception_decision.h): malloc is older than the file.
+// The memory that the file expects malloc to hand out. The file cannot choose it, because malloc
+// runs before the file is read (alloc/interception_decision.h).
 enum class HeapExpectation { kAny, kPool, kOrdinary };
 
 enum class SocketBackendChoice { kIoUring, kEpoll, kIoUringOrEpoll };
@@ -38,11 +38,12 @@ struct ApplianceSettings {
   std::string name;
   std::string runtime_directory = "/run/bedplate";
   uint32_t drain_timeout_ms = 5000;
-  uint32_t trace_requests = 4096;  // the last of each shard; 0: none
-  std::string user;                // that root is given up for once memory is taken; empty: none
+  uint32_t trace_requests = 4096;  // the last requests of each shard; 0: no traces
+  std::string user;                // it replaces root once memory is taken; empty: none
 };
 
-// The guard that refuses to take memory of the sealed pool away, beside libc's calls.
+// Guards the sealed pool against calls that would take its memory away, beside the wrapped libc
+// calls.
 enum class Enforcement { kKernel, kSeccomp };
 
 struct PoolSettings {
@@ -50,7 +51,7 @@ struct PoolSettings {
   PageWish pages = PageWish::k2MiB;
   Enforcement enforce = Enforcement::kKernel;
   uint64_t heap_min_bytes = 32 * kMiB;
-  std::optional<PageWish> heap_pages = {};  // nothing: as `pages`
+  std::optional<PageWish> heap_pages = {};  // nothing: the same as `pages`
   std::optional<int> heap_node = {};        // nothing: the node of the first shard's core
 };
 
@@ -58,7 +59,7 @@ struct AllocSettings {
   HeapExpectation expect = HeapExpectation::kAny;
 };
 
-// How much one owner of heap memory may have (alloc/heap_owner.h).
+// The limit of one owner of heap memory (alloc/heap_owner.h).
 struct LimitSettings {
   std::string owner;
   uint64_t bytes = 0;
@@ -78,24 +79,24 @@ struct ShardSettings {
 // A trust group with its FIFOs.
 struct GroupSettings {
   std::string name;
-  GroupShape shape;          // its member_count is with the spare places
-  uint32_t spare_count = 0;  // of its members: they stand in for those of dead processes
+  GroupShape shape;          // its member_count includes the spare members
+  uint32_t spare_count = 0;  // members that replace those of dead processes
 };
 
-// A kind of process that may join, and the share of each such process.
+// A kind of process that may join, and the memory of each such process.
 struct ProcessSettings {
   std::string name;
   std::string user;  // a name, or a number in digits
   bool trusted = true;
-  uint32_t group = 0;        // of a trusted one: index into Configuration::groups
+  uint32_t group = 0;        // trusted: index into Configuration::groups
   uint32_t max_count = 1;    // how many may be joined at once
-  uint32_t spare_count = 0;  // trusted: more places, used while those of the dead are not free yet
-  uint32_t members = 1;      // of each
-  uint64_t heap_bytes = 0;   // of each; 0: it has none
+  uint32_t spare_count = 0;  // trusted: more places, used until the place of a dead process is free
+  uint32_t members = 1;      // of each process
+  uint64_t heap_bytes = 0;   // of each process; 0: no heap
   std::vector<std::string> read = {};   // owners of segments
   std::vector<std::string> write = {};  // the same
-  uint32_t box_bytes = 4096;            // of the exchange group of an untrusted one
-  bool verbs = false;                   // it registers what it maps with the device of [verbs], too
+  uint32_t box_bytes = 4096;            // untrusted: of the exchange group
+  bool verbs = false;                   // it also registers its maps with the device of [verbs]
 
   uint32_t place_count() const noexcept { return max_count + (trusted ? spare_count : 0); }
 };
@@ -103,16 +104,16 @@ struct ProcessSettings {
 enum class JoinFailure { kContinue, kStop };
 
 struct MessagesSettings {
-  std::string socket;  // where processes join
+  std::string socket;  // where processes connect to join
   std::vector<SingleCopyKind> single_copy = {std::begin(kSingleCopyKinds),
-                                             std::end(kSingleCopyKinds)};  // in the order wanted
-  JoinFailure on_join_failure = JoinFailure::kContinue;  // what the others do about it
+                                             std::end(kSingleCopyKinds)};  // by preference
+  JoinFailure on_join_failure = JoinFailure::kContinue;  // how the owner reacts to it
 };
 
 inline constexpr uint64_t kSocketPathMax = 107;  // sun_path, without its NUL
 
-// Which of a service's listeners serve clients without TLS: those on loopback and Unix sockets,
-// all, or none.
+// Selects the listeners of a service that serve clients without TLS: those on loopback and Unix
+// sockets, all, or none.
 enum class PlainText { kLocal, kAllowed, kRefused };
 
 class Service;
@@ -127,13 +128,13 @@ struct Configuration {
   std::vector<GroupSettings> groups;
   std::vector<ProcessSettings> processes;
   MessagesSettings messages;
-  std::vector<Service*> services;  // those whose table is there, in the order of the program's list
-  // By the name of the service, for each service with addresses in its table.
+  std::vector<Service*> services;  // those with a table, in the order of the program's list
+  // By the service's name, for each service with addresses in its table.
   std::map<std::string, PlainText, std::less<>> plain_text;
-  bool is_first_process = false;  // of an image; not the file's to say
-  uint64_t text_bytes = 0;        // of the file
+  bool is_first_process = false;  // of an image; not set by the file
+  uint64_t text_bytes = 0;        // size of the file
   // The settings of parts of the program, by the part's name (configuration_part.h). Only the part
-  // knows their type; copies share them.
+  // knows their type. Copies of this object share them.
   std::map<std::string, std::shared_ptr<void>, std::less<>> parts;
 
   // Makes the settings of the part `name`, with their defaults.
@@ -143,7 +144,8 @@ struct Configuration {
     parts[name] = made;
     return *made;
   }
-  // These settings; without the part, their defaults. They live as long as this and its copies.
+  // The settings of the part `name`; their defaults if the part is not linked. They live as long as
+  // this object and its copies.
   template <typename Settings>
   const Settings& part(std::string_view name) const {
     static const Settings kDefaults = {};

@@ -39,7 +39,8 @@ void check_group(ReadTable& table, GroupSettings& group) {
 void check_process(ReadTable& table, ProcessSettings& process) {
   if (table.was_refused("trusted")) return;
   if (process.trusted) {
-    // A heap is too much to be planned twice without being asked.
+    // By default, a heap is not planned a second time for a spare place: it would take too much
+    // memory.
     if (!table.has("spare_count")) process.spare_count = process.heap_bytes == 0;
     table.refuse_keys({"box_bytes"}, "is for processes that are not trusted",
                       "leave it out: the boxes of a group are set in [[group]]");
@@ -65,7 +66,7 @@ void check_process(ReadTable& table, ProcessSettings& process) {
 
 namespace {
 
-// Refuses processes that are to use the device if there is no [verbs].
+// Refuses processes with verbs = true if the file has no [verbs].
 void check_processes_with_verbs(ReadTable& file) {
   const TomlNode* processes = find_child(file.node(), "process");
   if (file.has("verbs") || file.was_refused("verbs") || processes == nullptr) return;
@@ -98,7 +99,7 @@ void add_spare_members(Configuration& all) {
   }
 }
 
-// The socket's path has a default that depends on other keys.
+// The default of the socket's path depends on other keys.
 void complete_messages(ReadTable& file, Configuration& all) {
   std::string& socket = all.messages.socket;
   if (!socket.empty()) return;

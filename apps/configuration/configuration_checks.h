@@ -1,6 +1,6 @@
-// Rules between keys of a table, and between tables of a file; one key alone is its description's
-// business (configuration_table.h). A key that breaks a rule becomes an error with its position,
-// and the others are looked at all the same. Threads: any.
+// Rules between keys of a table, and between tables of a file. Rules for a single key are in its
+// description (configuration_table.h). A key that breaks a rule becomes an error with its position;
+// the checks then go on. Threads: any.
 #pragma once
 
 #include "apps/configuration/configuration.h"
@@ -8,8 +8,7 @@
 
 namespace bedplate {
 
-// Each is called once its table is read. The checks of groups and processes fill in defaults that
-// depend on other keys.
+// Each is called after its table is read. Both fill in defaults that depend on other keys.
 void check_group(ReadTable& table, GroupSettings& group);
 void check_process(ReadTable& table, ProcessSettings& process);
 

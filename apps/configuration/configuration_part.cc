@@ -14,7 +14,7 @@ namespace {
 struct KnownPart {
   const char* name;
   std::span<const std::string_view> tables;
-  const ConfigurationPart* linked;  // nullptr: it is not
+  const ConfigurationPart* linked;  // nullptr: the program is linked without it
 };
 
 constexpr std::string_view kVerbsTables[] = {"verbs"};

@@ -4,13 +4,13 @@
 
 namespace bedplate {
 
-// More are no help, and an error takes about a KiB.
+// More problems do not help, and an error takes about a KiB.
 static constexpr size_t kProblemsShownMax = 64;
 
 std::vector<Error> ConfigurationProblems::errors(const char* path) const {
   std::vector<const Problem*> sorted;
   for (const Problem& problem : all_) sorted.push_back(&problem);
-  // Problems at one place stay in the order in which they were found.
+  // Problems at one position stay in the order in which they were found.
   std::stable_sort(sorted.begin(), sorted.end(), [](const Problem* left, const Problem* right) {
     return left->position < right->position;
   });

@@ -1,8 +1,8 @@
-// The problems of a configuration, which its reader and the checks of its tables find.
+// The problems of a configuration: the reader and the checks of tables add them.
 //
-// All of them are told, in one report. It also knows which keys and tables were refused: a check
-// across keys is left out if one of its sides was, since it would only blame the wrong line.
-// Threads: one (it allocates).
+// One report has all of them. The object also remembers the refused keys and tables: a check across
+// keys is skipped if one of its keys was refused, since it would blame the wrong line. Threads: one
+// (it allocates).
 #pragma once
 
 #include <functional>
@@ -24,11 +24,11 @@ class ConfigurationProblems {
     all_.push_back({position, std::move(answer), std::move(cure)});
   }
 
-  // `path`: a key with its table ("pool.bytes"), or a table, without a usable value somewhere.
+  // `path`: a key with its table ("pool.bytes"), or a table, which has no usable value somewhere.
   void mark_refused(std::string path) { refused_.insert(std::move(path)); }
   bool was_refused(std::string_view path) const { return refused_.contains(path); }
 
-  // Every problem, in the order of the file, which is at `path`; each is of kind kConfiguration.
+  // Every problem of the file at `path`, in the order of the file; each is of kind kConfiguration.
   std::vector<Error> errors(const char* path) const;
 
  private:

@@ -26,14 +26,14 @@ std::string known_keys(const ConfigurationTable& table, const std::string& label
   return guess + label + " may have: " + list;
 }
 
-// A table of the file may be that of a service which another program has.
+// An unknown table may belong to a service that another program has.
 std::string unknown_name(const ConfigurationTable& table, const TomlNode& node) {
   const bool is_table = node.kind == TomlNode::Kind::kTable || node.kind == TomlNode::Kind::kArray;
   if (!table.name().empty() || !is_table) return "unknown key " + quoted(node.key);
   return "unknown table " + quoted(node.key) + ", of no service that this program has";
 }
 
-// The index of the one of `all` that is called `name`, or nothing; `known` gets all names.
+// The index of the element of `all` that is called `name`, or nothing. Writes all names to `known`.
 template <typename Named>
 std::optional<uint32_t> find_named(const std::vector<Named>& all, const std::string& name,
                                    std::string* known) {
@@ -89,7 +89,7 @@ void ConfigurationReader::read_table(const ConfigurationTable& table, const std:
   check_missing(table, label, node);
 }
 
-// A table of the file may be that of a part which another program has.
+// An unknown table may belong to a part that another program is linked with.
 void ConfigurationReader::refuse_unknown(const ConfigurationTable& table, const std::string& label,
                                          const TomlNode& node) {
   const char* missing = table.name().empty() ? missing_part(node.key) : nullptr;
@@ -108,8 +108,8 @@ void ConfigurationReader::refuse_unknown(const ConfigurationTable& table, const 
 
 void ConfigurationReader::check_missing(const ConfigurationTable& table, const std::string& label,
                                         const TomlNode& node) {
-  // An unknown key that resembles the missing one is reported instead: it is the cause, also of
-  // errors that checks across keys would find.
+  // Reports an unknown key that resembles the missing one instead: the misspelling is the cause,
+  // also of errors that checks across keys would find.
   const auto is_misspelt = [&](std::string_view wanted) {
     const bool is_so =
         std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {
@@ -251,7 +251,7 @@ bool ConfigurationReader::read_address(const ConfigurationTable& table, const Ke
   return true;
 }
 
-// False, with a problem, when an earlier table has the value already.
+// Returns false, and adds a problem, if an earlier table has the same value.
 bool ConfigurationReader::claim(const ConfigurationTable& table, const std::string& label,
                                 const Key& key, const Key::Value& value) {
   const bool is_number = key.type() == Key::Type::kInteger;

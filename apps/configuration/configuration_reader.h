@@ -1,7 +1,7 @@
 // The reader of a configuration: one walk over the file by its description (configuration_table.h),
 // then the rules between keys (configuration_checks.h).
 //
-// The walk goes on after a problem: all of them are told.
+// The walk goes on after a problem, so that all are reported.
 #pragma once
 
 #include <memory>
@@ -25,19 +25,19 @@ class ConfigurationReader {
     bool is_one_of_several = false;  // [[table]]
   };
 
-  // `file` describes the variables that are filled in, those of `configuration` among them:
-  // references name its shards and groups.
+  // `file` describes the variables that the reader sets, also those of `configuration`. References
+  // are names of its shards and groups.
   ConfigurationReader(const ConfigurationTable& file, const Configuration& configuration)
       : file_(file), configuration_(configuration) {}
 
   void read(const TomlNode& root);
-  // The tables that were read, without the file itself; they point into `root`. Requires: read()
-  // was called.
+  // The tables that were read, without the root table; they point into `root`. Requires: read() was
+  // called.
   std::vector<Kept> take_tables() { return std::move(kept_); }
-  // Checks the rules between keys alone, on variables that were changed since read(); `root` is the
-  // same.
+  // Checks only the rules between keys, on variables that were changed since read(). `root` is the
+  // same as in read().
   void check(const TomlNode& root, const std::vector<Kept>& tables);
-  // Every problem, in the file's order; each is of kind kConfiguration.
+  // Every problem, in file order; each is of kind kConfiguration.
   std::vector<Error> problems(const char* path) const { return problems_.errors(path); }
 
  private:

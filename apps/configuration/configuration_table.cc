@@ -1,5 +1,4 @@
-// The keys and tables of a description, and the words in which messages and documents speak of
-// them.
+// The keys and tables of a description, and their texts in messages and documents.
 #include "apps/configuration/configuration_table.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// One table of a configuration: its keys, what each takes, and the variable that its value goes to.
+// One table of a configuration: its keys, the type and range of each, and the variable that gets
+// its value.
 //
 // A function `describe(ConfigurationTable&, Settings&)` beside the settings describes their table:
 //
@@ -9,12 +10,12 @@
 //       table.tables("tenant", &settings.tenants, 0, 16);  // [[cache.tenant]], described likewise
 //     }
 //
-// The description is all there is to say of a key: the reader of a file (configuration_reader.h),
-// its messages, `bedplate keys` and the table in docs/configuration.md come of it. The default of a
-// key is the value of its variable when it is described. Only the order of calls counts; describing
-// reads nothing and starts nothing. Its overloads are the interface: a type of key each. Texts are
-// copied, but for the words of choices, which outlive it. One report lists all that a file has
-// against the description, with line and column. Threads: any, before the seal (it allocates).
+// The description is the only source for a key: the reader of a file (configuration_reader.h), its
+// messages, `bedplate keys` and the table in docs/configuration.md are made from it. The default of
+// a key is the value of its variable when the key is described. Only the order of calls matters;
+// describing reads nothing and starts nothing. Each overload describes a key of one type. Texts are
+// copied, except the words of choices, which outlive the table. One report lists all violations of
+// the description in a file, with line and column. Threads: any, before the seal (it allocates).
 #pragma once
 
 #include <concepts>
@@ -39,18 +40,18 @@ namespace bedplate {
 
 class ReadTable;
 
-// A word of the file and what it stands for.
+// A word of the file and the value that it stands for.
 template <typename T>
 struct Choice {
   const char* word;
   T value;
 };
 
-// Deduced from the variable alone, so that an array does as well.
+// Deduced from the variable alone, so that a plain array can be passed.
 template <typename T>
 using Choices = std::type_identity_t<std::span<const Choice<T>>>;
 
-// The word of `value`, quoted as in a file; "" if it has none.
+// The word of `value`, quoted as in a file; "" if the value has no word.
 template <typename T>
 std::string word_of(Choices<T> choices, const T& value) {
   for (const Choice<T>& each : choices) {
@@ -65,12 +66,12 @@ std::vector<const char*> words_of(Choices<T> choices) {
   return words;
 }
 
-// The pages of a segment that is planned with them.
+// Page sizes of a segment that is planned with them.
 inline constexpr Choice<PageWish> kPageChoices[] = {{"4 KiB", PageWish::k4KiB},
                                                     {"2 MiB", PageWish::k2MiB},
                                                     {"1 GiB", PageWish::k1GiB},
                                                     {"largest", PageWish::kLargest}};
-// No size may be more: half of what x86-64 can address. Sums fit 64 bits.
+// The upper limit of every size: half of the x86-64 address space. Sums fit 64 bits.
 inline constexpr uint64_t kSizeMaxBytes = 64 * kTiB;
 
 // MODULE_NAME_LEN and IFNAMSIZ of the kernel, without their NUL.
@@ -79,8 +80,8 @@ inline constexpr uint64_t kInterfaceNameMax = 15;
 
 class ConfigurationKey {
  public:
-  // kGrants: owners, but not boot, since each process has its own. kAddress: one socket's address,
-  // to dial. kChoices and the types after it: lists.
+  // kGrants: owners except boot, since each process has its own. kAddress: one socket's address, to
+  // dial. kChoices and the types after it: lists.
   enum class Type {
     kName,
     kText,
@@ -103,9 +104,9 @@ class ConfigurationKey {
     kIpAddresses,
     kIpPrefixes
   };
-  // kMultipleOfPages: of the pool's pages; checked when all is read. kRoundedToPowerOfTwo: any
-  // value; its reader rounds it up to a power of two. kOwnHeap: the heap of a process that joins: a
-  // multiple of 4 KiB, 0 (none) or enough for a heap.
+  // kMultipleOfPages: of the pool's pages; checked after all is read. kRoundedToPowerOfTwo: any
+  // value; its reader rounds it up to a power of two. kOwnHeap: the heap of a process that joins; a
+  // multiple of 4 KiB, 0 (no heap) or enough for a heap.
   enum class Rule {
     kNone,
     kMultipleOf4KiB,
@@ -115,7 +116,7 @@ class ConfigurationKey {
     kOwnHeap
   };
 
-  // A value of the file that is of the key's type and in its range.
+  // A value of the file that has the key's type and is in its range.
   struct Value {
     TomlPosition position;
     std::string text;
@@ -123,11 +124,11 @@ class ConfigurationKey {
     SocketAddress address;
   };
 
-  // The functions that reach the variable of a key.
+  // Functions that access the variable of a key.
   struct Variable {
     std::function<void(Value&)> store;  // of lists: for each element
-    std::function<void()> clear = {};   // of lists: before the first element of one that is there
-    std::function<std::optional<uint64_t>()> load = {};  // of a number, as the next
+    std::function<void()> clear = {};   // of lists: called before the first element of the file
+    std::function<std::optional<uint64_t>()> load = {};  // of numbers, like `set`
     std::function<void(std::optional<uint64_t>)> set = {};
   };
 
@@ -141,13 +142,13 @@ class ConfigurationKey {
         words_(std::move(words)),
         variable_(std::move(variable)) {}
 
-  // ---- Its properties beyond its type, set by its table's description ----
+  // ---- Properties beyond the type, set by the table's description ----
 
   ConfigurationKey& required() {
     is_required_ = true;
     return *this;
   }
-  // Instead of the variable's value: how the documentation tells the default in words.
+  // The documentation shows `words` as the default, instead of the variable's value.
   ConfigurationKey& otherwise(std::string words) {
     default_text_ = std::move(words);
     return *this;
@@ -167,31 +168,31 @@ class ConfigurationKey {
     return *this;
   }
 
-  // ---- For its readers ----
+  // ---- For readers of the description ----
 
-  // Whether it says a number: an integer or a size.
+  // Whether its value is a number: an integer or a size.
   bool is_number() const noexcept { return type_ == Type::kInteger || type_ == Type::kSize; }
-  // The value of its variable now; nothing: its default is none. Requires: is_number(), as below.
+  // The present value of its variable; nothing: no value. Requires: is_number(), here and below.
   std::optional<uint64_t> number() const { return variable_.load(); }
   void set_number(std::optional<uint64_t> number) const { variable_.set(number); }
-  // Gives its variable a value of the file, which is moved from; one more element, of a list.
+  // Stores a value of the file, moving from it, in the variable; adds it as an element if the key
+  // is a list.
   void store(Value& value) const { variable_.store(value); }
   // Empties the variable of a list, which holds the default until then. Requires: is_list().
   void clear() const { variable_.clear(); }
 
   const std::string& name() const noexcept { return name_; }
   Type type() const noexcept { return type_; }
-  uint64_t min() const noexcept { return min_; }  // of the value; of names, texts and paths: bytes;
-  uint64_t max() const noexcept { return max_; }  // of lists: elements
+  uint64_t min() const noexcept { return min_; }  // of the value; bytes of names, texts and paths;
+  uint64_t max() const noexcept { return max_; }  // elements of lists
   Rule rule() const noexcept { return rule_; }
   bool is_required() const noexcept { return is_required_; }
   bool is_unique() const noexcept { return is_unique_; }
   bool is_list() const noexcept { return type_ >= Type::kChoices; }
-  // The words that a value, or each element of a list, is one of; empty: it is not limited to
-  // words.
+  // The allowed words of a value, or of each element of a list; empty: any text is allowed.
   std::span<const char* const> words() const noexcept { return words_; }
   const std::string& help_text() const noexcept { return help_; }
-  // As docs/configuration.md writes it: "required", what a file would say, or words.
+  // As in docs/configuration.md: "required", the text in a file, or words.
   std::string default_text() const { return is_required_ ? "required" : default_text_; }
   // "integer", "list of addresses".
   const char* type_text() const noexcept;
@@ -219,8 +220,8 @@ class ConfigurationTable {
   using Key = ConfigurationKey;
   using Type = ConfigurationKey::Type;
 
-  // `name`: with the tables that it lies in, "cache.tenant"; "": the file. `is_sample`: its
-  // description is only looked at.
+  // `name`: with the tables around it, "cache.tenant"; "": the whole file. `is_sample`: only the
+  // description is used; nothing is read.
   explicit ConfigurationTable(std::string name, bool is_sample = false)
       : name_(std::move(name)), is_sample_(is_sample) {}
 
@@ -230,7 +231,7 @@ class ConfigurationTable {
   Key& integer(const char* name, T* to, uint64_t min, uint64_t max) {
     return add_number(name, Type::kInteger, to, min, max, std::to_string(*to));
   }
-  // The default is said by otherwise().
+  // otherwise() tells the default.
   template <std::integral T>
   Key& integer(const char* name, std::optional<T>* to, uint64_t min, uint64_t max) {
     const auto load = [to] {
@@ -249,7 +250,7 @@ class ConfigurationTable {
   template <std::unsigned_integral T>
   Key& size(const char* name, T* to, uint64_t min, uint64_t max) {
     const std::string usual =
-        *to == 0 ? "0" : "\"" + std::string(format_bytes(*to).text) + "\"";  // as a file says it
+        *to == 0 ? "0" : "\"" + std::string(format_bytes(*to).text) + "\"";  // as in a file
     return add_number(name, Type::kSize, to, min, max, usual);
   }
   template <std::integral T>
@@ -280,7 +281,7 @@ class ConfigurationTable {
     return add(name, Type::kAddress, 0, 0, "",
                {.store = [to](Key::Value& value) { *to = std::move(value.address); }});
   }
-  // Addresses to listen at; the kernel must not refuse any two together.
+  // Addresses to listen at; no two of them may clash in the kernel.
   Key& addresses(const char* name, std::vector<SocketAddress>* to, uint64_t min, uint64_t max) {
     return add(name, Type::kAddresses, min, max, "[]",
                {.store = [to](Key::Value& value) { to->push_back(std::move(value.address)); },
@@ -299,16 +300,16 @@ class ConfigurationTable {
     };
     return add(name, Type::kShard, 0, 0, "", {.store = store});
   }
-  // Some shards, each once.
+  // A list of shards, each at most once.
   Key& shards(const char* name, std::vector<uint32_t>* to, uint64_t max) {
     const auto store = [this, to, max](Key::Value& value) {
-      to->reserve(max);  // elements do not move
+      to->reserve(max);  // so that elements do not move
       shard_references_.push_back({&to->emplace_back(), std::move(value)});
     };
     return add(name, Type::kShards, 1, max, "", {.store = store, .clear = [to] { to->clear(); }})
         .unique();
   }
-  // The name of a group, likewise.
+  // The name of a group, stored as its index; 0 without the key.
   Key& group(const char* name, uint32_t* to) {
     return add(name, Type::kGroup, 0, 0, "the first group",
                {.store = [this, to](Key::Value& value) {
@@ -328,7 +329,7 @@ class ConfigurationTable {
                {.store = [to, choices](Key::Value& v) { *to = choices[v.number].value; }},
                words_of<T>(choices));
   }
-  // Some of the words, each once.
+  // A list of the words, each at most once.
   template <typename T>
   Key& choices(const char* name, std::vector<T>* to, Choices<T> choices, uint64_t min) {
     std::string all;
@@ -339,7 +340,7 @@ class ConfigurationTable {
                words_of<T>(choices))
         .unique();
   }
-  // The same, with a variable for each word.
+  // The same, with a bool variable for each word.
   Key& flags(const char* name, const std::vector<Choice<bool*>>& flags, uint64_t min) {
     const auto clear = [flags] {
       for (const Choice<bool*>& flag : flags) *flag.value = false;
@@ -358,14 +359,14 @@ class ConfigurationTable {
         .unique();
   }
 
-  // ---- Tables within this one, whose settings have a function describe() ----
+  // ---- Tables within this one; their settings have a function describe() ----
 
-  // A service's table: [name], at most once, or [[name]], `max` times at most. Described for each
-  // that is there.
+  // A service's table: [name], at most once, or [[name]], at most `max` times. `describe` is called
+  // for each table in the file.
   void service(const char* name, uint64_t max, std::function<void(ConfigurationTable&)> describe) {
     add_table(name, false, max, std::move(describe));
   }
-  // [name], at most once. `is_there`, if not nullptr, becomes true if the table is there.
+  // [name], at most once. `is_there`, if not nullptr, becomes true if the file has the table.
   template <typename Settings>
   void table(const char* name, Settings* settings, bool is_required = false,
              bool* is_there = nullptr) {
@@ -374,7 +375,7 @@ class ConfigurationTable {
       describe(one, *settings);
     });
   }
-  // [[name]], `max` times at most, and at least once unless `min` is 0. Elements do not move while
+  // [[name]], at most `max` times, and at least once unless `min` is 0. Elements do not move while
   // the file is read.
   template <typename Settings>
   void tables(const char* name, std::vector<Settings>* all, uint64_t min, uint64_t max) {
@@ -386,16 +387,16 @@ class ConfigurationTable {
     });
   }
 
-  // `check` is called once the table has been read; it checks the rules between its keys.
+  // `check` is called after the table is read; it checks the rules between its keys.
   void check(std::function<void(ReadTable&)> check) { check_ = std::move(check); }
 
-  // ---- For its readers ----
+  // ---- For readers of the description ----
 
   struct Child {
-    std::string name;  // with those that it lies in
+    std::string name;  // with the tables around it
     bool is_required;
-    uint64_t max_count;                                 // 0: one [table]; else as many [[table]]
-    std::function<void(ConfigurationTable&)> describe;  // for each that is there
+    uint64_t max_count;                                 // of [[table]]; 0: one [table]
+    std::function<void(ConfigurationTable&)> describe;  // called for each table in the file
 
     std::string_view own_name() const noexcept {
       return std::string_view(name).substr(name.rfind('.') + 1);
@@ -403,7 +404,7 @@ class ConfigurationTable {
     // "[pool]" or "[[shard]]".
     std::string label() const { return max_count == 0 ? "[" + name + "]" : "[[" + name + "]]"; }
   };
-  // The name of a shard or a group, which is looked up once the whole file is read.
+  // The name of a shard or a group, which is looked up after the whole file is read.
   struct Reference {
     uint32_t* index;
     Key::Value value;
@@ -418,11 +419,11 @@ class ConfigurationTable {
   // In the order of their description.
   const std::deque<Key>& keys() const noexcept { return keys_; }
   const std::deque<Child>& children() const noexcept { return children_; }
-  // nullptr when there is none.
+  // nullptr: no such key.
   Key* find_key(std::string_view name) noexcept;
   const Key* find_key(std::string_view name) const noexcept;
   const Child* find_child(std::string_view name) const noexcept;
-  // Those that the values of its keys hold, in the order in which they were stored.
+  // The references in the values of its keys, in the order in which they were stored.
   const std::vector<Reference>& shard_references() const noexcept { return shard_references_; }
   const std::vector<Reference>& group_references() const noexcept { return group_references_; }
   void run_check(ReadTable& read) const {
@@ -448,7 +449,7 @@ class ConfigurationTable {
 
   std::string name_;
   bool is_sample_;
-  std::deque<Key> keys_;  // references to them stay good
+  std::deque<Key> keys_;  // a deque: references stay valid
   std::deque<Child> children_;
   std::function<void(ReadTable&)> check_;
   std::vector<Reference> shard_references_;

@@ -15,10 +15,10 @@ namespace {
 using Rule = ConfigurationKey::Rule;
 using Type = ConfigurationKey::Type;
 
-constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
+constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // the least that the heap charges an owner
 // The most members of one process of [[process]]; a join names each of them.
 constexpr uint64_t kProcessMembersMax = 64;
-// Readers take the rings of any appliance, and what lies beside them.
+// Readers accept the rings of any appliance, with the tables beside them.
 constexpr uint64_t kTraceRequestsMax = 65536;
 static_assert(2 * kShardCountMax * kTraceRequestsMax * sizeof(TraceRecord) <=
               TraceSnapshot::kBytesMax);

@@ -1,5 +1,4 @@
-// Values of a configuration: whether one is of its key's type and range, and which do not go
-// together.
+// Checks of a configuration's values: type and range of one value, and clashes between two.
 #pragma once
 
 #include <string>
@@ -9,14 +8,14 @@
 
 namespace bedplate {
 
-// Reads `node` into `value`, whose position stays. For a key that takes a list, `node` is one
-// element; addresses are read as texts.
-// Returns what is wrong, to follow the key's name ("is 7"), or nothing.
+// Reads `node` into `value`; leaves value->position as it is. For a key that takes a list, `node`
+// is one element; addresses are read as texts. Returns what is wrong, to follow the key's name ("is
+// 7"), or an empty text.
 std::string read_value(const ConfigurationKey& key, const TomlNode& node,
                        ConfigurationKey::Value* value);
 
-// Whether the kernel would refuse to listen at both. IPv6 sockets are opened for IPv6 only, so the
-// two families do not meet.
+// Whether the kernel would refuse to listen at both. IPv6 sockets are opened for IPv6 only, so
+// addresses of different families never clash.
 bool addresses_clash(const SocketAddress& left, const SocketAddress& right);
 
 }  // namespace bedplate

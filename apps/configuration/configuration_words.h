@@ -1,5 +1,5 @@
-// The user's own words in a configuration's messages: quoted, and guessed at if they are misspelt.
-// Threads: any.
+// Words of the user in a configuration's messages: quotes them, and guesses the meant word if one
+// is misspelt. Threads: any.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A table that has been read, for the check() of its description (configuration_table.h): it looks
-// at what the file says, and refuses values that do not go together.
+// A table that has been read, as the check() of its description sees it (configuration_table.h): it
+// looks at the file's values, and refuses values that do not go together.
 #pragma once
 
 #include <initializer_list>
@@ -15,7 +15,7 @@ namespace bedplate {
 
 class ReadTable {
  public:
-  // All three outlive it.
+  // All three outlive this object.
   ReadTable(const ConfigurationTable& table, const TomlNode& node, ConfigurationProblems& problems)
       : table_(table), node_(node), problems_(problems) {}
 
@@ -23,7 +23,7 @@ class ReadTable {
   const TomlNode& node() const noexcept { return node_; }
   bool has(std::string_view key) const noexcept { return find_child(node_, key) != nullptr; }
   // Whether a value of `key`, or the table of that name, was refused, is misspelt, or is missing
-  // though required; "pool.bytes" in the file, "bytes" in [pool].
+  // though required. `key` is "pool.bytes" for the whole file, "bytes" for [pool].
   bool was_refused(std::string_view key) const {
     return problems_.was_refused(table_.path_of(key));
   }
@@ -32,16 +32,16 @@ class ReadTable {
   void refuse_at(TomlPosition position, std::string answer, std::string cure) {
     problems_.add(position, std::move(answer), std::move(cure));
   }
-  // At the table itself.
+  // Reports a problem at the table itself.
   void refuse(std::string answer, std::string cure) {
     refuse_at(node_.position, std::move(answer), std::move(cure));
   }
-  // At the value of `key`; at the table if it is not there.
+  // Reports a problem at the value of `key`; at the table if it has no such key.
   void refuse_value(std::string_view key, std::string answer, std::string cure) {
     const TomlNode* value = find_child(node_, key);
     refuse_at((value != nullptr ? *value : node_).position, std::move(answer), std::move(cure));
   }
-  // Refuses those of `keys` that are there, as they make no sense in this table: `"KEY" answer`.
+  // Refuses those of `keys` that the table has and that make no sense in it: `"KEY" answer`.
   void refuse_keys(std::initializer_list<const char*> keys, const std::string& answer,
                    const std::string& cure);
 

@@ -1,8 +1,8 @@
 // TOML text as a plain tree in which every node knows its line and column.
 //
-// The one place that knows the TOML library, so that its templates are compiled once and the code
-// that reads a configuration sees nothing but tables, arrays and values. It knows no key: what a
-// node means is configuration_reader.h's business. It also makes the errors that carry a position.
+// Only this unit includes the TOML library. So its templates are compiled once, and the code that
+// reads a configuration sees only tables, arrays and values. It knows no keys:
+// configuration_reader.h gives nodes their meaning. It also makes the errors that carry a position.
 // Source: toml.io, version 1.0.0. Threads: any, before the seal (it allocates).
 #pragma once
 
@@ -35,7 +35,7 @@ struct TomlNode {
   std::vector<TomlNode> children;  // kTable: by key; kArray: in the file's order
 };
 
-// The one of `node`'s children that has this key; nullptr when there is none.
+// The child of `node` with this key; nullptr: no such child.
 const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept;
 
 // "a table", "an integer": for messages. Static text.
@@ -46,16 +46,15 @@ constexpr bool is_control(char letter) noexcept {
   return (letter >= 0 && letter < 0x20) || letter == 0x7F;
 }
 
-// The error "PATH:LINE:COLUMN: answer; cure", kind kConfiguration. A long path keeps its end and
-// control characters become '?', so that a message stays one line with its position.
+// The error "PATH:LINE:COLUMN: answer; cure", kind kConfiguration. A long path is cut at its
+// beginning, and control characters become '?', so that a message is one line with its position.
 Error configuration_error(const char* path, TomlPosition position, std::string_view answer,
                           std::string_view cure) noexcept;
 
-// Parses `text` as TOML 1.0. Refuses, besides: NUL bytes, invalid UTF-8, and what would
-// exhaust the stack or the heap of boot: lines over 2048 bytes, values nested over 8 deep, more
-// than 8192 of the characters = , [ { . in the file.
-// Returns the root table. `path` appears in messages only. Errors: configuration_error's, for the
-// first place that is wrong.
+// Parses `text` as TOML 1.0. Also refuses NUL bytes, invalid UTF-8, and text that would exhaust the
+// stack or the heap of boot: lines over 2048 bytes, values nested over 8 deep, more than 8192 of
+// the characters = , [ { . in the file. Returns the root table. `path` appears in messages only.
+// Errors: configuration_error's, for the first wrong position.
 Result<TomlNode> read_toml(std::string_view text, const char* path);
 
 }  // namespace bedplate

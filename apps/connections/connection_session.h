@@ -1,7 +1,7 @@
 // The session of one connection, without its socket: received bytes go in, bytes to send come out.
 // A ConnectionThread calls it, and knows no protocol.
 //
-// Threads: that of the connections. It neither blocks nor allocates.
+// Threads: the thread of the connections. No function blocks or allocates.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ namespace bedplate {
 struct ServedCounters {
   Counter timeouts;
   Counter connections;
-  Counter connections_peak;  // the most that were open at once
+  Counter connections_peak;  // the most open at once
   Counter turned_away;
   Counter sent_bytes;
 };
-// `key`: the key of the service's table that they are planned by (`bedplate plan --explain`);
-// nullptr: none.
+// `key`: the key of the service's table that sets the number of connections (`bedplate plan
+// --explain`); nullptr: none.
 inline void describe(CounterTable& table, ServedCounters& counters, const char* key = nullptr) {
   table
       .counter("timeouts", counters.timeouts, "connections",
@@ -45,41 +45,42 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.").at_a_glance("sent");
 }
 
-// A session serves one connection after the other.
+// A session serves connections one after another.
 class ConnectionSession {
  public:
   virtual ~ConnectionSession() = default;
 
-  // Begins a new connection, which the session does not read, write or close. Nothing else is
+  // Begins a new connection. The session does not read, write or close `fd`. No other function is
   // called before.
   virtual void open(int fd) noexcept = 0;
-  // That connection is no more: nothing else is called before the next open().
+  // The connection has ended: no other function is called before the next open().
   virtual void closed() noexcept {}
-  // The client has proved by a certificate that it may ask. At most once in a connection.
+  // The client has a certificate that entitles it to requests. Called at most once in a connection.
   virtual void peer_is_certified() noexcept {}
-  // The connection is a line that is always there (standing_line.h), and its users do not see a new
-  // one: the session goes on, with or without input. At most once in a connection.
+  // The connection is a standing line (standing_line.h), whose users do not notice a new
+  // connection: the session continues at once, with or without input. Called at most once in a
+  // connection.
   virtual void begin_line() noexcept {}
-  // The room for bytes that come; received() says how many came. Empty: none are taken before
-  // output is sent.
+  // Space for received bytes; received() says how many came. Empty: no bytes are read before output
+  // is sent.
   virtual std::span<char> room() noexcept = 0;
   virtual void received(size_t bytes) noexcept = 0;
-  // The bytes to send next; sent() says how many were sent.
+  // The bytes to send next; sent() reports how many were sent.
   virtual std::string_view output() const noexcept = 0;
   virtual void sent(size_t bytes) noexcept = 0;
-  // True once nothing more is said or read: when output() is empty, the connection ends.
+  // True once the session neither reads nor writes any more: the connection ends when output() is
+  // empty.
   virtual bool is_over() const noexcept = 0;
   // A request has begun and is not complete.
   virtual bool is_in_request() const noexcept = 0;
   // The request was not complete in time. Requires: is_in_request().
   virtual void time_out() noexcept = 0;
 
-  // True while another thread makes an answer; it wakes this one (ConnectionThread::wake) when
-  // there is something to look() for. look() is called then, and now and then; `now_ns` is
-  // monotonic_ns().
+  // True while another thread makes an answer. That thread calls ConnectionThread::wake when there
+  // is something to look() for. look() is called then, and regularly; `now_ns` is monotonic_ns().
   virtual bool is_waiting() const noexcept { return false; }
   virtual void look(uint64_t /*now_ns*/) noexcept {}
-  // Another thread uses this still: no new connection gets it.
+  // Another thread still uses this session: it gets no new connection.
   virtual bool is_held() const noexcept { return false; }
 };
 

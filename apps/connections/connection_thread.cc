@@ -15,13 +15,13 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kSlowNs = 10 * kNsPerSecond;   // a request comes, an answer goes, within
+constexpr uint64_t kSlowNs = 10 * kNsPerSecond;   // the most for a request, and for an answer
 constexpr uint64_t kIdleNs = 120 * kNsPerSecond;  // between requests
 constexpr uint64_t kLingerNs = kNsPerSecond;
 constexpr uint64_t kNoDescriptorNs = kNsPerSecond;
 constexpr uint64_t kLineAgainNs = kNsPerSecond;
-constexpr int kLookMs = 500;         // the longest delay until a slow one is found
-constexpr size_t kSaidBytes = 1024;  // to one that gets no place
+constexpr int kLookMs = 500;         // the longest delay until a slow connection is found
+constexpr size_t kSaidBytes = 1024;  // for a client that gets no slot
 
 bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -51,19 +51,19 @@ Result<void> ConnectionThread::create(const Options& options, std::span<const Fd
 void ConnectionThread::wake() noexcept {
   BP_DCHECK(wake_.is_open());
   const uint64_t one = 1;
-  // It is full only if the thread has been told before.
+  // The write fails only if the counter is full: then a wake-up is pending already.
   [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
 }
 
 void ConnectionThread::begin() noexcept {
   BP_DCHECK(!is_begun_.load(std::memory_order_relaxed));
-  is_begun_.store(true, std::memory_order_release);
+  is_begun_.store(true, std::memory_order_release);  // pairs with wait()
   wake();
 }
 
 void ConnectionThread::stop() noexcept {
   if (!wake_.is_open()) return;
-  must_end_.store(true, std::memory_order_release);
+  must_end_.store(true, std::memory_order_release);  // pairs with run()
   wake();
   thread_.join();
   for (Connection& connection : connections_) {
@@ -94,7 +94,7 @@ void ConnectionThread::run() noexcept {
   while (!must_end_.load(std::memory_order_acquire)) wait();
 }
 
-// One round: waits for whatever comes first, and does all that came.
+// One round: waits for events, and handles all of them.
 void ConnectionThread::wait() noexcept {
   BP_DCHECK(owner_.is_held_by_caller());
   BP_DCHECK_SLOW(is_valid());
@@ -134,8 +134,8 @@ void ConnectionThread::wait() noexcept {
     if (one.fd.is_open()) end_slow(&one);
   }
   BP_DCHECK_SLOW(is_valid());
-  // Accepts last: places of ended connections are free now, and none of these events is taken for a
-  // newcomer's.
+  // Accepts last: slots of ended connections are free by now, and no event of an old connection can
+  // be taken for one of a new connection.
   for (size_t i = 0; ready > 0 && i < listeners_.size(); ++i) {
     if (polled_[1 + i].revents != 0) accept_from(listeners_[i].number());
   }
@@ -162,7 +162,7 @@ void ConnectionThread::accept_from(int listener) noexcept {
     }
     BP_DCHECK(!place->fd.is_open() && open_count_ < connections_.size());
     BP_DCHECK(!place->session->is_held());
-    const int without_delay = 1;  // a Unix socket knows no such option
+    const int without_delay = 1;  // a Unix socket has no such option
     setsockopt(fd.number(), IPPROTO_TCP, TCP_NODELAY, &without_delay, sizeof without_delay);
     begin_connection(place, std::move(fd));
   }
@@ -176,7 +176,7 @@ void ConnectionThread::begin_connection(Connection* place, Fd fd) noexcept {
   ++open_count_;
 }
 
-// Gives the line a place if it has none: at first, after it broke, and when its session had to end.
+// Gives the line a slot if it has none: at first, after it broke, and after its session ended.
 void ConnectionThread::take_line() noexcept {
   if (line_ != nullptr || now_ns_ < line_again_ns_) return;
   if (!line_fd_.is_open()) line_fd_ = options_.line->open();
@@ -190,7 +190,7 @@ void ConnectionThread::take_line() noexcept {
   place->session->begin_line();
 }
 
-// The line goes on, with another session.
+// Keeps the line's descriptor open for another session.
 void ConnectionThread::leave_line() noexcept {
   line_fd_ = std::move(line_->fd);
   line_->session->closed();
@@ -213,8 +213,8 @@ bool ConnectionThread::has_leaving() const noexcept {
                      [](const Leaving& each) { return each.fd.is_open(); });
 }
 
-// Turns a client away, with words or without. A connection that is closed while its client still
-// sends is reset, and the words are lost: so it is kept open for a moment.
+// Turns a client away, with a text or without. If a connection is closed while its client still
+// sends, the kernel resets it and the text is lost; so it is kept open for a moment.
 void ConnectionThread::let_go(Fd fd, std::string_view words) noexcept {
   BP_DCHECK(fd.is_open());
   if (words.empty()) return;
@@ -246,7 +246,7 @@ void ConnectionThread::look(Connection* connection) noexcept {
   if (!session.output().empty() || session.is_over()) send(connection);
 }
 
-// Returns a free place, or that of the connection that has been silent the longest.
+// Returns a free slot, or the slot of the connection that has been idle longest, which it closes.
 ConnectionThread::Connection* ConnectionThread::place_for_one(bool is_for_line) noexcept {
   const size_t client_count_max = connections_.size() - (options_.line != nullptr ? 1 : 0);
   const bool may_take_free = is_for_line || client_count() < client_count_max;
@@ -266,8 +266,9 @@ ConnectionThread::Connection* ConnectionThread::place_for_one(bool is_for_line) 
 
 void ConnectionThread::serve(Connection* connection, short events) noexcept {
   BP_DCHECK(connection->fd.is_open());
-  BP_DCHECK(!connection->session->is_waiting());  // such a one is polled for nothing
-  // A client that sends no more may still read; one that has reset may have sent a reason before.
+  BP_DCHECK(!connection->session->is_waiting());  // a waiting connection is not polled
+  // Reads before it looks at errors: a client that has shut down its side may still read, and a
+  // client that has reset may have sent a reason before.
   if ((events & (POLLIN | POLLHUP)) != 0 && !receive(connection)) return;
   if ((events & (POLLERR | POLLNVAL)) != 0) {
     lose(connection, EIO);
@@ -279,7 +280,7 @@ void ConnectionThread::serve(Connection* connection, short events) noexcept {
   }
 }
 
-// Returns false when the connection is closed.
+// Returns false if the connection is closed.
 bool ConnectionThread::receive(Connection* connection) noexcept {
   BP_DCHECK(connection->fd.is_open());
   char thrown_away[4096];
@@ -296,7 +297,7 @@ bool ConnectionThread::receive(Connection* connection) noexcept {
     return false;
   }
   if (connection->is_lingering) return true;
-  // A request has its time from its first byte on, however it comes.
+  // The time of a request counts from its first byte, however slowly it arrives.
   if (!was_in_request) connection->since_ns = now_ns_;
   connection->session->received(static_cast<size_t>(got));
   return true;
@@ -325,7 +326,7 @@ bool ConnectionThread::send(Connection* connection) noexcept {
     leave_line();
     return false;
   }
-  // Not closed yet: with unread bytes of the client, a close makes the kernel take the answer back.
+  // Shuts down instead of closing: a close with unread bytes makes the kernel discard the answer.
   shutdown(connection->fd.number(), SHUT_WR);
   connection->is_lingering = true;
   return true;
@@ -353,7 +354,7 @@ void ConnectionThread::end_slow(Connection* connection) noexcept {
   close(connection);
 }
 
-// A client's connection has ended, or the line is gone.
+// A client's connection has ended, or the line broke.
 void ConnectionThread::lose(Connection* connection, int error_number) noexcept {
   if (connection == line_) options_.line->lost(error_number);
   close(connection);

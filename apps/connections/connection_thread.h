@@ -1,17 +1,24 @@
 // Connections that are served beside the shards: one thread waits for all of them.
 //
-// As many connections as were planned, with all their memory; when they are all taken, a new one
-// takes the place of one that says nothing, or is turned away. Slow connections are ended in time.
-// A client that was refused, or turned away with words, is read from for a moment more, so that the
+// The number of connections and all their memory are planned. When all slots are taken, a new
+// connection replaces an idle one, or is turned away. Slow connections are closed after a time. A
+// client that is refused, or turned away with words, is read from for a moment more, so that the
 // answer reaches it. The session of a connection knows its protocol; the thread knows none.
 //
-// Invariants, by is_valid(): 1. So many connections are open as are counted. 2. A connection that
-// lingers has said all that it will say. 3. No sign of life is later than now. By the heads of
-// functions: 4. The thread alone serves them while it runs. 5. A connection is closed once, and its
-// place is free then.
+//     wait(), one round of the thread:
+//       take_line()      give the standing line a slot, if it has none
+//       poll()           the wake descriptor, listeners, leaving clients, connections
+//       hear_out()       read from clients that were turned away, close them in time
+//       each connection: serve() its events, look() if it waits, end_slow()
+//       accept_from()    new connections: refused, turned away, or given a slot
 //
-// Threads: create(), begin() and stop() are the main thread's; sessions are called by the thread
-// that create() starts.
+// Invariants, checked by is_valid(): 1. open_count_ is the number of open connections. 2. A
+// lingering connection has sent all its output. 3. No connection's last activity is in the future.
+// By the assertions of functions: 4. Only the thread serves connections while it runs. 5. A
+// connection is closed once, and its slot is free then.
+//
+// Threads: the main thread for create(), begin() and stop(); the thread that create() starts calls
+// the sessions.
 #pragma once
 
 #include <array>
@@ -38,14 +45,15 @@ class ConnectionThread {
   struct Options {
     const char* name = "";  // of the thread: 15 bytes at most
     ServedCounters* counters = nullptr;
-    // Returns the words that a connection without a place is sent before it is closed; they may lie
-    // in `room`. `context`, here and below, outlives this.
+    // Returns the text for a connection that gets no slot, sent before it is closed; it may be
+    // stored in `room`. `context`, here and below, outlives this object.
     std::string_view (*too_many)(void* context, std::span<char> room) noexcept = nullptr;
-    // Returns the words that a connection is sent that may not ask, before it is closed; they may
-    // lie in `room`. Empty: it may ask. nullptr: all may.
+    // Returns the text for a connection that is refused, sent before it is closed; it may be stored
+    // in `room`. Empty: it is accepted. nullptr: all are accepted.
     std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
     void* context = nullptr;
-    // Takes one of the sessions; those that connect have the others. Outlives this. nullptr: none.
+    // A standing line takes one of the sessions; clients have the others. It outlives this object.
+    // nullptr: no line.
     StandingLine* line = nullptr;
   };
 
@@ -54,24 +62,24 @@ class ConnectionThread {
   ConnectionThread& operator=(const ConnectionThread&) = delete;
   ~ConnectionThread() { stop(); }
 
-  // Heap memory that each connection takes, beside its session.
+  // Heap memory of each connection, beside its session.
   static uint64_t bytes_each() noexcept { return sizeof(Connection) + sizeof(pollfd); }
-  // So many clients that were turned away are heard out at once; with one more the oldest is
-  // closed.
+  // The most clients that have been turned away and are still read from; one more closes the
+  // oldest.
   static constexpr uint32_t kLeavingMax = 8;
-  // Its descriptors beside those of connections: the one that wakes it, clients that were turned
-  // away, and one that is being turned away.
+  // Its descriptors beside those of connections: the wake descriptor, clients that were turned
+  // away, and a client that is being turned away.
   static constexpr uint32_t kDescriptorCount = 2 + kLeavingMax;
 
-  // Takes all memory, and starts the thread, which waits. `sessions`, one for each connection,
-  // and `listeners` outlive it. Errors: no thread, or no descriptor.
+  // Takes all memory, and starts the thread, which waits. `sessions`, one for each connection, and
+  // `listeners` outlive this object. Errors: no thread, or no descriptor.
   Result<void> create(const Options& options, std::span<const Fd> listeners,
                       std::span<ConnectionSession* const> sessions);
-  // From now on it answers.
+  // From now on the thread accepts connections.
   void begin() noexcept;
-  // Ends the thread and closes the connections. Does nothing if there is no thread.
+  // Ends the thread and closes the connections. Does nothing without a thread.
   void stop() noexcept;
-  // Has sessions that wait look at what there is. Threads: any, from create() until stop().
+  // Wakes the thread, so that waiting sessions look(). Threads: any, from create() until stop().
   void wake() noexcept;
 
   bool is_valid() const noexcept;
@@ -80,15 +88,15 @@ class ConnectionThread {
   struct Connection {
     Fd fd;
     ConnectionSession* session = nullptr;
-    uint64_t since_ns = 0;      // of the last sign of life; in a request: of its first byte
-    bool is_lingering = false;  // nothing is sent any more; bytes that still come are thrown away
+    uint64_t since_ns = 0;      // of the last activity; in a request: of its first byte
+    bool is_lingering = false;  // nothing more is sent; received bytes are discarded
 
     bool is_busy() const noexcept {
       return session->is_in_request() || !session->output().empty() || session->is_waiting();
     }
   };
 
-  // One that got no place, and has been told so.
+  // A client that got no slot, and was told so.
   struct Leaving {
     Fd fd;
     uint64_t since_ns = 0;
@@ -110,7 +118,7 @@ class ConnectionThread {
   void end_slow(Connection* connection) noexcept;
   void close(Connection* connection) noexcept;
   void lose(Connection* connection, int error_number) noexcept;
-  // The open connections without the line.
+  // The open connections, the line not counted.
   uint32_t client_count() const noexcept { return open_count_ - (line_ != nullptr ? 1 : 0); }
   bool is_turned_away(Fd* fd) noexcept;
   void look(Connection* connection) noexcept;
@@ -119,18 +127,18 @@ class ConnectionThread {
   std::span<const Fd> listeners_;
   std::vector<Connection> connections_;
   std::array<Leaving, kLeavingMax> leaving_;
-  std::vector<pollfd> polled_;  // the wake descriptor, the listeners, those leaving, connections
+  std::vector<pollfd> polled_;  // the wake descriptor, the listeners, leaving clients, connections
   Fd wake_;
   std::atomic<bool> is_begun_{false};
   std::atomic<bool> must_end_{false};
   uint64_t now_ns_ = 0;
-  uint64_t accept_again_ns_ = 0;  // the system had no descriptor: so long it is not asked again
+  uint64_t accept_again_ns_ = 0;  // no accept until then: the system had no descriptor
   uint32_t open_count_ = 0;
-  Connection* line_ = nullptr;  // that it has now
-  Fd line_fd_;                  // while it has none
+  Connection* line_ = nullptr;  // the line's present connection
+  Fd line_fd_;                  // the line's descriptor while it has no connection
   uint64_t line_again_ns_ = 0;
   ThreadOwner owner_;  // held while the thread runs
-  HeapOwner asker_;    // the owner of memory in create(): the thread allocates for it, too
+  HeapOwner asker_;    // the owner of memory in create() and on the thread
   StackedThread thread_;
 };
 

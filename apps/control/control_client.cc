@@ -22,7 +22,7 @@ namespace bedplate {
 namespace {
 
 constexpr size_t kAnswerLineBytesMax = 64 * kMiB;
-constexpr size_t kShownBytesMax = 60;  // of a line that is no answer
+constexpr size_t kShownBytesMax = 60;  // of a line that is not an answer
 constexpr size_t kDepthMax = 64;
 constexpr size_t kMembersMax = 10'000;  // of an object
 
@@ -43,16 +43,16 @@ std::string random_id() {
   return text;
 }
 
-// The line's beginning, printable.
+// The start of the line, printable.
 std::string readable(std::string_view line) {
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
   return printable(line.substr(0, kShownBytesMax));
 }
 
-// Whether it is worth parsing: values print by recursion, and each key of an object is compared
-// with all before it. Text that is no JSON may pass.
+// Whether it is cheap enough to parse: values print recursively, and each key of an object is
+// compared with all earlier keys. Text that is not JSON may pass.
 bool is_bearable(std::string_view json) noexcept {
-  size_t members[kDepthMax] = {};  // of the objects that are open
+  size_t members[kDepthMax] = {};  // in each open object
   size_t depth = 0;
   bool is_text = false;
   for (size_t i = 0; i < json.size(); ++i) {
@@ -112,10 +112,10 @@ Result<std::string> ControlClient::ask(const std::string& method, const std::str
   Asked asked = {.method = method,
                  .id = id_ + std::to_string(++asked_count_),
                  .until_ns = monotonic_ns() + patience_.in_all_ns};
-  // A name that is not UTF-8 names no method: the appliance says so.
+  // A name that is not UTF-8 names no method; the appliance answers so.
   const std::string name = nlohmann::ordered_json(method).dump(
       -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  // If this fails, the lines that the peer sent before tell why.
+  // If this fails, the lines that the peer has already sent tell why.
   send("\n"
        R"({"jsonrpc":"2.0","id":")" +
            asked.id + R"(","method":)" + name + R"(,"params":)" + params + "}\n",
@@ -167,8 +167,8 @@ bool ControlClient::send(std::string_view text, uint64_t until_ns) const noexcep
   return true;
 }
 
-// Bytes that came in time count even if this thread had no core then: once the time is over, it
-// reads one last time.
+// Bytes that arrived in time count even if this thread was not scheduled then: once the time is
+// over, it reads one last time.
 Result<std::string> ControlClient::next_line(Asked& asked) {
   char piece[16 * 1024];
   size_t looked = 0;
@@ -199,10 +199,10 @@ Result<std::string> ControlClient::next_line(Asked& asked) {
   }
 }
 
-// "asking NAME for METHOD". The peer's own words, if any, say more than a timeout.
+// "asking NAME for METHOD". An answer by the peer, if any, says more than a timeout.
 Error ControlClient::failure(const Asked& asked, const char* answer) const {
   Error error = error_while("asking %s for %s", name_.c_str(), asked.method.c_str());
-  // On a line the complaint is mostly about an earlier client's leftovers.
+  // On a line the complaint is usually about an earlier client's leftovers.
   if (!asked.complaint.empty() && kind_ == Kind::kControlSocket) {
     return error.set_answer("%s", asked.complaint.c_str());
   }

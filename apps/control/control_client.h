@@ -1,10 +1,10 @@
-// The client's end of [control] (docs/control.md), for `bedplate ctl` and others that ask an
-// appliance from outside: over its socket, a serial line, or a socket that leads to one. One
-// request goes, one line comes.
+// The client's end of [control] (docs/control.md), for `bedplate ctl` and other programs that query
+// an appliance from outside: over its socket, a serial line, or a socket connected to one. Each
+// request gets one line as its answer.
 //
-// An earlier client may have left in the middle of a request. So each request follows an empty line
-// and has a unique id, and answers to others are skipped. Threads: any, each object one at a time.
-// It blocks, up to the time limits.
+// An earlier client may have left a request incomplete. So each request follows an empty line and
+// has a unique id, and answers with other ids are skipped. Threads: any, one at a time for each
+// object. It blocks, up to the time limits.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ namespace bedplate {
 struct ControlPatience {
   // Time without a byte received, or a byte of the request accepted.
   uint64_t silence_ns = 15 * kNsPerSecond;
-  // Time for a whole answer, with the answers to others that come before it.
+  // Time for a whole answer, including answers to others that come before it.
   uint64_t in_all_ns = 300 * kNsPerSecond;
 };
 
 class ControlClient final : public ControlChannel {
  public:
-  // Connects to the control socket at `path`. Errors (kSystem): nobody listens there, or this user
-  // may not connect.
+  // Connects to the control socket at `path`. Errors (kSystem): no process listens there, or this
+  // user may not connect.
   static Result<ControlClient> connect(const std::string& path,
                                        const ControlPatience& patience = {});
-  // Likewise to a Unix socket that a serial line is behind, such as QEMU makes of a guest's.
+  // The same for a Unix socket in front of a serial line, such as QEMU offers for a guest's line.
   static Result<ControlClient> connect_to_line(const std::string& path,
                                                const ControlPatience& patience = {});
   // Opens a serial line for this process alone. Requires: is_serial_baud(baud). Errors: those of
@@ -52,14 +52,15 @@ class ControlClient final : public ControlChannel {
     const std::string& method;
     std::string id;
     uint64_t until_ns;
-    bool is_over = false;        // the time is over, and all that came by then was read
+    bool is_over = false;        // the time limit has passed, and all bytes received by then were
+                                 // read
     std::string complaint = {};  // an error answered without an id
-    std::string other = {};      // the last line that is no answer to it
+    std::string other = {};      // the last line that is not an answer to it
   };
 
   ControlClient(Kind kind, Fd fd, std::string name, const ControlPatience& patience);
 
-  // Whether `fd_` is ready for `events` before the time is over.
+  // Whether `fd_` becomes ready for `events` before the time limit.
   bool wait_for(short events, uint64_t until_ns) const noexcept;
   bool send(std::string_view text, uint64_t until_ns) const noexcept;
   Result<std::string> next_line(Asked& asked);
@@ -71,7 +72,7 @@ class ControlClient final : public ControlChannel {
   ControlPatience patience_;
   std::string id_;  // the prefix of all ids of this client
   uint64_t asked_count_ = 0;
-  std::string received_;  // and not returned yet
+  std::string received_;  // received bytes not returned yet
 };
 
 }  // namespace bedplate

@@ -25,7 +25,7 @@ Fd ControlLine::open() noexcept {
     }
     return Fd();
   }
-  // It needs no limit: it only follows a message about the loss, which is limited.
+  // Not limited: it only follows a message about the loss, which is limited.
   if (is_lost_ || is_told_) {
     BP_LOG_INFO("control: the serial line %s is there again", path_.c_str());
   }

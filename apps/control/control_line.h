@@ -1,5 +1,5 @@
 // The serial line of [control]: opened at boot, with root's rights, and again after each break. It
-// logs once that the line is gone, and once that it is back.
+// logs each loss once, and each recovery once.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class ControlLine final : public StandingLine {
   ControlLine() noexcept = default;
   ~ControlLine() override { close_serial_line(&fd_); }
 
-  // Opens it for the first time. Errors: those of open_serial_line. Threads: the main thread.
+  // Opens the line for the first time. Errors: those of open_serial_line. Threads: the main thread.
   Result<void> begin(std::string path, uint32_t baud);
-  // Sets the counter of losses. Requires: the connections' thread is not made yet.
+  // Sets the counter of losses. Requires: the connections' thread is not created yet.
   void count_in(Counter* losses) noexcept { losses_ = losses; }
 
   Fd open() noexcept override;
@@ -30,14 +30,14 @@ class ControlLine final : public StandingLine {
   void close(Fd* fd) noexcept override { close_serial_line(fd); }
 
  private:
-  static constexpr uint32_t kLinesMax = 2;  // in the log per minute, that it is gone
+  static constexpr uint32_t kLinesMax = 2;  // log messages about losses per minute
 
   std::string path_;
   uint32_t baud_ = kSerialBaud;
   Counter* losses_ = nullptr;
-  Fd fd_;                 // not handed out yet
-  bool is_lost_ = false;  // the log was told that it broke
-  bool is_told_ = false;  // the log was told why it cannot be opened
+  Fd fd_;                 // until it is handed out
+  bool is_lost_ = false;  // the loss is logged
+  bool is_told_ = false;  // the reason why it cannot be opened is logged
   LogLimit limit_{kLinesMax, 60 * kNsPerSecond};
 };
 

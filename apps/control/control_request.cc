@@ -1,5 +1,6 @@
 //
-// Compiled with exceptions (scripts/mk/flags.mk): the parser takes memory, and there may be none.
+// Compiled with exceptions (scripts/mk/flags.mk): the parser allocates, and memory may be
+// exhausted.
 #include "apps/control/control_request.h"
 
 #include <cstdio>
@@ -16,8 +17,7 @@ namespace {
 
 using Request = ControlRequest;
 
-// The SAX handler that nlohmann's parser calls for each thing it reads; false would end the
-// parsing.
+// The SAX handler that nlohmann's parser calls for each token; false would end the parsing.
 class Reader {
  public:
   explicit Reader(Request* request) noexcept : request_(*request) {}
@@ -40,7 +40,7 @@ class Reader {
     return is_parameter() ? add({.name = name_, .type = ControlType::kNumber, .number = value})
                           : refuse_value();
   }
-  // Also called for whole numbers of more than 64 bits, which are good as an id.
+  // Also called for integers of more than 64 bits, which are valid as an id.
   bool number_float(double /*value*/, const std::string& text) noexcept {
     if (depth_ == 1 && member_ == Member::kId && is_whole(text)) return take_long_id(text);
     return is_parameter() ? fault(ControlFault::kNoParameter, "a number is whole") : refuse_value();
@@ -76,7 +76,7 @@ class Reader {
                           : key == "id"     ? Member::kId
                                             : Member::kNone;
     const auto bit = 1U << static_cast<unsigned>(member);
-    member_ = Member::kNone;  // the value of a refused member is ignored
+    member_ = Member::kNone;  // the value of a rejected member is ignored
     if (member == Member::kNone) {
       request_.is_answer = request_.is_answer || key == "result" || key == "error";
       return fault(ControlFault::kNoRequest,
@@ -88,7 +88,7 @@ class Reader {
     return true;
   }
   bool end_object() noexcept {
-    BP_DCHECK(depth_ > 0);  // the parser knows brackets
+    BP_DCHECK(depth_ > 0);  // the parser matches brackets
     --depth_;
     return true;
   }
@@ -106,7 +106,7 @@ class Reader {
   bool end_array() noexcept { return end_object(); }
   bool parse_error(size_t /*at*/, const std::string& token,
                    const nlohmann::detail::exception& error) noexcept {
-    constexpr int kOutOfRange = 406;  // the parser's: no double holds the number; it ends
+    constexpr int kOutOfRange = 406;  // the parser's error for a number beyond double; parsing ends
     const bool is_number = error.id == kOutOfRange;
     if (is_number && depth_ == 1 && member_ == Member::kId && is_whole(token)) {
       take_long_id(token);
@@ -123,7 +123,7 @@ class Reader {
                                  1U << static_cast<unsigned>(Member::kMethod);
     return (seen_ & kNeeded) == kNeeded;
   }
-  // Keeps the first fault. The parser reads on: the answer needs the request's id.
+  // Keeps the first fault. The parser continues: the answer needs the request's id.
   bool fault(ControlFault fault, std::string_view complaint) noexcept {
     if (request_.fault != ControlFault::kNone) return true;
     request_.fault = fault;
@@ -138,8 +138,8 @@ class Reader {
   static constexpr std::string_view kLongId = "an id has 64 bytes at most";
 
   bool is_parameter() const noexcept { return depth_ == 2 && member_ == Member::kParams; }
-  // All texts of a line fit: each has no more bytes here than in the line, except the id, which is
-  // written anew.
+  // All texts of a line fit: each is at most as long here as in the line, except the id, which is
+  // reformatted.
   std::string_view keep(std::string_view text) noexcept {
     BP_ASSERT(text.size() <= sizeof request_.texts - request_.used_bytes);
     char* at = request_.texts + request_.used_bytes;
@@ -210,7 +210,7 @@ void read_control_request(std::string_view line, ControlRequest* request) noexce
       reader.fault(ControlFault::kNoRequest, "a request has \"jsonrpc\" and \"method\"");
     }
   } catch (const std::exception&) {
-    request->has_id = true;  // perhaps: it was not read so far
+    request->has_id = true;  // unknown: it was not read so far
     reader.fault(ControlFault::kInternal,
                  "there is no heap memory left to read it: see the owners in `bedplate stats`");
   }

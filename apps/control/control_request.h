@@ -1,9 +1,9 @@
-// One line of a client of the control socket, as JSON-RPC 2.0 has it: an object with "jsonrpc",
+// One line of a client of the control socket, a JSON-RPC 2.0 request: an object with "jsonrpc",
 // "method", "params" (an object of texts, numbers and booleans) and "id". Everything else is
-// refused, so a request has two levels at most. nlohmann's parser reads it; it goes through the
-// text once, without recursion, and takes memory of the heap for the length of a line at most.
+// refused, so a request has at most two levels. nlohmann's parser reads it in one pass without
+// recursion, and allocates at most a line's length of heap.
 //
-// Threads: any, each object one at a time.
+// Threads: any, one at a time for each object.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// Codes of JSON-RPC 2.0, section 5.1, and below them our own.
+// The codes of JSON-RPC 2.0, section 5.1, and after them our own.
 enum class ControlFault : int {
   kNone = 0,
   kNoJson = -32700,
@@ -34,22 +34,22 @@ struct ControlRequest {
     std::string_view text = {};
     uint64_t number = 0;
   };
-  static constexpr size_t kBytesMax = 8 * 1024;  // of a line
+  static constexpr size_t kBytesMax = 8 * 1024;  // the longest line
 
   ControlFault fault = ControlFault::kNone;
-  std::string_view complaint;  // of a fault: its text, for people
+  std::string_view complaint;  // explains a fault, for people
   bool is_answer = false;      // it has "result" or "error": an answer, not a request
-  bool has_id = false;         // else it gets no answer, unless it could not be read
+  bool has_id = false;         // without an id only an unreadable request gets an answer
   std::string_view id;         // as JSON
   std::string_view method;
   size_t parameter_count = 0;
   Parameter parameters[kControlParametersMax];
 
   size_t used_bytes = 0;
-  char texts[kBytesMax + 1024] = {};  // the bytes of the views above
+  char texts[kBytesMax + 1024] = {};  // backs the views above
 };
 
-// Reads `line`, of kBytesMax at most, without its end.
+// Reads `line`, at most kBytesMax bytes without its end.
 void read_control_request(std::string_view line, ControlRequest* request) noexcept;
 
 }  // namespace bedplate

@@ -17,8 +17,8 @@
 namespace bedplate {
 namespace {
 
-// The heap of the parser for a line, and of the texts of the plan and the methods; the heap gives
-// each size class of a thread pages of its own.
+// The heap of the parser for a line, and of the texts of the plan and the methods. The heap gives
+// each size class of a thread its own pages.
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
 constexpr uint64_t kTextHeapBytes = 2 * kMiB;
 constexpr std::string_view kTooManyAskers =
@@ -32,7 +32,7 @@ bool has_group(int fd, uint32_t group) noexcept {
          groups + bytes / sizeof groups[0];
 }
 
-// The answer to a client that is closed before it has asked.
+// The answer to a client whose connection is closed before its first request.
 std::string_view unasked(ControlFault fault, std::string_view text, std::span<char> room) noexcept {
   JsonText json(room);
   json.begin_object().key("jsonrpc").text("2.0").key("id").null().key("error");
@@ -83,8 +83,9 @@ void ControlService::preflight(std::vector<Error>* problems) {
   }
 }
 
-// Finds the users that may ask. The kernel checks the socket's file first (SocketAccess), and
-// is_allowed() the peer as well: a descriptor can be handed on, and a file's mode changed.
+// Finds the users that may connect. The kernel first checks the socket's file (SocketAccess);
+// is_allowed() checks the peer as well, since a descriptor can be passed on and a file's mode
+// changed.
 Result<void> ControlService::prepare() {
   own_ = own_user();
   if (own_ == 0 && !user_.empty()) {
@@ -163,8 +164,8 @@ std::string_view ControlService::refusal(void* self, int fd, std::span<char> roo
   return unasked(ControlFault::kNotAllowed, {text, message.bytes()}, room);
 }
 
-// Names a stuck shard if there is one: more connections help little then, as each that asks it
-// keeps its place.
+// Names a stuck shard if there is one: more connections help little then, since each one that calls
+// it keeps its slot.
 std::string_view ControlService::no_place(void* self, std::span<char> room) noexcept {
   const ControlSite& site = static_cast<ControlService*>(self)->site_;
   const EventLoop* stuck = nullptr;

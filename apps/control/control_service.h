@@ -1,8 +1,9 @@
-// [control]: the service that answers requests while the appliance runs, over a Unix socket beside
-// its other files (docs/control.md), and over a serial line. Each program has it.
+// [control]: answers requests while the appliance runs, over a Unix socket next to its other files
+// (docs/control.md), and over a serial line. Each program has this service.
 //
-// It runs on a thread of its own, beside the shards; only the parts of methods that run there cost
-// them time. It knows no service: services add their methods themselves (Service::methods).
+// It runs on a thread of its own, besides the shards; only the parts of methods that run on a shard
+// cost it time. It knows no service by name: services add their methods themselves
+// (Service::methods).
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ namespace bedplate {
 struct AppliancePlan;
 struct Configuration;
 
-// The methods of the runtime and of `services`, as a program prints them.
+// The methods of the runtime and of `services`, for a program to print.
 void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
                      ControlMethods* methods);
 
@@ -44,7 +45,7 @@ class ControlService final : public Service {
 
  private:
   bool is_allowed(int fd, uint32_t* user) const noexcept;
-  // The number of all sessions: those of connections, and one for the line.
+  // The number of all sessions: one for each connection, and one for the line.
   uint32_t session_count() const noexcept {
     return settings_.max_connections + (settings_.serial.empty() ? 0 : 1);
   }
@@ -53,7 +54,7 @@ class ControlService final : public Service {
 
   ControlSettings settings_;
   std::string (*plan_text_)(const AppliancePlan&, const Configuration&);
-  std::string user_;  // to become instead of root; empty: none
+  std::string user_;  // the user to become instead of root; empty: none
   uint32_t own_ = 0;
   std::optional<uint32_t> group_id_;
 
@@ -65,7 +66,7 @@ class ControlService final : public Service {
   ConnectionThread thread_;
 };
 
-// The path of the appliance `name`'s socket, in its runtime directory.
+// The path of the socket of the appliance `name`, in its runtime directory.
 std::string control_path(const std::string& directory, const std::string& name);
 
 }  // namespace bedplate

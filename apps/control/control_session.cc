@@ -134,7 +134,7 @@ void ControlSession::time_out() noexcept {
   refuse_beginning("the line did not end in 10 s");
 }
 
-// Refuses a line that never becomes complete.
+// Refuses a line that is too long.
 void ControlSession::refuse_beginning(std::string_view what) noexcept {
   BP_DCHECK(output_.empty() && !is_waiting_);
   site_->counters->requests.add(1);
@@ -146,7 +146,7 @@ void ControlSession::refuse_beginning(std::string_view what) noexcept {
   complain(ControlFault::kNoRequest, what);
 }
 
-// Answers the lines that are complete, until there is something to send or to wait for.
+// Answers complete lines, until there is output to send or a call to wait for.
 void ControlSession::go_on() noexcept {
   while (!is_last_ && !is_waiting_ && output_.empty() && received_ > 0) {
     const std::string_view all(in_, received_);
@@ -215,7 +215,7 @@ bool ControlSession::take_parameters() noexcept {
   return true;
 }
 
-// Takes a text for a number or a boolean, too: a shell gives only texts.
+// Also takes a text for a number or a boolean: a shell passes only texts.
 bool ControlSession::take_parameter(const ControlParameter& known,
                                     const ControlRequest::Parameter& given) noexcept {
   Value& value = values_[value_count_];
@@ -238,9 +238,9 @@ bool ControlSession::take_parameter(const ControlParameter& known,
   return false;
 }
 
-// Has the method write the next piece of its answer.
+// Calls the method for the next part of its answer.
 void ControlSession::call() noexcept {
-  // Nobody else uses the output and the request.
+  // No loop uses the output and the request now.
   BP_DCHECK(output_.empty() && !is_waiting_);
   BP_ASSERT(at_loop_.load(std::memory_order_relaxed) == AtLoop::kNot);
   goes_on_ = has_more_ = is_refused_ = false;
@@ -258,10 +258,10 @@ void ControlSession::call() noexcept {
   deadline_ns_ = monotonic_ns() + kPatienceNs;
   at_loop_.store(AtLoop::kThere, std::memory_order_release);
   const bool is_new = loop_->submit(loop_call_);
-  BP_ASSERT(is_new);  // it is submitted once for each kThere
+  BP_ASSERT(is_new);  // submitted once for each kThere
 }
 
-// Threads: the loop's. After the store it touches nothing of the session.
+// Threads: the loop's. After the store it does not touch the session.
 void ControlSession::at_loop(void* session) noexcept {
   auto& self = *static_cast<ControlSession*>(session);
   BP_DCHECK(self.is_held() && self.loop_->is_own_thread());
@@ -286,7 +286,8 @@ void ControlSession::look(uint64_t now_ns) noexcept {
   }
 }
 
-// Ends the connection: the call may still run, and the client must ask nothing else before that.
+// Ends the connection: the call may still run, and the client must send nothing else before it
+// ends.
 void ControlSession::give_up() noexcept {
   site_->counters->stuck.add(1);
   is_last_ = true;
@@ -298,7 +299,7 @@ void ControlSession::give_up() noexcept {
   complain(ControlFault::kStuck, {text, writer.bytes()});
 }
 
-// Each call that waits for a stuck shard would hold a session until the shard comes to it.
+// Otherwise each call that waits for a stuck shard would hold a session until the shard reaches it.
 void ControlSession::refuse_for_stuck() noexcept {
   site_->counters->stuck.add(1);
   if (must_break_off()) return break_off();
@@ -310,13 +311,13 @@ void ControlSession::refuse_for_stuck() noexcept {
   complain(ControlFault::kRefused, {text, writer.bytes()});
 }
 
-// Ends an answer that has begun and cannot be taken back.
+// Aborts an answer that is partly sent.
 void ControlSession::break_off() noexcept {
   is_last_ = true;
   site_->counters->refused.add(1);
 }
 
-// The method has returned, with a piece of the answer or all of it.
+// Called when the method has returned, with a part of the answer or all of it.
 void ControlSession::called() noexcept {
   BP_DCHECK(!is_waiting_ && output_.empty() && method_ != nullptr);
   const bool is_full = result_.is_full() || result_.bytes() > sizeof out_ - kEndBytes;
@@ -344,7 +345,7 @@ void ControlSession::begin_result() noexcept {
 
 void ControlSession::end_result() noexcept {
   size_t bytes = result_.bytes();
-  BP_DCHECK(bytes > 0 || !goes_on_);  // or nothing would ask it for the rest
+  BP_DCHECK(bytes > 0 || !goes_on_);  // otherwise no call would fetch the rest
   has_begun_ = true;
   if (!goes_on_) {
     out_[bytes++] = '}';
@@ -358,7 +359,7 @@ void ControlSession::complain(ControlFault fault, std::string_view what,
   say_error(fault, nullptr, what, subject);
 }
 
-// The message has room for a method's text; a subject, which a client has sent, is cut short.
+// The message has space for a method's text; a subject sent by a client is truncated.
 void ControlSession::say_error(ControlFault fault, const Error* error, std::string_view what,
                                std::string_view subject) noexcept {
   constexpr size_t kSubjectMax = 64;
@@ -376,7 +377,7 @@ void ControlSession::say_error(ControlFault fault, const Error* error, std::stri
   }
   const std::string_view text =
       error == nullptr ? std::string_view(message, writer.bytes()) : std::string_view(message);
-  const size_t at = has_begun_ ? 1 : 0;  // the answer that has begun ends with its line
+  const size_t at = has_begun_ ? 1 : 0;  // 1: a newline first ends the line of the aborted answer
   complaint_[0] = '\n';
   JsonText said(std::span<char>(complaint_).subspan(at));
   said.begin_object().key("jsonrpc").text("2.0").key("id").raw(request_.id).key("error");

@@ -1,24 +1,24 @@
-// One connection of the control socket without its socket: request lines go in, answer lines come
-// out, one after the other, in order.
+// A connection of the control socket without its socket: request lines go in, answer lines come
+// out, in order.
 //
-// The session waits two seconds for a method that goes on at a shard; then it calls the shard stuck
-// and ends the connection, since the call may still run. Until the call is done nothing more is
-// asked of that shard, and the session keeps its place. A standing (serial) line never ends: the
-// session answers an unreadable line and skips to the next newline, a broken-off answer ends with
-// its line, and an answer that comes back (an echo) is not answered.
+// The session waits two seconds for a method that continues on a shard. Then it calls the shard
+// stuck and ends the connection, since the call may still run. Until that call returns, further
+// requests for that shard are refused, and the session keeps its slot. A serial line is never
+// closed: the session answers an unreadable line and skips to the next newline, an aborted answer
+// ends with its line, and an echoed answer is not answered.
 //
-// A session's memory is a line and a piece of an answer: a line that is longer is refused, an
-// answer that is longer is made in pieces. Threads: that of the connections, except for at_loop().
-// Only the parser (control_request.h) allocates, while it reads.
+// A session's memory is one line and one part of an answer: a longer line is refused, a longer
+// answer is written in parts. Threads: the thread of the connections, except for at_loop(). Only
+// the parser (control_request.h) allocates, while it reads.
 //
-// Invariants, which is_valid() looks at before and after each call that changes it: 1. The received
+// Invariants, which is_valid() checks before and after each call that changes it: 1. The received
 // bytes lie within their buffer, and the output lies within one of the answers' buffers or the
 // line's constant beginning. 2. While it waits for a loop the output is empty, and the call is with
-// the loop or back. 3. A call that it has given up belongs to the last line. 4. A method that goes
-// on has written a piece, which is sent first, and its client asked for an answer. 5. Only a
-// standing line skips bytes. 6. With no output and nothing to wait for, the buffer holds no
-// complete line and has room for the rest of one. And at_loop(): 7. A loop touches the session
-// while it has the call.
+// the loop or back. 3. A call that it has given up belongs to the last line. 4. A method that
+// continues has written a part, which is sent first, and its client expects an answer. 5. Only a
+// serial line skips bytes. 6. With no output and nothing to wait for, the buffer holds no complete
+// line and has space for the rest of one. And at_loop(): 7. A loop touches the session only while
+// it has the call.
 #pragma once
 
 #include <atomic>
@@ -59,12 +59,12 @@ struct ControlSite {
 
   const ControlMethods* methods = nullptr;
   ControlCounters* counters = nullptr;
-  HeapOwner owner = kRuntimeOwner;  // of the parser's memory
-  // Makes the connections' thread call look() soon. Threads: any.
+  HeapOwner owner = kRuntimeOwner;  // owns the parser's memory
+  // Wakes the connections' thread to call look(). Threads: any.
   void (*wake)(void* context) noexcept = nullptr;
   void* wake_context = nullptr;
   std::vector<Shard> shards;
-  std::vector<const ControlSession*> sessions;  // all of them
+  std::vector<const ControlSession*> sessions;  // all sessions
 
   // Whether a session has given up a call that `loop` still holds.
   bool is_stuck(const EventLoop& loop) const noexcept;
@@ -76,11 +76,11 @@ class ControlSession final : public ConnectionSession, private ControlCall {
  public:
   static constexpr uint64_t kPatienceNs = 2'000'000'000;
 
-  // `site` outlives it.
+  // `site` outlives this.
   explicit ControlSession(const ControlSite& site) noexcept : site_(&site) {}
 
   void open(int fd) noexcept override;
-  // Begins with an empty line: the last text on the line may not have ended.
+  // Begins with an empty line: the last text on the line may be incomplete.
   void begin_line() noexcept override;
   std::span<char> room() noexcept override;
   void received(size_t bytes) noexcept override;
@@ -96,7 +96,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   bool is_held() const noexcept override {
     return at_loop_.load(std::memory_order_acquire) == AtLoop::kThere;
   }
-  // The loop that still holds a call that the session has given up; nullptr: none.
+  // The loop that still has a call given up by the session; nullptr: none.
   const EventLoop* late_loop() const noexcept {
     return !is_waiting_ && is_held() ? loop_ : nullptr;
   }
@@ -106,7 +106,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
  private:
   enum class AtLoop : uint8_t { kNot, kThere, kBack };
   static constexpr size_t kOutBytes = 20 * 1024;
-  // Room kept behind an answer for its end.
+  // Space kept after an answer for its end.
   static constexpr size_t kEndBytes = 16;
 
   bool is_waiting_valid() const noexcept;
@@ -130,13 +130,13 @@ class ControlSession final : public ConnectionSession, private ControlCall {
                  std::string_view subject) noexcept;
 
   const ControlSite* site_;
-  const ControlMethod* method_ = nullptr;  // whose answer is made
-  bool is_line_ = false;                   // a standing line
+  const ControlMethod* method_ = nullptr;  // the method whose answer is being written
+  bool is_line_ = false;                   // a serial line, which stays open
   bool is_skipping_ = false;               // up to the end of a line
-  bool is_last_ = false;                   // no line is read any more
+  bool is_last_ = false;                   // no more lines are read
   bool is_waiting_ = false;                // for a loop
-  bool has_begun_ = false;                 // a piece of the answer has been made
-  bool goes_on_ = false;                   // the method is to make another piece
+  bool has_begun_ = false;                 // a part of the answer is written
+  bool goes_on_ = false;                   // the method has to write another part
   uint64_t deadline_ns_ = 0;
   std::atomic<AtLoop> at_loop_{AtLoop::kNot};
   LoopCall loop_call_ = {.function = &ControlSession::at_loop, .context = this};
@@ -145,7 +145,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   ControlRequest request_;
   char in_[ControlRequest::kBytesMax] = {};
   char out_[kOutBytes] = {};
-  char complaint_[6 * 1024] = {};  // not out_: a loop that is late may still write there
+  char complaint_[6 * 1024] = {};  // not in out_: a stuck loop may still write there
 };
 
 }  // namespace bedplate

@@ -1,4 +1,4 @@
-// [control] of the configuration, with the check of its speed.
+// [control] of the configuration, with the check of the line's speed.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@ size_t zeros_at(std::span<const uint64_t> words) noexcept {
   return count;
 }
 
-// The number of printable bytes from the first one on; 0 if the bytes after them are not all zero:
-// the word could not be read back.
+// The number of printable bytes at the start; 0 if the bytes after them are not all zero, as the
+// word could not be read back.
 size_t text_bytes_of(uint64_t word) noexcept {
   char bytes[kWordBytes];
   std::memcpy(bytes, &word, sizeof bytes);
@@ -28,7 +28,7 @@ size_t text_bytes_of(uint64_t word) noexcept {
   return count;
 }
 
-// The length of the text that begins here; 0: none does. A count does not look like eight printable
+// The length of the text that begins here; 0: none. A count rarely looks like eight printable
 // characters; a shorter text is written as a number.
 size_t text_bytes_at(std::span<const uint64_t> words) noexcept {
   size_t bytes = 0;

@@ -1,7 +1,7 @@
-// Words of 8 bytes of a counters file as items of a JSON array, for a reader that cannot open the
-// file: most of them are zeros, or texts, and a serial line is slow.
+// Encodes 8-byte words of a counters file as items of a JSON array, for a reader that cannot open
+// the file: most words are zeros or texts, and a serial line is slow.
 //
-//     "relay se", "rvice"   a text's bytes, with zeros up to the end of its last word
+//     "relay se", "rvice"   a text's bytes; the rest of its last word is zeros
 //     -12                   twelve words of zeros
 //     1234                  a word
 //
@@ -15,7 +15,7 @@
 
 namespace bedplate {
 
-// The most characters that a word takes.
+// The most characters for one word.
 inline constexpr size_t kCounterWordRoom = 24;
 
 void write_counter_words(std::span<const uint64_t> words, JsonText* json) noexcept;

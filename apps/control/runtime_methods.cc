@@ -127,7 +127,7 @@ void RuntimeMethods::ping(ControlCall& call) const noexcept {
   json.key("build").text(build_id().text).end_object();
 }
 
-// A page for each method.
+// One page for each method.
 void RuntimeMethods::list(ControlCall& call) const noexcept {
   const std::vector<ControlMethod>& all = methods_->all();
   JsonText& json = call.result();
@@ -148,7 +148,8 @@ void RuntimeMethods::list(ControlCall& call) const noexcept {
   }
 }
 
-// Writes as many counters as fit; a page's number is its first set and, in it, the first counter.
+// Writes as many counters as fit. A page's number encodes its first set, and the first counter in
+// it.
 void RuntimeMethods::say_counters(ControlCall& call) const noexcept {
   constexpr size_t kRoomBytes = 2 * 1024;  // a set's head, and a counter
   constexpr size_t kPieceBytes = 16 * 1024;
@@ -170,14 +171,14 @@ void RuntimeMethods::say_counters(ControlCall& call) const noexcept {
       const SeenCounter counter = SeenCounter::of(counters, set, i);
       json.key(counter.name);
       const bool is_known = write_known_value(counter, &json);
-      BP_ASSERT(is_known);  // its own
+      BP_ASSERT(is_known);  // the session's own parameter
     }
     json.end_object().end_object();
   }
   json.end_array();
 }
 
-// A page's number is where in the file it begins.
+// A page's number is its start offset in the file.
 void RuntimeMethods::read_counters(ControlCall& call) const noexcept {
   constexpr size_t kPageWords = 512;
   static_assert(kPageWords * kCounterWordRoom < 14 * 1024, "a page fits into an answer's piece");
@@ -241,7 +242,7 @@ void RuntimeMethods::drain(ControlCall& call) const noexcept {
 }
 
 void RuntimeMethods::record(ControlCall& call) const noexcept {
-  constexpr uint64_t kPatienceNs = kNsPerSecond / 2;  // with each thread
+  constexpr uint64_t kPatienceNs = kNsPerSecond / 2;  // for each thread
   BP_LOG_ERROR("record of %s, as was asked for: build %s", appliance.c_str(), build_id().text);
   auto logged = log_thread_calls(kPatienceNs);
   if (!logged.ok()) return call.refuse(logged.error());

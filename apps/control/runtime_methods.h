@@ -1,7 +1,8 @@
-// The control methods of every appliance, whatever its services are: they tell its name, methods,
-// counters, plan and its threads' places, read and set its log levels, and drain a service.
+// The control methods that every appliance has, whatever its services: they report its name,
+// methods, counters, plan and the positions of its threads, read and set its log levels, and drain
+// a service.
 //
-// Threads: that of the control socket. Nothing is allocated once they are added.
+// Threads: the thread of the control socket. Nothing is allocated after add_to().
 #pragma once
 
 #include <string>
@@ -23,7 +24,7 @@ class RuntimeMethods {
   std::string appliance;
   std::string plan;  // as JSON, in one line
   CountersView counters;
-  Fd counters_file;  // theirs: read(2) copies what other threads write meanwhile
+  Fd counters_file;  // read(2) on it copies counters while other threads write them
   ServiceDrains* drains = nullptr;
 
  private:

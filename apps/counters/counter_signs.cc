@@ -25,7 +25,7 @@ bool has_label(const CounterSet& set, std::string_view name) noexcept {
                      [&](const CounterLabel& each) { return each.name == name; });
 }
 
-// Beginnings of words, and words that belong together.
+// Beginnings of words, and phrases.
 constexpr std::string_view kTroubles[] = {
     "abandon",  "abort",     "broke",     "bad",       "closed",    "conflict", "could not",
     "cut off",  "cut_off",   "damaged",   "defect",    "died",      "drop",     "error",
@@ -51,10 +51,10 @@ bool speaks_of_trouble(std::string_view text) noexcept {
   });
 }
 
-// The text up to the next {NAME}, which is taken off with it.
+// The text up to the next {NAME}, and this name; both are taken off.
 struct Part {
   std::string_view text;
-  std::string_view name;  // empty: there is none any more
+  std::string_view name;  // empty: no further name
 };
 Part take_part(std::string_view* says) noexcept {
   const size_t begin = says->find('{');
@@ -120,7 +120,7 @@ const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept {
   return nullptr;
 }
 
-// The name of a gauge alone counts: its help may speak of losses that other counters have.
+// For a gauge only the name counts: its help may mention losses that other counters count.
 bool tells_of_trouble(const CounterDescription& counter) noexcept {
   const bool is_boolean = counter.kind == CounterKind::kGauge && counter.unit == "boolean";
   if (counter.kind == CounterKind::kCounter || is_boolean) {
@@ -203,7 +203,7 @@ void write_sign_subject(const CountersView& counters, uint32_t index, TextWriter
   const std::string_view owner = CountersView::text(set.owner.text);
   const std::string_view instance = CountersView::text(set.instance.text);
   if (!owner.empty()) writer->text(owner);
-  // All sets of a service without an instance have one subject: the service.
+  // All sets of a service that have no instance share one subject: the service.
   if (owner.empty() || !instance.empty()) {
     writer->text(owner.empty() ? "" : " ").text(CountersView::text(set.name.text));
   }

@@ -1,9 +1,9 @@
-// Signs that something needs a look: counters that say so by rules that were planned with them
-// (CounterSign in counter_table.h).
+// Alerts: rules over counters, planned together with the counters (CounterSign in counter_table.h).
+// The code calls an alert a sign.
 //
-// The appliance finds out which of them are there, on its control thread, and writes that into the
-// counters file, beside the counters. So `top`, the status page, /metrics and `doctor` have one
-// list, need no second look to see what grows, and know no service.
+// The appliance evaluates the rules on its main thread and writes the result into the counters
+// file, beside the counters. So `top`, the status page, /metrics and `doctor` show the same alerts,
+// need no second reading to see growth, and know no service.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@
 
 namespace bedplate {
 
-// Why a counter of `set` cannot have this sign: a static text; nullptr: it can.
+// Why a counter of `set` cannot have this rule: a static text. nullptr: it can.
 const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept;
 
-// Whether its name or its help speaks of what is lost, dropped, refused, broken or wrong. Such a
-// counter has a sign, or says why it has none (CounterDescription::no_sign).
+// Whether its name or its help speaks of loss, drops, refusals, or broken or wrong data. Such a
+// counter has a rule, or says why it has none (CounterDescription::no_sign).
 bool tells_of_trouble(const CounterDescription& counter) noexcept;
 
 class CounterSigns {
  public:
-  // How long a counter is a sign after it grew.
+  // An alert on growth stays this long after the counter last grew.
   static constexpr uint64_t kGrownNs = 60 * kNsPerSecond;
-  // How long a state, or a standstill, must last before it is a sign.
+  // A state, or a standstill, must last this long before it raises an alert.
   static constexpr uint64_t kLastingNs = 5 * kNsPerSecond;
 
-  // Before the seal: it allocates. Requires: `file` was made for `sets`, and outlives this.
+  // Call it before the seal: it allocates. Requires: `file` was made for `sets`, and outlives this.
   void create(CountersFile& file, std::span<const CounterSet> sets);
-  // Looks at all of them. Threads: one.
+  // Evaluates all rules. Threads: one.
   void look(uint64_t now_ns) noexcept;
 
  private:
@@ -42,12 +42,12 @@ class CounterSigns {
     CounterSign::Rule rule;
     uint64_t limit;
     const Counter* value;
-    const Counter* other;  // nullptr: the rule has none
+    const Counter* other;  // nullptr: the rule has no second counter
     CounterSignRecord* record;
     uint64_t last_value = 0;
-    uint64_t changed_ns = 0;  // 0: it did not since the first look
+    uint64_t changed_ns = 0;  // 0: no change since the first look
     uint64_t held_ns = 0;     // since when the condition holds; 0: it does not
-    bool is_seen = false;     // there was a first look
+    bool is_seen = false;     // the first look was made
   };
   static bool holds(Watched& each, uint64_t now_ns) noexcept;
 
@@ -55,16 +55,16 @@ class CounterSigns {
   std::vector<Watched> watched_;
 };
 
-// The text of a sign is no longer than this.
+// The longest text of an alert.
 inline constexpr size_t kSignTextBytesMax = 2048;
 
-// Whether sign number `index` is there now.
+// Whether alert number `index` is raised.
 bool is_raised(const CountersView& counters, uint32_t index) noexcept;
-// How many signs are there now.
+// How many alerts are raised.
 uint32_t raised_sign_count(const CountersView& counters) noexcept;
-// Writes the subject of the sign: "shard main", "cache tenants ann".
+// Writes the subject of the alert: "shard main", "cache tenants ann".
 void write_sign_subject(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept;
-// Writes its text, with the current values. Texts of a foreign file may have any bytes.
+// Writes the alert's text, with the current values. Texts of a foreign file may have any bytes.
 void write_sign_text(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept;
 
 }  // namespace bedplate

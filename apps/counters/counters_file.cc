@@ -39,7 +39,7 @@ bool has_same_counters(const CounterSet& one, const CounterSet& other) noexcept 
                      }));
 }
 
-// Whether the counters of sets[index] are described anew; instances of one set follow one another.
+// Whether sets[index] needs a new description of its counters; instances of one set are adjacent.
 bool is_described(std::span<const CounterSet> sets, size_t index) noexcept {
   return index == 0 || !has_same_counters(sets[index], sets[index - 1]);
 }
@@ -58,7 +58,7 @@ struct Layout {
   CounterRecords rings;
   CounterRecords sources;
   CounterRecords subjects;
-  uint64_t records = 0;  // of the first ring; the others' follow
+  uint64_t records = 0;  // of the first ring; the other rings follow
   uint64_t file_bytes = 0;
 
   Layout(std::span<const CounterSet> all, const TraceShape& traces) noexcept {
@@ -117,7 +117,7 @@ void write_description(const CounterDescription& counter, CounterRecord* record)
   record->step_bits = counter.kind == CounterKind::kHistogram ? Histogram::kStepBits : 0;
 }
 
-// Whether the file at `path` has all the blocks that a counters file takes.
+// Whether the file at `path` has all the blocks of a counters file.
 bool has_blocks(const std::string& path, uint64_t bytes) {
   struct stat status {};
   return lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
@@ -129,11 +129,11 @@ Error not_made(const std::string& path) {
       .set_cure("choose an [appliance] runtime_directory that this user may write to");
 }
 
-// Gives the file its size and all of its blocks: a block that is missing when a mapping is written
-// ends the process (SIGBUS).
+// Gives the file its size and all of its blocks: SIGBUS ends a process that writes to a mapping
+// without a block behind it.
 Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& directory,
                          const std::string& path) {
-  // tmpfs gives up if a signal is pending; a finished request of an io_uring counts as one.
+  // fallocate on tmpfs fails if a signal is pending; a finished io_uring request counts as one.
   int outcome = 0;
   do {
     outcome = posix_fallocate(fd.number(), 0, static_cast<off_t>(bytes));
@@ -158,7 +158,7 @@ Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSe
   BP_ASSERT(lock.is_taken());
   const std::string path = counters_path(lock.directory(), lock.name());
   const uint64_t bytes = Layout(sets, traces).file_bytes;
-  // The file of a crashed appliance gives its blocks back at the next start.
+  // The next start frees the blocks of a crashed appliance's file.
   if (has_blocks(path, bytes)) return {};
   std::string probe = path + ".XXXXXX";
   const Fd fd(mkostemp(probe.data(), O_CLOEXEC));
@@ -179,9 +179,9 @@ Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterS
   BP_ASSERT(lock.is_taken());
   BP_ASSERT(header_ == nullptr);
   path_ = counters_path(lock.directory(), lock.name());
-  // The file of a crashed appliance must not be taken for ours, nor change under its readers; and
-  // another's file that somebody has put there must not be written to. So ours is new. Nobody else
-  // can hold a lock on it: it was private when it got ours.
+  // The file is made anew. So a crashed appliance's file is not taken for this one and does not
+  // change under its readers, and a file that somebody else has put there is not written to. No
+  // other process can hold a lock on the new file: it was private until it was locked.
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) return not_made(path_);
   Fd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.is_open()) return not_made(path_);
@@ -225,7 +225,7 @@ void CountersFile::describe(std::span<const CounterSet> all, const TraceShape& t
   auto* label = reinterpret_cast<CounterLabelRecord*>(begin() + layout.labels.offset);
   auto* record = reinterpret_cast<CounterRecord*>(begin() + layout.counters.offset);
   uint32_t first_label = 0;
-  uint32_t next = 0;  // record
+  uint32_t next = 0;  // index of the next record
   uint32_t first = 0;
   uint64_t values = layout.values;
   for (size_t i = 0; i < all.size(); ++i) {

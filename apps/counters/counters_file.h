@@ -1,12 +1,12 @@
-// The counters file: NAME.stats in the runtime directory, a small file on tmpfs that the appliance
-// maps and writes and `bedplate stats` reads. It describes itself (counters_format.h). Readers do
-// not map it: a process that does ends if the file is cut short (SIGBUS).
+// The counters file: NAME.stats in the runtime directory, a small self-describing file
+// (counters_format.h) on tmpfs. The appliance maps and writes it; `bedplate stats` reads it.
+// Readers do not map it: SIGBUS ends a process that touches a mapping of a truncated file.
 //
 // Each counter is written by one thread with relaxed stores, so reading costs the appliance
-// nothing. The file is removed on a clean stop and kept after a crash. A lock on it (fcntl, for
-// the life of the process) tells its readers a running appliance from one that crashed; nothing
-// else depends on it, since any process that reads the file can lock it once the appliance is gone
-// (name_lock.h keeps a name from running twice). counters_reader.h is the reader's end.
+// nothing. The file is removed on a clean stop and kept after a crash. A lock on the file (fcntl,
+// as long as the process runs) tells readers that the appliance has not crashed. Nothing else
+// depends on this lock, since any process that can read the file can lock it once the appliance is
+// gone (name_lock.h keeps a name from running twice). Readers use counters_reader.h.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ namespace bedplate {
 inline constexpr std::string_view kCountersSuffix = ".stats";
 std::string counters_path(const std::string& directory, const std::string& name);
 
-// Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
+// Checks that CountersFile::create would succeed now, and leaves everything as it was.
 Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets = {},
                                  const TraceShape& traces = {});
 
@@ -43,15 +43,15 @@ class CountersFile {
   // Removes the file. A process that crashes does not get here, so its file stays.
   ~CountersFile();
 
-  // Creates the file, with all its blocks, in place of a crashed appliance's; it describes `sets`
-  // and `traces`. Errors: the directory cannot be written, or its file system is full. Requires:
-  // `lock` is taken, and stays so as long as this is there.
+  // Creates the file, with all its blocks, and replaces a crashed appliance's. The file describes
+  // `sets` and `traces`. Errors: the directory cannot be written, or its file system is full.
+  // Requires: `lock` is taken, and stays taken as long as this object lives.
   Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {},
                       const TraceShape& traces = {});
-  // The counters are complete: readers may look.
+  // Marks the counters as complete: readers accept the file from now on.
   void publish() noexcept;
 
-  // The values of `set`, zeroed and on a cache line. Requires: it was given to create().
+  // The values of `set`, zeroed and aligned to a cache line. Requires: it was given to create().
   void* values(const CounterSet& set) noexcept;
   // A set of the runtime's own, by its name. Requires: it was given to create().
   template <typename Counters>
@@ -60,29 +60,29 @@ class CountersFile {
     BP_ASSERT(set != nullptr && "the file was not made for these counters");
     return *new (begin() + set->values) Counters;
   }
-  // Gives the next spare set of this name to `instance`; nullptr: all are given.
-  // Threads: one.
+  // Gives the next spare set of this name to `instance`; nullptr: all are taken. Threads: one.
   template <typename Counters>
   Counters* take_spare(std::string_view name, std::string_view instance) noexcept {
     CounterSetRecord* set = take_spare_set(name, instance);
     return set == nullptr ? nullptr : new (begin() + set->values) Counters;
   }
-  // Sets a label of a set, the runtime's or a service's. Before publish(). Requires: it is planned.
+  // Sets a label of a set, the runtime's or a service's. Before publish(). Requires: the label is
+  // planned.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value, std::string_view owner = "") noexcept;
 
-  // The ring of a shard, by its index; empty: nothing is traced.
+  // The ring of a shard, by its index; empty: no traces.
   std::span<TraceRecord> trace_records(uint32_t shard) noexcept;
 
   CountersHeader& header() noexcept { return *header_; }
-  // The record of sign number `index`, in the order of `sets` and their counters; it says whether
-  // the sign is there. Requires: there are so many.
+  // The record of alert number `index`, in the order of `sets` and their counters; it says whether
+  // the alert is raised. Requires: `index` is below the number of alerts.
   CounterSignRecord& sign(uint32_t index) noexcept {
     BP_ASSERT(index < header_->sign_count);
     const CounterRecords signs = sign_records(*header_);
     return reinterpret_cast<CounterSignRecord*>(begin() + signs.offset)[index];
   }
-  // The file as a reader would see it, without opening it. Requires: it is created.
+  // The file as a reader sees it, without opening it. Requires: create() was called.
   CountersView view() const noexcept { return CountersView(header_); }
 
  private:

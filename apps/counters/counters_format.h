@@ -1,10 +1,10 @@
-// The format of a counters file: a header, four tables of records, and the values; behind them the
-// last requests of each shard, with two tables that say what they mean.
+// The format of a counters file: a header, four tables of records, and the values; then the last
+// requests of each shard, with two tables that describe them.
 //
-// The file describes itself: a reader knows what sets of counters there are, what each counter is
-// called, its kind, unit and help, and where its value lies, and no more. So a program reads what
-// another build has written. Records may grow at their ends: the header says how many bytes each
-// has. The number of the format changes only if the meaning of a field here does.
+// The file describes itself: it lists the sets of counters, and the name, kind, unit, help and
+// offset of each counter. So a program can read a file of another build. Records may grow at their
+// ends: the header has the size of each kind. The format's number changes only if the meaning of a
+// field here changes.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace bedplate {
 inline constexpr uint64_t kCountersMagic = 0x32'73'74'61'74'73'70'62;  // "bpstats2"
 inline constexpr uint32_t kCountersFormat = 2;
 
-// Records of one kind, one after the other.
+// A table: records of one kind in a row.
 struct CounterRecords {
   uint64_t offset = 0;  // in the file
   uint32_t count = 0;
@@ -37,18 +37,18 @@ struct CountersHeader {
   CounterRecords sets;      // CounterSetRecord
   CounterRecords labels;    // CounterLabelRecord
   CounterRecords counters;  // CounterRecord
-  // The traces begin here, and go to the end of the file. A file of a build without traces has
-  // zeros here: the counters' records begin where they did.
+  // Traces begin here, and go to the end of the file. A file of a build without traces has zeros
+  // here: the records of counters begin where they did.
   CounterRecords rings;     // TraceRingRecord
   CounterRecords sources;   // TraceSourceRecord
   CounterRecords subjects;  // OwnerName
-  // CounterSignRecord: they begin where the counters' records end (sign_records).
+  // CounterSignRecord: these records begin where the records of counters end (sign_records).
   uint32_t sign_count = 0;
   uint32_t sign_record_bytes = 0;
-  // CLOCK_REALTIME when the file was made: two runs may have one pid, as all of an image have. In a
-  // file of an older build its first record lies here, which does not change either.
+  // CLOCK_REALTIME when the file was made: two runs may have the same pid, as in an image. A file
+  // of an older build has its first record here, which is as constant.
   uint64_t created_ns = 0;
-  uint64_t begun_ns = 0;  // the same moment by monotonic_ns()
+  uint64_t begun_ns = 0;  // the same moment in monotonic_ns()
 };
 static_assert(sizeof(CountersHeader) <= 256);
 
@@ -62,34 +62,34 @@ inline CounterRecords sign_records(const CountersHeader& header) noexcept {
 struct CounterSetRecord {
   OwnerName owner;  // the service; empty: the runtime
   OwnerName name;
-  OwnerName instance;  // the counted thing, if there are several
-  uint32_t first = 0;  // its counters are so many records from here
+  OwnerName instance;  // names one of several sets
+  uint32_t first = 0;  // index of its first counter record
   uint32_t count = 0;
   uint32_t first_label = 0;
   uint32_t label_count = 0;
-  uint64_t values = 0;                // where they lie in the file, on a cache line
-  std::atomic<uint32_t> is_there{0};  // 0: nobody has taken it yet; stored last, with release
+  uint64_t values = 0;                // offset in the file, on a cache line
+  std::atomic<uint32_t> is_there{0};  // 0: spare, not taken yet; stored last, with release
   uint32_t reserved = 0;
 };
 
-// A fact of a set that is no number: "backend", "io_uring".
+// A label of a set, a fact that is no number: "backend", "io_uring".
 struct CounterLabelRecord {
   char name[32] = {};
   char value[160] = {};
 };
 
-// One counter: CounterDescription. Sets of the same counters share theirs.
+// One counter: CounterDescription. Sets with the same counters share the records.
 struct CounterRecord {
   char name[48] = {};
   char kind[16] = {};  // to_text(CounterKind)
   char unit[16] = {};
   char help[160] = {};
-  char words[160] = {};    // of a state or of flags: what its values are called, "stopped|open"
+  char words[160] = {};    // names of a state's values or of flags: "stopped|open"
   uint32_t offset = 0;     // from its set's values
   uint32_t bytes = 0;      // of its value: 8, or a histogram's buckets
   uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps
   uint32_t reserved = 0;
-  // The heading of a counter that is seen at a glance. Records of older builds end before it.
+  // The heading of a counter that `top` shows in a column. Records of older builds end before it.
   char column[16] = {};
 };
 inline constexpr size_t kCounterRecordBytesMin = offsetof(CounterRecord, column);
@@ -100,22 +100,22 @@ struct TraceRingRecord {
   CounterRecords records;  // TraceRecord
 };
 
-// A service whose requests are traced; records know it by its place in this table.
+// A service whose requests are traced; records have its index in this table.
 struct TraceSourceRecord {
   OwnerName service;
-  char kinds[160] = {};     // "read|write": what the record's number stands for
-  char stations[160] = {};  // "received|stored|sent": in order, the first is that of begin_ns
+  char kinds[160] = {};     // "read|write": names of the record's number
+  char stations[160] = {};  // "received|stored|sent": in order; the first is at begin_ns
   uint32_t first_subject = 0;
   uint32_t subject_count = 0;
 };
 
-// A counter of one set that may say that something needs a look (CounterSign). The appliance itself
-// finds out if it does, so all that read the file see the same.
+// A rule that can raise an alert on a counter of one set (CounterSign). The appliance itself
+// evaluates it, so all readers of the file see the same.
 struct CounterSignRecord {
   uint32_t set = 0;
-  uint32_t counter = 0;  // of the set
+  uint32_t counter = 0;  // index in the set
   char says[160] = {};   // {NAME} stands for the counter or label of that name in the set
-  std::atomic<uint64_t> since_ns{0};  // monotonic_ns() when it began; 0: nothing needs a look
+  std::atomic<uint64_t> since_ns{0};  // monotonic_ns() when it was raised; 0: it is not
 };
 static_assert(sizeof(CounterSignRecord) % 8 == 0);
 static_assert(sizeof(CounterSetRecord) % 8 == 0 && sizeof(CounterLabelRecord) % 8 == 0 &&

@@ -56,7 +56,7 @@ Result<std::string> choose_name(const std::string& directory) {
 }  // namespace
 
 bool CountersReader::still_runs() const noexcept {
-  struct flock lock {};  // asks who is in the way, takes nothing
+  struct flock lock {};  // F_GETLK finds the holder, takes nothing
   lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
   return fcntl(fd_.number(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;

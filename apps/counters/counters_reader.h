@@ -1,5 +1,5 @@
-// The reader's end of the counters file: which file it is, whether its appliance runs, and what it
-// says (counters_snapshot.h).
+// The reader's end of the counters file: finds the file, and tells whether its appliance runs, and
+// its contents (counters_snapshot.h).
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// The names of all appliances that have a counters file in `directory`, sorted.
-// Errors (kSystem): it cannot be read.
+// The names of all appliances that have a counters file in `directory`, sorted. Errors (kSystem):
+// the directory cannot be read.
 Result<std::vector<std::string>> list_appliances(const std::string& directory);
 
 // "looking for appliances in DIRECTORY: none is running", with what to do about it.
@@ -21,24 +21,25 @@ Error no_appliance(const std::string& directory);
 
 class CountersReader {
  public:
-  // Opens NAME.stats in `directory`; with an empty `name`, the only one there.
+  // Opens NAME.stats in `directory`; with an empty `name`, the only such file there.
   static Result<CountersReader> open(const std::string& directory, const std::string& name);
-  // The file at `path`, wherever it came from.
+  // Opens the file at `path`, from any machine.
   static Result<CountersReader> open_file(const std::string& path);
 
-  // As the file had them when it was opened.
+  // As in the file when it was opened.
   const std::string& appliance() const noexcept { return appliance_; }
   int pid() const noexcept { return pid_; }
-  // Whether it ran when the file was opened; false: it crashed, and these are its last counters.
+  // Whether the appliance ran when the file was opened; false: it crashed, and these are its last
+  // counters.
   bool is_running() const noexcept { return is_running_; }
-  // Whether it runs now: as long as it has the file's lock.
+  // Whether the appliance still runs: it holds the file's lock.
   bool still_runs() const noexcept;
 
-  // Copies what the file says now. Errors (kSystem): it was cut or changed, and is no counters file
-  // any more.
+  // Copies the file's present contents. Errors (kSystem): the file was cut or changed, and is no
+  // valid counters file any more.
   Result<CountersSnapshot> snapshot() const { return CountersSnapshot::take(fd_.number(), path_); }
-  // The last requests that it has, beyond those that were told. Errors: the same, and that there
-  // are none.
+  // The last requests in the file that are newer than `told`. Errors: the same; no requests are
+  // traced.
   Result<TraceSnapshot> traces(const ToldRequests& told = {}) const {
     return TraceSnapshot::take(fd_.number(), path_, told);
   }

@@ -12,12 +12,12 @@
 namespace bedplate {
 namespace {
 
-// Whether `bytes` from `offset` on lie in a file of `file_bytes`.
+// Whether `bytes` bytes at `offset` lie inside a file of `file_bytes`.
 bool lies_in(uint64_t offset, uint64_t bytes, uint64_t file_bytes) noexcept {
   return offset <= file_bytes && bytes <= file_bytes - offset;
 }
 
-// Takes the first word off "a|b|c"; the rest stays.
+// Removes the first word of "a|b|c", and returns it.
 std::string_view take_choice(std::string_view* words) noexcept {
   const size_t end = std::min(words->find('|'), words->size());
   const std::string_view word = words->substr(0, end);
@@ -33,7 +33,7 @@ Error unusable(const std::string& source) {
   return error_while("reading counters from %s", source.c_str());
 }
 
-// Refuses a file that this build does not read.
+// Refuses a file of another format.
 Result<void> check_format(const CountersHeader& header, const std::string& source) {
   if (header.magic.load(std::memory_order_relaxed) != kCountersMagic) {
     return unusable(source)
@@ -134,7 +134,7 @@ bool SeenCounter::write_words(TextWriter* writer) const noexcept {
     value &= ~(uint64_t{1} << i);
   }
   if (is_state || value != 0) {
-    writer->text(separator).number(value);  // without a word
+    writer->text(separator).number(value);  // it has no word
   } else if (*separator == '\0') {
     writer->text("none");
   }
@@ -153,7 +153,7 @@ std::optional<uint64_t> SeenSet::read(std::string_view counter) const noexcept {
   return found->read();
 }
 
-// The description must lie in the file: another program may have written it.
+// All offsets must lie inside the file: another program may have written it.
 bool CountersSnapshot::is_consistent() const noexcept {
   const CountersHeader& header = this->header();
   if (bytes_of(header, header.file_bytes) != bytes_ ||
@@ -234,7 +234,7 @@ Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path)
         .set_answer("the file has fewer bytes than a header of counters")
         .set_cure("name the counters file of an appliance, or wait until it has booted");
   }
-  // The header by itself: a foreign file may be of any length.
+  // Reads the header alone first: a foreign file may be of any length.
   CountersHeader header;
   const ssize_t got = read_at(fd, &header, sizeof header, 0);
   if (got < 0) return unusable(path).set_answer_errno(errno);
@@ -251,7 +251,8 @@ Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path)
   const uint64_t bytes = bytes_of(header, file_bytes);
   BP_TRY(check_length(bytes, path));
   auto copy = std::make_unique<uint64_t[]>((bytes + 7) / 8);
-  // The copy goes forward: a set that is there in it has its values behind it, as young or younger.
+  // The copy runs forward: the values of a set come after its record, so if the copied record is in
+  // use, the copied values are at least as recent.
   if (read_at(fd, copy.get(), bytes, 0) != static_cast<ssize_t>(bytes)) {
     return unusable(path)
         .set_answer("it was cut while it was read")

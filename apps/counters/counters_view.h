@@ -1,7 +1,8 @@
-// The records of a counters file, in place: of the appliance's own file, for readers in it that may
-// not allocate, or of a copy that was found consistent (counters_snapshot.h).
+// The records of a counters file, in place: in the appliance's own file, for its readers that may
+// not allocate, or in a copy that was checked (counters_snapshot.h).
 //
-// Threads: any; a view is a pointer. Nothing is allocated. It lives as long as the file's mapping.
+// Threads: any; a view is a pointer. Nothing is allocated. A view is valid as long as the file's
+// mapping.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +19,26 @@ namespace bedplate {
 
 class CountersView {
  public:
-  CountersView() noexcept = default;  // of nothing: use it for no call
+  CountersView() noexcept = default;  // empty: no function may be called
   explicit CountersView(const CountersHeader* header) noexcept : header_(header) {}
 
   const CountersHeader& header() const noexcept { return *header_; }
   std::string_view appliance() const noexcept { return text(header_->appliance.text); }
   int pid() const noexcept { return header_->pid; }
 
-  // Requires, here and below: indexes are below the counts.
+  // Requires, here and below: each index is below its count.
   uint32_t set_count() const noexcept { return header_->sets.count; }
   const CounterSetRecord& set(uint32_t index) const noexcept {
     return *reinterpret_cast<const CounterSetRecord*>(record(header_->sets, index));
   }
-  // Whether somebody has taken the set by now: before that its values mean nothing.
+  // Whether the set is in use: until then its values mean nothing.
   bool is_there(uint32_t index) const noexcept {
     return set(index).is_there.load(std::memory_order_acquire) != 0;
   }
   const CounterRecord& counter(const CounterSetRecord& set, uint32_t index) const noexcept {
     return *reinterpret_cast<const CounterRecord*>(record(header_->counters, set.first + index));
   }
-  // The heading of the column in which it is seen at a glance; empty: in none.
+  // The heading of the counter's column in `top`; empty: it has no column.
   std::string_view column(const CounterRecord& counter) const noexcept {
     const bool has_it = header_->counters.record_bytes >= sizeof(CounterRecord);
     return has_it ? text(counter.column) : std::string_view();
@@ -46,20 +47,20 @@ class CountersView {
     return *reinterpret_cast<const CounterLabelRecord*>(
         record(header_->labels, set.first_label + index));
   }
-  // One, or a histogram's buckets; never empty.
+  // One value, or a histogram's buckets; never empty.
   std::span<const Counter> values(const CounterSetRecord& set,
                                   const CounterRecord& counter) const noexcept {
     return {reinterpret_cast<const Counter*>(begin() + set.values + counter.offset),
             counter.bytes / sizeof(Counter)};
   }
 
-  // Signs (counter_signs.h), of all sets together.
+  // Alerts (counter_signs.h), of all sets together.
   uint32_t sign_count() const noexcept { return sign_records(*header_).count; }
   const CounterSignRecord& sign(uint32_t index) const noexcept {
     return *reinterpret_cast<const CounterSignRecord*>(record(sign_records(*header_), index));
   }
 
-  // A text of the file ends where it ends, or with its field.
+  // The text in `field`: it ends at its NUL, or with the field.
   template <size_t kBytes>
   static std::string_view text(const char (&field)[kBytes]) noexcept {
     size_t bytes = 0;
@@ -67,7 +68,7 @@ class CountersView {
     return {field, bytes};
   }
 
-  // The word number `index` of "a|b|c"; nothing: there are fewer.
+  // Word number `index` of "a|b|c"; nothing: the list is shorter.
   static std::optional<std::string_view> word_at(std::string_view words, uint64_t index) noexcept {
     for (; index > 0; --index) {
       const size_t end = words.find('|');

@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-// How many bytes the character at the beginning of `text` has; 0: it is none. RFC 3629, section 4.
+// Bytes of the first character of `text`; 0: no valid character. RFC 3629, section 4.
 size_t character_bytes(std::string_view text) noexcept {
   const auto at = [text](size_t index) { return static_cast<unsigned char>(text[index]); };
   const unsigned char first = at(0);

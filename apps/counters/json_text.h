@@ -1,8 +1,8 @@
-// JSON that is written into a span of a known length, and says when it did not fit.
+// A JSON writer for a span of fixed size; it tells when the text did not fit.
 //
-// Values follow one another, in an object each behind its key; this writes what separates them. The
-// caller makes brackets match. A copy keeps the state of that moment: assign it to take back a
-// value that did not fit. Threads: one. Nothing is allocated.
+// Values follow one another; in an object, each follows its key. The writer adds the separators;
+// the caller makes brackets match. A copy keeps the present state: assign it back to undo a value
+// that did not fit. Threads: one. Nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// kLines: for people, a line for each value, those within others two spaces further in.
+// kLines: for people: one value a line, nested values indented by two spaces.
 enum class JsonLayout : uint8_t { kOneLine, kLines };
 
 class JsonText {
@@ -28,16 +28,16 @@ class JsonText {
   JsonText& begin_array() noexcept { return begin("["); }
   JsonText& end_array() noexcept { return end("]"); }
   JsonText& key(std::string_view key) noexcept;
-  // Bytes that are no UTF-8 are replaced.
+  // Bytes that are not UTF-8 are replaced.
   JsonText& text(std::string_view text) noexcept;
   JsonText& number(uint64_t number) noexcept;
   JsonText& boolean(bool value) noexcept { return raw(value ? "true" : "false"); }
   JsonText& null() noexcept { return raw("null"); }
-  // A value, or a part of one, that is JSON already.
+  // A value, or a part of a value, that is JSON already.
   JsonText& raw(std::string_view json) noexcept;
-  // Goes on in `to`, once the caller has taken away what was written.
+  // Continues in `to`, after the caller has removed the text written so far.
   void go_on(std::span<char> to) noexcept { writer_ = TextWriter(to); }
-  // As raw(), in the middle of a value: nothing separates it from what was before.
+  // Like raw(), in the middle of a value: no separator is written.
   JsonText& more(std::string_view json) noexcept;
 
   bool is_full() const noexcept { return writer_.is_full(); }
@@ -52,9 +52,9 @@ class JsonText {
 
   TextWriter writer_;
   JsonLayout layout_;
-  uint32_t depth_ = 0;        // brackets that are open
-  bool needs_comma_ = false;  // something is before it between the same brackets
-  bool has_key_ = false;      // the value of a key comes next
+  uint32_t depth_ = 0;        // open brackets
+  bool needs_comma_ = false;  // a value precedes between the same brackets
+  bool has_key_ = false;      // a key was written; its value comes next
 };
 
 }  // namespace bedplate

@@ -21,14 +21,14 @@ struct Path {
 
   void add(std::string_view key) noexcept { keys[count++] = key; }
   std::span<const std::string_view> all() const noexcept { return {keys.data(), count}; }
-  // A set comes before those that lie below it.
+  // A set comes before the sets below it.
   std::weak_ordering operator<=>(const Path& other) const noexcept {
     return std::lexicographical_compare_three_way(all().begin(), all().end(), other.all().begin(),
                                                   other.all().end());
   }
 };
 
-// All sets of a service without an instance have one path: the service's.
+// All sets of a service that have no instance share one path: the service's.
 Path path_of(const CountersView& counters, uint32_t index) noexcept {
   const CounterSetRecord& set = counters.set(index);
   const std::string_view owner = CountersView::text(set.owner.text);
@@ -52,7 +52,7 @@ std::optional<uint64_t> value_of(const CountersView& counters, const CounterSetR
   return {};
 }
 
-// The pool map as the counters have it, by their names; without segments if they say too little.
+// The pool map in the counters, by their names; without segments if counters are missing.
 PoolMap map_of(const CountersView& counters) noexcept {
   PoolMap map;
   for (uint32_t i = 0; i < counters.set_count(); ++i) {
@@ -146,7 +146,7 @@ size_t StatsJson::write(std::span<char> to) noexcept {
     JsonText json = json_;
     step(&after, &json);
     if (json.is_full()) {
-      BP_ASSERT(json_.bytes() > 0);  // what belongs together fits
+      BP_ASSERT(json_.bytes() > 0);  // an indivisible part fits
       break;
     }
     place_ = after;
@@ -206,8 +206,8 @@ void StatsJson::write_sign(uint32_t index, JsonText* json) const noexcept {
   json->key("says").text({room, says.bytes()}).end_object();
 }
 
-// Finds the sets that come next, in their order, as many as there is room for. This writes no text,
-// so it is never done twice.
+// Finds the sets that come next, as many as `order_` has space for. It writes no text, so a part
+// that did not fit does not repeat it.
 void StatsJson::find_order(Place* place) const noexcept {
   const auto is_before = [this](uint32_t a, uint32_t b) {
     const auto order = path_of(counters_, a) <=> path_of(counters_, b);
@@ -220,7 +220,7 @@ void StatsJson::find_order(Place* place) const noexcept {
     if (count < order_.size()) {
       order_[count++] = i;
       if (count == order_.size()) std::make_heap(order_.begin(), order_.end(), is_before);
-    } else if (is_before(i, order_[0])) {  // the last of those that are found
+    } else if (is_before(i, order_[0])) {  // before the last of those found
       std::pop_heap(order_.begin(), order_.end(), is_before);
       order_.back() = i;
       std::push_heap(order_.begin(), order_.end(), is_before);
@@ -233,8 +233,8 @@ void StatsJson::find_order(Place* place) const noexcept {
   place->stage = Stage::kNextSet;
 }
 
-// Goes to the set with the next path, and closes and opens the objects between: sets below one
-// object follow one another.
+// Goes to the set with the next path, and closes and opens the objects in between: sets of one
+// object are adjacent.
 void StatsJson::next_set(Place* place, JsonText* json) const noexcept {
   const bool has_next = place->order_at < place->order_count;
   if (!has_next && place->order_count == order_.size()) {
@@ -271,7 +271,7 @@ void StatsJson::write_counter(Place* place, JsonText* json) const noexcept {
   place->stage = Stage::kValues;
 }
 
-// Some more of them: a file of another build may have any number.
+// Writes some of the values: a file of another build may have any number.
 void StatsJson::write_values(Place* place, JsonText* json) const noexcept {
   constexpr size_t kAtOnce = 64;
   const CounterSetRecord& set = counters_.set(place->set);

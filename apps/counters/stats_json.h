@@ -1,11 +1,10 @@
-// The counters of an appliance as JSON (docs/counters.md): what `bedplate stats --json` prints and
-// /stats.json answers. It is made from what the counters file says of itself, so it names no
-// counter.
+// The counters of an appliance as JSON (docs/counters.md), for `bedplate stats --json` and
+// /stats.json. It is made from the file's own description, so it names no counter.
 //
-// Sets of the runtime stand by their names, those of services below "services" and the service's;
-// several of one name, by instance. Before them stand the appliance, the findings of its pool's
-// audit, and its signs. The text is made in pieces, so it takes no memory but the piece's, and some
-// for the order of the sets. Threads: any, each object one at a time. Nothing is allocated.
+// Sets of the runtime appear under their names; sets of services under "services" and the service's
+// name; several sets of one name, by instance. The appliance, the findings of its pool's audit, and
+// its alerts come first. The text is made in parts, so it takes only the memory of one part, and
+// some for the order of the sets. Threads: any, each object one at a time. Nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -23,50 +22,50 @@
 
 namespace bedplate {
 
-// The value of a counter. Returns false, and writes nothing: this build does not know what its
-// values mean.
+// Writes the value of a counter. Returns false, and writes nothing, if this build does not
+// understand the values.
 bool write_known_value(const SeenCounter& counter, JsonText* json) noexcept;
 
-// Compares the maps of the appliance with its pool, as far as its `counters` describe it: "ok", or
-// what is wrong. `is_running`: false if it cannot be asked any more.
+// Compares the maps of the appliance with its pool, as far as `counters` describe it: "ok", or the
+// defect. `is_running`: false if the appliance's maps can no longer be read.
 AuditReport audit_of(const CountersView& counters, bool is_running) noexcept;
 
 class StatsJson {
  public:
-  struct Options {
+  struct Options {  // for each counter its kind, unit and help
     bool is_running = true;
     bool is_described = false;  // each counter with its kind, unit and help
     JsonLayout layout = JsonLayout::kOneLine;
   };
-  // Parts that belong together take no more: a sign of a foreign file, say, with its text and its
-  // subject of control characters, each of which is six bytes in JSON.
+  // The largest indivisible part: for example an alert of a foreign file whose text and subject
+  // consist of control characters, each of which is six bytes in JSON.
   static constexpr size_t kPieceBytesMin = 16 * 1024;
   static_assert(kPieceBytesMin >= 6 * (kSignTextBytesMax + 3 * sizeof(OwnerName)) + kKiB);
 
-  StatsJson() noexcept = default;  // of nothing: not to be written
-  // `order`: room for the sets that come next, at least one. To fill it takes a look at all sets:
-  // once if it has room for all of them, else once for each order.size() sets. Ownership: it
-  // outlives this, which alone writes it.
+  StatsJson() noexcept = default;  // empty: write() may not be called
+  // `order`: space for the sets that come next, at least one. One pass over all sets fills it, so
+  // the text takes one pass for each order.size() sets. Ownership: it outlives this object, and
+  // only this object writes it.
   StatsJson(CountersView counters, const AuditReport& audit, const Options& options,
             std::span<uint32_t> order) noexcept;
 
-  // Writes the next piece into `to`, as much as fits, and returns how many bytes that are; 0: all
-  // was written. Requires: to.size() >= kPieceBytesMin.
+  // Writes the next part into `to`, as much as fits, and returns how many bytes; 0: the text is
+  // complete. Requires: to.size() >= kPieceBytesMin.
   size_t write(std::span<char> to) noexcept;
 
-  // How many sets it has looked at by now to find their order.
+  // How many sets have been looked at so far to find their order.
   uint64_t look_count() const noexcept { return place_.look_count; }
 
  private:
   enum class Stage : uint8_t { kHead, kSigns, kOrder, kNextSet, kLabels, kCounters, kValues, kEnd };
   struct Place {
     Stage stage = Stage::kHead;
-    uint32_t order_count = 0;  // so many of order_ are filled
-    uint32_t order_at = 0;     // and so many of these were written
+    uint32_t order_count = 0;  // entries of order_ in use
+    uint32_t order_at = 0;     // entries of order_ already written
     uint64_t look_count = 0;
     uint32_t set = 0;
-    uint32_t index = 0;  // of the sign, the label, or the counter
-    uint32_t value = 0;  // of a counter that this build does not know
+    uint32_t index = 0;  // of the alert, the label, or the counter
+    uint32_t value = 0;  // index of a value of a counter of unknown kind
     bool is_in_set = false;
   };
 

@@ -24,11 +24,11 @@ size_t SeenRequest::slowest() const noexcept {
 
 namespace {
 
-// A ring as it was at four moments, one after the other.
+// Four copies of a ring, taken one after the other.
 struct RingCopies {
   std::vector<std::byte> copies[4];
 
-  // false: the file was cut.
+  // Returns false if the file was cut.
   bool take(int fd, const CounterRecords& records) {
     for (auto& copy : copies) {
       copy.resize(uint64_t{records.count} * records.record_bytes);
@@ -59,10 +59,10 @@ std::string word_of(std::string_view words, uint64_t index) {
 
 }  // namespace
 
-// A copy of the tables that say where the rings lie, and what their records mean.
+// A copy of the tables that describe the rings and their records.
 class TraceTables {
  public:
-  // false: they lead out of the file.
+  // Returns false if the tables point out of the file.
   bool place(const CountersHeader& header) noexcept {
     begin_ = header.rings.offset;
     file_bytes_ = header.file_bytes;
@@ -72,7 +72,7 @@ class TraceTables {
     return has(rings_, sizeof(TraceRingRecord)) && has(sources_, sizeof(TraceSourceRecord)) &&
            has(subjects_, sizeof(OwnerName));
   }
-  // false: the file was cut.
+  // Returns false if the file was cut.
   bool take(int fd) {
     uint64_t end = begin_;
     for (const CounterRecords& records : {rings_, sources_, subjects_}) {
@@ -81,8 +81,7 @@ class TraceTables {
     copy_.resize(end - begin_);
     return read_at(fd, copy_.data(), copy_.size(), begin_) == static_cast<ssize_t>(copy_.size());
   }
-  // Rings must lie one behind the other: bytes that many of them share would be read again and
-  // again.
+  // Rings must follow one another: overlapping rings would be read again and again.
   bool are_consistent() const noexcept {
     uint64_t end = begin_;
     for (uint32_t i = 0; i < rings_.count; ++i) {
@@ -97,7 +96,7 @@ class TraceTables {
     return true;
   }
 
-  // false: the file was cut.
+  // Returns false if the file was cut.
   bool read(int fd, const ToldRequests& told, TraceSnapshot* snapshot) const {
     for (uint32_t i = 0; i < sources_.count; ++i) {
       const auto source = at<TraceSourceRecord>(sources_, i);
@@ -114,7 +113,7 @@ class TraceTables {
   }
 
  private:
-  // Behind the counters, and in the file.
+  // Whether the records lie after the counters, and inside the file.
   bool has(const CounterRecords& records, size_t known_bytes) const noexcept {
     return lie_in_file(records, known_bytes, file_bytes_) && records.offset >= begin_;
   }
@@ -150,7 +149,7 @@ class TraceTables {
     return true;
   }
 
-  // false: the record is of a service that the file does not name.
+  // Returns false if the file does not name the record's service.
   bool explain(const TraceRecord& record, SeenRequest* seen) const {
     if (record.source >= sources_.count) return false;
     const auto source = at<TraceSourceRecord>(sources_, record.source);
@@ -173,7 +172,7 @@ class TraceTables {
     return true;
   }
 
-  uint64_t begin_ = 0;  // in the file
+  uint64_t begin_ = 0;  // offset in the file
   uint64_t file_bytes_ = 0;
   CounterRecords rings_;
   CounterRecords sources_;
@@ -183,7 +182,7 @@ class TraceTables {
 
 Result<TraceSnapshot> TraceSnapshot::take(int fd, const std::string& path,
                                           const ToldRequests& told) {
-  // It judges the header, and says what is wrong with the file as a whole.
+  // Checks the header and the file as a whole, and reports defects.
   auto counters = CountersSnapshot::take(fd, path);
   if (!counters.ok()) return counters.error();
   const CountersHeader& header = counters.value().header();

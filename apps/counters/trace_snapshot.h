@@ -1,10 +1,10 @@
-// The last requests that a counters file has, with the stations that each has passed.
+// The last requests in a counters file, with the stations that each has passed.
 //
-// As with its counters (counters_snapshot.h), only a copy is judged: nothing is read beyond its
-// end. Shards write on meanwhile, so each ring is copied four times: a record of the third copy
-// counts if the second and the fourth have the same number for it. A record that changed in between
-// is left out. So is a request that ended after the first copy was begun: one that ended before it
-// could have been missed, and the next look has both.
+// As with counters (counters_snapshot.h), only a copy is checked, and nothing is read beyond its
+// end. Shards keep writing meanwhile, so each ring is copied four times. A record of the third copy
+// is valid if the second and the fourth have the same number for it; a record that changed in
+// between is left out. A request that ended after the start of the first copy is left out, too:
+// this copy could lack another one that ended before it. The next snapshot has both.
 #pragma once
 
 #include <cstdint>
@@ -19,41 +19,41 @@ namespace bedplate {
 
 struct SeenStation {
   std::string name;
-  uint64_t after_ns = 0;  // the first station
+  uint64_t after_ns = 0;  // since the first station
 };
 
 struct SeenRequest {
   std::string shard;
   std::string service;
-  std::string kind;       // its number, if it has no name
-  std::string subject;    // "", if it has none
-  uint64_t number = 0;    // of those of its shard: later ones have higher ones
+  std::string kind;       // its number if it has no name
+  std::string subject;    // "": it has none
+  uint64_t number = 0;    // grows with each request of a shard
   uint64_t begin_ns = 0;  // monotonic_ns() at the first station
   uint64_t handle = 0;
   uint32_t bytes = 0;
-  std::vector<SeenStation> stations;  // that it has passed, in their order; the first at 0
+  std::vector<SeenStation> stations;  // the passed stations, in order; the first at 0
 
   uint64_t total_ns() const noexcept { return stations.back().after_ns; }
-  // The station that it took longest to come to: an index, 0 if there is but one.
+  // The index of the station that took longest to reach; 0 if there is only one.
   size_t slowest() const noexcept;
 };
 
-// The last number that was told, by shard.
+// By shard: the number of the last request that was shown.
 using ToldRequests = std::map<std::string, uint64_t>;
 
 class TraceSnapshot {
  public:
-  // Rings and their tables are no longer than this: a file that claims more is refused.
+  // The most bytes of rings and their tables: a file that claims more is refused.
   static constexpr uint64_t kBytesMax = uint64_t{512} << 20;
 
-  // Copies what `fd` has now beyond `told`; `path` is for messages. Errors (kSystem): those of
-  // CountersSnapshot; nothing is traced.
+  // Copies the present requests of `fd` that are newer than `told`; `path` is for messages. Errors
+  // (kSystem): those of CountersSnapshot; nothing is traced.
   static Result<TraceSnapshot> take(int fd, const std::string& path, const ToldRequests& told = {});
 
-  // The requests of all shards, those of each in the order in which they ended; there is a gap only
-  // where the ring was written over.
+  // The requests of all shards, those of one shard in the order in which they ended. Numbers are
+  // missing only if the ring was overwritten.
   const std::vector<SeenRequest>& requests() const noexcept { return requests_; }
-  // The services that are traced, whether they had requests or not.
+  // The traced services, with or without requests.
   const std::vector<std::string>& services() const noexcept { return services_; }
 
  private:

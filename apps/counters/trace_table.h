@@ -8,11 +8,11 @@
 
 namespace bedplate {
 
-// Words are of 1 to 47 bytes of a-z, 0-9 and _, between "|"; together 159 bytes at most.
+// Words have 1 to 47 bytes of a-z, 0-9 and _, and are separated by "|"; at most 159 bytes in all.
 struct TraceDescription {
-  std::string kinds;     // of 0, 1, ...: "read|write"
-  std::string stations;  // 2 to 9, in the order in which they are passed: "received|stored|sent"
-  std::vector<std::string> subjects = {};  // of 0, 1, ...: volumes, streams; 63 bytes each
+  std::string kinds;     // names of the kinds 0, 1, ...: "read|write"
+  std::string stations;  // 2 to 9, in the order of passing: "received|stored|sent"
+  std::vector<std::string> subjects = {};  // names of 0, 1, ...: volumes, streams; 63 bytes each
 };
 
 // The traces of a whole appliance.
@@ -21,7 +21,7 @@ struct TraceShape {
     std::string service;
     TraceDescription description;
   };
-  uint32_t record_count = 0;  // of each ring; 0: there are none
+  uint32_t record_count = 0;  // of each ring; 0: no traces
   std::vector<std::string> shards;
   std::vector<Source> sources;
 };

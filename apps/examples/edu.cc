@@ -1,8 +1,8 @@
-// A service that drives a PCI device itself, by VFIO: `edu run CONFIG`, where [edu] names it. The
-// device is QEMU's `edu`, which copies between memory and 4 KiB of its own (its registers are in
-// QEMU's documents, specs/edu). A block of malloc goes into it, and from there into a carve: the
-// device takes any pointer of the pool as it is. Then it serves; your own driver can begin like
-// this.
+// A service that drives a PCI device itself, through VFIO: `edu run CONFIG`; [edu] names the
+// device. It is QEMU's `edu`, which copies between memory and its own 4 KiB (QEMU's documents
+// describe its registers: specs/edu). A malloc block is copied into the device, and from there into
+// a carve: the device accepts any pointer of the pool. Then the service serves; your own driver can
+// begin like this.
 #include <cstdlib>
 #include <cstring>
 #include <span>

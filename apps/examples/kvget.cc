@@ -1,6 +1,6 @@
-// Asks a key-value service by message (docs/kvd.md), and prints the values of the keys:
-// `kvget SOCKET NAME KEY...` joins the pool as the [[process]] NAME. A long value is printed as it
-// lies in the service's cache: no byte of it is copied on its way here.
+// Queries a key-value service by message (docs/kvd.md), and prints the values of the keys: `kvget
+// SOCKET NAME KEY...` joins the pool as the [[process]] NAME. A long value is printed from the
+// service's cache, without a copy.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -18,7 +18,7 @@ constexpr uint64_t kWaitNs = 100'000'000;
 enum Found : char { kFound = 0, kNone = 1 };
 
 JoinedProcess* joined = nullptr;
-bool is_over = false;  // there will be no answer
+bool is_over = false;  // no answer will come
 bool is_answered = false;
 bool is_found = false;
 
@@ -27,14 +27,14 @@ struct GetNumber : NumberQuery {
   std::optional<AmId> number;
 };
 
-// All run within poll() and wait(), on this thread.
+// All callbacks run within poll() and wait(), on this thread.
 void take_number(NumberQuery& query, std::optional<AmId> number) noexcept {
   static_cast<GetNumber&>(query).number = number;
   static_cast<GetNumber&>(query).is_told = true;
 }
 
-// The message: the question's 4 bytes, not needed here, as only one is under way; the result; a
-// short value. A longer one is lent.
+// The message: the question's 4 bytes (unused, as only one question is outstanding); the result; a
+// short value. A longer value is lent.
 void print_answer(void*, const Message& message) noexcept {
   std::string_view text(reinterpret_cast<const char*>(message.payload.data()),
                         message.payload.size());
@@ -63,7 +63,7 @@ int fail(const Error& error) {
   return 1;
 }
 
-// A question that was refused for want of room is sent again when something has come.
+// If the queue was full, the question is sent again when a message has come.
 template <typename Send>
 bool send_until_done(Send send) {
   SendStatus status = send();

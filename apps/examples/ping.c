@@ -10,7 +10,7 @@ static int peer = -1;
 static int is_over = 0; /* the peer has left, or the pool is gone */
 static int heard = 0;
 
-/* Both run within bp_poll and bp_wait, on this thread. */
+/* Both callbacks run within bp_poll and bp_wait, on this thread. */
 static void print(void* context, const bp_message* message) {
   (void)context;
   printf("heard: %.*s\n", (int)message->bytes, (const char*)message->payload);

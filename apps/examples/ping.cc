@@ -16,7 +16,7 @@ uint32_t peer = UINT32_MAX;
 bool is_over = false;  // the peer has left, or the pool is gone
 int heard = 0;
 
-// Both run within poll() and wait(), on this thread.
+// Both callbacks run within poll() and wait(), on this thread.
 void print(void*, const Message& message) noexcept {
   const auto* text = reinterpret_cast<const char*>(message.payload.data());
   std::printf("heard: %.*s\n", static_cast<int>(message.payload.size()), text);

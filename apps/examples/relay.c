@@ -1,5 +1,5 @@
-/* A datagram relay in C: it sends datagrams on to another address, cut or joined as they came.
- * Once a second it tells a collector, over TCP, how many there were. docs/services.md explains.
+/* A datagram relay in C: it forwards datagrams to another address, with unchanged boundaries. Once
+ * a second it reports their number to a collector, over TCP. docs/services.md explains it.
  *
  *     [relay]
  *     from = "0.0.0.0:5004"
@@ -31,8 +31,8 @@ static struct {
   char line[64];
 } relay = {.from_text = "0.0.0.0:5004", .to_text = "", .collector = ""};
 
-/* Sends them before it returns, so it keeps no buffer. Live streams do not wait: a datagram without
- * room is lost. */
+/* Sends all datagrams before it returns, so it keeps no buffer. Live streams do not wait: if the
+ * send queue is full, a datagram is lost. */
 static void on_received(void* self, bp_received* in, size_t count) {
   bp_outgoing out[kBatch];
   size_t sent = 0;
@@ -124,7 +124,7 @@ static void start(void* self, unsigned shard) {
   bp_stream_connect(relay.stream, relay.collector, 5000000000u, on_connected, self);
 }
 
-/* Nothing waits for anything here: it is drained as soon as it takes no more. */
+/* No work is pending here: the drain is complete as soon as no more datagrams are received. */
 static void drain(void* self, unsigned shard) {
   (void)self;
   if (shard != 0) return;

@@ -1,8 +1,8 @@
-// Two appliances over verbs: `remote_read run CONFIG` at each side, with an empty table
-// [remote-read]. The one whose configuration has an export "area" answers; the other reads that
-// export, and a block of the answerer's malloc that is lent to it, straight into its own heap, and
-// ends. As the first process of an image (docs/image.md) it reads them once a second instead. If
-// [verbs] has datagrams, the answerer sends one, too, which may be lost.
+// Two appliances over verbs: `remote_read run CONFIG` on each side, with an empty table
+// [remote-read]. The side whose configuration has an export "area" answers. The other side reads
+// that export, and a malloc block that the answerer lends, straight into its own heap, and ends. As
+// the first process of an image (docs/image.md) it instead reads them once a second. If [verbs] has
+// datagrams, the answerer also sends a datagram, which may be lost.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +38,7 @@ struct Reading : Completion {
   class RemoteRead* self = nullptr;
 };
 
-// The text, a NUL, and then a byte that differs from place to place.
+// The byte at `place`: the text, a NUL, and then the low byte of the position itself.
 char byte_of(std::string_view text, size_t place) {
   return place < text.size() ? text[place] : place == text.size() ? '\0' : static_cast<char>(place);
 }
@@ -52,10 +52,10 @@ bool is_written(std::string_view memory, std::string_view text) {
   return true;
 }
 
-// Polled by the shard like everything else; nothing here runs on another thread but the boot.
+// The shard polls it like any source; only the boot runs on another thread.
 class RemoteRead final : public Service, public PollSource {
  public:
-  // Whether it should have read once, and could not.
+  // Whether it should have read both once, and could not.
   bool has_failed() const { return has_begun_ && !reads_on_ && area_.empty() && good_count_ != 2; }
 
  private:
@@ -102,8 +102,8 @@ class RemoteRead final : public Service, public PollSource {
     return {};
   }
 
-  // A message that cannot be sent now (kAgain) is sent by a later poll: the loop polls when
-  // something has come.
+  // A later poll resends a message that cannot be sent now (kAgain): the loop polls whenever
+  // something has arrived.
   uint32_t poll(uint32_t) noexcept override { return area_.empty() ? ask() : answer(); }
 
   uint32_t ask() noexcept {
@@ -115,7 +115,7 @@ class RemoteRead final : public Service, public PollSource {
     return 1;
   }
 
-  // Asks again, whatever came: the answer may have been lost with the connection.
+  // Asks again, whatever has arrived: the answer may have been lost with the connection.
   void look_again() noexcept {
     has_asked_ = readings_[0].is_under_way || readings_[1].is_under_way;
     if (has_asked_) loop_->timers().arm(again_, monotonic_ns() + kNsPerSecond);
@@ -137,8 +137,8 @@ class RemoteRead final : public Service, public PollSource {
     auto* block = static_cast<std::byte*>(std::malloc(kLentBytes));
     if (block == nullptr) return forget_asker();
     write({block, kLentBytes}, kInBlock);
-    // Without a completion it is freed when it comes back; a block that was not accepted is ours
-    // still.
+    // Without a completion the block is freed when it comes back; a block that was not accepted is
+    // still ours.
     const auto status = asker_->am_send_loan(kLent, {}, {block, kLentBytes}, nullptr);
     if (status != SendStatus::kPending && status != SendStatus::kDone) std::free(block);
     return status == SendStatus::kAgain ? 0 : forget_asker();
@@ -152,7 +152,7 @@ class RemoteRead final : public Service, public PollSource {
   void read(const Message& message) noexcept {
     const bool is_lent = message.id == kLent;
     Reading& reading = readings_[is_lent];
-    if (reading.is_under_way) {  // asked for twice
+    if (reading.is_under_way) {  // it was requested twice
       if (is_lent) messenger_->release(message.loan);
       return;
     }
@@ -200,7 +200,7 @@ class RemoteRead final : public Service, public PollSource {
   Reading readings_[2];
   Timer again_;
   bool has_asked_ = false;
-  Endpoint* asker_ = nullptr;  // it waits for an answer
+  Endpoint* asker_ = nullptr;  // the peer that waits for an answer
   bool has_described_ = false;
   int good_count_ = 0;
 };

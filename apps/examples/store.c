@@ -1,7 +1,7 @@
-/* A service in C: a small key-value store, `store run store.toml`. It speaks lines over TCP
- * ("set KEY VALUE": STORED, or FULL; "get KEY": VALUE ..., or NONE), and answers "store.get", a
- * message of a byte, its answer's number, and a key, with the value. Both have 31 bytes at most.
- * Over the control socket it forgets a key: bedplate ctl store.forget key=KEY. */
+/* A service in C: a small key-value store, `store run store.toml`. It has a line protocol over TCP
+ * ("set KEY VALUE": STORED, or FULL; "get KEY": VALUE ..., or NONE), and answers the message
+ * "store.get" (a byte: the answer's message number; the key) with the value. Key and value have at
+ * most 31 bytes. On the control socket it deletes a key: bedplate ctl store.forget key=KEY. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ static void on_received(void* context, int64_t result) {
   answer(c, result > 0 ? 0 : -1);
 }
 
-/* Answers the first whole line, if there is one; the next waits until the answer is sent. */
+/* Answers the first whole line, if any; the next line waits until the answer is sent. */
 static void answer(void* context, int64_t result) {
   client* c = context;
   char* end = memchr(c->in, '\n', c->bytes);
@@ -164,7 +164,7 @@ static int create(void* self, bp_context* context) {
   return bp_listen(context, "listen", store.shard, on_accepted, self);
 }
 
-/* Ends each client's transfers, which closes it; answers already sent still arrive. */
+/* Ends each client's transfers, which closes the connection; answers already sent still arrive. */
 static void drain(void* self, unsigned shard) {
   (void)self;
   if (shard != store.shard) return;

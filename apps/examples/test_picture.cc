@@ -91,7 +91,7 @@ void TestPicture::put_headers(uint64_t number) noexcept {
   put(0, 1);              // no composite display
 }
 
-// Writes the mean of a block as its difference to the one before.
+// Writes the mean of a block as the difference to the previous one.
 void TestPicture::put_mean(int mean, int* before, bool is_luma) noexcept {
   const int difference = mean - *before;
   *before = mean;
@@ -120,7 +120,7 @@ TestPicture::Colour TestPicture::colour_at(uint32_t column, uint32_t row,
     const uint32_t bits = kDigits[number % 10] >> (3 * (4 - line)) & 7;
     return (bits >> (3 - column % 5) & 1) != 0 ? kWhite : kBlack;
   }
-  // A ball that goes to and fro, and up and down.
+  // A ball that moves back and forth, and up and down.
   const auto swing = [](uint64_t step, uint32_t range) {
     const auto at = static_cast<uint32_t>(step % (2 * range));
     return static_cast<int>(at < range ? at : 2 * range - at);

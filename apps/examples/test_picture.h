@@ -1,8 +1,8 @@
 // A moving test picture as MPEG-2 video (ISO/IEC 13818-2): bars of colour, a ball, and a counter of
 // frames.
 //
-// The encoder is minimal: it makes intra pictures only, and codes just the mean of each block of
-// 8 x 8, so a picture is a mosaic of 44 x 36.
+// The encoder is minimal: it makes only intra pictures, and codes only the mean of each block of 8
+// x 8, so a picture is a mosaic of 44 x 36.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ class TestPicture {
   static constexpr uint32_t kWidth = 352;
   static constexpr uint32_t kHeight = 288;
   static constexpr uint32_t kFramesPerSecond = 25;
-  static constexpr uint32_t kBytesMax = 16 * 1024;  // of a picture
+  static constexpr uint32_t kBytesMax = 16 * 1024;  // the longest picture
 
-  // Encodes picture `number`, with a sequence header, so that a decoder can begin with any. The
-  // bytes are valid until the next call.
+  // Encodes picture `number`, with a sequence header, so that a decoder can start at any picture.
+  // The bytes are valid until the next call.
   std::span<const std::byte> encode(uint64_t number) noexcept;
 
  private:

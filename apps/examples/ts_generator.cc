@@ -36,7 +36,7 @@ uint64_t TsGenerator::packets_in(uint64_t per_second) const noexcept {
   return std::max<uint64_t>(bits_per_second_ / kPacketBits / per_second, 1);
 }
 
-// Writes header and adaptation field, so that `payload_bytes` fill the rest.
+// Writes the header and an adaptation field that leaves exactly `payload_bytes`.
 void TsGenerator::write_head(std::byte* to, uint16_t pid, bool begins_unit, uint8_t* counter,
                              uint32_t payload_bytes, bool has_pcr) noexcept {
   const uint32_t field_bytes = kTsPacketBytes - 4 - payload_bytes;

@@ -1,5 +1,5 @@
 // Generates a transport stream of one program at a constant rate: PAT, PMT, PCRs and a moving
-// picture; the rest are null packets, each with its number in it.
+// picture. All other packets are null packets, numbered in their payload.
 //
 // The same options make the same stream, byte for byte.
 #pragma once
@@ -15,7 +15,7 @@ namespace bedplate::relay {
 
 class TsGenerator {
  public:
-  static constexpr uint64_t kBitsPerSecondMin = 1'000'000;  // below, the picture does not fit
+  static constexpr uint64_t kBitsPerSecondMin = 1'000'000;  // below this the picture does not fit
   static constexpr uint16_t kPmtPid = 0x100;
   static constexpr uint16_t kVideoPid = 0x101;
 
@@ -26,7 +26,7 @@ class TsGenerator {
   void next(std::byte* to) noexcept;
   // The number of packets so far.
   uint64_t packet_count() const noexcept { return packet_count_; }
-  // The time at which the packet `number` is to leave, since the first.
+  // The time at which the packet `number` is to leave, relative to the first packet.
   uint64_t ns_of(uint64_t number) const noexcept;
 
  private:
@@ -44,7 +44,7 @@ class TsGenerator {
   uint64_t bits_per_second_;
   uint64_t packet_count_ = 0;
   uint64_t picture_count_ = 0;
-  uint64_t next_pcr_ = 0;  // the packet that is to have a PCR; if it cannot, the next that can
+  uint64_t next_pcr_ = 0;  // the packet that should have a PCR, or the next one that can have it
   uint64_t next_table_ = 0;
   bool is_pmt_next_ = false;
   uint8_t pat_counter_ = 0;
@@ -53,7 +53,7 @@ class TsGenerator {
   std::byte head_[32];  // of the PES packet
   uint32_t head_bytes_ = 0;
   uint32_t head_done_ = 0;
-  std::span<const std::byte> picture_;  // the rest of it
+  std::span<const std::byte> picture_;  // the rest of the picture
   TestPicture encoder_;
 };
 

@@ -1,5 +1,5 @@
-// Sends, or writes, a transport stream of its own making with a moving picture
-// (apps/examples/ts_generator.h), for those who have none at hand:
+// Sends or writes a generated transport stream with a moving picture
+// (apps/examples/ts_generator.h), for users without one:
 //
 //     tsgen --to 127.0.0.1:5004 [--rtp] [--rate 4000000] [--seconds 60]
 //     tsgen --file clip.ts --seconds 60 [--rate 4000000]
@@ -77,7 +77,7 @@ int write_file(const Wish& wish, TsGenerator& generator) {
   if (file == nullptr) return fail(wish.file);
   std::byte bytes[kPayloadBytes];
   while (generator.ns_of(generator.packet_count()) < wish.seconds * kNsPerSecond) {
-    // As many as fill datagrams, so that the file can be sent whole.
+    // As many packets as fill a datagram, so that the file can be sent whole.
     for (uint32_t i = 0; i < kPacketsPerDatagram; ++i) generator.next(bytes + i * kTsPacketBytes);
     if (std::fwrite(bytes, sizeof bytes, 1, file) != 1) return fail(wish.file);
   }
@@ -116,7 +116,7 @@ int send_stream(const Wish& wish, TsGenerator& generator) {
     sleep_until(begun_ns + at_ns);
     const ssize_t sent = sendto(fd, datagram, head_bytes + kPayloadBytes, 0,
                                 reinterpret_cast<sockaddr*>(&name), name_bytes);
-    // The receiver may not be there yet.
+    // The receiver may not be running yet.
     if (sent < 0 && errno != ECONNREFUSED) return fail(wish.to);
   }
 }

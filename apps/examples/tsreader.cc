@@ -1,11 +1,11 @@
-// Reads a stream of the relay by messages, and writes what it carries into a file
+// Reads a stream of the relay by messages, and writes the transport stream into a file
 // (docs/tsrelay.md):
 //
 //     tsreader SOCKET NAME STREAM FILE [--keep]
 //
-// joins the pool as the [[process]] NAME. Each packet is lent as it lies in the buffer in which the
-// relay received it: no byte of it is copied on its way here. With --keep it gives none back, which
-// no reader should do: the relay then sends it no more.
+// joins the pool as the [[process]] NAME. Each packet is lent in the buffer that the relay received
+// it in, without a copy. With --keep it returns no packet, which no reader should do: the relay
+// then stops sending.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -24,7 +24,7 @@ JoinedProcess* joined = nullptr;
 std::FILE* file = nullptr;
 bool keeps = false;
 bool is_over = false;     // the appliance is gone
-bool is_refused = false;  // there is no such stream, or no place
+bool is_refused = false;  // no such stream, or no free slot
 uint64_t next_number = 0;
 uint64_t missing_count = 0;
 
@@ -38,7 +38,7 @@ void take_number(NumberQuery& query, std::optional<AmId> number) noexcept {
   static_cast<GetNumber&>(query).is_told = true;
 }
 
-// 8 bytes: the packet's number in the stream; 4 bytes: where the transport stream begins in it.
+// 8 bytes: the packet's number in the stream; 4 bytes: the offset of the transport stream in it.
 void take_packet(void*, const Message& message) noexcept {
   uint64_t number;
   uint32_t offset;

@@ -18,8 +18,8 @@ size_t put(std::string_view text, std::span<char> to) noexcept {
   return text.copy(to.data(), to.size());
 }
 
-// Writes metrics as an event's data: makes the piece behind the room for prefixes, and moves it to
-// the front line by line. The front never reaches a line that is not moved yet.
+// Writes metrics as an event's data. It first writes a part behind space for the prefixes, then
+// moves it to the front line by line. The front never reaches a line that has not been moved.
 size_t write_metrics(MetricsText* metrics, std::span<char> to) noexcept {
   const std::span<char> from = to.subspan(EventText::kPrefixesBytes, MetricsText::kPieceBytesMin);
   std::string_view rest(from.data(), metrics->write(from));
@@ -61,7 +61,7 @@ size_t EventText::write(std::span<char> to) noexcept {
   BP_DCHECK(bytes <= to.size());
   if (bytes > 0) return bytes;
   has_name_ = false;
-  // Without signs there is an event, too; without lines of the log there is none.
+  // Without alerts there is still an event; without log lines there is none.
   const char* end = part_ == Part::kSigns ? "data:\n\n" : "\n";
   part_ = static_cast<Part>(static_cast<uint8_t>(part_) + 1);
   return put(end, to);

@@ -1,13 +1,13 @@
-// The answer to /events (server-sent events): each round has all that the page shows. An event's
-// data is the answer at the path of its name: `signs`, `log` (in later rounds the new lines, if
-// any), `metrics`.
+// The answer to /events (server-sent events). Each round has all values that the page shows. The
+// data of an event is the answer at the path of the event's name: `signs`, `log` (in later rounds
+// only new lines, if any), `metrics`.
 //
-// A round is made in pieces, as the client takes them, from the values at that time: a slow client
-// gets fewer rounds, and nothing waits for it. Threads: any, each object one at a time. Nothing is
-// allocated.
+// A round is written in parts, as the client takes them, from the values at that time: a slow
+// client gets fewer rounds, and nothing waits for it. Threads: any, one at a time for each object.
+// Nothing is allocated.
 //
 // Invariants: 1. A round begins after the last one is over. (begin_round) 2. No event is open after
-// a round. (begin_round, write) 3. A piece is no longer than its room. (write)
+// a round. (begin_round, write) 3. A part fits into `to`. (write)
 //
 // Source: html.spec.whatwg.org, "Server-sent events".
 #pragma once
@@ -24,7 +24,7 @@ namespace bedplate {
 
 class EventText {
  public:
-  // Room beside a piece of metrics: for the prefix of each of its lines.
+  // Space for the prefixes of the lines, besides a part of metrics.
   static constexpr size_t kPrefixesBytes = 6 * 1024;
   static constexpr size_t kPieceBytesMin = MetricsText::kPieceBytesMin + kPrefixesBytes;
 
@@ -37,8 +37,7 @@ class EventText {
 
   // Begins another round. Requires: write() has returned 0.
   void begin_round() noexcept;
-  // Writes the next piece of the round into `to` and returns how many bytes that are; 0: it is
-  // over.
+  // Writes the next part of the round into `to` and returns its bytes; 0: the round is over.
   // Requires: to.size() >= kPieceBytesMin.
   size_t write(std::span<char> to) noexcept;
 
@@ -47,7 +46,7 @@ class EventText {
 
   CountersView counters_;
   Part part_ = Part::kSigns;
-  bool has_name_ = false;  // the event of the part has begun
+  bool has_name_ = false;  // the event of the current part has begun
   SignLines signs_;
   LogLines log_;
   MetricsText metrics_;

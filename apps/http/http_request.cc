@@ -37,7 +37,7 @@ std::string_view trimmed(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Takes the part before `separator` off `text`, with the separator, and returns the part.
+// Splits the part before `separator` off `text`, removes the separator, and returns the part.
 std::string_view take_until(std::string_view* text, char separator) noexcept {
   const size_t end = std::min(text->find(separator), text->size());
   const std::string_view part = text->substr(0, end);
@@ -45,15 +45,15 @@ std::string_view take_until(std::string_view* text, char separator) noexcept {
   return part;
 }
 
-// Whether `text` begins with `word`, in any case; then takes the word off.
+// Whether `text` begins with `word`, in any case; if so, removes the word.
 bool take_word_of(std::string_view* text, std::string_view word) noexcept {
   if (!is_same(text->substr(0, word.size()), word)) return false;
   text->remove_prefix(word.size());
   return true;
 }
 
-// Whether CR and LF stand only together, at a line's end (the last CR may lack its LF), and no NUL
-// is there.
+// Whether CR and LF occur only as pairs at a line's end (the last CR may lack its LF), and no NUL
+// occurs.
 bool has_good_lines(std::string_view text) noexcept {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\0') return false;
@@ -63,7 +63,7 @@ bool has_good_lines(std::string_view text) noexcept {
   return true;
 }
 
-// [RFC 9110, 12.4.2] The weight in thousandths; 1000 if none is given.
+// [RFC 9110, 12.4.2] The weight in thousandths; 1000 by default.
 unsigned weight_of(std::string_view parameters) noexcept {
   while (!parameters.empty()) {
     std::string_view one = trimmed(take_until(&parameters, ';'));
@@ -81,7 +81,7 @@ unsigned weight_of(std::string_view parameters) noexcept {
   return 1000;
 }
 
-// The weight that the value `accept` gives `type`; 0: it does not name it.
+// The weight that the value `accept` gives `type`; 0: `accept` does not name it.
 unsigned weight_in(std::string_view accept, std::string_view type) noexcept {
   unsigned best = 0;
   while (!accept.empty()) {
@@ -92,7 +92,7 @@ unsigned weight_in(std::string_view accept, std::string_view type) noexcept {
   return best;
 }
 
-// The headers read so far, with counts of those that may come only once.
+// The headers read so far, with counts of headers that may occur only once.
 struct Headers {
   HttpRequest* request;
   int host_count = 0;
@@ -160,7 +160,7 @@ int take_host(std::string_view* target, HttpRequest* request) noexcept {
   request->host = target->substr(0, end);
   request->has_absolute_target = true;
   target->remove_prefix(end);
-  // [RFC 9110, 4.2.4] A user part is only there to deceive.
+  // [RFC 9110, 4.2.4] A user part serves only to deceive.
   return request->host.empty() || request->host.find('@') != std::string_view::npos ? 400 : 0;
 }
 
@@ -190,7 +190,7 @@ int read_request_line(std::string_view line, HttpRequest* request) noexcept {
 
 HttpReading read_http_request(std::string_view text) noexcept {
   HttpReading reading;
-  // [RFC 9112, 2.2] Empty lines before a request are passed over.
+  // [RFC 9112, 2.2] Empty lines before a request are skipped.
   while (text.starts_with(kLineEnd)) {
     text.remove_prefix(kLineEnd.size());
     reading.bytes += kLineEnd.size();
@@ -206,7 +206,7 @@ HttpReading read_http_request(std::string_view text) noexcept {
   reading.status = read_request_line(line, &reading.request);
   if (reading.status != 0) return reading;
   const size_t end = text.find("\r\n\r\n", line_end);
-  // Bytes behind the request belong to the next one.
+  // Bytes after the request belong to the next request.
   const bool is_whole = end != std::string_view::npos;
   if (!has_good_lines(text.substr(0, is_whole ? end + 2 * kLineEnd.size() : end))) {
     reading.status = 400;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kTokenBytesMin = 16;
 constexpr size_t kTokenBytesMax = 256;
 constexpr size_t kLogLines = 128;
-// The owner of all that the service allocates, what OpenSSL does for it included.
+// The owner of all allocations of the service, including OpenSSL's on its behalf.
 constexpr const char* kHeapOwner = "heap:http";
 constexpr const char* kWhere = "[http]";
 constexpr std::string_view kTooMany =
@@ -27,7 +27,7 @@ HttpService::~HttpService() {
   if (log_) keep_few_lines();
 }
 
-// A client without a certificate may use the token instead.
+// A client without a certificate may use the token.
 TlsFiles HttpService::tls_files() const {
   TlsFiles files = settings_.tls;
   files.takes_clients_without = !settings_.token_file.empty();
@@ -69,7 +69,7 @@ void HttpService::preflight(std::vector<Error>* problems) {
   if (!settings_.tls.is_empty()) tls_part()->make(kWhere, kHeapOwner)->load(tls_files(), problems);
 }
 
-// Reads the secrets while the process still has the right to.
+// Reads the secrets while the process still has the rights.
 Result<void> HttpService::prepare() {
   BP_TRY_ASSIGN(site_.token, read_token());
   if (settings_.tls.is_empty()) return {};
@@ -123,13 +123,13 @@ Result<void> HttpService::create(ServiceContext& context) {
                         listening, sessions);
 }
 
-// A client that waits for TLS gets no clear text.
+// A client that waits for TLS gets no plain text.
 std::string_view HttpService::too_many(void* self, std::span<char> /*room*/) noexcept {
   return static_cast<HttpService*>(self)->tls_ == nullptr ? kTooMany : std::string_view();
 }
 
-// Wraps each session in TLS. Limits the memory that the TLS library takes beyond its present use,
-// so that clients cannot use up the heap of others.
+// Wraps each session in TLS. Limits the memory that the TLS library takes beyond its current use,
+// so that clients cannot exhaust the heap of other owners.
 Result<void> HttpService::secure(ServiceContext& context,
                                  std::vector<ConnectionSession*>* sessions) {
   BP_TRY_ASSIGN(const auto counters, context.counters<TlsCounters>("tls"));
@@ -138,7 +138,7 @@ Result<void> HttpService::secure(ServiceContext& context,
     session = secure_sessions_.back().get();
   }
   BP_TRY_ASSIGN(const auto owner, heap_owner(OwnerName(kHeapOwner)));
-  // A [[limit]] of the configuration comes later.
+  // A [[limit]] of the configuration is set later.
   limit_heap_owner(owner, heap_owner_use(owner).used_bytes +
                               TlsCredentials::heap_bytes(settings_.max_connections));
   return {};

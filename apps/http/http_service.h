@@ -1,8 +1,8 @@
-// [http]: the service that gives the counters to Prometheus and browsers, and answers health checks
-// (docs/http.md). Each program has it.
+// [http]: serves the counters to Prometheus and browsers, and answers health checks (docs/http.md).
+// Each program has this service.
 //
-// It runs on a thread of its own, beside the shards, and costs them only the cache lines that it
-// reads. It knows no service: it shows the sets that the counters file describes.
+// It runs on a thread of its own, besides the shards, and costs them only the cache lines that it
+// reads. It knows no service by name: it shows the sets that the counters file describes.
 #pragma once
 
 #include <memory>
@@ -39,12 +39,12 @@ class HttpService final : public Service {
   Result<void> secure(ServiceContext& context, std::vector<ConnectionSession*>* sessions);
 
   HttpSettings settings_;
-  std::string user_;  // of the appliance; empty: that of the process
+  std::string user_;  // the appliance's user; empty: that of the process
   HttpSite site_;
-  std::unique_ptr<LineSlot[]> log_;  // the log's last lines, for as long as this lives
-  std::unique_ptr<TlsServer> tls_;   // nullptr: HTTP is in clear
+  std::unique_ptr<LineSlot[]> log_;  // the log's last lines; exists as long as this
+  std::unique_ptr<TlsServer> tls_;   // nullptr: HTTP without TLS
   std::vector<std::unique_ptr<HttpSession>> sessions_;
-  std::vector<std::unique_ptr<ConnectionSession>> secure_sessions_;  // around them
+  std::vector<std::unique_ptr<ConnectionSession>> secure_sessions_;  // wrap sessions_ in TLS
   ConnectionThread thread_;
 };
 

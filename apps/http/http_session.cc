@@ -20,11 +20,11 @@ constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf
 constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kOpenMetrics =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";
-// A chunk's length in four digits, and the ends of its two lines.
+// A chunk's length as four digits, and the two line ends.
 constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-// A little less than a second: look() is called twice in one.
+// Slightly below a second: look() is called twice a second.
 constexpr uint64_t kRoundNs = 950 * kNsPerMs;
 constexpr uint64_t kSlowNs = 10 * kNsPerSecond;  // the most time to deliver a round
 
@@ -52,7 +52,7 @@ std::string_view more_of(int status) noexcept {
   return "";
 }
 
-// Compares in a time that does not depend on where they differ.
+// Compares in constant time, whatever the position of a difference.
 bool is_equal(std::string_view one, std::string_view other) noexcept {
   if (one.size() != other.size()) return false;
   unsigned difference = 0;
@@ -139,7 +139,7 @@ void HttpSession::sent(size_t bytes) noexcept {
   is_making() ? make_more() : go_on();
 }
 
-// Answers the next request, when it is complete.
+// Answers the next request once it is complete.
 void HttpSession::go_on() noexcept {
   if (is_last_ || received_ == 0 || !output().empty()) return;
   const HttpReading reading = read_http_request({in_, received_});
@@ -157,7 +157,7 @@ void HttpSession::go_on() noexcept {
   site_->counters->requests.add(1);
   if (reading.request.is_last) is_last_ = true;
   answer(reading.request);
-  BP_DCHECK(!output().empty());  // or the client would wait for ever
+  BP_DCHECK(!output().empty());  // else the client would wait for ever
   received_ -= reading.bytes;
   std::memmove(in_, in_ + reading.bytes, received_);
 }
@@ -172,8 +172,8 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   if (!is_own_host(request.host, site_->host)) {
     status = 421;
   } else if (request.path == "/") {
-    // Everybody gets the page: without `told` it has no numbers, and its script needs the token to
-    // get them.
+    // Every client gets the page: without `told` it has no numbers, and its script needs the token
+    // to get them.
     std::optional<StatusPage::Told> told;
     if (is_allowed(request)) {
       told = {.is_ready = site_->is_ready.load(std::memory_order_relaxed)};
@@ -217,7 +217,7 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   say(status, kPlain, "", more_of(status), request.is_head);
 }
 
-// Refuses a bad request. Nobody knows where the next one starts, so this is the last answer.
+// Refuses a bad request. The start of the next request is unknown, so this is the last answer.
 void HttpSession::refuse(int status) noexcept {
   site_->counters->requests.add(1);
   site_->counters->refused.add(1);
@@ -226,12 +226,12 @@ void HttpSession::refuse(int status) noexcept {
   say(status, kPlain, "", more_of(status), false);
 }
 
-// Writes a short answer. An empty body stands for the status's own words.
+// Writes a short answer. If `body` is empty, it is the status's own text.
 void HttpSession::say(int status, std::string_view type, std::string_view body,
                       std::string_view more, bool is_head) noexcept {
   BP_DCHECK(output().empty() && !is_making());
   const std::string_view reason = reason_of(status);
-  BP_DCHECK(reason != reason_of(0));  // a status that has words of its own
+  BP_DCHECK(reason != reason_of(0));  // a status with a text of its own
   TextWriter writer({out_, sizeof out_});
   write_head(status, type, more, is_last_, &writer);
   writer.text("Content-Length: ").number(body.empty() ? reason.size() + 1 : body.size());
@@ -245,8 +245,8 @@ void HttpSession::say(int status, std::string_view type, std::string_view body,
   made_ += body.size();
 }
 
-// Answers /events: the last answer of the connection, with which it ends, or when the appliance
-// drains.
+// Answers /events. This is the last answer of the connection; it ends with the connection, or when
+// the appliance drains.
 void HttpSession::say_events(const HttpRequest& request) noexcept {
   const bool is_ready = site_->is_ready.load(std::memory_order_relaxed);
   if (!is_ready || site_->counters->listeners.read() >= site_->listeners_max) {
@@ -288,7 +288,7 @@ void HttpSession::look(uint64_t now_ns) noexcept {
     return;
   }
   if (now_ns < next_round_ns_ || heard_ns_ != now_ns) return;
-  // The first look, after the first round, only sets the time of the next one.
+  // The first look, after the first round, only sets the time of the next round.
   const bool is_first = next_round_ns_ == 0;
   next_round_ns_ = now_ns + kRoundNs;
   if (is_first) return;
@@ -296,7 +296,7 @@ void HttpSession::look(uint64_t now_ns) noexcept {
   make_more();
 }
 
-// Begins an answer made in pieces, as the client takes them. HEAD gets only the head.
+// Begins an answer that is written in parts, as the client takes them. HEAD gets only the head.
 void HttpSession::say_long(const Making& what, std::string_view type, std::string_view more,
                            const HttpRequest& request) noexcept {
   BP_DCHECK(output().empty() && !is_making());
@@ -310,7 +310,7 @@ void HttpSession::say_long(const Making& what, std::string_view type, std::strin
   made_ = writer.bytes();
 }
 
-// Writes the next piece and returns its bytes; 0: all was made.
+// Writes the next part and returns its bytes; 0: all is written.
 size_t HttpSession::make_piece(std::span<char> to) noexcept {
   return std::visit(
       [to]<typename Text>(Text& text) noexcept -> size_t {
@@ -324,14 +324,14 @@ size_t HttpSession::make_piece(std::span<char> to) noexcept {
       making_);
 }
 
-// Makes the next piece, as a chunk if the client knows chunks.
+// Writes the next part, as a chunk if the client knows chunks.
 void HttpSession::make_more() noexcept {
   BP_DCHECK(output().empty() && is_making());
   const size_t head = is_chunked_ ? kChunkHeadBytes : 0;
   const size_t tail = kChunkEnd.size() + kLastChunk.size();
   const size_t bytes = make_piece({out_ + head, sizeof out_ - head - tail});
   BP_ASSERT(bytes <= sizeof out_ - head - tail);
-  if (bytes == 0 && is_listening()) return;  // until the next round: look()
+  if (bytes == 0 && is_listening()) return;  // look() begins the next round
   if (bytes == 0) making_ = {};
   made_ = head + bytes;
   if (!is_chunked_) {

@@ -1,14 +1,14 @@
-// One HTTP connection without its socket: bytes that came go in, bytes to be sent come out.
+// An HTTP connection without its socket: received bytes go in, bytes to send come out.
 //
-// It answers one request after the other, in their order. Its memory is two buffers of fixed
-// length: a request that does not fit is refused, and a long answer is made in pieces, as its
-// client takes them. Threads: one. Nothing is allocated.
+// It answers requests in order. Its memory is two buffers of fixed length: a request that does not
+// fit is refused, and a long answer is written in parts, as its client takes them. Threads: one.
+// Nothing is allocated.
 //
-// Invariants, which is_valid() looks at before and after each call that changes it: 1. The input
-// and the output lie within their buffers; output that was sent whole is gone. 2. An answer that
-// goes on has output, except for events between two rounds. 3. A client that hears events asks
-// nothing more, and is counted, within the limit. 4. The input buffer has room if more may come.
-// And make_more() and the like: 5. No piece is made over output that is not sent.
+// Invariants, which is_valid() checks before and after each call that changes it: 1. The input and
+// the output lie within their buffers; output that was sent whole is gone. 2. An answer in progress
+// has output, except for events between two rounds. 3. A client that listens to events sends no
+// more requests, and is counted, within the limit. 4. The input buffer has space if more may come.
+// And make_more() and the like: 5. No part overwrites output that is not sent.
 #pragma once
 
 #include <atomic>
@@ -43,16 +43,16 @@ void describe(CounterTable& table, HttpCounters& counters);
 // State that all HTTP connections share.
 struct HttpSite {
   CountersView view;  // from the seal on
-  std::string token;  // empty: none is asked for
-  std::string host;   // a name that it is called by, beside addresses; empty: none
+  std::string token;  // empty: clients need none
+  std::string host;   // its host name, accepted besides addresses; empty: none
   std::atomic<bool> is_ready{false};
-  uint32_t listeners_max = 0;  // how many may have events at once
+  uint32_t listeners_max = 0;  // the most clients with events at once
   HttpCounters* counters = nullptr;
 };
 
 class HttpSession final : public ConnectionSession {
  public:
-  // `site` outlives it.
+  // `site` outlives this.
   explicit HttpSession(const HttpSite& site) noexcept : site_(&site) {}
 
   void open(int fd) noexcept override;
@@ -66,7 +66,7 @@ class HttpSession final : public ConnectionSession {
     return received_ > 0 && output().empty() && !is_waiting();
   }
   void time_out() noexcept override;
-  // Between two rounds of events.
+  // Whether it is between two rounds of events.
   bool is_waiting() const noexcept override { return is_listening() && output().empty(); }
   void look(uint64_t now_ns) noexcept override;
   void peer_is_certified() noexcept override { is_certified_ = true; }
@@ -78,7 +78,7 @@ class HttpSession final : public ConnectionSession {
   static constexpr size_t kHeadBytesMax = 1024;
   static constexpr size_t kOutBytes = EventText::kPieceBytesMin + kHeadBytesMax;
   static_assert(kOutBytes <= 0xffff, "the length of a chunk has four digits");
-  // An answer that is made in pieces.
+  // The source of an answer that is written in parts.
   using Making = std::variant<std::monostate, MetricsText, StatsJson, SignLines, LogLines,
                               StatusPage, EventText>;
 
@@ -98,14 +98,14 @@ class HttpSession final : public ConnectionSession {
   bool is_making() const noexcept { return !std::holds_alternative<std::monostate>(making_); }
 
   const HttpSite* site_;
-  bool is_last_ = false;     // no request is read any more
-  Making making_;            // the source of more, once output() was sent
-  uint32_t order_[64] = {};  // of the sets of StatsJson
+  bool is_last_ = false;     // no more requests are read
+  Making making_;            // the source of the next output, once output() was sent
+  uint32_t order_[64] = {};  // the order of sets in StatsJson
   bool is_chunked_ = false;
   int fd_ = -1;
-  uint64_t next_round_ns_ = 0;  // of events
-  uint64_t heard_ns_ = 0;       // when the client had all
-  bool is_certified_ = false;   // the client needs no token
+  uint64_t next_round_ns_ = 0;  // the time of the next round of events
+  uint64_t heard_ns_ = 0;       // when the client had acknowledged everything
+  bool is_certified_ = false;   // its certificate replaces the token
   size_t received_ = 0;
   size_t made_ = 0;
   size_t sent_ = 0;

@@ -11,11 +11,12 @@
 namespace bedplate {
 
 struct HttpSettings {
-  // Listens at tcp:127.0.0.1:9464.
+  // Listens at tcp:127.0.0.1:9464 by default.
   HttpSettings();
 
   std::vector<SocketAddress> listen;
-  std::vector<SocketAddress> image_listen;  // instead, in the first process of an image; or none
+  std::vector<SocketAddress> image_listen;  // replaces the listen addresses in the first process of
+                                            // an image; may be empty
   std::string token_file;
   TlsFiles tls;
   std::string host;

@@ -17,7 +17,7 @@ void write_character(char each, bool is_html, TextWriter* writer) noexcept {
   } else if (is_html && each == '&') {
     writer->text("&amp;");
   } else {
-    // A line stays one, and steers no terminal.
+    // Control characters would split a line or steer a terminal.
     const bool is_control = static_cast<unsigned char>(each) < ' ' || each == '\x7f';
     const char shown = is_control ? ' ' : each;
     writer->text({&shown, 1});
@@ -49,7 +49,7 @@ size_t SignLines::write(std::span<char> to) noexcept {
     write_sign_text(counters_, next_, &line);
     TextWriter writer(to.subspan(bytes));
     write_line({text, line.bytes()}, format_, &writer);
-    BP_DCHECK(bytes > 0 || !writer.is_full());  // else it would be taken for the end
+    BP_DCHECK(bytes > 0 || !writer.is_full());  // otherwise it would look like the end
     if (writer.is_full()) break;
     bytes += writer.bytes();
   }
@@ -69,7 +69,7 @@ size_t LogLines::write(std::span<char> to) noexcept {
     BP_DCHECK(text[line_bytes - 1] == '\n');
     TextWriter writer(to.subspan(bytes));
     write_line({text, line_bytes - 1}, format_, &writer);
-    BP_DCHECK(bytes > 0 || !writer.is_full());  // else it would be taken for the end
+    BP_DCHECK(bytes > 0 || !writer.is_full());  // otherwise it would look like the end
     if (writer.is_full()) break;
     bytes += writer.bytes();
   }

@@ -22,7 +22,7 @@ std::string_view without(std::string_view name, std::string_view end) noexcept {
   return name;
 }
 
-// Sets, counters and owners are of a-z, 0-9, _ and -; a metric's name has no -.
+// Names of sets, counters and owners have a-z, 0-9, _ and -; a metric's name allows no -.
 void write_word(std::string_view word, TextWriter* writer) noexcept {
   for (const char& each : word) writer->text(each == '-' ? "_" : std::string_view(&each, 1));
 }
@@ -36,7 +36,7 @@ void write_value(const CounterRecord& counter, uint64_t value, TextWriter* write
 }
 
 constexpr uint32_t kPowers = Histogram::kPowerMax - Histogram::kStepBits + 1;
-// One more than the last bucket of a power of two.
+// The index after the last fine bucket of a power of two.
 constexpr size_t end_of_power(uint32_t power) noexcept {
   return (size_t{power} + 1) << Histogram::kStepBits;
 }
@@ -73,7 +73,7 @@ size_t MetricsText::write(std::span<char> to) noexcept {
     TextWriter writer(to.subspan(written));
     Place after = place_;
     const bool is_more = write_line(&after, &writer);
-    BP_DCHECK(written > 0 || !writer.is_full());  // else it would be taken for the end
+    BP_DCHECK(written > 0 || !writer.is_full());  // otherwise it would look like the end
     if (writer.is_full()) break;
     if (!is_more) after.is_ended = true;
     place_ = after;
@@ -116,7 +116,8 @@ bool MetricsText::write_line(Place* place, TextWriter* writer) const noexcept {
   return false;
 }
 
-// Writes the next sign, also if it is not raised: a series that never existed raises no alert.
+// Writes the next alert, even if it is not raised: a series that never existed cannot raise an
+// alert.
 bool MetricsText::write_sign(Place* place, TextWriter* writer) const noexcept {
   const uint32_t index = place->sign++;
   if (index >= counters_.sign_count()) return false;
@@ -168,7 +169,7 @@ void MetricsText::write_head(const Place& place, TextWriter* writer) const noexc
   const CounterRecord* counter = is_info ? nullptr : &counters_.counter(set, place.counter);
   const bool is_counter = counter != nullptr && is_kind(*counter, CounterKind::kCounter);
   const bool is_open = format_ == MetricsFormat::kOpenMetrics;
-  // OpenMetrics has the ending with the samples alone.
+  // In OpenMetrics only the samples have the ending.
   const std::string_view end = is_counter && !is_open ? "_total " : " ";
   const std::string_view help =
       is_info ? "Values that are no numbers, as labels." : CountersView::text(counter->help);
@@ -186,8 +187,8 @@ void MetricsText::write_head(const Place& place, TextWriter* writer) const noexc
   if (counter != nullptr) write_column(place, writer);
 }
 
-// Writes the owner, set and column under which the counter is seen at a glance. Requires: place is
-// at a counter.
+// Writes the owner, set and column under which the status page shows the counter at a glance.
+// Requires: `place` is at a counter.
 void MetricsText::write_column(const Place& place, TextWriter* writer) const noexcept {
   const CounterSetRecord& set = counters_.set(place.set);
   const CounterRecord& counter = counters_.counter(set, place.counter);
@@ -198,15 +199,15 @@ void MetricsText::write_column(const Place& place, TextWriter* writer) const noe
   writer->text(is_kind(counter, CounterKind::kCounter) ? "_total" : "");
   writer->text("{owner=\"").escaped(CountersView::text(set.owner.text), "\\\"");
   writer->text("\",set=\"");
-  // Sets without an instance are shown as one.
+  // Sets without an instance count as one.
   if (!CountersView::text(set.instance.text).empty()) {
     write_word(CountersView::text(set.name.text), writer);
   }
   writer->text("\",column=\"").escaped(column, "\\\"").text("\"}\n");
 }
 
-// Writes the head if it is not there yet, then the name and the first label, whose brace stays
-// open. Returns true if there was such a label.
+// Writes the head if it is missing, then the name and the first label, and leaves the brace open.
+// Returns true if there is such a label.
 bool MetricsText::begin_sample(Place* place, const char* suffix,
                                TextWriter* writer) const noexcept {
   if (!place->has_head) write_head(*place, writer);
@@ -221,7 +222,7 @@ bool MetricsText::begin_sample(Place* place, const char* suffix,
   return true;
 }
 
-// Returns true if this member had a line left.
+// Returns true if it has written a line of this member.
 bool MetricsText::write_sample(Place* place, TextWriter* writer) const noexcept {
   const CounterSetRecord& set = counters_.set(place->member);
   BP_DCHECK(place->member >= place->set && set.count == counters_.set(place->set).count);
@@ -232,7 +233,7 @@ bool MetricsText::write_sample(Place* place, TextWriter* writer) const noexcept 
   if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
     return write_words(place, writer);
   }
-  // Each value of a text would be a series of its own.
+  // Each text value would become a series of its own.
   if (is_kind(counter, CounterKind::kText)) return false;
   const uint64_t value = counters_.values(set, counter)[0].read();
   const bool is_counter = is_kind(counter, CounterKind::kCounter);
@@ -275,7 +276,7 @@ bool MetricsText::write_words(Place* place, TextWriter* writer) const noexcept {
   return true;
 }
 
-// Writes the whole histogram at once, from numbers read once: they grow meanwhile.
+// Writes the whole histogram at once, from values read once, since they keep growing.
 bool MetricsText::write_histogram(Place* place, TextWriter* writer) const noexcept {
   const CounterSetRecord& set = counters_.set(place->member);
   const CounterRecord& counter = counters_.counter(set, place->counter);
@@ -294,10 +295,10 @@ bool MetricsText::write_histogram(Place* place, TextWriter* writer) const noexce
       count += here;
       sum += here * Histogram::last_of(next);
     }
-    if (power == kPowers - 1) break;  // the last one has values beyond all bounds, too
+    if (power == kPowers - 1) break;  // the last bucket also has the values above all bounds
     begin_bucket();
     write_value(counter, Histogram::last_of(next - 1), writer);
-    // OpenMetrics wants a bound as a floating-point number.
+    // OpenMetrics requires a floating-point bound.
     writer->text(is_seconds(counter) ? "\"} " : ".0\"} ").number(count).text("\n");
   }
   begin_bucket();

@@ -1,22 +1,23 @@
-// The counters of an appliance as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0.
+// The counters of an appliance for Prometheus: its text format 0.0.4, or OpenMetrics 1.0.
 //
-// It is made from the counters file's own descriptions, so it names no counter. A name is
-// `bedplate_`, the set (of a service: its name, and the set's where there are several of it), `_`
-// and the counter; times are seconds; a counter ends with `_total`. The set's instance is a label,
-// and so is each word of a state or of flags, with 1 if it holds. A histogram has a bucket for each
-// power of two; its sum is made of the largest value of each finer bucket, so it is at most a
-// sixteenth too large. A counter without a value now has no line.
-// A sign (counter_signs.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
-// bedplate_appliance_info, and its age bedplate_appliance_uptime_seconds: its difference in two
-// texts is the time in between, however long each was on its way. Comments say which counters are
-// seen at a glance (counter_table.h), for the status page; OpenMetrics has no room for them.
+// The text is generated from the descriptions in the counters file, so this file names no counter.
+// A metric's name is `bedplate_`, the set (for a service: its name, plus the set's if it has
+// several), `_` and the counter. Times are in seconds; a counter ends with `_total`. The set's
+// instance is a label. Each word of a state or of flags is a label, too, with the value 1 if it
+// holds. A histogram has a bucket for each power of two. Its sum takes the largest value of each
+// finer bucket, so it is at most a sixteenth too large. A counter without a current value has no
+// line.
+// An alert (a sign of counter_signs.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
+// bedplate_appliance_info, and its age is bedplate_appliance_uptime_seconds: the difference of two
+// texts is the time between them, whatever delay each had on its way. For the status page, comments
+// say which counters are seen at a glance (counter_table.h); OpenMetrics does not allow them.
 // Sources: prometheus.io/docs/instrumenting/exposition_formats; OpenMetrics 1.0.0.
 //
-// The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one
-// at a time. Nothing is allocated.
+// The text is written in parts, so it needs memory only for one part. Threads: any, one at a time
+// for each object. Nothing is allocated.
 //
-// Invariants: 1. A unit (see kPieceBytesMin) fits into a piece, so no piece is empty before the
-// end. (write) 2. A line belongs to a set of the group being written, and to one of its counters.
+// Invariants: 1. A unit (see kPieceBytesMin) fits into a part, so no part is empty before the end.
+// (write) 2. A line belongs to a set of the group being written, and to one of its counters.
 // (write_sample)
 #pragma once
 
@@ -34,25 +35,25 @@ enum class MetricsFormat : uint8_t { kPrometheus, kOpenMetrics };
 
 class MetricsText {
  public:
-  // The most that a unit takes: a line with its metric's head, or a histogram.
+  // The longest unit: a line with its metric's head, or a histogram.
   static constexpr size_t kPieceBytesMin = 20 * 1024;
 
   MetricsText() noexcept = default;
   MetricsText(CountersView counters, MetricsFormat format) noexcept
       : counters_(counters), format_(format) {}
 
-  // Writes as many units into `to` as fit, and returns how many bytes that are; 0: all were
-  // written. Requires: to.size() >= kPieceBytesMin.
+  // Writes as many units as fit into `to`, and returns their bytes; 0: all were written.
+  // Requires: to.size() >= kPieceBytesMin.
   size_t write(std::span<char> to) noexcept;
 
  private:
-  // The position: metric by metric, in a metric set by set, in a set line by line.
+  // The position, as nested loops: over metrics, in a metric over sets, in a set over lines.
   struct Place {
-    uint32_t set = 0;      // the first of its group, once that was found
-    uint32_t counter = 0;  // of the set; one more: its labels
-    uint32_t member = 0;   // the set of the group that is written
-    uint32_t line = 0;     // of it
-    uint32_t sign = 0;     // once all sets are written
+    uint32_t set = 0;      // first set of its group, once that is found
+    uint32_t counter = 0;  // in the set; the index after the last: its labels
+    uint32_t member = 0;   // set of the group that is being written
+    uint32_t line = 0;     // in the set
+    uint32_t sign = 0;     // after all sets
     bool has_name = false;
     bool is_found = false;
     bool has_head = false;

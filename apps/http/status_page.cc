@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kStateBytesMax = 256;
 
-// Writes that it is not ready, and the number of raised signs; often nothing.
+// Writes that the appliance is not ready, and the number of raised alerts; often nothing.
 void write_words(const StatusPage::Told& told, const CountersView& counters,
                  TextWriter* writer) noexcept {
   const uint32_t sign_count = raised_sign_count(counters);
@@ -30,8 +30,8 @@ void write_words(const StatusPage::Told& told, const CountersView& counters,
   writer->text(sign_count == 1 ? " needs a look" : " need a look");
 }
 
-// Writes a value of the page; the script's tell() writes the same later. A name of an appliance has
-// only letters, digits, - and _.
+// Writes a value of the page; the script's tell() later overwrites it. An appliance's name has only
+// letters, digits, - and _.
 void write_value(std::string_view name, const std::optional<StatusPage::Told>& told,
                  const CountersView& counters, TextWriter* writer) noexcept {
   char text[kStateBytesMax];
@@ -78,7 +78,7 @@ size_t StatusPage::write(std::span<char> to) noexcept {
       write_value(part, told_, counters_, &writer);
       bytes += writer.bytes();
     }
-    if (more == 0) ++part_;  // for lines, once all are written
+    if (more == 0) ++part_;  // sources of lines: once all lines are written
   }
   return bytes;
 }

@@ -1,9 +1,9 @@
-// The page that a browser gets: if the appliance serves or how much needs a look, the signs, the
-// values of /metrics as tables and bars, and the last lines of the log, each second.
+// The page for browsers: whether the appliance serves, the number of raised alerts and their texts,
+// the values of /metrics as tables and bars, and the last lines of the log. It updates each second.
 //
-// It is one text (apps/http/page) without any other resource. It knows the pool, its owners and the
-// shards; whatever else has counters is shown by their names. The text is made in pieces. Threads:
-// any, each object one at a time. Nothing is allocated.
+// It is one text (apps/http/page) without other resources. It knows the pool, its owners and the
+// shards; all other counters are shown under their own names. The text is written in parts.
+// Threads: any, one at a time for each object. Nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,26 @@
 
 namespace bedplate {
 
-// Headers: nothing is loaded, sent elsewhere or put into another page's frame, and no program and
-// no style but the page's own are taken: their hashes are here.
+// The headers forbid the page to load or send anything elsewhere and to be framed. They allow only
+// the page's own script and style, by their hashes.
 extern const std::string_view kStatusPageHeaders;
 
 class StatusPage {
  public:
   static constexpr size_t kPieceBytesMin = 20 * 1024;
 
-  // The content from the start, for a browser without JavaScript, beside the signs and the log.
+  // The content for a browser without JavaScript, besides the alerts and the log.
   struct Told {
     bool is_ready = false;
   };
-  // `told` empty: the page has nothing of the appliance in it, and says that a token is needed.
+  // `told` empty: the page shows nothing of the appliance, and says that a token is needed.
   StatusPage(CountersView counters, std::optional<Told> told) noexcept
       : counters_(counters),
         told_(told),
         signs_(counters, LineFormat::kListItem),
         log_(LineFormat::kPreformatted) {}
 
-  // Writes the next piece into `to` and returns how many bytes that are; 0: all was written.
+  // Writes the next part into `to` and returns its bytes; 0: all was written.
   // Requires: to.size() >= kPieceBytesMin.
   size_t write(std::span<char> to) noexcept;
 

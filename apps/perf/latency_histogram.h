@@ -1,4 +1,4 @@
-// A histogram of times: to within a thousandth, for any number of times, in 300 KiB.
+// A histogram of times, exact to a thousandth, for any number of times, in 300 KiB.
 //
 // Times are in nanoseconds; those above 39 hours share the last bucket. Counters use
 // platform/histogram.h, which is coarse, small, and read by others while it is written; this one is
@@ -19,7 +19,7 @@ class LatencyHistogram {
   // Allocates, once.
   LatencyHistogram() : counts_(kBucketCount) {}
 
-  // Cost: a few instructions; no allocation, so it may be called while time is taken.
+  // Cost: a few instructions. It does not allocate, so it may run inside a measurement.
   void add(uint64_t ns) noexcept {
     const uint32_t bucket = bucket_of(ns);
     BP_DCHECK(bucket < kBucketCount);
@@ -30,14 +30,14 @@ class LatencyHistogram {
     max_ns_ = std::max(max_ns_, ns);
   }
 
-  // All 0 while nothing was added. Least, greatest and mean are exact.
+  // All 0 while the histogram is empty. Least, greatest and mean are exact.
   uint64_t count() const noexcept { return count_; }
   uint64_t min_ns() const noexcept { return count_ == 0 ? 0 : min_ns_; }
   uint64_t max_ns() const noexcept { return max_ns_; }
   double mean_ns() const noexcept {
     return count_ == 0 ? 0 : static_cast<double>(sum_ns_) / static_cast<double>(count_);
   }
-  // The time that `share` (0 to 1) of all times do not exceed, to within a thousandth.
+  // The time that `share` (0 to 1) of all times do not exceed, exact to a thousandth.
   uint64_t percentile_ns(double share) const noexcept {
     BP_ASSERT(share >= 0 && share <= 1);
     const auto wanted = static_cast<uint64_t>(share * static_cast<double>(count_));
@@ -50,7 +50,7 @@ class LatencyHistogram {
   }
 
  private:
-  // Below kExact each value has a bucket of its own; above, each power of two has kExact / 2.
+  // Values below kExact have a bucket each; above, each power of two has kExact / 2 buckets.
   static constexpr uint32_t kExactLog2 = 11;
   static constexpr uint32_t kExact = 1 << kExactLog2;
   static constexpr uint32_t kPowerCount = 36;  // up to 39 hours

@@ -86,7 +86,7 @@ Result<void> PerfClient::connect(const std::string& address) {
   auto found = side_.connect();
   if (!found.ok()) return found.error();
   server_ = found.value();
-  // The server is there once it accepts a message; it ignores an empty one.
+  // The server runs once it accepts a message; it ignores an empty one.
   SendStatus status = SendStatus::kAgain;
   auto connected = wait_until(PerfMode::kEvents, [&] {
     status = server_->am_send(kPerfAsk, {});
@@ -154,8 +154,8 @@ Result<void> PerfClient::ask(const PerfTask& task, uint64_t bytes) {
   return {};
 }
 
-// Send and put time the way there and back, get one call. Each time ends when the next begins, so a
-// round trip costs one look at the clock.
+// Send and put are timed as round trips, get as one call. Each time ends when the next begins, so a
+// round trip costs one reading of the clock.
 Result<void> PerfClient::measure_latency(const PerfTask& task, PerfResult* result) {
   const std::span<std::byte> source = side_.source().first(bytes_);
   const std::span<std::byte> target = side_.target().first(bytes_);
@@ -192,7 +192,7 @@ Result<void> PerfClient::round_trip(const PerfTask& task, uint64_t number) {
   if (BP_UNLIKELY(status != SendStatus::kDone && status != SendStatus::kPending)) {
     return trouble(status);
   }
-  if (BP_UNLIKELY(stream_.failed_count() != 0)) return trouble(kLost);  // of the operation before
+  if (BP_UNLIKELY(stream_.failed_count() != 0)) return trouble(kLost);  // of an earlier operation
   switch (task.operation) {
     case PerfOperation::kSend:
       return wait_until(task.mode, [&] { return received_count_ == number; });
@@ -225,7 +225,7 @@ Result<void> PerfClient::measure_bandwidth(const PerfTask& task, PerfResult* res
     return trouble(status);
   }
   BP_TRY(wait_until(task.mode, [&] { return stream_.is_idle(); }));
-  // The server gets messages in order: once it answers, all have come.
+  // The server gets messages in order: when it answers, all of them have arrived.
   if (task.operation == PerfOperation::kSend) BP_TRY(await_tally(task.mode));
   result->elapsed_ns = monotonic_ns() - began_ns;
   result->count = stream_.started_count();

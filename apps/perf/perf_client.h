@@ -21,12 +21,12 @@ struct PerfTask {
 // The result for one message size.
 struct PerfResult {
   uint64_t bytes = 0;
-  uint64_t count = 0;       // measured operations, without the warm-up
-  LatencyHistogram times;   // latency: of each; send and put: there and back
+  uint64_t count = 0;       // measured operations, warm-up not counted
+  LatencyHistogram times;   // latency: of each; send and put: round trips
   uint64_t elapsed_ns = 0;  // bandwidth
-  uint64_t back_count = 0;  // --both: by the server
+  uint64_t back_count = 0;  // --both: counted by the server
   uint64_t back_elapsed_ns = 0;
-  uint64_t verified_count = 0;  // at both sides, every byte
+  uint64_t verified_count = 0;  // on both sides, every byte compared
 };
 
 class PerfClient {
@@ -37,7 +37,7 @@ class PerfClient {
 
   // Waits for the server. Errors: it does not answer.
   Result<void> connect(const std::string& address);
-  // The longest message, put or get in bytes.
+  // The most bytes of one message, put or get.
   uint64_t bytes_max(PerfOperation operation) const noexcept;
 
   // Requires: connect(), 0 < bytes <= bytes_max. Errors: the server is gone or silent; received
@@ -49,12 +49,12 @@ class PerfClient {
   Result<void> ask(const PerfTask& task, uint64_t bytes);
   Result<void> measure_latency(const PerfTask& task, PerfResult* result);
   Result<void> measure_bandwidth(const PerfTask& task, PerfResult* result);
-  // One operation and, for send and put, the one back.
+  // One operation; for send and put also the answer.
   Result<void> round_trip(const PerfTask& task, uint64_t number);
   Result<void> await_tally(PerfMode mode);
   Result<void> end(const PerfTask& task, PerfResult* result);
   Result<void> send(AmId id, std::span<const std::byte> payload);
-  // Checks that all that was started ended well, and that nothing was lost on the way.
+  // Checks that all started operations ended well, and that nothing was lost.
   Result<void> check_ends(const PerfTask& task) const;
   void count_verified(bool is_right) noexcept;
 
@@ -68,7 +68,7 @@ class PerfClient {
   PerfPace pace_;
   std::string address_;
   Endpoint* server_ = nullptr;
-  bool is_connected_ = false;  // it has been connected
+  bool is_connected_ = false;  // it was connected at least once
   bool is_displaced_ = false;
   RemoteMemory own_source_;
   RemoteMemory own_target_;

@@ -1,4 +1,4 @@
-// The idle step of a side of `bedplate perf`: it polls on, yields, or sleeps.
+// The idle step of a side of `bedplate perf`: it polls again, yields, or sleeps.
 #pragma once
 
 #include <sched.h>
@@ -13,8 +13,8 @@ enum class PerfMode : uint32_t { kPolling, kEvents };
 
 class PerfPace {
  public:
-  // With one processor for both sides, the polling side must let the other run, also after work:
-  // more comes only from there.
+  // With one processor for both sides, the polling side must yield to the other side, also after
+  // work: only the other side produces more.
   bool yields(PerfMode mode) const noexcept { return yields_ && mode == PerfMode::kPolling; }
 
   void idle(Messenger& messenger, PerfMode mode) noexcept {
@@ -27,8 +27,8 @@ class PerfPace {
     }
   }
 
-  // Whether nothing has happened for `bound_ns`; called each time that there is nothing. When
-  // polling it reads the clock only every kLookEvery calls: the next message may be there.
+  // Whether nothing has happened for `bound_ns`; called each time that nothing has. While polling
+  // it reads the clock only every kLookEvery calls, since the next message may have come.
   bool is_overdue(PerfMode mode, uint64_t bound_ns) noexcept {
     if (mode == PerfMode::kPolling) {
       if (++idle_count_ % kLookEvery != 0) return false;
@@ -44,7 +44,7 @@ class PerfPace {
   }
 
  private:
-  static constexpr uint64_t kSleepNs = kNsPerMs;  // new room in a queue wakes nobody
+  static constexpr uint64_t kSleepNs = kNsPerMs;  // a queue with space again wakes nobody
   static constexpr uint32_t kLookEvery = 1024;
 
   const bool yields_ = usable_cpu_count() == 1;

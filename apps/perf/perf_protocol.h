@@ -1,16 +1,16 @@
 // The protocol between the two sides of `bedplate perf`, as active messages.
 //
-//     client --ask-->   server    what is measured next
-//     client <--ready-- server    where its memory is
+//     client --ask-->   server    the next operation to measure
+//     client <--ready-- server    the address of its memory
 //            data, puts, gets ...
 //     client --stop-->  server
-//     client <--tally-- server    what it has counted and verified
+//     client <--tally-- server    the numbers that it has counted and verified
 //
-// A client that asks while another one measures replaces it; the server tells the other
-// (displaced).
+// A client that asks while another client measures replaces it; the server tells the replaced
+// client (displaced).
 //
-// Messages have numbers, from 1; a message's number determines its bytes, so either side knows
-// which bytes it must receive.
+// Messages have numbers, from 1; the number determines the bytes of the message, so either side
+// knows which bytes to expect.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ struct PerfAsk {
   uint32_t sleeps = 0;   // for events, rather than polling
   uint32_t zero = 0;
   uint64_t bytes = 0;
-  uint64_t warm_up_count = 0;  // latency: so many messages are verified first, every byte
-  RemoteMemory source;         // the client's; 0 bytes if it exposes none
+  uint64_t warm_up_count = 0;  // latency: this many messages are first verified, every byte
+  RemoteMemory source;         // the client's; 0 bytes: not exposed
   RemoteMemory target;
 };
 
@@ -60,14 +60,14 @@ struct PerfReady {
 };
 
 struct PerfTally {
-  uint64_t started_count = 0;  // by the server: --both
+  uint64_t started_count = 0;  // --both: by the server
   uint64_t elapsed_ns = 0;
   uint64_t received_count = 0;  // messages
   uint64_t verified_count = 0;
   uint64_t wrong_count = 0;
 };
 
-// The last byte tells the message's number: a side that polls memory waits for it.
+// The last byte depends on the message's number: a side that polls memory waits for it.
 inline std::byte perf_byte(uint64_t number, uint64_t from_end) noexcept {
   return static_cast<std::byte>(number + 37 * from_end);
 }
@@ -82,8 +82,8 @@ inline bool perf_is(std::span<const std::byte> memory, uint64_t number) noexcept
   }
   return true;
 }
-// Likewise if the last byte may come before the others, as when a processor copies. It waits 100 ms
-// at most.
+// The same, if the last byte may arrive before the others, as when a processor copies. Waits at
+// most 100 ms.
 inline bool perf_becomes(std::span<const std::byte> memory, uint64_t number) noexcept {
   const uint64_t until_ns = monotonic_ns() + 100 * kNsPerMs;
   while (!perf_is(memory, number)) {
@@ -91,7 +91,7 @@ inline bool perf_becomes(std::span<const std::byte> memory, uint64_t number) noe
   }
   return true;
 }
-// Writes only the last byte. Requires, as perf_has_come(): `memory` is not empty.
+// Writes only the last byte. Requires, here and for perf_has_come(): `memory` is not empty.
 inline void perf_stamp(std::span<std::byte> memory, uint64_t number) noexcept {
   BP_DCHECK(!memory.empty());
   memory.back() = perf_byte(number, 0);
@@ -103,7 +103,7 @@ inline bool perf_has_come(std::span<const std::byte> memory, uint64_t number) no
   return std::byte{__atomic_load_n(last, __ATOMIC_ACQUIRE)} == perf_byte(number, 0);
 }
 
-// `memory` as the payload of a message, and back. Requires: as many bytes.
+// Converts a value to the payload of a message, and back. Requires: the sizes are equal.
 template <typename T>
 std::span<const std::byte> perf_payload(const T& value) noexcept {
   return std::as_bytes(std::span(&value, 1));

@@ -10,7 +10,7 @@
 namespace bedplate {
 namespace {
 
-// Send and put measure a round trip: one way is half of it.
+// Send and put measure a round trip, which is two ways.
 double way_count(PerfOperation operation) noexcept {
   return operation == PerfOperation::kGet ? 1 : 2;
 }
@@ -27,7 +27,7 @@ double rate(const PerfResult& result) noexcept {
 Json latency_json(const PerfTask& task, const PerfResult& result) {
   const double ways = way_count(task.operation);
   const LatencyHistogram& times = result.times;
-  BP_ASSERT(times.count() == result.count);  // each was timed
+  BP_ASSERT(times.count() == result.count);  // each operation was timed
   Json json = {{"bytes", result.bytes},
                {"count", result.count},
                {"min_ns", static_cast<double>(times.min_ns()) / ways}};

@@ -8,7 +8,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kColdNs = kNsPerSecond;  // after so long a silence it polls no more
+constexpr uint64_t kColdNs = kNsPerSecond;  // polling ends after this silence
 constexpr uint64_t kColdSleepNs = 100 * kNsPerMs;
 
 bool makes_sense(const PerfAsk& ask) noexcept {
@@ -30,7 +30,7 @@ PerfServer::PerfServer(PerfSide& side) : side_(side), echo_(64 * kKiB) {
 void PerfServer::serve(const volatile sig_atomic_t& must_stop) noexcept {
   bool is_cold = true;
   while (must_stop == 0) {
-    const bool has_begun = advance();  // the poll hands it to the device
+    const bool has_begun = advance();  // the poll hands this work to the device
     const bool has_work = side_.messenger().poll(kPerfPollBudget) > 0 || has_begun;
     if (has_work) {
       pace_.work_done();
@@ -43,8 +43,8 @@ void PerfServer::serve(const volatile sig_atomic_t& must_stop) noexcept {
   }
 }
 
-// The client's own puts and gets need no help here: the server sleeps and leaves the client the
-// core.
+// The client's own puts and gets need no help of the server, so it sleeps and leaves the core to
+// the client.
 PerfMode PerfServer::mode() const noexcept {
   const bool is_waiting = state_ == State::kIdle || state_ == State::kPassive;
   return is_waiting || ask_.sleeps != 0 ? PerfMode::kEvents : PerfMode::kPolling;
@@ -60,19 +60,19 @@ void PerfServer::handle(const Message& message) noexcept {
   }
   if (&message.from != client_) return;
   if (message.id == kPerfData) return take_data(message.payload);
-  BP_ASSERT(message.id == kPerfStop);  // the last of those that are handled
+  BP_ASSERT(message.id == kPerfStop);  // the last of the handled ids
   owes_tally_ = true;
 }
 
 void PerfServer::take_ask(Endpoint& from, const PerfAsk& ask) noexcept {
-  // A client of another version gets ours; nonsense gets no answer.
+  // A client of another version gets this side's version; nonsense gets no answer.
   if (ask.version != kPerfVersion) {
     (void)from.am_send(kPerfReady, perf_payload(PerfReady()));
     return;
   }
   if (!makes_sense(ask)) return;
   if (client_ != nullptr && client_ != &from && state_ != State::kIdle) {
-    (void)client_->am_send(kPerfDisplaced, {});  // if this fails, our silence tells it
+    (void)client_->am_send(kPerfDisplaced, {});  // if this fails, the silence tells it
   }
   state_ = State::kIdle;
   if (!expose_to(from)) return;
@@ -91,7 +91,7 @@ void PerfServer::take_ask(Endpoint& from, const PerfAsk& ask) noexcept {
   began_ns_ = monotonic_ns();
 }
 
-// Exposes the memory to `client` alone: withdraws it from the last one.
+// Exposes the memory to `client` alone: withdraws it from the previous client.
 bool PerfServer::expose_to(Endpoint& client) noexcept {
   if (client_ != nullptr) {
     client_->withdraw(ready_.source);
@@ -193,7 +193,7 @@ bool PerfServer::put_back() noexcept {
     perf_stamp(source, number_);
   }
   if (number_ == 1) stream_.begin(*client_, PerfOperation::kPut, source, ask_.target);
-  if (stream_.start() == SendStatus::kAgain) --number_;  // the put is still seen next time
+  if (stream_.start() == SendStatus::kAgain) --number_;  // sees the put again next time
   return true;
 }
 

@@ -1,5 +1,4 @@
-// The answering side of `bedplate perf`: it does what the client asks for, one client at a time,
-// until it must stop.
+// The answering side of `bedplate perf`: it serves one client at a time, until it must stop.
 #pragma once
 
 #include <csignal>
@@ -17,7 +16,7 @@ class PerfServer {
   PerfServer(const PerfServer&) = delete;
   PerfServer& operator=(const PerfServer&) = delete;
 
-  // Returns when *must_stop.
+  // Returns when *must_stop is not 0.
   void serve(const volatile sig_atomic_t& must_stop) noexcept;
 
  private:
@@ -35,7 +34,7 @@ class PerfServer {
   bool expose_to(Endpoint& client) noexcept;
   State state_for(const PerfAsk& ask) const noexcept;
   void take_data(std::span<const std::byte> payload) noexcept;
-  // The work beside messages. Each returns true if it did something.
+  // The work besides messages. Each returns true if it did something.
   bool advance() noexcept;
   bool answer() noexcept;
   bool put_back() noexcept;
@@ -53,7 +52,7 @@ class PerfServer {
   PerfStream stream_;
   uint64_t began_ns_ = 0;
   uint64_t number_ = 0;      // of the last message received
-  bool owes_ready_ = false;  // to be sent once there is room
+  bool owes_ready_ = false;  // sent once the queue has space
   bool owes_tally_ = false;
   bool owes_echo_ = false;
   std::vector<std::byte> echo_;

@@ -16,7 +16,7 @@ namespace {
 constexpr char kAreaOwner[] = "perf:area";
 constexpr uint64_t kAreaBytes = 2 * kPerfBytesMax;  // of each side
 
-// One member more than in use: the next client may join before the last one is forgotten.
+// One member more than used: the next client may join before the previous one's place is free.
 GroupShape shape() noexcept {
   GroupShape shape;
   shape.member_count = 3;

@@ -1,7 +1,8 @@
-// One side of `bedplate perf`: a runtime of its own with one small pool, and one provider.
+// One side of `bedplate perf`: a runtime of its own with a small pool and one provider.
 //
-// The address says which: tcp: is verbs (the two sides exchange their queue-pair data there), unix:
-// is shared memory (the socket of a pool that the server owns and the client joins).
+// The address selects the provider. tcp: means verbs: the two sides exchange their queue-pair data
+// there. unix: means shared memory: it is the socket of a pool that the server owns and the client
+// joins.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@ namespace bedplate {
 
 struct PerfSideOptions {
   std::string address;      // "tcp:10.0.0.1:7471", "unix:/run/perf.sock"
-  std::string device = {};  // verbs: "" and 0, the first that can be used
+  std::string device = {};  // verbs: "" and 0: the first usable one
   uint8_t port = 0;
   bool is_server = false;
 };
@@ -35,9 +36,9 @@ struct PerfWay {
 
 class PerfSide {
  public:
-  // Takes the pool: hugepages if enough are free. Requires: once in the life of a process. Errors:
-  // no such address, no device, no memory; the server's: it cannot listen; the client's, shared
-  // memory: nobody is there.
+  // Takes the pool: hugepages if enough are free. Requires: called once in a process. Errors: no
+  // such address, no device, no memory; the server cannot listen; the client finds no server
+  // (shared memory).
   static Result<std::unique_ptr<PerfSide>> open(const PerfSideOptions& options);
 
   PerfSide(const PerfSide&) = delete;
@@ -45,13 +46,13 @@ class PerfSide {
   virtual ~PerfSide() = default;
 
   virtual Messenger& messenger() noexcept = 0;
-  // The client's way to the server. It may not be connected yet: then sends say kAgain.
+  // The client's endpoint to the server. It may not be connected yet: then sends return kAgain.
   virtual Result<Endpoint*> connect() = 0;
-  // Whether `other`, which was connected, is known to be gone. If a side cannot know, silence
-  // tells.
+  // Whether `other`, which was connected, is known to be gone. If a side cannot know, the peer's
+  // silence decides.
   virtual bool has_lost(const Endpoint& /*other*/) const noexcept { return false; }
 
-  // Memory of the pool that the peer may read and write, kPerfBytesMax each: this side sends from
+  // Memory of the pool that the peer may read and write, kPerfBytesMax each. This side sends from
   // source() and receives into target().
   std::span<std::byte> source() const noexcept { return source_; }
   std::span<std::byte> target() const noexcept { return target_; }
@@ -77,7 +78,7 @@ class PerfSide {
   std::span<std::byte> target_;
 };
 
-// perf_shm_side.cc; that of verbs: perf_verbs.h
+// Defined in perf_shm_side.cc. The side over verbs: perf_verbs.h.
 Result<std::unique_ptr<PerfSide>> open_shm_side(const PerfSideOptions& options);
 
 }  // namespace bedplate

@@ -1,9 +1,10 @@
-// A stream of operations of one kind, as many under way as there is room for: both sides measure
+// A stream of operations of one kind, as many in flight as the queue takes: both sides measure
 // bandwidth with it.
 //
-// It starts operations and counts how they end; the caller polls, waits for room and takes the
-// time. Threads: the one that polls the endpoint's provider. Ownership: the caller keeps `local`,
-// the peer's memory and this object until is_idle(): the operations' completions point to it.
+// It starts operations and counts how they end; the caller polls, waits for space and takes the
+// time. Threads: the thread that polls the endpoint's provider. Ownership: the caller keeps
+// `local`, the peer's memory and this object until is_idle(): the operations' completions point to
+// it.
 #pragma once
 
 #include "apps/perf/perf_protocol.h"
@@ -26,7 +27,7 @@ class PerfStream {
   PerfStream(const PerfStream&) = delete;
   PerfStream& operator=(const PerfStream&) = delete;
 
-  // `local`: the bytes to send or put, or the target of gets. Operations still under way count only
+  // `local`: the bytes to send or put, or the target of gets. Operations still in flight count only
   // for is_idle().
   void begin(Endpoint& peer, PerfOperation operation, std::span<std::byte> local,
              const RemoteMemory& remote) noexcept {
@@ -39,7 +40,8 @@ class PerfStream {
     failed_before_ = ended_.failed_count;
   }
 
-  // Starts one, with the next number. Returns the endpoint's status; kDone: it has also ended.
+  // Starts an operation with the next number. Returns the endpoint's status; kDone: it has also
+  // ended.
   SendStatus start() noexcept {
     BP_DCHECK(peer_ != nullptr);  // begin() was called
     SendStatus status = SendStatus::kDone;
@@ -60,7 +62,7 @@ class PerfStream {
   // Since begin(): the operations started, and those that ended in a failure.
   uint64_t started_count() const noexcept { return started_count_ - begun_at_; }
   uint64_t failed_count() const noexcept { return ended_.failed_count - failed_before_; }
-  // Whether all that was ever started has ended.
+  // Whether all operations ever started have ended.
   bool is_idle() const noexcept {
     BP_DCHECK(ended_.count <= started_count_);  // no operation ends twice
     return ended_.count == started_count_;
@@ -76,7 +78,7 @@ class PerfStream {
   PerfOperation operation_ = PerfOperation::kSend;
   std::span<std::byte> local_;
   RemoteMemory remote_;
-  uint64_t started_count_ = 0;  // ever, like ended_.count
+  uint64_t started_count_ = 0;  // since construction, like ended_.count
   uint64_t begun_at_ = 0;
   uint64_t failed_before_ = 0;
   Ended ended_;

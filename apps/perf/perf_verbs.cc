@@ -1,6 +1,6 @@
 #include "apps/perf/perf_verbs.h"
 
-// perf_verbs_side.cc defines it; a program that has verbs asks for it (-Wl,-u; bedplate-verbs.pc).
+// perf_verbs_side.cc defines it; a program with verbs asks for it (-Wl,-u; bedplate-verbs.pc).
 extern "C" [[gnu::weak]] const bedplate::PerfVerbsPart bedplate_perf_verbs_part;
 
 namespace bedplate {

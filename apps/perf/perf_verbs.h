@@ -1,5 +1,5 @@
-// The part of `bedplate perf` that needs an RDMA device: it is in libbedplate-verbs.a, and a
-// program may be linked without that.
+// The part of `bedplate perf` that needs an RDMA device. It is in libbedplate-verbs.a; a program
+// may be linked without it.
 #pragma once
 
 #include "apps/perf/perf_side.h"
@@ -12,7 +12,7 @@ struct PerfVerbsPart {
   Result<RegisterCosts> (*measure_register_cost)(const RegisterCostOptions& options);
 };
 
-// Errors (kConfiguration): it is not linked in.
+// Errors (kConfiguration): it is not linked.
 Result<const PerfVerbsPart*> perf_verbs_part() noexcept;
 
 }  // namespace bedplate

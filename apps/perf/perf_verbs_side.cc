@@ -10,7 +10,7 @@
 namespace bedplate {
 namespace {
 
-// The runtime's own shape except the length of messages: as much as shared memory copies.
+// The runtime's own shape, except the message length: as long as shared memory copies.
 constexpr VerbsShape kShape = {
     .peer_count_max = 1, .message_bytes = 4096 + 64, .bounce_bytes = 4096};
 

@@ -18,11 +18,10 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kRepeats = 1000;  // of calls shorter than a look at the clock
+constexpr uint32_t kRepeats = 1000;  // of calls shorter than one reading of the clock
 constexpr uint64_t kPage = page_bytes(PageSize::k4KiB);
 
-// A cache of registrations by the start of their memory, without a bound, as in MPI libraries and
-// UCX.
+// A cache of registrations, by start address, without a limit, as in MPI libraries and UCX.
 class RegistrationCache {
  public:
   explicit RegistrationCache(ibv_pd* domain) noexcept : domain_(domain) {}
@@ -30,7 +29,7 @@ class RegistrationCache {
     for (const auto& [begin, region] : regions_) ibv_dereg_mr(region);
   }
 
-  // Returns nullptr on an error, with the device's answer in errno.
+  // Returns nullptr on failure, with the device's answer in errno.
   ibv_mr* find_or_register(std::byte* memory, uint64_t bytes) {
     const auto after = regions_.upper_bound(memory);
     if (after != regions_.begin()) {
@@ -55,7 +54,7 @@ class RegistrationCache {
   std::map<std::byte*, ibv_mr*> regions_;
 };
 
-// Memory as malloc has it from the system; remap() maps it anew at the same place.
+// Memory as malloc gets it from the system; remap() maps it anew at the same address.
 class OrdinaryMemory {
  public:
   explicit OrdinaryMemory(uint64_t bytes) noexcept
@@ -100,7 +99,7 @@ uint64_t time_of(Work work) {
   return monotonic_ns() - before_ns;
 }
 
-// Keeps the compiler from leaving `value` out.
+// Keeps the compiler from optimizing `value` away.
 template <typename T>
 void use(const T& value) noexcept {
   asm volatile("" : : "g"(&value) : "memory");

@@ -1,4 +1,4 @@
-// The counters of EAL: one set for the process, written by the control thread.
+// The counters of EAL: one set for the process. The control thread writes it.
 #pragma once
 
 #include "platform/counter_table.h"
@@ -7,7 +7,7 @@ namespace bedplate {
 
 struct EalCounters {
   Counter heap_bytes;       // given to DPDK
-  Counter heap_used_bytes;  // of it
+  Counter heap_used_bytes;  // the used part of heap_bytes
 };
 
 inline void describe(CounterTable& table, EalCounters& c) {

@@ -18,18 +18,18 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kBurst = PortQueue::kBurstMax;
-// Buffers under way between queues, and buffers in a shard's cache.
+// Buffers in transit between queues, and buffers in a shard's cache.
 constexpr uint64_t kSpareBuffers = 1024;
 constexpr uint64_t kBuffersOfCache = 512;
-// Buffers of a datagram that waits for its station's address: the headers', one that refers to the
-// bytes, and the one that holds them.
+// The buffers of a datagram that waits for its station's address: one for the headers, one that
+// refers to the bytes, and one that holds them.
 constexpr uint64_t kBuffersOfWaiting = 3;
-// Memory that a packet layer allocates.
+// The memory that a packet layer allocates.
 constexpr uint64_t kStackBytes = 4 * kMiB;
 constexpr uint32_t kSocketsMin = 16;
 constexpr uint32_t kMembershipsMin = 256;
-constexpr uint32_t kCountMax = 4096;  // as NetOptions has it
-// Descriptors of a device: of its queues, its interrupts.
+constexpr uint32_t kCountMax = 4096;  // the limit of NetOptions
+// The descriptors of a device: for its queues and interrupts.
 constexpr uint32_t kDescriptorCount = 8;
 
 NetTime time_of(EventLoop& loop) noexcept {
@@ -134,15 +134,15 @@ std::string OpenPort::instance(const Configuration& configuration, uint32_t shar
   return settings.name + "/" + configuration.shards[shard].name;
 }
 
-// Whether VFIO drives the device. Mellanox drivers share it with the kernel's, and register memory
-// by that.
+// Whether VFIO drives the device. Mellanox drivers share the device with the kernel's driver, and
+// register memory through it.
 bool OpenPort::is_by_vfio() const {
   if (settings.device.kind != PortDevice::Kind::kPci) return false;
   auto device = look_up_pci_device(settings.device.argument);
   return !device.ok() || device.value().driver != "mlx5_core";
 }
 
-// Called before EAL looks at the device.
+// Called before EAL probes the device.
 Result<void> OpenPort::give_pool(VfioPool& vfio) {
   if (!is_by_vfio()) return {};
   BP_TRY_ASSIGN(const auto device, look_up_pci_device(settings.device.argument));

@@ -1,4 +1,4 @@
-// A port with all its users: on each of its shards a queue, its packet layer, and the datagram
+// A port with all its users. On each of its shards it has a queue, a packet layer, and the datagram
 // sockets of services.
 #pragma once
 
@@ -25,27 +25,27 @@ class OpenPort final : public DatagramNetwork {
   OpenPort(const OpenPort&) = delete;
   OpenPort& operator=(const OpenPort&) = delete;
 
-  PortSettings settings;  // read, and not changed then
+  PortSettings settings;  // the configuration parser fills it; constant after that
 
-  // Order: plan_socket() by other services, plan(), create(), make_socket() by them, the seal.
+  // Order: services call plan_socket(); plan(), create(); services call make_socket(); the seal.
   Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) override;
   Result<void> plan(ServicePlan& plan);
-  // Bytes of EAL's heap that it takes.
+  // The bytes that the port takes from EAL's heap.
   uint64_t heap_bytes() const noexcept;
   Result<void> create(ServiceContext& context);
   Result<DatagramSocket*> make_socket(uint32_t shard, const DatagramShape& shape) override;
 
-  // From the thread of `shard`, before its loop runs.
+  // Threads: the thread of `shard`, before its loop runs.
   void start(uint32_t shard) noexcept;
-  // After plan() of both. Errors: `other` lacks a queue on one of the shards.
+  // Called after plan() of both. Errors: `other` lacks a queue on one of the shards.
   Result<void> check_forwarding_to(const OpenPort& other) const;
-  // Makes `other` send all received frames on; `other` outlives this. After create() of both.
+  // Forwards all received frames to `other`, which outlives this. Called after create() of both.
   void forward_to(OpenPort& other) noexcept;
-  // From the control thread.
+  // Threads: the control thread.
   void watch() noexcept;
 
  private:
-  // A packet layer as the receiver of a queue.
+  // A packet layer as the receiver of a queue's frames.
   class Receiver final : public FrameReceiver {
    public:
     void create(NetStack& stack, EventLoop& loop) noexcept;
@@ -57,7 +57,7 @@ class OpenPort final : public DatagramNetwork {
     NetStack* stack_ = nullptr;
     EventLoop* loop_ = nullptr;
   };
-  // Sends received frames on; it drops frames that the other port does not take.
+  // Forwards received frames, and drops frames that the other port does not accept.
   class Forwarder final : public FrameReceiver {
    public:
     void create(PortQueue& out, Counter& dropped) noexcept;
@@ -67,7 +67,7 @@ class OpenPort final : public DatagramNetwork {
     PortQueue* out_ = nullptr;
     Counter* dropped_ = nullptr;
   };
-  // One shard's part of the port.
+  // The part of the port on one shard.
   struct Lane {
     uint32_t shard = 0;
     EventLoop* loop = nullptr;
@@ -81,7 +81,7 @@ class OpenPort final : public DatagramNetwork {
   // The sockets planned for one shard.
   struct Wanted {
     uint32_t socket_count = 0;
-    uint64_t kept_count = 0;  // buffers that its sockets may have
+    uint64_t kept_count = 0;  // buffers that its sockets may hold
   };
 
   bool is_by_vfio() const;
@@ -94,10 +94,10 @@ class OpenPort final : public DatagramNetwork {
   Lane* find_lane(uint32_t shard) noexcept;
   PortOptions port_options() const;
 
-  std::vector<uint32_t> shards_;  // with a queue; empty before plan()
-  std::vector<Wanted> asked_;     // for the next plan(), by shard
-  std::vector<Wanted> wanted_;    // in the last one
-  Port port_;                     // first, so it is destroyed last
+  std::vector<uint32_t> shards_;  // the shards with a queue; empty before plan()
+  std::vector<Wanted> asked_;     // sockets for the next plan(), by shard
+  std::vector<Wanted> wanted_;    // sockets of the last plan()
+  Port port_;                     // declared first, so it is destroyed last
   std::unique_ptr<PortShared> shared_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };

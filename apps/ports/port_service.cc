@@ -19,7 +19,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kHeapBytesMin = 8 * kMiB;  // EAL's need without a port, and some room
+constexpr uint64_t kHeapBytesMin = 8 * kMiB;  // EAL's need without a port, with a margin
 constexpr char kThreads[] = "threads";
 
 }  // namespace
@@ -61,7 +61,8 @@ uint64_t PortService::heap_bytes() const noexcept {
   return bytes;
 }
 
-// Checks how many ports have the device: two for a ring's two ends, any number for null, else one.
+// Checks the number of ports with the same device: two for a ring's two ends, any number for null,
+// else one.
 Result<void> PortService::check_device(const PortSettings& settings) const {
   const PortDevice::Kind kind = settings.device.kind;
   if (kind == PortDevice::Kind::kNull) return {};
@@ -118,7 +119,7 @@ void PortService::preflight(std::vector<Error>* problems) {
 
 Result<void> PortService::start_dpdk(ServiceContext& context) {
   BP_TRY_ASSIGN(const auto memory, context.carve("dpdk"));
-  BP_ASSERT(memory.size() == eal_memory_bytes(heap_bytes()));  // the ports need what was planned
+  BP_ASSERT(memory.size() == eal_memory_bytes(heap_bytes()));  // what the ports have planned
   const Configuration& configuration = context.configuration();
   std::vector<int> cpus;
   for (const ShardSettings& shard : configuration.shards) cpus.push_back(shard.cpu);

@@ -1,9 +1,9 @@
-// Ports through DPDK as services of the runtime: [[port]], and [dpdk] for what all of them share.
+// Ports through DPDK as services of the runtime: [[port]], and [dpdk] for their shared settings.
 //
-// A port is a network of datagrams by its name: other services open sockets on it
-// (ServicePlan::datagram_socket), so a program lists these two before them. The first port starts
-// EAL; without a port it does not start. apps/services/service.h tells each function's purpose,
-// time and thread.
+// A port is a datagram network, known by its name: other services open sockets on it
+// (ServicePlan::datagram_socket), so a program lists these two services before them. The first port
+// starts EAL; without a port EAL does not start. apps/services/service.h documents the purpose,
+// time and thread of each function.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ class DpdkService final : public Service {
 // [[port]].
 class PortService final : public Service {
  public:
-  // `dpdk` outlives it.
+  // `dpdk` outlives this.
   explicit PortService(const DpdkService& dpdk);
   ~PortService() override;
   PortService(const PortService&) = delete;
@@ -56,7 +56,7 @@ class PortService final : public Service {
   OpenPort* find(std::string_view name) noexcept;
   // The port that `from` forwards to. Requires: check_forwarding() found nothing.
   OpenPort& target_of(const OpenPort& from) noexcept;
-  // Errors: there is no such port.
+  // Errors: the device does not exist.
   Result<void> check_device(const PortSettings& settings) const;
   Result<void> check_forwarding(const PortSettings& settings) noexcept;
   uint64_t heap_bytes() const noexcept;
@@ -64,7 +64,7 @@ class PortService final : public Service {
 
   const DpdkService& dpdk_;
   std::vector<std::unique_ptr<OpenPort>> ports_;
-  std::unique_ptr<OpenPort> sample_;  // described if there is no configuration file
+  std::unique_ptr<OpenPort> sample_;  // describes the table if there is no configuration file
   EalCounters* counters_ = nullptr;
 };
 

@@ -33,14 +33,14 @@ void check_device(ReadTable& table, PortSettings& settings) {
   }
 }
 
-// Checks for one gateway at most in each family, in the network of one of the addresses.
+// Checks that each family has at most one gateway, and that it is in the network of an address.
 void check_gateways(ReadTable& table, const PortSettings& settings) {
   if (table.was_refused("gateways") || table.was_refused("addresses")) return;
   const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
   int known = 0;
   for (const std::string& text : settings.gateways) {
     const auto gateway = parse_ip_address(text);
-    BP_ASSERT(gateway.has_value());  // the key takes only such
+    BP_ASSERT(gateway.has_value());  // the key accepts only valid addresses
     if (gateway->family == known) {
       return table.refuse_value("gateways", quoted(text) + " is the second of its family",
                                 "expected one for IPv4 and one for IPv6");
@@ -75,19 +75,19 @@ void check_mac(ReadTable& table, const PortSettings& settings) {
 
 }  // namespace
 
-// The same at each start, and another for each port: 40 bits of a hash (FNV-1a) of the names.
+// Stable across starts and different for each port: 40 bits of a hash (FNV-1a) of the names.
 rte_ether_addr port_mac(const PortSettings& settings, const std::string& appliance) {
   rte_ether_addr mac = {};
   if (!settings.mac.empty()) {
     const bool is_read = rte_ether_unformat_addr(settings.mac.c_str(), &mac) == 0;
-    BP_ASSERT(is_read);  // check_mac() refuses any other
+    BP_ASSERT(is_read);  // check_mac() refuses invalid text
     return mac;
   }
   uint64_t hash = 0xcbf29ce484222325;
   for (const char one : appliance + "/" + settings.name) {
     hash = (hash ^ static_cast<unsigned char>(one)) * 0x100000001b3;
   }
-  mac.addr_bytes[0] = 2;  // administered locally
+  mac.addr_bytes[0] = 2;  // locally administered
   for (size_t i = 1; i < sizeof mac.addr_bytes; ++i) {
     mac.addr_bytes[i] = static_cast<uint8_t>(hash >> (8 * i));
   }

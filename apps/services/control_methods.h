@@ -1,8 +1,8 @@
 // The methods that an appliance answers while it runs, over its control socket (docs/control.md):
-// one table, which the socket answers by, `bedplate ctl --list` prints, and a shell's completion
-// asks.
+// one table, used by the socket, by `bedplate ctl --list` and by shell completion.
 //
-// The runtime has some. A service adds its own in Service::methods(), wherever it was written:
+// The runtime has some methods. A service, also one from outside the tree, adds its own in
+// Service::methods():
 //
 //     void methods(ControlMethods& methods) override {
 //       methods.add({.name = "flush",
@@ -14,8 +14,9 @@
 //                   }, this);
 //     }
 //
-// and is asked for "cache.flush". It may be added while nothing runs: a table is also made to be
-// printed. Threads: the table is the main thread's; ControlCall says where a method is called.
+// which answers "cache.flush". methods() may be called while nothing runs: a table is also made to
+// be printed. Threads: the table belongs to the main thread; ControlCall says on which thread a
+// method is called.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class EventLoop;
 
 enum class ControlType : uint8_t { kText, kNumber, kBoolean };
 
-// As the table, and the error for a wrong type, have it: "text", "number", "boolean".
+// The type's name in the table, and in the error for a wrong type: "text", "number", "boolean".
 const char* to_text(ControlType type) noexcept;
 
 struct ControlParameter {
@@ -45,42 +46,42 @@ struct ControlParameter {
 
 inline constexpr size_t kControlParametersMax = 8;
 
-// One request of a client, while it is answered. Everything that a method looks at was checked: it
-// has all that is required, of the types that were asked for, and nothing else.
+// One request of a client, while it is answered. Its arguments are checked before the method is
+// called: all required ones are present, each has its declared type, and there are no others.
 //
-// A method is called on the thread of the control socket, beside the shards; there it may look at
-// what any thread may. It does not block. It does a shard's work on that shard, by go_on(). It
-// answers by writing one JSON value into result(), or by refuse().
+// A method is called on the thread of the control socket, beside the shards, and may read what any
+// thread may read. It does not block. It does a shard's work on that shard, by go_on(). It answers
+// by writing one JSON value into result(), or by refuse().
 class ControlCall {
  public:
   using Function = void (*)(void* context, ControlCall& call) noexcept;
 
   bool has(std::string_view parameter) const noexcept { return find(parameter) != nullptr; }
-  // The value that was given, or `otherwise`. Requires: the parameter is of this type.
+  // The value of the argument, or `otherwise` without one. Requires: the parameter has this type.
   std::string_view text(std::string_view parameter, std::string_view otherwise = "") const noexcept;
   uint64_t number(std::string_view parameter, uint64_t otherwise = 0) const noexcept;
   bool boolean(std::string_view parameter, bool otherwise = false) const noexcept;
 
-  // The place for the answer; it has room for 16 KiB.
+  // Writes the answer; 16 KiB at most.
   JsonText& result() noexcept { return result_; }
-  // Refuses, and says why: what was being done, what stands against it, what to do.
+  // Refuses, with the three parts of an error: what was being done, what prevents it, what to do.
   void refuse(const Error& error) noexcept;
   bool is_refused() const noexcept { return is_refused_; }
   const Error& error() const noexcept { return error_; }
 
-  // Calls `function` on the thread of `loop`, once the method has returned; it ends the answer
-  // there. A loop that does not come to it in two seconds is said to be stuck.
-  // Requires: not called there. Ownership: `context` outlives the loop's run.
+  // Calls `function` on the thread of `loop`, once the method has returned; `function` ends the
+  // answer. If the loop does not call it within two seconds, the answer says that it is stuck.
+  // Requires: not called on that thread. Ownership: `context` outlives the loop's run.
   void go_on(EventLoop& loop, Function function, void* context) noexcept;
 
-  // The method's own, from one step to the next.
+  // State of the method, kept from one step to the next.
   struct {
     void (*function)() = nullptr;
     void* context = nullptr;
   } state;
 
-  // For an answer that is too long for one piece: after more(page) what was written is sent, and
-  // the method is called again, with that page(), to go on; the first is 0.
+  // For an answer that is too long for one buffer: after more(page) the text written so far is
+  // sent, and the method is called again, with page() == page, to continue. The first page is 0.
   uint64_t page() const noexcept { return page_; }
   void more(uint64_t page) noexcept {
     page_ = page;
@@ -115,9 +116,9 @@ class ControlCall {
 struct ControlMethod {
   std::string name;                               // of a-z, 0-9, _ and -, with dots between words
   std::vector<ControlParameter> parameters = {};  // kControlParametersMax at most
-  std::string result = {};                        // what it answers: `{"held": true}`
-  std::string help = {};                          // what it does: one sentence
-  std::string needs = {};  // its precondition, else it is refused: "a volume on a store"
+  std::string result = {};                        // its answer: `{"held": true}`
+  std::string help = {};                          // its effect: one sentence
+  std::string needs = {};  // its precondition; without it, it refuses: "a volume on a store"
   ControlCall::Function function = nullptr;
   void* context = nullptr;
   HeapOwner asker = {};  // set by the table: the owner of allocations in add(), and in calls
@@ -125,11 +126,11 @@ struct ControlMethod {
 
 class ControlMethods {
  public:
-  // Adds one whose name is headed by that of the service: "cache.flush". Requires: there is none of
-  // that name. Ownership: `context` outlives the appliance.
+  // Adds a method; its name gets the service's as a prefix: "cache.flush". Requires: the name is
+  // new. Ownership: `context` outlives the appliance.
   void add(ControlMethod method, ControlCall::Function function, void* context);
 
-  // The runtime's: names of the methods that follow are headed by `owner`, unless it is empty.
+  // For the runtime: `owner` is the prefix of the names that follow, unless it is empty.
   void set_owner(std::string_view owner) { owner_ = owner; }
   const std::vector<ControlMethod>& all() const noexcept { return methods_; }
   const ControlMethod* find(std::string_view name) const noexcept;

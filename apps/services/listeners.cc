@@ -32,12 +32,12 @@ int socket_option(int fd, int option) {
   return getsockopt(fd, SOL_SOCKET, option, &value, &bytes) == 0 ? value : 0;
 }
 
-// Says what `fd` is if it is no listening stream socket; nullptr: it is one.
+// Describes `fd` if it is no listening stream socket; nullptr: it is one.
 const char* wrong_kind(int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return "closed";
   if (S_ISREG(status.st_mode)) {
-    // If no socket was passed, segment 0 may have this number: it is older than main.
+    // If no socket was passed, segment 0, which is made before main, may have this descriptor.
     const PinnedPool& pool = process_pool();
     const bool is_ours = pool.segment_count() > 0 && pool.segment(0).memfd == fd &&
                          pool.segment(0).device == status.st_dev &&
@@ -124,7 +124,8 @@ void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Er
   BP_ASSERT(problems != nullptr);
   BP_ASSERT(sockets_.empty() && paths_.empty());
   for (const SocketAddress& address : addresses) {
-    // The plan refuses an address that others reach; a passed socket is looked at when it is there.
+    // The plan has refused addresses that others can reach; a passed socket is checked when it is
+    // taken.
     BP_ASSERT(!local_only_.is_asked() || address.kind == SocketAddress::Kind::kActivation ||
               is_local_address(address));
     if (address.kind == SocketAddress::Kind::kActivation) {

@@ -1,9 +1,9 @@
 // The listening sockets of a service: opened before anything is taken, so that an address in use is
-// one line of preflight's report; closed when boot fails. Nobody accepts here: the service's shard
-// does. Threads: the main thread's.
+// one line of preflight's report; closed when boot fails. This class does not accept connections;
+// the service's shard does. Threads: the main thread's.
 //
-// Invariants: 1. Each socket is open, and its descriptor no other's. 2. There is no path without a
-// socket. (is_valid, after open and before they are given up) 3. They are opened once. (open)
+// Invariants: 1. Each socket is open, and no two have one descriptor. 2. Each path has a socket.
+// (is_valid, after open and before the sockets are closed) 3. They are opened once. (open)
 #pragma once
 
 #include <string>
@@ -17,20 +17,19 @@ namespace bedplate {
 
 class Listeners {
  public:
-  // `key`: the key of the configuration that says the addresses: "listen in [SERVICE]". With
-  // `local_only`, sockets that are passed must be local, too; ServicePlan::listen has looked at the
-  // addresses.
-  // Files of sockets on Unix paths are given to those of `access`.
+  // `key`: the configuration key of the addresses: "listen in [SERVICE]". With `local_only`, passed
+  // sockets must be local, too; ServicePlan::listen has checked the addresses. The files of Unix
+  // sockets get the user and group of `access`.
   explicit Listeners(std::string key, LocalOnly local_only = {}, SocketAccess access = {})
       : key_(std::move(key)), local_only_(std::move(local_only)), access_(std::move(access)) {}
   Listeners(Listeners&&) noexcept = default;
   Listeners(const Listeners&) = delete;
   Listeners& operator=(const Listeners&) = delete;
-  // Closes the sockets and removes the files of those on Unix paths.
+  // Closes the sockets and removes the files of Unix sockets.
   ~Listeners();
 
-  // Opens every address; `activation:` takes over what LISTEN_FDS passes (sd_listen_fds(3)).
-  // Appends one error to `problems` for each that cannot be had.
+  // Opens every address; `activation:` takes over the sockets that LISTEN_FDS passes
+  // (sd_listen_fds(3)). Appends one error to `problems` for each address that cannot be opened.
   void open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems);
 
   const std::vector<Fd>& sockets() const noexcept { return sockets_; }
@@ -49,9 +48,8 @@ class Listeners {
   std::vector<std::string> paths_;
 };
 
-// Opens the addresses that each of `services` listens at: Listeners for each key, in their order.
-// Without `with_activation` (for a process that may have been passed no sockets), `activation:` is
-// left out.
+// Opens the listening addresses of `services`: a Listeners object for each key, in order. Leaves
+// out `activation:` unless `with_activation`: a process may have been passed no sockets.
 std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,
                                                    bool with_activation,
                                                    std::vector<Error>* problems);

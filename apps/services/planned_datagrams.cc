@@ -17,7 +17,7 @@ bool is_any(const IpAddress& ip) noexcept {
   return ip == any;
 }
 
-// Whether not both can be open at once.
+// Whether the two cannot be open at the same time.
 bool exclude_one_another(const DatagramNeed& one, const DatagramNeed& other) noexcept {
   if (one.network != other.network) return false;
   const DatagramOptions& a = one.opening->options;
@@ -30,7 +30,7 @@ bool exclude_one_another(const DatagramNeed& one, const DatagramNeed& other) noe
          !(a.shares_port && b.shares_port);
 }
 
-// The first one planned before `last` that excludes it; nullptr: none does.
+// The first socket planned before `last` that excludes it; nullptr: none.
 const DatagramNeed* find_rival(const std::vector<ServiceNeeds>& services,
                                const DatagramNeed& last) noexcept {
   for (const ServiceNeeds& service : services) {

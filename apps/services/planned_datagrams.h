@@ -1,8 +1,7 @@
-// Datagram sockets that are planned with their openings. Sockets of the kernel are opened before
-// anything is taken, by `check` as by boot, and handed to the service in create(); those of a
-// network (a port) are opened in create(), when the network is there.
-// Services use DatagramOpening; the rest is the runtime's. Threads: the main thread, before the
-// seal (it allocates).
+// Planned datagram sockets, with the addresses that they open. Kernel sockets are opened before
+// anything is taken, by `check` as by boot, and handed to the service in create(). Sockets on a
+// network (a port) are opened in create(), when the network exists. Services use DatagramOpening;
+// the rest is the runtime's. Threads: the main thread, before the seal (it allocates).
 #pragma once
 
 #include <string>
@@ -17,11 +16,12 @@ struct ServiceNeeds;
 
 struct DatagramMembership {
   IpAddress group;
-  IpAddress source = {};       // none: from anybody
-  std::string interface = {};  // empty: the routes say
+  IpAddress source = {};       // none: any source
+  std::string interface = {};  // empty: by the routing table
 };
 
-// The opening of a datagram socket that a service plans (ServicePlan::datagram_socket).
+// The address, options and groups of a datagram socket that a service plans
+// (ServicePlan::datagram_socket).
 struct DatagramOpening {
   std::string what = {};         // for people: "leg 0 of the stream news"
   DatagramOptions options = {};  // without owner and interface
@@ -29,19 +29,19 @@ struct DatagramOpening {
   std::vector<DatagramMembership> memberships = {};
 };
 
-// Its options with all that a socket wants; they live as long as `opening`.
+// The complete options of the socket; they are valid as long as `opening`.
 DatagramOptions options_of(const DatagramOpening& opening, const DatagramOwner& owner) noexcept;
 
-// Opens and joins it on `socket`, which is not open: a network's, or (`fd` is open) the kernel's,
-// which open_datagrams() has opened by the same. Errors: the socket's.
+// Opens `socket`, which is not open, and joins its groups. It is a network's socket; or the
+// kernel's, if open_datagrams() has opened `fd` for the same opening. Errors: the socket's.
 Result<void> open_planned(DatagramSocket& socket, const DatagramOpening& opening,
                           const DatagramOwner& owner, Fd fd);
 
-// Opens the sockets of `services` that the plan has the kernel open. Returns, for each service, a
-// descriptor for each of its datagram sockets; those of other sockets are not open. Appends each
-// problem to `problems`: an address that is not there, a port that somebody has or that the
-// configuration has twice, an interface, a group that cannot be joined. Each group is joined and
-// left again: no datagram shall come before its service is there.
+// Opens the planned kernel sockets of `services`. Returns, for each service, a descriptor for each
+// of its datagram sockets; descriptors of sockets on networks are not open. Appends each problem to
+// `problems`: a missing address, a port that is in use or that the configuration has twice, an
+// interface, a group that cannot be joined. Each group is joined and left again, so that no
+// datagram arrives before its service runs.
 std::vector<std::vector<Fd>> open_datagrams(const std::vector<ServiceNeeds>& services,
                                             std::vector<Error>* problems);
 

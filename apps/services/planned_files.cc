@@ -31,7 +31,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kFileOperationCountMax = 1024;
-// The alignment of direct access if neither the file system nor the device says it.
+// The alignment of direct access if neither the file system nor the device tells it.
 constexpr uint32_t kUsualAlignmentBytes = 4096;
 constexpr uint32_t kSectorBytes = 512;
 constexpr int kLinksMax = 40;  // as many as the kernel follows
@@ -41,7 +41,7 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// "journal in [store]": the key that says the path; without one the table.
+// The configuration key of the path: "journal in [store]"; without one, the table.
 std::string where_it_is_said(const ServiceNeeds& service, const FilePlan& plan) {
   return plan.key.empty() ? "[" + service.name + "]" : plan.key + " in [" + service.name + "]";
 }
@@ -60,7 +60,7 @@ Error kind_error(const ServiceNeeds& service, const FilePlan& plan) {
 Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) {
   Error error = refused(service, plan);
   if (number == EINVAL && plan.is_direct) {
-    // A pipe or a terminal has no direct access either, and no file system to be blamed.
+    // A pipe or a terminal fails at O_DIRECT, too, but not because of a file system.
     struct stat status {};
     if (stat(plan.path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
         !S_ISBLK(status.st_mode)) {
@@ -87,7 +87,7 @@ Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) 
   }
 }
 
-// Finds its size and kind. Returns no if it is neither a file nor a block device.
+// Finds its size and kind. Returns false if it is neither a file nor a block device.
 bool look_at(int fd, uint64_t* bytes, bool* is_device) noexcept {
   struct stat status {};
   if (fstat(fd, &status) != 0) return false;
@@ -112,7 +112,7 @@ uint32_t direct_alignment_bytes(int fd, bool is_device) noexcept {
   return kUsualAlignmentBytes;
 }
 
-// Which process holds the lock on `status`'s file; 0: one that /proc/locks does not tell.
+// The process that holds the lock on `status`'s file; 0: /proc/locks does not name it.
 long holder_of(const struct stat& status) {
   std::ifstream locks("/proc/locks");
   char wanted[64];
@@ -130,16 +130,15 @@ long holder_of(const struct stat& status) {
   return 0;
 }
 
-// The kernel keeps the files of a ring, with their locks and claims, until it has taken the ring
-// down, a while after the process has ended. Those that are left after this time are somebody
-// else's.
+// The kernel keeps the files of a ring, with their locks and claims, until it has torn the ring
+// down, a while after the process has ended. After this time a lock belongs to another process.
 constexpr uint64_t kRingEndNs = 2 * kNsPerSecond;
 
 bool is_gone(long pid) noexcept {
   return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
 }
 
-// Waits a moment. Returns no once the time is up.
+// Waits a moment. Returns false once the time is up.
 bool try_again(uint64_t begin_ns) noexcept {
   const timespec moment = {.tv_sec = 0, .tv_nsec = 5 * static_cast<long>(kNsPerMs)};
   nanosleep(&moment, nullptr);
@@ -174,14 +173,14 @@ Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
                         plan.is_writable ? "it has one writer" : "one that is written to");
 }
 
-// The place of a file, the same by any of its names: its device and number; of a missing file, its
-// directory and name.
+// Identifies a file under any of its names: by device and inode; a missing file by its directory
+// and name.
 using FilePlace = std::string;
 
 FilePlace place_of(int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return "";
-  const bool is_device = S_ISBLK(status.st_mode);  // which may have several nodes
+  const bool is_device = S_ISBLK(status.st_mode);  // it may have several nodes
   return is_device ? "device " + std::to_string(status.st_rdev)
                    : std::to_string(status.st_dev) + " " + std::to_string(status.st_ino);
 }
@@ -199,11 +198,11 @@ FilePlace place_of(const std::string& path) {
   return target + at.substr(at.rfind('/'));
 }
 
-// The files of one configuration that are taken: a file that is written to has no other plan.
+// The files that the plans of one configuration have taken: a writable file is in one plan only.
 class FileClaims {
  public:
-  // `planned` outlives this; `plan` is the same with the path that it has now.
-  // Errors: another plan has the file, and one of the two writes.
+  // `planned` outlives this object; `plan` is the same with its present path. Errors: another plan
+  // has the file, and one of the two writes.
   Result<void> add(const ServiceNeeds& service, const FilePlan& planned, const FilePlan& plan,
                    const FilePlace& place) {
     const auto [begin, end] = claims_.equal_range(place);
@@ -224,7 +223,7 @@ class FileClaims {
   std::multimap<FilePlace, std::pair<const ServiceNeeds*, const FilePlan*>> claims_;
 };
 
-// Asks the service whether the content of its file may be written over.
+// Asks the service whether the content of its file may be overwritten.
 Result<void> check_content(const ServiceNeeds& service, const FilePlan& plan, int fd) {
   auto checked = plan.keeper->check(fd);
   if (checked.ok()) return {};
@@ -254,7 +253,7 @@ Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
   return error.set_cure("fill the last one up: truncate -s %%%u %s", block, plan.path.c_str());
 }
 
-// A file that is longer than this process may have one cannot be written to at its end.
+// A file longer than RLIMIT_FSIZE cannot be written at its end.
 Result<void> check_limit(const ServiceNeeds& service, const FilePlan& plan, uint64_t bytes) {
   rlimit limit = {};
   getrlimit(RLIMIT_FSIZE, &limit);
@@ -266,14 +265,14 @@ Result<void> check_limit(const ServiceNeeds& service, const FilePlan& plan, uint
   return error.set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit");
 }
 
-// Opens the file; if it is missing and may not be created, looks whether it could be.
-// `plan`: that of `need`, with the path that it has now.
+// Opens the file; if it is missing and may not be created, checks whether it could be. `plan` is
+// that of `need`, with its present path.
 Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
                              const FilePlan& plan, bool may_create, FileClaims* claims) {
   BP_ASSERT(defect_of(plan) == nullptr && need.shard < service.shards.size());
   const bool creates = plan.is_created && may_create;
   struct stat before {};
-  // For a device O_EXCL means that nobody else has it so, above all no file system.
+  // For a block device O_EXCL means exclusive use: no file system has it mounted.
   const bool is_taken =
       plan.is_writable && stat(plan.path.c_str(), &before) == 0 && S_ISBLK(before.st_mode);
   const int flags = (plan.is_writable ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) |
@@ -297,7 +296,7 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
   const int fd = opened.fd.number();
   bool is_device = false;
   if (!look_at(fd, &opened.options.bytes, &is_device)) return kind_error(service, plan);
-  set_blocking(fd, true);  // a pipe or a terminal in its place would have held the boot
+  set_blocking(fd, true);  // non-blocking until here: a pipe would block the boot
   opened.options.name = file_name(service.name, plan);
   opened.options.fd = fd;
   opened.options.operation_count_max = plan.operation_count_max;

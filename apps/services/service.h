@@ -1,26 +1,27 @@
 // A service: code that is placed on the shards of an appliance.
 //
 // A program lists its services (apps/program/program.h). A service of the list runs if the
-// configuration has its table. The runtime calls it in this order, on the main thread unless it is
-// said otherwise:
+// configuration has its table. The runtime calls it in this order, on the main thread unless
+// another is named:
 //
 //     describe   its table of the configuration, [NAME]
 //     plan       all that it will ever take: memory, connections, timers, sources, counters
 //     preflight  looks for other problems before anything is taken; also for `check`
-//     prepare    all memory is taken, and no thread runs but this one; still as root, if it was
-//     create     gets what it has planned, and adds itself to the loops of its shards; from here on
-//                as [appliance] user, if it names one, with the rights of ServicePlan::capability
+//     prepare    all memory is taken, and no other thread runs yet; still as root, if started so
+//     create     gets its planned parts, and adds itself to the loops of its shards; from here on
+//                as [appliance] user, if set, with the rights of ServicePlan::capability
 //     sealed     from here on nothing of the pool moves, and nothing is registered
 //     start      on each shard, on its thread, before the loop runs
 //     tick       about every half second; more often while the appliance drains
-//     request_drain, is_drained   finish what was begun, take nothing new
+//     request_drain, is_drained   finish all that has begun, take nothing new
 //
 // A service may use services that the program lists before it: they are created before it, and
-// planned after it, when they know its demands (datagram_network()).
+// planned after it, so that they know its demands (datagram_network()).
 //
-// An error in any of them ends the boot, with its kind as exit code, and what was taken is closed.
-// A service is made for one appliance and outlives it. During boot, an exception that leaves one of
-// its functions becomes an error which names the service; on a shard it ends the process.
+// An error in any of them ends the boot, with its kind as exit code, and all that was taken is
+// released. A service is made for one appliance and outlives it. During boot, an exception that
+// leaves one of its functions becomes an error which names the service; on a shard it ends the
+// process.
 #pragma once
 
 #include <cstdint>
@@ -41,34 +42,33 @@ class Service {
  public:
   virtual ~Service() = default;
 
-  // The name of its table, of its counters, and, behind "heap:", of the owner of its heap memory:
-  // 1..32 bytes of a-z, 0-9 and -.
-  // The same text, static, at each call. Threads: any.
+  // The name of its table and its counters; "heap:NAME" owns its heap memory. 1..32 bytes of a-z,
+  // 0-9 and -. The same static text at each call. Threads: any.
   virtual const char* name() const noexcept = 0;
 
-  // 0: it has one table, [NAME]. Else as many [[NAME]] at most, and describe() is called for each
-  // that is there, in their order.
+  // 0: it has one table, [NAME]. Else up to this many [[NAME]]; describe() is called for each in
+  // the file, in order.
   virtual uint32_t table_count_max() const noexcept { return 0; }
 
-  // Describes its table, which may have tables in it. The variables are the service's own, and hold
+  // Describes its table, which may contain tables. The variables are the service's own, and hold
   // the defaults.
   virtual void describe(ConfigurationTable& /*table*/) {}
 
-  // Says what it needs; `plan` knows the configuration. The same each time that it is asked.
-  // Errors: what stands against it (kConfiguration).
+  // Tells `plan`, which knows the configuration, what it needs: the same at each call. Errors: why
+  // it cannot be planned (kConfiguration).
   virtual Result<void> plan(ServicePlan& /*plan*/) { return {}; }
 
-  // The network that the configuration calls `name`, if it is this service's: others open their
-  // datagram sockets on it, by transport/sockets/datagram_network.h. nullptr: it has none of this
-  // name. Called once the configuration was read.
+  // The network that the configuration calls `name`, if this service has it: other services open
+  // their datagram sockets on it, through transport/sockets/datagram_network.h. nullptr: it has
+  // none of this name. Called after the configuration is read.
   virtual DatagramNetwork* datagram_network(std::string_view /*name*/) noexcept { return nullptr; }
 
   // Appends what this machine lacks to `problems`. Takes nothing and leaves nothing behind.
   virtual void preflight(std::vector<Error>* /*problems*/) {}
 
   // The last step with all of root's rights, and the only one that can still change rights for all
-  // threads: they inherit them. So it starts no thread: with [appliance] user, boot is refused
-  // beside one.
+  // threads, which inherit them. It must start no thread: with [appliance] user, boot refuses to go
+  // on if another thread exists.
   virtual Result<void> prepare() { return {}; }
 
   // `context` outlives the appliance's loops.
@@ -76,28 +76,29 @@ class Service {
 
   virtual Result<void> sealed() { return {}; }
 
-  // Threads: the shard's, whose index among [[shard]] is `shard`.
+  // Threads: the thread of the shard with the index `shard` among [[shard]].
   virtual void start(uint32_t /*shard*/) noexcept {}
 
-  // From the control thread, beside the shards; it may block for a moment.
+  // Threads: the main thread, while the shards run; it may block for a moment.
   virtual void tick() noexcept {}
 
-  // Adds the methods that it answers while it runs, over the control socket. Called after create(),
-  // and to print a program's table: it does nothing else.
+  // Adds the methods that it answers over the control socket. Called after create(), and also to
+  // print a program's table, so it has no other effect.
   virtual void methods(ControlMethods& /*methods*/) {}
 
-  // Finish what was begun, and take nothing new; is_drained() says when. A service that is not
-  // drained in time ([appliance] drain_timeout_ms) is named in the log, and stopped.
-  // Called once: when the appliance ends, or for this service alone while it serves.
-  // Threads: the control thread, while the shards run: EventLoop::submit() reaches them.
+  // Finishes all that has begun, and takes nothing new; is_drained() tells when it is done. A
+  // service that is not drained in time ([appliance] drain_timeout_ms) is named in the log, and
+  // stopped. Called once: when the appliance ends, or for this service alone while it serves.
+  // Threads: the main thread, while the shards run; EventLoop::submit() reaches them.
   virtual void request_drain() noexcept {}
   virtual bool is_drained() const noexcept { return true; }
-  // Whether it may drain while the appliance goes on; false for a service that the machine itself
-  // needs. Threads: any.
+  // Whether it may drain while the appliance keeps serving; false for a service that the machine
+  // itself needs. Threads: any.
   virtual bool drains_alone() const noexcept { return true; }
 
   // The shards have stopped, or boot has failed at any step. The service ends its own threads here:
-  // all that the context handed out goes next. Called once or twice. Threads: the main thread's.
+  // everything that the context handed out is destroyed next. Called once or twice. Threads: the
+  // main thread's.
   virtual void stopped() noexcept {}
 };
 

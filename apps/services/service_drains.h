@@ -1,11 +1,11 @@
-// The drains of services, in which they finish what was begun and take nothing new: of one service
-// on request while the appliance serves, or of all when it ends.
+// The drains of services: a draining service finishes all that has begun and takes nothing new. One
+// service drains on request while the appliance serves, or all drain when it ends.
 //
-// A service is asked once, on the control thread, by whichever part wants it. The service says what
-// its drain is (Service::request_drain); nothing takes a drain back.
+// A service is asked once, on the main thread. Service::request_drain defines what its drain does.
+// A drain cannot be undone.
 //
-// Threads: wish(), state_of() and drains_alone() any one, find() and name_of() as well; the rest is
-// the control thread's.
+// Threads: any for wish(), state_of(), drains_alone(), find() and name_of(); the main thread for
+// the rest.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,8 @@ class ServiceDrains {
  public:
   enum class State : uint8_t { kServing, kWished, kDraining, kDrained };
 
-  // Before the seal: it allocates. Requires: called once. Ownership: `services` outlive this.
+  // Call it before the seal: it allocates. Requires: called once. Ownership: `services` outlive
+  // this object.
   void create(std::span<Service* const> services);
 
   size_t count() const noexcept { return entries_.size(); }
@@ -34,22 +35,21 @@ class ServiceDrains {
   const char* name_of(size_t index) const noexcept;
   State state_of(size_t index) const noexcept;
   bool drains_alone(size_t index) const noexcept;
-  // Has the service asked at the next turn(), unless it was asked before. Requires: it drains
-  // alone.
+  // Marks the service to be asked at the next turn(), unless it was asked before. Requires: it
+  // drains alone.
   void wish(size_t index) noexcept;
 
-  // To be called now and then: asks the services that wish() was called for, and sees how far they
-  // are.
+  // Called regularly: asks the services that wish() has marked, and updates the states of all.
   void turn() noexcept;
-  // Asks all that were not asked yet.
+  // Asks all services that were not asked yet.
   void begin_all() noexcept;
-  // The names of those that are not drained: "cache, peers"; empty: all are.
+  // The names of services that are not drained: "cache, peers". Empty: all are drained.
   std::string undrained() const;
 
  private:
   struct Entry {
     Service* service = nullptr;
-    std::atomic<State> state{State::kServing};
+    std::atomic<State> state{State::kServing};  // relaxed: no other data depends on it
   };
 
   static void begin(Entry& entry) noexcept;

@@ -25,7 +25,7 @@ bool is_counter_name(const std::string& name) noexcept {
          std::all_of(name.begin(), name.end(), is_good);
 }
 
-// Why the counter cannot be seen at a glance; nullptr: it can, or need not.
+// Why the counter cannot have a column; nullptr: it can, or has none.
 const char* defect_of_column(const CounterDescription& counter, const CounterSet& set) noexcept {
   const std::string& column = counter.column;
   const auto is_good = [](char c) { return c >= ' ' && c != '\x7f' && c != '"' && c != '\\'; };
@@ -47,7 +47,7 @@ const char* defect_of_column(const CounterDescription& counter, const CounterSet
   return nullptr;
 }
 
-// Whether others than this machine reach it. A passed socket is looked at when it is there.
+// Whether other machines can reach it. A passed socket is checked when it is taken.
 bool is_open_to_others(const SocketAddress& address) noexcept {
   return address.kind != SocketAddress::Kind::kActivation && !is_local_address(address);
 }
@@ -55,7 +55,7 @@ bool is_open_to_others(const SocketAddress& address) noexcept {
 // A record has 16 bits for its subject.
 constexpr size_t kTraceSubjectMax = 1 << 16;
 
-// How many words there are in "a|b|c"; 0: they are not as TraceDescription has them.
+// Counts the words of "a|b|c"; 0: they are not as in TraceDescription.
 size_t count_trace_words(std::string_view text) {
   if (text.size() >= sizeof TraceSourceRecord::kinds) return 0;
   size_t count = 1;
@@ -164,7 +164,7 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
 
 void ServicePlan::kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count) {
   BP_KEEPS_VALID(*this);
-  // A thread cuts its pages from pieces that it has for itself: the last of each may be half empty.
+  // A thread takes its pages from blocks of its own: the last block of each may be half empty.
   const uint64_t whole_bytes = align_up(bytes, kHeapGranularityBytes) +
                                (std::max(thread_count, 1U) - 1) * kHeapGranularityBytes;
   needs_.kept_heaps.push_back({owner, whole_bytes});
@@ -215,7 +215,7 @@ void ServicePlan::watches(uint32_t shard, uint32_t count) {
   if (needs != nullptr) needs->watches += std::min(count, kCountMax);
 }
 
-// `doing`: for the message if there is none.
+// `doing` is for the error if there is no such network.
 DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string_view name) {
   for (Service* service : configuration_.services) {
     if (service == needs_.service) continue;
@@ -254,7 +254,7 @@ void ServicePlan::datagram_socket(uint32_t shard, const char* name, const Datagr
   descriptors(1, nullptr);
 }
 
-// One segment for those of a shard: a pool has few segments.
+// One segment for all datagram sockets of a shard: a pool has few segments.
 void ServicePlan::add_datagram_segments() {
   BP_KEEPS_VALID(*this);
   for (uint32_t shard = 0; shard < needs_.shards.size(); ++shard) {
@@ -379,7 +379,7 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
     return defect("it does not lie in its struct");
   }
   if (const char* answer = defect_of(counter.sign, set)) return defect(answer);
-  // Sets without an instance are shown as one.
+  // Sets without an instance are shown as one set.
   const auto has_it = [&](const CounterSet& other) {
     return other.instance.empty() &&
            std::any_of(other.counters.begin(), other.counters.end(),

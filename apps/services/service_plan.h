@@ -1,15 +1,15 @@
-// The plan of a service: all that it will ever need (Service::plan). The runtime adds up what all
-// of them say: `bedplate plan` prints it, preflight looks for it, boot takes exactly that, and
-// ServiceContext hands it out by the names that it was planned under.
+// The plan of a service: all that it will ever need (Service::plan). The runtime adds up the plans
+// of all services: `bedplate plan` prints the sum, preflight checks that the machine has it, boot
+// takes exactly that, and ServiceContext hands it out by the planned names.
 //
-// Threads: the main thread, in Service::plan(). Texts and structs are copied. Numbers that are said
-// of one shard several times add up. A plan that makes no sense ends the boot, by an error of kind
-// kConfiguration that names the service: nothing here returns one.
+// Threads: the main thread, in Service::plan(). Texts and structs are copied. Several calls for one
+// shard add up. A plan that makes no sense ends the boot, by an error of kind kConfiguration that
+// names the service; only take() returns it.
 //
-// Invariants, around each thing that is said: 1. There are needs for each shard of the
-// configuration, until all of them are taken: nothing is said after that. 2. A carve, a datagram
-// socket, a file is there once, on a shard that there is. 3. A plan that is refused has an answer
-// and a cure. (is_valid)
+// Invariants, checked by each function that plans something: 1. There are needs for each shard of
+// the configuration until take(); nothing is planned after that. 2. A carve, a datagram socket or a
+// file is planned once, on an existing shard. 3. A refused plan has an answer and a cure.
+// (is_valid)
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,12 @@ struct ShardNeeds {
   bool has_messages = false;
 };
 
-// kOffered: a client may speak TLS, and the service looks at ServicePlan::plain_text for which
-// listeners it must. kAlways: no client is served without.
+// kOffered: a client may speak TLS; ServicePlan::plain_text says on which listeners it must.
+// kAlways: no client is served without TLS.
 enum class Encryption { kNone, kOffered, kAlways };
 
-// The reason why a service listens only to this machine, and the cure that lets it listen to
-// others; both empty: it listens anywhere.
+// The reason why a service listens only on this machine, and the cure that lets it listen to
+// others. Both empty: it listens anywhere.
 struct LocalOnly {
   std::string answer = {};
   std::string cure = {};
@@ -52,17 +52,17 @@ struct LocalOnly {
   bool is_asked() const noexcept { return !answer.empty(); }
 };
 
-// Access to sockets on Unix paths: for everybody that reaches them, or only for the user and the
-// group named here, and root.
+// Access to Unix sockets: for everybody who reaches them, or only for the user and the group named
+// here, and root.
 struct SocketAccess {
   bool is_restricted = false;
-  std::string user = {};   // empty: that of the process; the runtime says it
-  std::string group = {};  // empty: no others
+  std::string user = {};   // empty: the process's user, set by the runtime
+  std::string group = {};  // empty: no group
 };
 
-// The terms on which a service takes clients. `tls_cure`: the setting that gives it TLS, if there
-// is one: "set tls_certificate in [cache]". `local_only`: a reason of its own to serve this machine
-// alone; it is named before the lack of TLS.
+// The terms on which a service takes clients. `tls_cure`: the setting that enables TLS, if there is
+// one: "set tls_certificate in [cache]". `local_only`: another reason to serve this machine alone;
+// it is reported before the lack of TLS.
 struct ListenTerms {
   Encryption encryption = Encryption::kNone;
   std::string tls_cure = {};
@@ -80,13 +80,13 @@ struct ListenNeed {
 
 class DatagramNetwork;
 
-// A datagram socket, by its name; its buffers are the carve of `owner`, or with its network.
+// A datagram socket, by its name. Its buffers are the carve of `owner`, or belong to its network.
 struct DatagramNeed {
   std::string name;
   uint32_t shard = 0;
   DatagramShape shape;
   OwnerName owner;
-  DatagramNetwork* network = nullptr;  // nullptr: the kernel's
+  DatagramNetwork* network = nullptr;  // nullptr: the socket is the kernel's
   std::optional<DatagramOpening> opening = {};
 };
 
@@ -94,18 +94,18 @@ struct ServiceNeeds {
   Service* service = nullptr;
   std::string name;
   std::vector<SegmentRequest> segments;
-  std::vector<ShardNeeds> shards;  // as many as [[shard]]
+  std::vector<ShardNeeds> shards;  // one for each [[shard]]
   std::vector<ListenNeed> listens;
   std::vector<DatagramNeed> datagrams;
   std::vector<FileNeed> files;
   std::vector<CounterSet> counters;
   std::optional<TraceDescription> trace;
-  std::vector<std::string> messages;  // names, headed by the service's
+  std::vector<std::string> messages;  // names with the service's prefix
   uint64_t heap_bytes = 0;
-  std::vector<CarvePlan> kept_heaps;  // by the owner of heap memory that each is kept for
+  std::vector<CarvePlan> kept_heaps;  // by the owner that each is kept for
   uint64_t descriptors = 0;
   uint64_t threads = 0;
-  std::string descriptor_keys;  // the keys that would lower them: "max_connections in [cache]"
+  std::string descriptor_keys;  // keys that lower the count: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
   std::vector<std::string> vfio_devices;
   std::vector<std::string> modules;
@@ -116,53 +116,54 @@ class ServicePlan {
  public:
   ServicePlan(const Configuration& configuration, Service& service);
 
-  // The whole configuration; shards are known by their index in `shards`.
+  // The whole configuration; a shard is named by its index in `shards`.
   const Configuration& configuration() const noexcept { return configuration_; }
 
   // The best placement for memory that `shard` works on: the pool's pages, its core's node.
   Placement placement(uint32_t shard);
 
-  // A segment of the service's own, cut into `carves`, for ServiceContext::carve. Owners are named
-  // "NAME" or "WHAT:NAME", and no two services have the same. Sizes are multiples of 64 bytes, over
-  // 0; carves lie in their order. Without `is_for_devices` its pointers have no key.
+  // A segment of the service, divided into `carves`, for ServiceContext::carve. Owners are named
+  // "NAME" or "WHAT:NAME", and are unique among all services. Sizes are multiples of 64 bytes, over
+  // 0; the carves follow in order. Without `is_for_devices` its pointers have no region key.
   void segment(const OwnerName& owner, std::vector<CarvePlan> carves, const Placement& placement,
                bool is_for_devices = true);
-  // Heap memory that it takes before it serves, beside that of others.
+  // Heap memory that it takes before it serves, added to that of others.
   void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
-  // Heap memory that it takes while it serves, on so many threads, for `owner` ("heap:NAME"): it is
-  // kept for that owner alone, however full the heap is. Each thread costs 4 MiB at least.
+  // Heap memory that it takes while it serves, on `thread_count` threads, for `owner`
+  // ("heap:NAME"). It is kept for that owner alone, however full the heap is. Each thread costs at
+  // least 4 MiB.
   void kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count);
 
-  // How many connections may be open on `shard` at once; `key` of its table, if not nullptr, says
-  // so. They count as descriptors.
+  // How many connections may be open on `shard` at once, set by `key` of its table, if not nullptr.
+  // They count as descriptors.
   void connections(uint32_t shard, uint32_t count, const char* key);
-  // Other descriptors that it will have open at once; `key`, if not nullptr, lowers them.
+  // Other descriptors that it has open at once; `key`, if not nullptr, sets the number.
   void descriptors(uint32_t count, const char* key);
-  // Threads of its own (platform/thread_stack.h), beside the shards; their stacks are planned.
+  // Threads of the service (platform/thread_stack.h), beside the shards; their stacks are planned.
   void threads(uint32_t count) { needs_.threads += count; }
-  // How many timers may be armed at once, and how many sources the loop of `shard` will poll.
+  // How many timers may be armed at once, and how many sources the loop of `shard` polls.
   void timers(uint32_t shard, uint32_t count);
   void sources(uint32_t shard, uint32_t count);
-  // Descriptors that its sockets watch at once (StreamSockets::start_watching), connections that
-  // are being made (transport/sockets/connecting.h) included.
+  // Descriptors that its sockets watch at once (StreamSockets::start_watching), including
+  // connections in progress (transport/sockets/connecting.h).
   void watches(uint32_t shard, uint32_t count);
 
-  // A datagram socket on `shard` that it calls `name`; ServiceContext::datagram_socket. Its buffers
-  // are a carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name. It
-  // counts as a descriptor and as a watch.
-  // With `network`, the name of a network that another service of this configuration has (a port),
-  // the socket is on that, and all that it takes is that service's.
-  // With `opening` it is opened as that says: by the kernel before anything is taken, as listening
-  // sockets are; ServiceContext::open_datagram_socket. Without, the service opens it in create(),
-  // when an error ends a boot that has taken all its memory.
+  // A datagram socket `name` on `shard`, for ServiceContext::datagram_socket. Its buffers are a
+  // carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name. It counts
+  // as a descriptor and as a watch. With `network`, the name of a network of another service (a
+  // port), the socket is on that network, and its memory and descriptors are planned by that
+  // service. With `opening` the runtime opens a kernel socket before anything is taken, like a
+  // listening socket; see ServiceContext::open_datagram_socket. Without `opening` the service opens
+  // it in create(): an error there ends a boot that has taken all its memory.
   void datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape,
                        std::string_view network = "",
                        std::optional<DatagramOpening> opening = std::nullopt);
 
-  // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
-  // As first process of an image: at `in_image` instead, unless it is empty. If `terms` have a
-  // reason to serve this machine alone, above all if clients are in clear and plain_text() is not
-  // kAllowed, an address in either that others reach is refused here, a passed socket by preflight.
+  // Sockets that the runtime opens before anything is taken, and closes, for
+  // ServiceContext::listeners. The first process of an image opens `in_image` instead, unless it is
+  // empty. `terms` may require the service to serve this machine alone, above all if clients are in
+  // clear and plain_text() is not kAllowed. Then an address in either list that others can reach is
+  // refused here; preflight refuses such a passed socket.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
               const std::vector<SocketAddress>& in_image = {}, const ListenTerms& terms = {});
   // The key "plain_text" of its table. The runtime describes it in each table with addresses.
@@ -170,18 +171,18 @@ class ServicePlan {
 
   static constexpr size_t kFileCountMax = 1 << 16;  // of one service
 
-  // A file that the runtime opens before anything is taken, for `shard`, and closes;
+  // A file that the runtime opens before anything is taken, and closes, for `shard` and
   // ServiceContext::file. It counts as a descriptor, and has counters of its own.
   void file(uint32_t shard, const FilePlan& plan);
 
-  // It exchanges messages on `shard`: ServiceContext::messenger.
+  // The service exchanges messages on `shard`: ServiceContext::messenger.
   void messages(uint32_t shard);
-  // It handles a message that others know as "NAME.name", with its own name in front, together
-  // kMessageNameMax bytes at most; the runtime gives it a number: ServiceContext::message.
+  // The service handles a message that others know as "NAME.name", NAME being the service's; at
+  // most kMessageNameMax bytes together. The runtime gives it a number: ServiceContext::message.
   void message(const char* name) { needs_.messages.push_back(needs_.name + "." + name); }
 
   // A struct of counters with a function describe(CounterTable&, Counters&);
-  // ServiceContext::counters. `instance`: the counted thing, if there are several. `measured`:
+  // ServiceContext::counters. `instance` names one of several such structs. `measured`:
   // CounterSet::measured.
   template <typename Counters>
   void counters(const char* name, std::string_view instance = "",
@@ -194,32 +195,32 @@ class ServicePlan {
                   .measured = std::move(measured)});
   }
 
-  // The same, described by hand.
+  // The same, for a set described by hand.
   void counters(CounterSet set) { add_counters(std::move(set)); }
 
-  // It traces the stations that its requests pass, on all its shards: ServiceContext::trace. Once.
+  // The service traces the stations of its requests, on all its shards: ServiceContext::trace. Call
+  // it once.
   void trace(TraceDescription description);
 
-  // A capability that it needs from create() on: CAP_NET_ADMIN, ... The others go if the runtime
-  // gives up root. CAP_SETUID and CAP_SETGID are refused if [appliance] user names a user.
+  // A capability that it needs from create() on: CAP_NET_ADMIN, ... All others are dropped if the
+  // runtime gives up root. CAP_SETUID and CAP_SETGID are refused if [appliance] user names a user.
   // Requires: 0..63.
   void capability(int number) {
     BP_ASSERT(number >= 0 && number < 64);
     needs_.capabilities |= uint64_t{1} << number;
   }
 
-  // A PCI device that it drives itself, by VFIO: "0000:03:00.0". Preflight looks whether it can be
-  // had; in an image the first process gives it to vfio-pci. The pool is then mapped for it once
-  // ServiceContext::vfio is given its group.
+  // A PCI device that the service drives itself, by VFIO: "0000:03:00.0". Preflight checks that it
+  // is available; in an image the first process binds it to vfio-pci. The pool is mapped for it
+  // when ServiceContext::vfio gets its group.
   void vfio_device(const std::string& address);
 
-  // A module of the kernel that it takes, and a file, by its path from the root, that it reads:
-  // an image holds them.
+  // A kernel module that it needs, and a file that it reads, by its path from the root: an image
+  // contains them.
   void module(const char* name) { needs_.modules.push_back(name); }
   void image_file(const std::string& path) { needs_.image_files.push_back(path); }
 
-  // Called by the runtime. Errors (kConfiguration): the first thing in the plan that makes no
-  // sense.
+  // Called by the runtime. Errors (kConfiguration): the first defect of the plan.
   Result<ServiceNeeds> take();
 
   bool is_valid() const noexcept;
@@ -230,7 +231,7 @@ class ServicePlan {
   void add_datagram_segments();
   void add_counters(CounterSet set);
   enum NameKind { kCarveNames, kDatagramNames, kFileNames, kCounterNames, kNameKindCount };
-  // Whether no other thing of this kind has the name already.
+  // Whether the name is new among those of this kind.
   bool is_new(NameKind kind, std::string name) {
     return names_[kind].insert(std::move(name)).second;
   }

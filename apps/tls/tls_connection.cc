@@ -49,7 +49,7 @@ void TlsConnection::sent(size_t bytes) noexcept {
   advance();
 }
 
-// A handshake has its time as a request has. An answer is not with the client before it was sent.
+// A handshake has the same time limit as a request. An answer is complete only after it was sent.
 bool TlsConnection::is_in_request() const noexcept {
   if (is_over_ || !session_.pending().empty()) return false;
   return session_.is_established() ? inner_.is_in_request() : has_heard_;
@@ -77,7 +77,7 @@ void TlsConnection::look(uint64_t now_ns) noexcept {
   advance();
 }
 
-// All that can be done now.
+// Does all that can be done now.
 void TlsConnection::advance() noexcept {
   BP_KEEPS_VALID(*this);
   if (is_over_ || !shake_hands()) return;
@@ -93,7 +93,7 @@ void TlsConnection::advance() noexcept {
   is_over_ = true;
 }
 
-// Returns whether it is over.
+// Returns whether the handshake is done.
 bool TlsConnection::shake_hands() noexcept {
   if (session_.is_established()) return true;
   const TlsSession::Outcome outcome = session_.handshake();
@@ -104,7 +104,7 @@ bool TlsConnection::shake_hands() noexcept {
   return true;
 }
 
-// Both return whether anything has moved.
+// hear() and say() return whether any bytes moved.
 bool TlsConnection::hear() noexcept {
   BP_DCHECK(session_.is_established());
   const std::span<char> room = inner_.room();

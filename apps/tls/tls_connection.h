@@ -1,13 +1,13 @@
-// One connection with TLS, without its socket: it decrypts received bytes for another session,
-// which knows nothing of TLS, and encrypts that session's output.
+// One connection with TLS, without its socket: decrypts received bytes for an inner session, which
+// knows nothing of TLS, and encrypts that session's output.
 //
-// Its memory is two buffers; the library's allocations besides are charged to the owner of the
-// credentials. A handshake is computed on the thread of the connections, for a millisecond or some,
-// and takes as long as a request may (ConnectionThread). A failure is counted and told, and ends
-// the connection, with an alert if TLS has one.
+// Its memory is two buffers; the library's allocations are charged to the owner of the credentials.
+// The thread of the connections computes the handshake, in about a millisecond; the client has the
+// time of a request for it (ConnectionThread). A failure is counted and logged, and ends the
+// connection, with an alert if TLS has one.
 //
-// Invariants: 1. `inner_` hears and says nothing before the handshake is over. 2. A connection that
-// is over sends no more than what is pending. (is_valid)
+// Invariants: 1. `inner_` reads and writes nothing before the handshake is done. 2. After the end a
+// connection sends only pending bytes. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,10 @@ struct TlsConnectionEnvironment {
   LogLimit log_limit{10};
 };
 
-// Threads: as ConnectionSession.
+// Threads: see ConnectionSession.
 class TlsConnection final : public ConnectionSession {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   TlsConnection(TlsConnectionEnvironment& environment, ConnectionSession& inner,
                 TlsCounters& counters) noexcept
       : environment_(environment), inner_(inner), counters_(counters) {}
@@ -62,8 +62,8 @@ class TlsConnection final : public ConnectionSession {
   ConnectionSession& inner_;
   TlsCounters& counters_;
   TlsSession session_;
-  bool has_heard_ = false;       // anything
-  bool has_peer_ended_ = false;  // it says nothing more
+  bool has_heard_ = false;       // any byte was received
+  bool has_peer_ended_ = false;  // the client has closed its side
   bool is_over_ = false;
   std::byte input_[kBufferBytes];
   std::byte output_[kBufferBytes];

@@ -11,8 +11,8 @@ function labelsOf(text) {
   }
   return labels;
 }
-// {key, name, labels, value} by key and by name, each metric's help, what is seen at a glance, and
-// when that was by this clock (ms) and the appliance's (s), of Prometheus' text.
+// Parses Prometheus' text: {key, name, labels, value} by key and by name, each metric's help, the
+// counters seen at a glance, and the text's time by this clock (ms) and by the appliance's (s).
 function parse(text) {
   const samples = new Map(), named = new Map(), help = new Map(), glances = [];
   for (const line of text.split("\n")) {
@@ -33,20 +33,20 @@ function parse(text) {
 }
 const allOf = name => now.named.get(name) || [];
 const of = (name, label, value) => allOf(name).find(each => each.labels[label] === value);
-// By the second, since the look before, or at first since it runs; of a process that began anew:
-// nothing.
+// The growth per second since the last update, at first since the start; nothing if the process has
+// restarted.
 function rate(key) {
   const then = before ? before.samples.get(key) : {value: 0};
   const change = then ? now.samples.get(key).value - then.value : -1;
   const time = now.uptime - (before ? before.uptime : 0);
   return change < 0 || time <= 0 ? null : change / time;
 }
-// As format_rounded_bytes(), _ns() and _count() of platform/units.h write them.
+// The formats of format_rounded_bytes(), _ns() and _count() in platform/units.h.
 const sizes = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"],
                [1, "bytes"]];
 const times = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
 const counts = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-// The first of `units` of which there are `least` or more, after rounding; else the last.
+// The first of `units` that fits at least `least` times, after rounding; else the last.
 function unitOf(number, units, least) {
   return units.find(([one], i) => i + 1 === units.length
                     || number >= least * one - units[i + 1][0] / 2);
@@ -77,7 +77,7 @@ function element(tag, text, more) {
   if (text !== undefined) made.textContent = text;
   return Object.assign(made, more);
 }
-// A name that breaks between its words alone, where it must.
+// A name that wraps only between its words, if it must.
 function words(text) {
   const made = element("span");
   for (const part of text.split(/(?<=[_:/.,{-])/)) made.append(part, element("wbr"));
@@ -106,7 +106,7 @@ function table(caption, heads, rows) {
   made.append(top, body);
   return made;
 }
-// Columns that do not fit stand below each other, and stay so, since numbers change.
+// Columns that do not fit are stacked, and stay stacked, since numbers change.
 const tooNarrow = new Map();
 function put(box, made) {
   const width = box.clientWidth, isNarrow = width > 0 && width <= (tooNarrow.get(box) || 0);
@@ -116,7 +116,7 @@ function put(box, made) {
   tooNarrow.set(box, width);
   made.classList.add("cards");
 }
-// Only of the heap and of shards it is bad to be full.
+// A full bar is bad only for the heap and for shards.
 function bar(share, isBadFull) {
   const made = element("span"), frame = element("span", undefined, {className: "bar"});
   const part = element("i");
@@ -164,8 +164,8 @@ function showShards() {
               longest ? seconds(longest.value) : ""];
     })));
 }
-// The value below which that share of what came since the look before lies; buckets are sums, and
-// those of one bound are put together.
+// The value below which this share of the events since the last update lies. Buckets are
+// cumulative; buckets with the same bound are added.
 function percentile(buckets, share) {
   const counts = new Map();
   for (const {key, labels, value} of buckets) {
@@ -180,7 +180,7 @@ function percentile(buckets, share) {
 }
 const most = (name, limit) => limit === null ? "" : "≤ " + value(name, limit);
 
-// The tables of services have the counters that their descriptions mark, a row for each instance;
+// The tables of services have the counters marked by their descriptions, a row for each instance;
 // sets without instances are rows of one table.
 function cellOf(found) {
   const {name, buckets, paces, level, word} = found;
@@ -188,7 +188,7 @@ function cellOf(found) {
   if (paces) return paces.includes(null) ? "–" : value(name, paces.reduce((a, b) => a + b));
   return word || (level === undefined ? "" : value(name, level));
 }
-const services = new Map();  // the element of each table, which stays
+const services = new Map();  // the permanent element of each table
 function showServices() {
   const tables = new Map();
   for (const {name, owner, set, column} of now.glances) {
@@ -222,7 +222,7 @@ function showServices() {
 }
 const ours = new Set(["appliance", "pool", "way", "segment", "owner", "heap", "shard", "source",
                       "http"]);
-const parts = new Map();  // each group's element stays, so that the keyboard's focus stays
+const parts = new Map();  // each group's element is permanent, so that keyboard focus stays
 function showRest() {
   const groups = new Map(), histograms = new Map(), wanted = by("filter").value.toLowerCase();
   for (const [key, each] of now.samples) {
@@ -272,7 +272,7 @@ function showSigns(text) {
   signCount = lines.length;
   by("signs").replaceChildren(...lines.map(line => element("li", line, {className: "bad"})));
 }
-let steadyCount = 0;  // how often in turn this clock went as the appliance's does
+let steadyCount = 0;  // consecutive updates in which this clock and the appliance's agreed
 function showNumbers(text) {
   before = now;
   now = parse(text);
@@ -290,7 +290,7 @@ function showNumbers(text) {
   showRest();
   by("age").textContent = "";
 }
-// Its end stays in sight for those that look at its end.
+// The end of the log stays visible if it was visible before.
 function showLog(text) {
   const log = by("log"), isAtEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
   if (text !== log.textContent) log.textContent = text;
@@ -301,7 +301,7 @@ function tell(text, isGood) {
   by("state").className = isGood ? "good" : "bad";
   document.title = isGood ? appliance : `! ${text} - ${appliance}`;
 }
-// As the page itself says before its first look: write_state() in status_page.cc.
+// The text that the page shows before its first update: write_state() in status_page.cc.
 function tellState(isReady) {
   const look = signCount ? signCount + (signCount === 1 ? " needs a look" : " need a look") : "";
   const all = [isReady ? "" : "Draining, or not ready yet", look].filter(each => each);
@@ -329,21 +329,21 @@ async function look() {
     if (now) by("age").textContent = `the numbers are ${seconds(age)} old`;
   }
 }
-// The first numbers are there before the page is loaded, for programs that then take its picture.
+// The first numbers arrive before the page has loaded, for programs that then take a screenshot.
 function begin() {
   const request = new XMLHttpRequest();
   request.open("GET", "/metrics", false);
   try {
     request.send();
     if (request.status === 200) showNumbers(request.responseText);
-  } catch (error) {}  // as tick() will say
+  } catch (error) {}  // tick() will report it
   if (!now) tick();
   setInterval(tick, 1000);
 }
-// Events, a round each second. Until they come, and where none come (too many listen, or a token is
-// needed, which EventSource cannot bring), the page asks by itself. A stream has no end, and for a
-// browser whose clock is made up (--virtual-time-budget) time stands while it waits for one: there
-// the page goes on asking.
+// Events come in a round each second. Until they come, and if none come (too many clients listen,
+// or a token is needed, which EventSource cannot send), the page polls. A stream has no end, and
+// the time of a browser with a virtual clock (--virtual-time-budget) stops while it waits for one:
+// there the page keeps polling.
 let source = null, isLive = false, ticks = 0;
 function quiet() {
   if (source) source.close();
