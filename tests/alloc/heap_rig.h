@@ -1,4 +1,4 @@
-// The pool's heap as boot makes it, for tests that run in a process of their own.
+// The pool's heap in the state after boot, for tests that run in their own process.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A KeyedCache and its memory, for tests and fuzzers; and one set, as its users do it.
+// A KeyedCache with its memory, for tests and fuzzers, and a set operation as its users write it.
 #pragma once
 
 #include <memory>

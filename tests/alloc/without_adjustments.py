@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Leaves each adjustment of mimalloc (scripts/mimalloc_adjustments.sh) out, and sees the test that it
-names fail; with all of them the tests pass.
+"""Leaves out each adjustment of mimalloc (scripts/mimalloc_adjustments.sh), and expects its named
+test to fail; with all adjustments the tests pass.
 
     /usr/bin/python3 tests/alloc/without_adjustments.py
 
-Takes the release build as it is (`make MODE=release tests`). The last line is `N passed, N failed,
-N skipped`; the exit code is 1 when anything failed.
+Uses the existing release build (`make MODE=release tests`). The last line is `N passed, N failed,
+N skipped`; the exit code is 1 if anything failed.
 """
 
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes the corpus of the packet layer's fuzz target: `net_corpus.py FOLDER`. There is a file for
-each cause that tests/transport/dpdk/net/broken_packets.py knows, in which sockets join and a frame
-of that cause follows, and one for each kind of whole frame.
+"""Writes the corpus of the packet layer's fuzz target: `net_corpus.py FOLDER`. Each fault that
+tests/transport/dpdk/net/broken_packets.py knows has a file, in which sockets join and a frame
+with that fault follows. Each kind of valid frame has a file, too.
 """
 
 import pathlib

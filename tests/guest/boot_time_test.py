@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""How long an image takes to boot. It measures: let nothing else run beside it.
+"""How long an image takes to boot. It measures time, so nothing else may run in parallel.
 
     /usr/bin/python3 tests/guest/boot_time_test.py
 
-As tests/guest/image_test.py.
+Usage and output are those of tests/guest/image_test.py.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A Ceph cluster of processes of this machine, in a network of the test's own with a card for a
+"""A Ceph cluster of local processes, in a network of the test's own with an interface for a
 virtual machine: one monitor, one manager, and OSDs that keep everything in files.
 """
 

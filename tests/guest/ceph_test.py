@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Volumes on images of a Ceph cluster: a real one, of processes of this machine.
+"""Volumes on images of a Ceph cluster: a real cluster of local processes.
 
     /usr/bin/python3 tests/guest/ceph_test.py [PATTERN...]
 
-Patterns and the last line are those of guest_test.py. In one machine, an image, clients of this one
-use a volume that is written to and two that read one image, while OSDs are killed, come back with
-what they have, and are stopped.
-Another machine checks the messages of the preflight, before anything is taken.
+Patterns and the last line are those of guest_test.py. In one virtual machine, which boots an image,
+there are one writable volume and two that read one image. Local clients use them while OSDs are
+killed, restarted with their data, and stopped.
+Another machine checks the messages of the preflight, before memory is taken.
 """
 
 import contextlib

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""The guest's tests, which need another machine than this one, each in a fresh virtual machine.
+"""The tests that need another machine than this one, each in a fresh virtual machine.
 
     /usr/bin/python3 tests/guest/guest_test.py [PATTERN...] [-PATTERN...]
 
 Debian 12's kernel (6.1) has no mseal, and the guest may have 1 GiB pages and several NUMA nodes.
-A PATTERN is a part of a test's name; those after a minus are left out. The output of a guest is
-shown when its test fails. The last line is `N passed, N failed, N skipped`; the exit code is 1 when
-anything failed. GUEST_MODE=debug has guests run the programs of build/debug, here and in the tests
-beside this.
+A PATTERN is a part of a test's name; a PATTERN after a minus excludes tests. The guest's output is
+shown if its test fails. The last line is `N passed, N failed, N skipped`; the exit code is 1 if
+anything failed. GUEST_MODE=debug makes guests run the programs of build/debug, in this and in
+the other guest tests.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Hosts on one network: virtual machines with an RDMA stack that do what they are told."""
+"""Hosts on one network: virtual machines with an RDMA stack that execute commands."""
 
 import os
 import re

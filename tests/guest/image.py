@@ -1,4 +1,4 @@
-"""Images for tests: of a file, or of the smallest configuration with a test's additions."""
+"""Images for tests: from a file, or from the smallest configuration with a test's additions."""
 
 import os
 import subprocess

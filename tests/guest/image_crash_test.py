@@ -3,7 +3,7 @@
 
     /usr/bin/python3 tests/guest/image_crash_test.py [PATTERN...]
 
-As tests/guest/image_test.py.
+Usage and output are those of tests/guest/image_test.py.
 """
 
 import re

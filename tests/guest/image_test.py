@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""The image's tests: built, booted in QEMU, driven from outside. How it ends: image_crash_test.py.
+"""Tests of the image: built, booted in QEMU, driven from outside. Its ends: image_crash_test.py.
 
     /usr/bin/python3 tests/guest/image_test.py [PATTERN...]
 
-A PATTERN is a part of a test's name. The console of a machine is shown when its test fails. The
-last line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+A PATTERN is a part of a test's name. A machine's console is shown if its test fails. The
+last line is `N passed, N failed, N skipped`; the exit code is 1 if anything failed.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""The network between virtual machines: an Ethernet switch, each of whose ports is the other end of
-a `dgram` backend of QEMU. It may have faults that a real one has.
+"""The network between virtual machines: an Ethernet switch whose ports connect to `dgram` backends
+of QEMU. It can simulate faults of a real switch.
 """
 
 import os

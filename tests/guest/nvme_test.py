@@ -3,10 +3,10 @@
 
     /usr/bin/python3 tests/guest/nvme_test.py [PATTERN...]
 
-Patterns, GUEST_MODE and the last line are those of guest_test.py. In one machine, an image, clients
-of this one use drives of both formats, one that fails some requests, one that answers later than
-its time limit, and one that is unplugged. In another, drives have volumes on two shards. One more
-checks the messages before anything is taken, and the counters.
+Patterns, GUEST_MODE and the last line are those of guest_test.py. In one virtual machine, which
+boots an image, local clients use drives of both formats, a drive that fails some requests, one that
+answers after its time limit, and one that is unplugged. In another, drives have volumes on two
+shards. A third checks the messages before memory is taken, and the counters.
 """
 
 import concurrent.futures

@@ -4,8 +4,8 @@
     /usr/bin/python3 tests/guest/polled_test.py [PATTERN...]
 
 Patterns, GUEST_MODE and the last line are those of guest_test.py. One volume is a drive, another a
-file on an ext4 on the partition of a second one. On Debian 12's kernel, a polled request that the
-kernel has to split hangs, so a real client sends requests of all sizes.
+file on an ext4 partition of a second drive. On Debian 12's kernel, a polled request hangs if the
+kernel has to split it, so a real client sends requests of all sizes.
 """
 
 import json

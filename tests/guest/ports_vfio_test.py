@@ -3,8 +3,8 @@
 
     /usr/bin/python3 tests/guest/ports_vfio_test.py [PATTERN...]
 
-Patterns and the last line are those of guest_test.py. The other end of the wire is here: frames are
-put together by hand, and go through a socket of QEMU's.
+Patterns and the last line are those of guest_test.py. This script is the other end of the wire: it
+builds frames itself and exchanges them through a socket of QEMU's.
 """
 
 import contextlib

@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
 # Runs one command in a small virtual machine: Debian's kernel, an initramfs with busybox and the
-# static binaries of build/release, no disk, no network. For what this machine lacks: an older
-# kernel, 1 GiB pages, several NUMA nodes.
+# static binaries of build/release, no disk, no network. It provides features that this machine
+# lacks: an older kernel, 1 GiB pages, several NUMA nodes.
 #
 #   tests/guest/run.sh [--memory MIB] [--nodes N] [--cpus N] [--append 'hugepages=128']
 #                      [--seconds N] [--modules 'a.ko b.ko'] [--files 'PATH...']
 #                      [--qemu 'OPTION...'] [--mode debug] -- COMMAND [ARGUMENT...]
 #
-# Prints the command's output (stdout and stderr in one) and exits with its code; 124 when the time
-# (120 s) is over, 125 when the guest ended without a code, with the kernel's log on stderr.
-# The modules are loaded before the command, in their order; 126 when one cannot be. A name without
-# a slash is a module of the kernel's own, which is loaded after those that it needs.
-# The files lie at the same paths there, or where HOST=GUEST says, with the libraries of those that
-# are dynamic.
+# Prints the command's output (stdout and stderr together) and exits with its code; 124 if the time
+# limit (120 s) is exceeded, 125 if the guest ended without a code, with the kernel's log on stderr.
+# The modules are loaded before the command, in order; 126 if one cannot be loaded. A name without a
+# slash is a module of the kernel, which is loaded after its dependencies. The files have the same
+# paths in the guest, or the path in HOST=GUEST; dynamic programs bring their libraries.
 # --mode takes the programs of another build than build/release.
-# The counts of programs of build/coverage go into a folder of their own in COVERAGE_RAW.
+# The counts of programs of build/coverage go into a separate folder in COVERAGE_RAW.
 #
 # The kernel's log comes over a serial port, the command's output and its exit code over virtio.
-# QEMU's own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends
-# with this script, and all files of a run lie in a directory that is removed.
+# QEMU's own exit code is useless: it is 0 after a kernel panic. Nothing is left behind: QEMU ends
+# with this script, and all files of a run are in a directory that is removed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 

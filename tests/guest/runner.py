@@ -1,4 +1,4 @@
-"""Runs tests that are functions, for those who boot machines."""
+"""Runs tests that are functions, for scripts that boot machines."""
 
 import contextlib
 import os

@@ -1,17 +1,17 @@
-// The traffic between two appliances that proves itself, and its account.
+// Self-checking traffic between two appliances, and its account.
 //
 // Both ends run it, with one peer each. Numbered messages, loans, puts, gets and atomics go in both
-// directions all the time, and every byte says which operation it is of. The test that reads the
-// account handles the network's troubles (cables, reboots, hostile neighbours); the traffic checks
-// the rules that hold in any case:
+// directions all the time, and every byte identifies its operation. The test that reads the account
+// handles the network's faults (cables, reboots, hostile neighbours); the traffic checks rules that
+// always hold:
 //
-//   messages  come once, in order; an acknowledged one never comes again
-//   loans     that ended as kDone were read, and were right; each is given back once
-//   puts      kDone: the bytes are there; kNotDone: not one of them; kUnknown: each is old or new
-//   atomics   what was there before is what the ends until then allow
+//   messages  come once, in order; an acknowledged message never comes again
+//   loans     ended as kDone: read, with the right content; each is given back once
+//   puts      kDone: the bytes arrived; kNotDone: none of them; kUnknown: each is old or new
+//   atomics   each returned value is possible after the operations that ended before
 //
-// A failed check is a line `traffic: FAULT: ...` and counts. While traffic of all kinds comes and
-// goes there is a line `traffic: flows`, twice a second at most.
+// A failed check is a line `traffic: FAULT: ...` and is counted. While traffic of all kinds flows
+// in both directions, a line `traffic: flows` appears at most twice a second.
 #pragma once
 
 #include <array>

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Two hosts that verbs connects, the troubles of their network, and a third, hostile host.
+"""Two hosts connected by verbs, faults of their network, and a third, hostile host.
 
     /usr/bin/python3 tests/guest/two_guests_test.py [PATTERN...]
 
-a dials, b listens. Both run traffic that proves itself (traffic.h) and print an account of it. All
-tests have the same three hosts, in this order, until one fails: then new ones are booted. A PATTERN
+a dials, b listens. Both run self-checking traffic (traffic.h) and print an account of it. All
+tests use the same three hosts, in this order; after a failure new hosts are booted. A PATTERN
 is a part of a test's name. The last line is `N passed, N failed, N skipped`; the exit code is 1
-when anything failed.
+if anything failed.
 """
 
 import functools

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Appliances with [verbs] in a guest: soft RoCE on lo, and appliances that reach one another by it.
+"""Appliances with [verbs] in a guest: soft RoCE on lo, and appliances connected through it.
 
     /usr/bin/python3 tests/guest/verbs_test.py [PATTERN...]
 

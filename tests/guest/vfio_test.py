@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""PCI devices that programs drive themselves, by VFIO, behind QEMU's IOMMU.
+"""PCI devices driven by programs themselves, through VFIO, behind QEMU's IOMMU.
 
     /usr/bin/python3 tests/guest/vfio_test.py [PATTERN...]
 

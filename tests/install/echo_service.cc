@@ -1,7 +1,7 @@
-// A service as somebody writes it who has nothing but the installed files: [echo] of the
-// configuration, a carve of buffers, counters, one of which measures a key, and connections on the
-// first shard that get back what they send. Over the control socket it is told how many of them to
-// take; `bedplate trace` tells when it received and sent what.
+// A service written only with installed files: [echo] of the configuration, a carve of buffers,
+// counters (one measures a key), and connections on the first shard that echo received bytes. A
+// method on the control socket sets how many connections it accepts; `bedplate trace` shows the
+// times of receives and sends.
 #include <memory>
 #include <span>
 

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Installs what was built, and builds and runs a service and a joiner from nothing but that.
+"""Installs the build, and builds and runs a service and a joiner from installed files only.
 
-    tests/install/run.py [PATTERN]       (what `make install` installs of build/release)
+    tests/install/run.py [PATTERN]       (the files that `make install` installs of build/release)
 
 With plain make, CMake and Meson; static, static-pie, dynamic and with AddressSanitizer. The lines
-for Rust and Go are those of docs/install.md. The last
-line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+for Rust and Go are those of docs/install.md. The last line is `N passed, N failed, N skipped`; the
+exit code is 1 if anything failed.
 """
 
 import concurrent.futures

@@ -1,6 +1,6 @@
-// Opens a library that calls malloc and free, and lets blocks cross both ways: what the library
-// took is freed here, what is taken here is freed by the library. Ends with 0 when all of them lay
-// where the first argument says ("pool" or "own"), else says what did not.
+// Opens a library that calls malloc and free, and passes blocks in both directions: each side frees
+// blocks of the other. Exits with 0 if all were in the memory that the first argument names ("pool"
+// or "own"); otherwise names those that were not.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,5 @@
-// Uses the pool as C++ programs do that keep their malloc: pool_resource(), PoolAllocator and a
-// BufferPool. Prints whose memory these hand out, and whose memory malloc and new hand out.
+// Uses the pool like C++ programs that keep their own malloc: pool_resource(), PoolAllocator and a
+// BufferPool. Prints the owner of the memory that these return, and of that of malloc and new.
 //
 // tests/link/run.py links it as docs/allocator.md says. Each line is `what: value`.
 #include <cstdio>

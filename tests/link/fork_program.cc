@@ -1,7 +1,7 @@
 // Forks, and prints how its children see the heap: fork_program WHAT.
 //
-// tests/link/run.py compares the output. The blocks are of bp_alloc, so they lie in the pool's heap
-// whichever malloc the program has.
+// tests/link/run.py compares the output. The blocks come from bp_alloc, so they lie in the pool's
+// heap whichever malloc the program has.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>

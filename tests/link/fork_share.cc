@@ -1,2 +1,2 @@
-// A program's own word on forks: its children share its heap.
+// A program's own fork rule: its children share its heap.
 extern "C" const char* const bedplate_fork = "share";

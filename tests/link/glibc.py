@@ -3,9 +3,9 @@
 
     tests/link/glibc.py [BUILD]       (build/release)
 
-Their sources are fetched from the distribution's source package into build/glibc, and never
+The tests' sources are fetched from the distribution's source package into build/glibc, and never
 committed. Each is linked as docs/allocator.md says. The last line is `N passed, N failed, N
-skipped`: the exit code is 1 when one failed that is not in NOT_OURS.
+skipped`; the exit code is 1 if a test failed that is not in NOT_OURS.
 """
 
 import concurrent.futures

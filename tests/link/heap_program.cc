@@ -1,6 +1,6 @@
-// Runs out of heap, adds to it, and tells what it got: heap_program BYTES PAGE_BYTES, and again.
+// Runs out of heap, adds to it, and prints the amount it got: heap_program BYTES PAGE_BYTES, twice.
 //
-// tests/link/run.py compares what it prints. The C interface and the C++ one take turns.
+// tests/link/run.py compares the output. The C interface and the C++ one alternate.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

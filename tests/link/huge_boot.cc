@@ -1,4 +1,4 @@
-// For a program whose heap lies on hugepages before main begins.
+// Linked into a program whose heap is on hugepages before main.
 #include <cstdint>
 
 extern "C" const uint64_t bedplate_boot_bytes;

@@ -1,4 +1,4 @@
-// Tells what support its malloc gives, and whether it is the pool's.
+// Prints the support level of its malloc, and whether it is the pool's.
 #include <cstdio>
 
 #include "alloc/support_level.h"

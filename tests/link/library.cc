@@ -1,5 +1,5 @@
-// A shared library as anybody could have built it: it knows nothing of Bedplate, and calls malloc,
-// free, new and delete. tests/link/dlopen_program.cc opens it.
+// A typical third-party shared library: it knows nothing of Bedplate, and calls malloc, free, new
+// and delete. tests/link/dlopen_program.cc opens it.
 #include <cstdlib>
 #include <cstring>
 #include <string>

@@ -1,4 +1,4 @@
-// For a program that asks for pages of a size that no machine has.
+// Linked into a program that requests a page size that no machine has.
 #include <cstdint>
 
 extern "C" const uint64_t bedplate_boot_page_bytes;

@@ -1,5 +1,5 @@
-// A program's own operator new, as games and databases have one. It is not the pool's, and it must
-// be noticed, wherever malloc comes from.
+// A program's own operator new, as games and databases have. It is not the pool's, and the runtime
+// must detect it, whichever malloc the program has.
 #include <cstddef>
 #include <new>
 

@@ -1,7 +1,8 @@
-// Tells whose memory each way to allocate hands out, and uses the pool explicitly.
+// Prints the owner of the memory that each allocation function returns, and uses the pool
+// explicitly.
 //
 // tests/link/run.py links this one object with libbedplate.a alone and with libbedplate-malloc.a,
-// in every kind of executable, and compares what it prints. Each line is `what: value`.
+// in every kind of executable, and compares the output. Each line is `what: value`.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>

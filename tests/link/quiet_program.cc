@@ -1,5 +1,5 @@
-// Names none of malloc, free, new and delete: only libc calls malloc, on its behalf. Without -u
-// the linker would find nothing to take out of libbedplate-malloc.a.
+// References none of malloc, free, new and delete: only libc calls malloc on its behalf. Without -u
+// the linker would extract nothing from libbedplate-malloc.a.
 #include <cstdio>
 #include <cstring>
 

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Redis, linked as docs/allocator.md says: BGSAVE's file is a snapshot of the time of its fork.
+"""Redis, linked as docs/allocator.md says: the file of BGSAVE is a snapshot made at the fork.
 
     tests/link/redis.py [BUILD]       (build/release)
 
-A forked child writes the whole database to a file while its parent goes on. Redis' sources are
+A forked child writes the whole database to a file while its parent continues. Redis' sources are
 fetched from the distribution's source package into build/redis, and never committed. The last line
 is `N passed, N failed, N skipped`.
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Links small programs as docs/allocator.md says, and looks whose malloc they have.
+"""Links small programs as docs/allocator.md says, and checks which malloc they have.
 
     tests/link/run.py [BUILD]       (build/release)
 
-The last line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+The last line is `N passed, N failed, N skipped`; the exit code is 1 if anything failed.
 """
 
 import functools

@@ -1,4 +1,4 @@
-// Linked into a program, this makes it one that may seal its pool: its heap is shared memory.
+// A program that links this may seal its pool: its heap is shared memory.
 #include "pinned_pool/pinned_pool.h"
 
 [[gnu::used]] void (bedplate::PinnedPool::*const volatile seals)() noexcept =

@@ -1,4 +1,4 @@
-// For a program that asks for less than the smallest segment 0.
+// Linked into a program that requests less than the smallest segment 0.
 #include <cstdint>
 
 extern "C" const uint64_t bedplate_boot_bytes;

@@ -1,5 +1,5 @@
-// Checks descriptors 0 to 2, some of which were closed when it was started: its exit code is 0 if
-// all are open, none is a segment's, and printing leaves the pool as it was.
+// Checks descriptors 0 to 2, some of which were closed at its start: its exit code is 0 if all are
+// open, none belongs to a segment, and printing does not change the pool.
 //
 // tests/link/run.py links it with libbedplate.a alone and with libbedplate-malloc.a.
 #include <cstdio>

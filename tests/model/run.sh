@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Checks every model with spin, and that each is able to fail.
+# Checks every model with spin, and checks that each can fail.
 #
 #     tests/model/run.sh [--code] [MODEL...]      (all: tests/model/*.pml)
 #
-# --code looks at nothing but whether the code is there that each stands for.
+# --code only checks that the code quoted by each model exists.
 #
-# A model's head says what it stands for (`code: FILE: TEXT`, and TEXT must occur in FILE, so that
-# no model outlives its code), how it is checked (`check: SWITCHES`; none: once, without any) and
-# what must be found (`mutation: SWITCHES`: the model with one of its parts left out). Two or more
-# spaces end the switches; what follows is for the reader. The last line is `N passed, N failed, N
+# A model's head names the code that it models (`code: FILE: TEXT`; TEXT must occur in FILE, so that
+# no model outlives its code), its checks (`check: SWITCHES`; by default one without switches) and
+# the errors that must be found (`mutation: SWITCHES`: the model with one of its parts left out).
+# Two or more spaces end the switches; the rest is a remark. The last line is `N passed, N failed, N
 # skipped`.
 set -uo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,5 +1,5 @@
 // A conversation of two messengers: one side asks, the other answers. The code is the same for a
-// peer on the same shard, on another one, in another process, in one that is not trusted, and on
+// peer on the same shard, on another shard, in another process, in an untrusted process, and on
 // another host.
 #pragma once
 

@@ -1,5 +1,5 @@
-// A program whose service answers on every shard, and asks, on the first, those that [places]
-// names: `places run CONFIG`. Or one that joins and does the same: `places join SOCKET NAME
+// A program whose service answers on every shard, and on the first asks the peers that [places]
+// names: `places run CONFIG`. Alternatively it joins and does the same: `places join SOCKET NAME
 // [PEER...]`. Each conversation prints a line (conversation.h).
 #include <cstdio>
 #include <cstdlib>

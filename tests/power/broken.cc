@@ -1,10 +1,10 @@
-// The program with a store that promises too much: what a checker of power cuts must find. It is
-// `bedplate`, linked so that what stores ask of files, devices and drives comes by here first.
-// BROKEN in the environment says how, by one of these, or several with a + between them:
+// The program with a store that promises too much, which a checker of power cuts must detect. It is
+// `bedplate`, linked so that the stores' calls to files, devices and drives pass through this file.
+// BROKEN in the environment selects one of these faults, or several joined by +:
 //
 //   flush  a flush is not passed on
-//   fua    a write that is to last is passed on as any other
-//   early  a write is acknowledged while it is kept back until the next one
+//   fua    a durable write is passed on as an ordinary one
+//   early  a write is acknowledged while it is held back until the next write
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,5 @@
-"""A file system of a client's on a volume, by the kernel's own nbd: what it has synced is there
-after power cuts, and nothing else is broken."""
+"""A client's file system on a volume, through the kernel's nbd: after power cuts all synced data
+are present, and nothing else is damaged."""
 
 import os
 import tempfile

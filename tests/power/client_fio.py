@@ -1,4 +1,4 @@
-"""fio on a volume, by the kernel's own nbd. fio notes which writes have ended (verify state); after
+"""fio on a volume, through the kernel's nbd. fio records completed writes (verify state); after
 a power cut, its own check (--verify) looks for them."""
 
 import base64

@@ -1,5 +1,5 @@
-"""Drives whose power is cut: QEMU's `nvme` in an image, with a log of their writes by QEMU's filter
-blklogwrites. QEMU's own memory does not model a drive's cache: killing QEMU loses nothing."""
+"""Drives with power cuts: QEMU's `nvme` in an image, whose writes QEMU's filter blklogwrites logs.
+QEMU itself does not model a drive's cache: killing QEMU loses nothing."""
 
 import json
 import os

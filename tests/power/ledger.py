@@ -1,4 +1,4 @@
-"""The ledger of the requests and answers in the traffic's marks (traffic.cc): it knows which
+"""The ledger of the requests and answers in the traffic's marks (traffic.cc): it computes which
 contents a volume may have after a power cut."""
 
 import bisect

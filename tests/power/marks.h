@@ -1,8 +1,9 @@
-// Marks of the traffic's requests and answers, in the log of writes itself, in their order.
+// Marks of the traffic's requests and answers, in order, in the log of writes itself.
 //
 //   dm:NAME      marks of the kernel's dm-log-writes, by the device mapper's message
-//   file:LOG:TO  lines in the file TO, each with the length so far of LOG, of QEMU's blklogwrites:
-//                writes acknowledged before lie below that length, writes sent afterwards do not
+//   file:LOG:TO  lines in the file TO, each with the current length of LOG, the log of QEMU's
+//                blklogwrites: writes acknowledged before a mark lie below that length, writes sent
+//                after it do not
 #pragma once
 
 #include <cstdio>

@@ -1,17 +1,17 @@
 #!/usr/bin/python3
-"""Power cuts at any write of a disk: data acknowledged as lasting is there.
+"""Power cuts at any write of a disk: data acknowledged as durable are present afterwards.
 
     /usr/bin/python3 tests/power/power_test.py [PATTERN...]
 
-Patterns and the last line are those of guest_test.py. Two connections ask for writes, zeroes, trims
-and flushes at random (traffic.cc), and mark their answers in the log of all writes (write_log.py).
-Then that log is cut at marks: data not flushed there is lost or torn by sectors. A checker
+Patterns and the last line are those of guest_test.py. Two connections send random writes, zeroes,
+trims and flushes (traffic.cc), and mark their answers in the log of all writes (write_log.py).
+Then the log is cut at marks: data not flushed at the cut are lost or torn by sectors. A checker
 (ledger.py) looks for the acknowledged data: on the disk, in a file on it (stores.py), or on an NVMe
-drive without the kernel (drive.py). Other checkers look for the files that a client's file system
-has synced, by the kernel's nbd (client_files.py), and for fio's writes (client_fio.py). They find
-stores that promise too much (broken.cc): on a device in every run, elsewhere with POWER_BROKEN=1,
-since each is a machine of its own to boot. A log is cut POWER_CUTS (1000) times; if a tool of
-others looks at each cut, POWER_FILE_CUTS (60) times.
+drive without the kernel (drive.py). Other checkers look for files synced by a client's file system
+through the kernel's nbd (client_files.py), and for fio's writes (client_fio.py). The checkers must
+detect stores that promise too much (broken.cc): on a device in every run, elsewhere with
+POWER_BROKEN=1, since each needs its own machine. A log is cut POWER_CUTS (1000) times; if a foreign
+tool checks each cut, POWER_FILE_CUTS (60) times.
 """
 
 import os

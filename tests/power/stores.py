@@ -1,5 +1,5 @@
-"""Stores: each makes a disk with a volume for the power cuts, and finds the volume on the remains
-that a cut has left of the disk. Also the traffic of each."""
+"""Stores: each makes a disk with a volume for the power cuts, finds the volume on the disk after a
+cut, and has its own traffic."""
 
 import os
 import subprocess

@@ -4,13 +4,13 @@
 //
 // MARKS as in marks.h; `without-fua`: for a drive that ignores FUA of a write.
 // `b:NUMBER:COMMAND:OFFSET:BYTES:FLAGS` comes before a request is sent, and `a:NUMBER` after it was
-// answered without an error; an error ends the traffic with exit code 1. The bytes of a write tell
-// its request (value_of). The commands: w write, z zeroes, t trim, f flush; the flags: u FUA,
-// n NO_HOLE, - none.
+// answered without an error; an error ends the traffic with exit code 1. The bytes of a write
+// identify its request (value_of). The commands: w write, z zeroes, t trim, f flush; the flags: u
+// FUA, n NO_HOLE, - none.
 //
-// A volume is places of 8 KiB. Each belongs to one connection, which has one request at a time to
-// it: so the place's contents are a row of versions. A write has no FUA if an earlier write of its
-// place was not flushed: dm-log-writes would log the earlier one after it.
+// A volume is divided into slots of 8 KiB. Each belongs to one connection, which sends one request
+// at a time to it: so the slot's contents are a sequence of versions. A write has no FUA if an
+// earlier write of its slot was not flushed: dm-log-writes would log the earlier write after it.
 #include <algorithm>
 #include <array>
 #include <atomic>

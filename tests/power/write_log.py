@@ -1,17 +1,17 @@
-"""A log of writes, as the kernel's dm-log-writes and QEMU's blklogwrites make it, and what a power
-cut at any place of it may leave.
+"""A log of writes, as the kernel's dm-log-writes and QEMU's blklogwrites make it, and the possible
+disk contents after a power cut at any point of it.
 
 The format: a sector with (magic, version, count, bytes of a sector), then for each entry a sector
-with (sector, sectors, flags, bytes of a mark) and the data. The kernel logs a write when it was
-flushed, or had FUA, and a mark where it comes. QEMU logs a write when it has ended: one that ends
-while a flush is under way counts as flushed.
+with (sector, sectors, flags, bytes of a mark) and the data. The kernel logs a write when it is
+flushed, or had FUA, and a mark when it comes. QEMU logs a write when it completes; a write that
+completes during a flush counts as flushed.
 
-The kernel's log is written by a thread, which on a busy machine is thousands of entries behind: it
+A thread writes the kernel's log. On a busy machine it is thousands of entries behind, as it
 waits for the disk after each mark. When the device is removed (log_writes_dtr in the kernel's
-drivers/md/dm-log-writes.c), it puts writes that no flush came after ahead of those entries, not
-behind them (list_splice_init, where normal_end_io has list_splice_tail_init): the very last writes
-are then among much earlier ones in the log, before writes that were flushed earlier. So the last
-request to the device must be a flush.
+drivers/md/dm-log-writes.c), the kernel puts unflushed writes ahead of those entries instead of
+behind them (list_splice_init, while normal_end_io has list_splice_tail_init). So the very last
+writes appear among much earlier ones in the log, before writes that were flushed earlier. For this
+reason the last request to the device must be a flush.
 """
 
 import bisect

@@ -1,16 +1,16 @@
-// The heap under demand that is meant to break it. Two programs in one, each ending with the line
-// that scripts/check.sh counts:
+// Load meant to break the heap. Two programs in one; each ends with a line that scripts/check.sh
+// counts:
 //
 //   heap_soak exhaustion ROUNDS   four threads that stay alive fill the heap until the smallest
-//                                 request is refused, in sizes from 8 B to 64 MiB, then everything
-//                                 is freed: the largest block that can be had afterwards stays
-//                                 what it was after the first round
-//   heap_soak demand SECONDS      irregular demand by four threads, in rounds of a second: each
-//                                 time when only the same live set is left, the heap uses as much
+//                                 request is refused, in sizes from 8 B to 64 MiB, then free
+//                                 everything: the largest block available afterwards stays the same
+//                                 as after the first round
+//   heap_soak demand SECONDS      irregular demand by four threads, in rounds of a second: whenever
+//                                 only the same live set is left, the heap uses the same memory
 //
-// A round frees blocks that the same thread or another one has allocated, by turns. The threads
-// sleep while the largest block is looked for: the heap must find memory that an idle thread keeps,
-// or that others freed for it. Every block is written and verified.
+// A round frees blocks that the same thread or another thread has allocated, in turn. The threads
+// sleep during the search for the largest block: the heap must find memory that an idle thread
+// keeps, or that others freed for it. Every block is written and verified.
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>

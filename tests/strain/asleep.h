@@ -1,5 +1,5 @@
-// Asks the kernel if a thread sleeps. The bell's word does not say so: a sender may have cleared it
-// and been stopped before it woke anybody.
+// Asks the kernel whether a thread sleeps. The bell's word cannot tell: a sender may have cleared
+// it and been stopped before it woke the sleeper.
 #pragma once
 
 #include <cstring>

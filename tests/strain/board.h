@@ -1,5 +1,5 @@
-// The board: a segment of the pool in which each member of a strained group writes a row of its
-// own, for the program that watches them.
+// The board: a segment of the pool in which each member of a stressed group writes a row of its
+// own, for the watching program.
 #pragma once
 
 #include <atomic>
@@ -29,24 +29,24 @@ constexpr uint64_t count_for(uint64_t packed, uint64_t generation) noexcept {
 }
 
 struct alignas(kCacheLineBytes) BoardRow {
-  std::atomic<uint64_t> steps;     // how often it went round its loop
-  std::atomic<uint64_t> received;  // messages verified, of everybody
+  std::atomic<uint64_t> steps;     // rounds of its loop
+  std::atomic<uint64_t> received;  // messages verified, from all members
   std::atomic<uint64_t> sent_bytes;
   std::atomic<uint64_t> loans_out;
   std::atomic<uint64_t> boxes_granted;
   std::atomic<uint64_t> boxes_returned;
   std::atomic<uint64_t> abandoned;
-  // Written by the process that stops it: until when it was stopped last; UINT64_MAX: it is
-  // stopped.
+  // Written by the process that stops the member: the end of its last stop; UINT64_MAX: it is
+  // stopped now.
   std::atomic<uint64_t> stopped_until_ns;
-  std::atomic<uint64_t> longest_ns;  // from sending to it to its receiving, of those not stopped
-  std::atomic<uint32_t> must_hurry;  // send nothing but short messages, one after the other
+  std::atomic<uint64_t> longest_ns;  // from send to receive, if not stopped
+  std::atomic<uint32_t> must_hurry;  // send only short messages, one after the other
   std::atomic<uint32_t> must_leave;
   std::atomic<uint32_t> has_stopped;
-  std::atomic<uint32_t> is_done;            // stopped, and everything received and given back
+  std::atomic<uint32_t> is_done;            // stopped; all is received and returned
   std::atomic<uint64_t> sent[kMemberMax];   // pack_count; stored after each send that succeeded
-  std::atomic<uint64_t> heard[kMemberMax];  // messages received from each, as it is now
-  std::atomic<uint64_t> lent[kMemberMax];   // loans that each has not given back
+  std::atomic<uint64_t> heard[kMemberMax];  // messages received from each current incarnation
+  std::atomic<uint64_t> lent[kMemberMax];   // loans not returned by each member
 };
 
 struct Board {

@@ -1,5 +1,5 @@
-// Strangers that flood the join socket, and a member that seals and punches what it was given,
-// while others are killed, join and send.
+// Strangers flood the join socket, and a member seals and punches holes in its files, while other
+// members are killed, join and send.
 #pragma once
 
 #include <cstdint>

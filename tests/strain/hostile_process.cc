@@ -1,4 +1,4 @@
-// The scribbler as a process of its own, beside others that must not notice.
+// The scribbler as a separate process, in parallel with others that must not be affected.
 #include <cinttypes>
 #include <thread>
 

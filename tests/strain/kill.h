@@ -6,11 +6,11 @@
 namespace bedplate::strain {
 
 // Kills `rounds` processes of one group, one after the other: at work, as they join, as they leave.
-// No published message is lost or comes twice, the others go on, and the member's part, the boxes
-// and the loans come back. Ends the process when anything is wrong. Once in a process.
+// No published message is lost or duplicated, the others continue, and the member's slot, boxes and
+// loans are recovered. Ends the process on any fault. Call it once in a process.
 void kill_members(GroupKind kind, bool has_boxes, uint32_t rounds, uint64_t seed);
 
-// Kills the owner of a pool: everybody is told, receives what is left, and ends in good order.
+// Kills the owner of a pool: all members are notified, receive the remaining messages, and exit.
 void kill_owner(GroupKind kind, uint64_t seed);
 
 }  // namespace bedplate::strain

@@ -1,23 +1,23 @@
-// Messages under strain. Several programs in one, each ending with the line that scripts/check.sh
+// Stress tests of messages. Several programs in one; each ends with the line that scripts/check.sh
 // counts:
 //
-//   message_strain stress SECONDS [PROCESSES]  2 to 16 processes send to one another what proves
-//                                              itself; nothing is lost, doubled, reordered, spoilt
+//   message_strain stress SECONDS [PROCESSES]  2 to 16 processes send each other verified messages;
+//                                              none is lost, duplicated, reordered or corrupted
 //   message_strain kill ROUNDS                 processes are killed at any instruction while others
-//                                              go on; then the owner is
+//                                              continue; then the owner is killed
 //   message_strain step SECONDS [TEXT] [MS]    a sender is stopped at each instruction of a send;
-//                                              then it goes on, dies, or is dead by name. Only of
-//                                              cases with TEXT in them; MS: what hangs (20000)
+//                                              then it continues, dies, or is declared dead. TEXT
+//                                              selects cases; MS: the limit for a hang (20000)
 //   message_strain stop EVENTS                 members are stopped, others are killed and join
 //   message_strain sleepers ROUNDS             the owner is killed while all others sleep
 //   message_strain door SECONDS                strangers flood the join socket, a member seals and
 //                                              punches, while others die, join and send
-//   message_strain hostile SECONDS             members scribble over all that they may write, while
-//                                              others use it, and others go on beside it
-//   message_strain mutations COUNT             the same in one process, quicker
-//   message_strain episode KIND SEED           repeats one episode of the latter
+//   message_strain hostile SECONDS             members overwrite all memory that they may write,
+//                                              while others use it, and others work in parallel
+//   message_strain mutations COUNT             the same in one process, faster
+//   message_strain episode KIND SEED           repeats one episode of `mutations`
 //
-// BEDPLATE_TEST_SEED=N repeats the choices of a run; the order of what processes do is theirs.
+// BEDPLATE_TEST_SEED=N repeats the choices of a run, but not the scheduling of the processes.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>

@@ -1,6 +1,6 @@
-// One member of a strained group: sends messages of all kinds and sizes to all others, and verifies
-// those that it receives: content, order for each pair, nothing twice, and from a member that dies
-// at least as many as it had counted as sent.
+// One member of a stressed group. It sends messages of all kinds and sizes to all others, and
+// verifies those that it receives: content, order for each pair, no duplicates, and from a member
+// that died at least as many as that member had counted as sent.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Scribbles over a group's segment: at random, and where it hurts. The same seed scribbles the same
-// over the same memory.
+// Overwrites a group's segment, at random and at sensitive positions. The same seed over the same
+// memory repeats the same writes.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace bedplate::strain {
 
 class Scribbler {
  public:
-  // `heap` is where a loan could plausibly lie. Without its header nobody can join a group any
-  // more, and a slot that is claimed for nothing stops a FIFO: one that `spares_group` leaves these
-  // alone, so that others of its kind find something to do.
+  // `heap` is plausible memory for a loan. If the header is destroyed no process can join the
+  // group, and a slot claimed for nothing stops a FIFO. With `spares_group` the scribbler leaves
+  // both intact, so that later scribblers still have work.
   Scribbler(const GroupSegment& segment, std::span<const std::byte> heap, bool spares_group,
             uint64_t seed) noexcept
       : segment_(segment), heap_(heap), spares_group_(spares_group), random_(seed) {}
@@ -26,7 +26,7 @@ class Scribbler {
   uint64_t below(uint64_t bound) noexcept { return random_() % bound; }
   uint32_t member() noexcept { return static_cast<uint32_t>(below(segment_.shape().member_count)); }
   std::byte* at(uint64_t offset) const noexcept { return segment_.memory().data() + offset; }
-  // A number that is about to be too large, or small, or is anything.
+  // A number near the limit, a small one, or a random one.
   uint64_t edge(uint64_t limit) noexcept;
   template <typename T>
   void store(uint64_t offset, T value) noexcept;

@@ -1,4 +1,4 @@
-// The owner is killed while all others sleep: each must hear of it.
+// The owner is killed while all members sleep: each must be notified.
 #pragma once
 
 #include <cstdint>

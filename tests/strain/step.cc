@@ -1,4 +1,4 @@
-// The boundaries that are tried, their order, and the report about them.
+// The boundaries that are tested, their order, and the report about them.
 #include "tests/strain/step.h"
 
 #include <algorithm>

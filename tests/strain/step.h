@@ -1,5 +1,5 @@
-// A sender that is stopped at each instruction of each way to send: nobody else may notice, and
-// nothing that was said to be sent may be lost or come twice.
+// A sender is stopped at each instruction of each path of a send: no other member may be affected,
+// and no message reported as sent may be lost or duplicated.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace bedplate::strain {
 
-// The sender's fate once it was stopped and others have sent.
+// The sender's fate after it was stopped and others have sent.
 enum class Fate : uint32_t {
   kGoesOn,
   kKilled,
-  kHungUp,  // dead by name, while it still runs; then it goes on
+  kHungUp,  // declared dead while it still runs; then it continues
 };
 inline constexpr Fate kFates[] = {Fate::kGoesOn, Fate::kKilled, Fate::kHungUp};
 inline const char* to_text(Fate fate) noexcept {
@@ -20,7 +20,7 @@ inline const char* to_text(Fate fate) noexcept {
   return kTexts[static_cast<uint32_t>(fate)];
 }
 
-// One way with one fate.
+// One path of a send with one fate.
 struct StepCase {
   StepQueue queue = StepQueue::kFifo;
   Deed deed = Deed::kShort;
@@ -35,7 +35,7 @@ struct StepOptions {
   const char* filter = "";  // only cases whose text contains it
 };
 
-// Returns the number of cases that failed; *count: the number of all.
+// Returns the number of failed cases; *count: the number of all cases.
 uint32_t step_senders(const StepOptions& options, uint32_t* count);
 
 }  // namespace bedplate::strain

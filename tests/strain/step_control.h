@@ -1,5 +1,5 @@
 // The orders of the program that single-steps a sender, and the sender's answers, in the board's
-// segment; and the ways to send that are stepped.
+// segment; and the paths of a send that are stepped.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ enum class StepQueue : uint32_t { kFifo, kBox, kLane, kExchange };
 inline constexpr StepQueue kStepQueues[] = {StepQueue::kFifo, StepQueue::kBox, StepQueue::kLane,
                                             StepQueue::kExchange};
 
-// A deed: one call of the endpoint.
+// One call of the endpoint.
 enum class Deed : uint32_t { kShort, kLong, kLoan, kPut, kGet, kAdd, kSwap };
 inline constexpr Deed kDeeds[] = {Deed::kShort, Deed::kLong, Deed::kLoan, Deed::kPut,
                                   Deed::kGet,   Deed::kAdd,  Deed::kSwap};
@@ -28,7 +28,7 @@ inline const char* to_text(Deed deed) noexcept {
   constexpr const char* kTexts[] = {"short", "long", "loan", "put", "get", "add", "swap"};
   return kTexts[static_cast<uint32_t>(deed)];
 }
-// True if a handler sees it.
+// True if the call invokes a handler.
 inline bool is_message(Deed deed) noexcept { return deed <= Deed::kLoan; }
 inline bool is_possible(StepQueue queue, Deed deed) noexcept {
   return is_message(deed) || queue != StepQueue::kExchange;
@@ -47,7 +47,7 @@ struct StepControl {
   std::atomic<uint32_t> answered;  // the order whose status this is
   SendStatus status;
   std::atomic<uint64_t> ended;     // loans and operations whose completion was called
-  std::atomic<uint64_t> not_done;  // of these, those that did not end with kDone
+  std::atomic<uint64_t> not_done;  // of these, completed without kDone
   std::atomic<uint32_t> has_box;
   std::atomic<uint64_t> polls;
   std::atomic<int> connection;  // its descriptor; 0: it is not ready

@@ -1,4 +1,4 @@
-// One group in which senders are stepped, and the checks made each time that one is stopped.
+// A group whose senders are stepped, and the checks at each stop.
 #pragma once
 
 #include <memory>
@@ -12,24 +12,24 @@ namespace bedplate::strain {
 
 // The fault at one boundary of one case.
 enum class StepFault : uint8_t {
-  kStalled,    // others' messages did not come while the sender was stopped
-  kStuck,      // they did not come after it was gone or had gone on, either
-  kLost,       // it said that it had sent a message that never came
-  kSpoilt,     // something came twice, out of order, or as nonsense
-  kRefused,    // its send, or one after it, has a status that it must not have
-  kNeverEnds,  // a loan or operation that was begun does not end
-  kNotFreed,   // its place is not free after its end
-  kDied,       // the sender itself
-  kSleepless,  // the receiver found no sleep before
+  kStalled,    // others' messages did not arrive while the sender was stopped
+  kStuck,      // nor after the sender had ended or continued
+  kLost,       // a message reported as sent never arrived
+  kSpoilt,     // a message was duplicated, out of order, or corrupt
+  kRefused,    // this send or a later one returned a forbidden status
+  kNeverEnds,  // a loan or operation never completes
+  kNotFreed,   // its member slot is not free after its end
+  kDied,       // the sender died
+  kSleepless,  // the receiver did not fall asleep before
   kCount
 };
 const char* to_text(StepFault fault) noexcept;
 
 struct StepOutcome {
-  uint32_t faults = 0;     // a bit for each
-  bool is_beyond = false;  // the call has no such boundary: it was over
-  bool slept = false;      // the receiver, when others sent
-  bool is_unsaid = false;  // dead by name, the call says that it sent a message that never came
+  uint32_t faults = 0;     // a bit for each StepFault
+  bool is_beyond = false;  // the call ended before this boundary
+  bool slept = false;      // the receiver slept when others sent
+  bool is_unsaid = false;  // declared dead: a message reported as sent never arrived
   uint64_t delivery_ns = 0;
   char texts[static_cast<size_t>(StepFault::kCount)][160] = {};
 
@@ -47,7 +47,7 @@ class StepGroup {
   StepOutcome try_boundary(const StepCase& which, uint32_t boundary);
   // Returns the number of instructions of one call.
   uint32_t measure(const StepCase& which);
-  // False: it cannot be used any more; a new one is needed, in a new process.
+  // False: it is unusable; create a new one in a new process.
   bool is_good() const noexcept { return is_good_; }
 
  private:

@@ -1,5 +1,5 @@
-// The member that all send to, in a thread of its own, awake or asleep; and those who send to it
-// beside the one that is stepped. All are members of the owner's process.
+// The member that receives from all, on a thread of its own, awake or asleep; and the senders
+// besides the stepped one. All are members of the owner's process.
 #pragma once
 
 #include <array>
@@ -23,35 +23,35 @@ class StepReceiver {
   void set_sleepy(bool is_sleepy) noexcept;
   // Whether it waits in the kernel.
   bool is_asleep() const noexcept;
-  // Its memory, for `member`: asks the thread for it.
+  // Asks the thread to expose its memory to `member`.
   RemoteMemory expose_to(uint32_t member) noexcept;
   void withdraw() noexcept { request(Request::kWithdraw); }
-  // Until it has polled all that was there when this was called.
+  // Waits until it has polled everything sent before this call.
   void let_look() noexcept {
     for (int i = 0; i < 2; ++i) request(Request::kLook);
   }
 
-  // It looks at nothing until it is let go: what others send meanwhile stays where it lies.
+  // Stops its polling until let_go(): messages sent meanwhile stay in the queue.
   void hold() noexcept { request(Request::kHold); }
   void let_go() noexcept { is_held_.store(false, std::memory_order_release); }
 
-  // How many messages have come from a member of the owner.
+  // The number of messages received from one of the owner's members.
   uint64_t received(uint32_t member) const noexcept {
     return received_[member].load(std::memory_order_acquire);
   }
-  // The last attempt of the one that is stepped that has come; 0: none yet.
+  // The last attempt received from the stepped sender; 0: none yet.
   uint64_t last_attempt() const noexcept { return last_attempt_.load(std::memory_order_acquire); }
-  // From here on its attempts are counted anew.
+  // Resets last_attempt() for a new sender.
   void expect_new_sender() noexcept { last_attempt_.store(0, std::memory_order_release); }
   uint64_t word(uint32_t index) const noexcept {
     return __atomic_load_n(&words_[index], __ATOMIC_ACQUIRE);
   }
   uint64_t abandoned() const noexcept { return counters_.abandoned.read(); }
-  // The fault of the messages that have come since this was called last; "": nothing.
+  // The fault of the messages received since the last call; "": none.
   const char* take_fault() noexcept;
 
  private:
-  // kNothing: it is done.
+  // kNothing: the last request is done.
   enum class Request : uint32_t { kNothing, kExpose, kWithdraw, kLook, kHold };
 
   void run() noexcept;
@@ -83,20 +83,20 @@ class StepReceiver {
   std::thread thread_;
 };
 
-// Members of the owner that send to the receiver. Threads: the one that steps.
+// Members of the owner that send to the receiver. Threads: the stepping thread.
 class StepSenders {
  public:
   StepSenders(const StrainedGroup& group, uint32_t count);
 
   uint32_t count() const noexcept { return count_; }
-  // So many messages of each. Returns whether all were accepted.
+  // Sends `messages` from each member. Returns whether all were accepted.
   bool send(uint32_t messages, uint64_t within_ns);
-  // As many as there is room for, and no more than `messages` of each.
+  // Sends until the queue is full, at most `messages` from each member.
   void fill_queue(uint32_t messages);
-  // Whether all that were accepted have come.
+  // Whether all accepted messages have arrived.
   bool have_arrived(const StepReceiver& receiver) const noexcept;
   void poll() noexcept;
-  // Polls until `condition` holds; how long that took, UINT64_MAX: it never did.
+  // Polls until `condition` holds. Returns the nanoseconds taken; UINT64_MAX: it never held.
   template <typename Condition>
   uint64_t wait_until(Condition&& condition, uint64_t within_ns) noexcept;
 

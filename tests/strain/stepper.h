@@ -1,4 +1,4 @@
-// The process that is single-stepped: it sends what it is told to, one call at a time.
+// The single-stepped process: it sends on command, one call at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Members that are stopped and go on, beside others that are killed and join anew.
+// Members are stopped and resumed, while others are killed and rejoin.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,10 @@
 
 namespace bedplate::strain {
 
-// Makes `events` stops and kills, at random, while all send verified messages to one another; then
-// one long stop, if possible of a member that has claimed a slot, until as many others as there are
-// spare places were killed, each has a successor, and messages went between all that run.
+// Makes `events` random stops and kills while all members send each other verified messages. Then
+// makes one long stop, if possible of a member that has claimed a slot. It lasts until as many
+// others as there are spare slots were killed, each has a successor, and all running members have
+// exchanged messages.
 void stop_members(GroupKind kind, uint32_t events, uint64_t seed);
 
 }  // namespace bedplate::strain

@@ -1,5 +1,5 @@
-// A group that is strained: its pool, its owner, and the processes that join it, each this same
-// program started anew.
+// A group under stress: its pool, its owner, and the joining processes, each a new instance of this
+// program.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,13 @@ namespace bedplate::strain {
 // The owner's side. One for each process: its segments are never given back.
 class StrainedGroup {
  public:
-  // `shape.member_count` counts the owner, which is member 0 and takes part in the traffic, and has
-  // all of the first `own_count` members. `spare_count` of the others are spare places.
+  // `shape.member_count` includes the owner, which is member 0 and takes part in the traffic. The
+  // first `own_count` members are the owner's. `spare_count` of the others are spare slots.
   StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count = 1,
                 uint32_t spare_count = 0);
   ~StrainedGroup();
 
-  // As an appliance does before anybody joins. No group can be created afterwards.
+  // Seals the pool, as an appliance does before any process joins. No group can be created later.
   static void seal_pool();
 
   // Starts the traffic of the owner itself.
@@ -34,19 +34,19 @@ class StrainedGroup {
 
   // Starts a process that joins, in a role that message_strain.cc knows. Returns at once.
   pid_t start_peer(const char* role = "peer");
-  // The process's member, once that is alive; 0: it is not (yet).
+  // The process's member index, once the member is alive; 0: it is not alive (yet).
   uint32_t member_of(pid_t pid) const noexcept;
   uint32_t wait_until_alive(pid_t pid);
-  // Waits for its end. Returns its exit code, or minus the signal.
+  // Waits for the end of the process. Returns its exit code, or the negated signal.
   static int status_of(pid_t pid);
-  // Removes the sockets in /tmp of an owner that was killed, or has failed.
+  // Removes the sockets in /tmp of an owner that was killed or has failed.
   static void remove_sockets_of(pid_t owner);
-  // Lets everybody stop sending, and waits until each has received and got back everything.
+  // Stops all senders, and waits until all messages are received and all loans returned.
   void settle();
-  // Sends everybody home, and fails if anyone ends otherwise.
+  // Ends all peers, and fails if one ends in another way.
   void end(const std::vector<pid_t>& peers);
 
-  // The options for a member of the owner's own.
+  // The options for one of the owner's members.
   ShmProviderOptions own_options(uint32_t member = 0) const noexcept;
   std::span<std::byte> own_heap() const noexcept { return heap_->memory(); }
 
@@ -74,7 +74,7 @@ class StrainedGroup {
   std::thread traffic_;
 };
 
-// The joiner's side, of a process that start_peer() started. Fails unless it can join.
+// The joiner's side, in a process started by start_peer(). Fails if it cannot join.
 struct JoinedGroup {
   JoinedPool pool;
   ShmProviderOptions shm;
@@ -82,13 +82,13 @@ struct JoinedGroup {
 };
 JoinedGroup join_group(const char* socket_path);
 
-// The whole life of a peer.
+// Runs a peer from join to exit.
 int be_peer(const char* socket_path, uint64_t seed);
 
-// The shapes that are strained: small enough that everything runs full and boxes must change hands.
+// Shapes for the tests: so small that queues run full and boxes must change owners.
 GroupShape strained_shape(GroupKind kind, uint32_t member_count);
 
-// Waits until `condition` holds; returns after how many nanoseconds, UINT64_MAX: it never did.
+// Waits until `condition` holds. Returns the nanoseconds taken; UINT64_MAX: it never held.
 template <typename Condition>
 uint64_t time_until(Condition&& condition, uint64_t within_ns) {
   const uint64_t begin = monotonic_ns();

@@ -1,4 +1,4 @@
-// All send to all, for a while; then what was sent and what was received must be the same.
+// All members send to all for a while; then the sent and the received messages must match.
 #pragma once
 
 #include "transport/shm/membership/group_layout.h"

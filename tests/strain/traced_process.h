@@ -1,4 +1,4 @@
-// A process that is traced by the thread that made this: stopped at its traps, and stepped through
+// A process traced by the thread that made this object: stopped at its traps, and stepped through
 // the instructions between them.
 #pragma once
 

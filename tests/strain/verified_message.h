@@ -1,4 +1,4 @@
-// A message that proves itself: it holds its sender, its receiver, its number in that pair, and a
+// A message that can be verified: it holds its sender, its receiver, its number in that pair, and a
 // checksum of everything.
 #pragma once
 

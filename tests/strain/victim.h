@@ -1,5 +1,5 @@
-// A member that believes nothing: it uses all of the interface, reads every byte that it is handed,
-// and leaves the rest to the sanitizer. Messages may be nonsense; they must never do harm.
+// A member that trusts nothing: it uses the whole interface, reads every byte that it receives, and
+// relies on the sanitizer for the rest. Messages may be nonsense; they must never do harm.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Answers one system call in the kernel's place: what would end the machine, or wants a device that
-// is not there; or forbids it, as a profile of seccomp does. For good, so in a process of its own
-// (death_test.h).
+// Answers or forbids one system call instead of the kernel: a call that would end the machine,
+// needs a missing device, or is forbidden by a seccomp profile. This is permanent, so use a
+// separate process (death_test.h).
 #pragma once
 
 #include <csignal>

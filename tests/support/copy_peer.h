@@ -1,5 +1,5 @@
-// A process whose private memory others copy: forked, with memory of its own at an address that
-// the test knows, and told what to do by the test.
+// A forked process whose private memory others copy. It has memory of its own at an address that
+// the test knows, and takes orders from the test.
 #pragma once
 
 #include <cstddef>

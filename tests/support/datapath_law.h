@@ -1,14 +1,14 @@
-// The law of the data path, followed by calls and not by the names of files: while a watch is on,
-// its thread allocates, frees, locks, logs and throws nothing, and makes no system call but those
-// that wake somebody.
+// Enforces the rule of the data path by calls, not by file names: while a watch is on, its thread
+// must not allocate, free, lock, log or throw, and must make no system call except to wake another
+// thread.
 //
-// A forbidden call still happens, so that the test goes on. It is counted, and its name and the
-// callers' addresses go to standard error (platform/call_stack.h). The linker sends this program's
-// calls of functions to traps of ours (datapath_law_names.inc); the kernel sends system calls back
-// as signals (PR_SET_SYSCALL_USER_DISPATCH).
+// A forbidden call is still executed, so that the test continues. It is counted, and its name and
+// the callers' addresses go to standard error (platform/call_stack.h). The linker redirects this
+// program's calls of functions to traps (datapath_law_names.inc). The kernel turns system calls
+// into signals (PR_SET_SYSCALL_USER_DISPATCH).
 //
-// Not seen: the vDSO's work, and TurnLock, which is inline. A LockingProvider has the TurnLock; it
-// stands before a provider if several threads send (JoinedProcessOptions::is_threaded).
+// Not detected: calls in the vDSO, and TurnLock, which is inline. LockingProvider uses TurnLock; it
+// wraps a provider if several threads send (JoinedProcessOptions::is_threaded).
 #pragma once
 
 #include <cstdint>

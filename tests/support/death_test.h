@@ -1,12 +1,12 @@
 // Tests of code that ends a process, or must not run in the process of the tests.
 //
-// Two ways to have another process. run_forked() runs a callable in a forked child. The pool of the
-// test program is shared memory, so such a child shares it with its parent: it may read that memory
-// but not write it, starts no threads, and does only the one thing that is tested. It may allocate
-// and free: it has a small heap of its own (alloc/child_heap.h), and its frees of its parent's
-// blocks do nothing. run_fresh() starts the test program anew and runs one probe in it, which may
-// do everything: its pool and its heap are its own. Both return the end of the child and its text
-// on standard error.
+// Two functions start another process. run_forked() runs a callable in a forked child. The test
+// program's pool is shared memory, so the child shares it with its parent: it may read that memory
+// but not write it, starts no threads, and runs only the code under test. It may allocate and free:
+// it has a small heap of its own (alloc/child_heap.h), and its frees of the parent's blocks do
+// nothing. run_fresh() starts a new instance of the test program and runs one probe in it without
+// restrictions, as its pool and its heap are its own. Both return the child's exit and its text on
+// standard error.
 #pragma once
 
 #include <string>

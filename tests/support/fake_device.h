@@ -1,4 +1,4 @@
-// A device that registers nothing: it accepts regions as its kind says, numbers them from 100 on,
+// A device that registers nothing: it accepts regions according to its kind, numbers them from 100,
 // and remembers them.
 #pragma once
 

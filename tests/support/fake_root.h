@@ -1,4 +1,4 @@
-// A directory that stands for the root of a machine: files of /proc and /sys as a test wants them.
+// A directory as a machine's root: a test defines its files of /proc and /sys.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Memory that says whose it is: filled with a number, every word also with its place.
+// Memory that identifies its owner: every word combines a number with the word's position.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Hugepages for the length of a test: reserved through /sys and given back at its end.
+// Hugepages for the duration of a test: reserved through /sys and returned at its end.
 #pragma once
 
 #include <cinttypes>

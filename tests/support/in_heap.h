@@ -1,4 +1,4 @@
-// Searches the process's pool, the heap included, for bytes: for a secret that was to be wiped.
+// Searches the process's pool, including the heap, for bytes: for a secret that should be wiped.
 #pragma once
 
 #include <cstring>

@@ -1,6 +1,5 @@
-// The time that a test waits for something before it calls it hung. Code that works never takes so
-// long, not even on a slow, busy machine or in an emulated one there: the bound ends a hang and
-// decides nothing else.
+// The time that a test waits before it reports a hang. Working code never takes so long, not even
+// on a slow, busy or emulated machine: the bound only ends a hang.
 #pragma once
 
 #include <cstdint>

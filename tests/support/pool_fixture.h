@@ -1,8 +1,8 @@
 // A pool for tests, beside that of the process.
 //
-// PinnedPool has no way to give anything back, on purpose; this takes its segments apart by hand,
-// so that each test begins at the same empty range. A pool that was sealed cannot be unmapped:
-// seal in a forked child only.
+// PinnedPool deliberately has no function that gives memory back. The fixture unmaps its segments
+// itself, so that each test begins with the same empty range. A sealed pool cannot be unmapped:
+// seal only in a forked child.
 #pragma once
 
 #include <sys/mman.h>

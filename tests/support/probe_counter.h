@@ -1,5 +1,5 @@
-// How often a probe of this program (platform/usdt.h) is come to, as bpftrace would see it: where
-// the program has the nop, it gets a breakpoint for as long as this is there.
+// Counts the hits of a probe in this program (platform/usdt.h), as bpftrace would: replaces the
+// probe's nop by a breakpoint while this object exists.
 #pragma once
 
 #include <atomic>

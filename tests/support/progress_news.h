@@ -1,4 +1,4 @@
-// Hears all reports of long work, each piece of it, however little time it takes.
+// Receives all progress reports of long work, including short work.
 #pragma once
 
 #include <cstdint>

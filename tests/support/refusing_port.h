@@ -1,5 +1,5 @@
-// A port of 127.0.0.1 that refuses, for as long as this is there. One that was closed a moment ago
-// is anybody's: the next process may have it, and so may the socket that asks, which then reaches
+// A port of 127.0.0.1 that refuses connections while this object exists. A port that was merely
+// closed can be taken by any process, or by the connecting socket itself, which then connects to
 // itself.
 #pragma once
 

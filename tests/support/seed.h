@@ -1,4 +1,4 @@
-// The seed of a test that uses chance: a new one in each run, shown when the test fails.
+// The random seed of a test: a new one in each run, printed when the test fails.
 //
 // BEDPLATE_TEST_SEED=N repeats a run.
 #pragma once

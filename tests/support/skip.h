@@ -1,7 +1,7 @@
-// Skipping a test by name, if this machine or this build mode cannot run it.
+// Skips a test by name if this machine or build mode cannot run it.
 //
-// A skip is never a pass: the runner (tests/main.cc) counts it apart and prints its reason at the
-// end. CppUTest's IGNORE_TEST decides at compile time; this decides while the test runs.
+// A skip is never a pass: the runner (tests/main.cc) counts it separately and prints its reason at
+// the end. CppUTest's IGNORE_TEST decides at compile time; this decides while the test runs.
 #pragma once
 
 #include <string>

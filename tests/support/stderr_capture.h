@@ -1,4 +1,4 @@
-// Catches what this process writes to standard error for a while.
+// Captures this process's standard error for a while.
 #pragma once
 
 #include <string>

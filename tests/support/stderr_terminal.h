@@ -1,4 +1,4 @@
-// A terminal of a test's own that stands in for standard error for a while.
+// A pseudoterminal that temporarily replaces standard error.
 #pragma once
 
 #include <cstdlib>

@@ -1,9 +1,9 @@
-// Unity's fixture on CppUTest: tests of the C interface are written with Unity's macros, in C, so
-// that the same file compiles as C with Unity itself, whose header has this name.
+// Unity's fixture on CppUTest. Tests of the C interface are written in C with Unity's macros, so
+// that the same file also compiles with Unity itself, whose header has this name.
 //
-// Only what those tests use is here. A group's TEST_SETUP and TEST_TEAR_DOWN must both be defined,
-// as Unity wants it. CppUTest finds its tests by itself; for Unity each is named in a
-// TEST_GROUP_RUNNER, in a file of its own.
+// It defines only the macros that those tests use. A group must define both TEST_SETUP and
+// TEST_TEAR_DOWN, as Unity requires. CppUTest finds its tests by itself; for Unity a
+// TEST_GROUP_RUNNER in a separate file names each test.
 #pragma once
 
 #include "tests/support/skip.h"

@@ -1,4 +1,4 @@
-"""The report of the benchmarks, of made-up results: nothing is measured here."""
+"""The report of the benchmarks, from made-up results: nothing is measured here."""
 
 import contextlib
 import io

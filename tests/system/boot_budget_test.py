@@ -1,5 +1,5 @@
 """The memory before the heap: the amounts for a configuration and an appliance are planned to the
-byte; if no more can be had, one line says so, with the cure."""
+byte; if memory runs out, one line says so and names the cure."""
 
 import http.client
 import json

@@ -1,5 +1,5 @@
-"""Chromium without a window, told what to do over its pipe (the DevTools protocol), in real time: a
-page that listens to events keeps a virtual clock standing."""
+"""Headless Chromium, controlled over its pipe (the DevTools protocol), in real time: a
+page that listens to events would stop a virtual clock."""
 
 import base64
 import contextlib

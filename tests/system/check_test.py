@@ -1,5 +1,5 @@
-"""`check` refuses all that `run` refuses for reasons that are there beforehand: with the same words
-and exit code; and `run` says so before it takes any memory. And the printed cures work."""
+"""`check` refuses everything that `run` refuses for causes that exist beforehand, with the same
+words and exit code; and `run` does so before it takes memory. The printed cures work."""
 
 import contextlib
 import os

@@ -1,7 +1,7 @@
-"""Clients that we did not write, as their users call them, in every way the server can be set up.
+"""Clients that we did not write, used as their users call them, on every setup of the server.
 
-Ways: TCP and Unix sockets; connections and volumes on one shard and on two; sockets through
-io_uring and through epoll. Then pages of other sizes, and sockets that a service manager passes in.
+Setups: TCP and Unix sockets; connections and volumes on one shard and on two; sockets through
+io_uring and through epoll. Also pages of other sizes, and sockets passed in by a service manager.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The program as a user and a script see it: commands, exit codes, help, and what JSON holds."""
+"""The program for users and scripts: commands, exit codes, help, and the contents of JSON."""
 
 import glob
 import json

@@ -1,7 +1,7 @@
-"""Bad configurations and machines that lack something: one clear message, and nothing is started.
+"""Bad configurations and unsuitable machines: one clear message, and nothing is started.
 
-A bad file is exit code 2 with FILE:LINE:COLUMN, the same from `run`, `plan` and `check`. A machine
-that lacks something is exit code 1, with all that is missing at once, each with its cure.
+A bad file gives exit code 2 with FILE:LINE:COLUMN, the same from `run`, `plan` and `check`. An
+unsuitable machine gives exit code 1, and lists everything missing at once, each with its cure.
 """
 
 import os

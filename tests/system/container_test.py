@@ -1,4 +1,4 @@
-"""The example of docs/operations.md: an appliance that is all there is in its container."""
+"""The example of docs/operations.md: a container with nothing but an appliance."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""[control] serial: requests to an appliance over a serial line, with pseudoterminals in its place,
+"""[control] serial: requests to an appliance over a serial line, simulated by pseudoterminals,
 and the answers that clients of such a line get."""
 
 import contextlib

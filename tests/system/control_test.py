@@ -1,4 +1,4 @@
-"""[control]: requests to an appliance over its control socket, and bytes that are no requests."""
+"""[control]: requests to an appliance over its control socket, and bytes that are not requests."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""A shard stays on its core, whatever moves its thread: it is pinned again, or it is a sign."""
+"""A shard stays on its core, whatever moves its thread: it is pinned again, or raises an alert."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The environment of its start: limits, sandboxes and descriptors that others have set.
+"""The environment at start: limits, sandboxes and descriptors set by other programs.
 
 A program that cannot reach its main ends with exit code 1 (2 for a variable of ours) and one line
 in three parts; it leaves nothing behind.

@@ -1,4 +1,4 @@
-"""`bedplate plan --explain`: which keys could be smaller or should be larger, by a run's peaks."""
+"""`bedplate plan --explain`: keys that could be smaller or should be larger, by a run's peaks."""
 
 import json
 import re

@@ -1,7 +1,6 @@
-"""A service with a planned file (tests/system/journal.c): operations on it are done and counted, a
+"""A service with a planned file (tests/system/journal.c): operations on it run and are counted, a
 boot without the file is refused with a message, an error fails only its operation, and the log
 names a file system that hangs and a callback that blocks."""
-
 import contextlib
 import errno
 import json

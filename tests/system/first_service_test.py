@@ -1,4 +1,4 @@
-"""docs/first-service.md: its six programs, which make builds from it, do what it says."""
+"""docs/first-service.md: make builds six programs from it; they do what the document says."""
 
 import os
 import re

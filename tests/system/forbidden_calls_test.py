@@ -1,8 +1,8 @@
-"""System calls that a profile forbids, each by itself (seccomp, of a unit or a container): the
-appliance serves without them, or ends in one message that names the call. It is never ready and
-deaf, and never ends by an assertion.
+"""System calls forbidden by a profile, one at a time (seccomp, of a unit or a container): the
+appliance serves without the call, or ends with one message that names it. It is never ready but
+unresponsive, and never ends by an assertion.
 
-FORBID_ALL=1 walks all calls that the program is seen to make, instead of those that hurt most.
+FORBID_ALL=1 tests all calls that the program makes, instead of the most critical ones.
 """
 
 import concurrent.futures

@@ -1,6 +1,6 @@
 """Forbids system calls to a program, as a seccomp profile of a unit or a container does.
 
-    forbidding.py CALL[,CALL...] ERRNO PROGRAM [ARGUMENT...]: each of them, by name, fails so
+    forbidding.py CALL[,CALL...] ERRNO PROGRAM [ARGUMENT...]: each named CALL fails with ERRNO
 """
 
 import ctypes

@@ -1,6 +1,6 @@
-"""A file system of one file, "log", served by a thread of the test over /dev/fuse: each action on the
-file is carried out, fails with an errno, or is never looked at, as by a server that hangs. A power
-cut takes writes that were not synced."""
+"""A file system of one file, "log", served by a thread of the test over /dev/fuse. Each operation
+on the file is executed, fails with an errno, or gets no answer, as if the server hung. A power
+cut removes unsynced writes."""
 
 import contextlib
 import ctypes

@@ -1,7 +1,7 @@
-"""The negotiation before the first request: every option, legal and illegal, and bytes that are no
+"""The negotiation before the first request: every option, legal and illegal, and bytes that are not
 NBD.
 
-After each refusal the connection must live on, unless the protocol says that it ends.
+After each refusal the connection must stay usable, unless the protocol says that it ends.
 """
 
 import struct

@@ -1,6 +1,6 @@
-"""`make check-hardware` before it touches anything: the devices that it finds in a made-up /sys,
-the tests that it would run there, the answers that it takes for a yes, and its counts. No hardware
-is needed."""
+"""`make check-hardware` before it touches devices: the devices that it finds in a made-up /sys,
+the tests that it would run on them, the answers that it accepts as a yes, and its counts. No
+hardware is needed."""
 
 import os
 import sys

@@ -26,15 +26,16 @@ import tempfile
 import time
 
 BEDPLATE = os.path.abspath(os.environ.get("BEDPLATE", "build/release/bedplate"))
-BOUND_SECONDS = 60  # of any one wait; far more than anything takes, so that it decides nothing
-RUN_MARK = f"BEDPLATE_SYSTEM_TEST={os.getpid()}.{time.time_ns()}"  # in all our processes
+BOUND_SECONDS = 60  # bound of any wait, far above any real duration
+RUN_MARK = f"BEDPLATE_SYSTEM_TEST={os.getpid()}.{time.time_ns()}"  # in the environment of all our
+                                                                   # processes
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 LAYOUTS = {"one_shard": ["main"], "two_shards": ["network", "storage"]}
 BACKENDS = ["io_uring", "epoll"]
 
 
 class Skip(Exception):
-    """This machine lacks something; the message says what."""
+    """This machine lacks a feature; the message names it."""
 
 
 class Failure(Exception):
@@ -43,7 +44,7 @@ class Failure(Exception):
 
 # ---- Registration ----
 
-TESTS = []  # of (name, function that takes a sandbox)
+TESTS = []  # (name, function that takes a sandbox)
 
 
 def test(**axes):
@@ -61,7 +62,7 @@ def test(**axes):
     return register
 
 
-# ---- Saying what is wrong ----
+# ---- Reporting failures ----
 
 
 def expect(seen, wanted, what):
@@ -95,8 +96,8 @@ def wait_for(probe, what, seconds=BOUND_SECONDS):
 
 
 def wait_for_all(count, total, what):
-    """Until count() is at least total. However slow the machine: in vain is only a count that has
-    stood still for BOUND_SECONDS."""
+    """Waits until count() is at least total. A slow machine never fails: only a count that has not
+    changed for BOUND_SECONDS does."""
     seen, end = count(), time.monotonic() + BOUND_SECONDS
     while seen < total:
         if time.monotonic() > end:
@@ -123,12 +124,12 @@ def hugepage_count(page_bytes, name):
 
 
 def has_hugepages(page_bytes):
-    """True if the kernel knows pages of this size."""
+    """True if the kernel supports pages of this size."""
     return os.path.exists(hugepage_file(page_bytes, "nr_hugepages"))
 
 
 def free_hugepages(page_bytes=2 * MIB):
-    """The number of pages that nobody has taken or reserved."""
+    """The number of pages neither taken nor reserved."""
     if not has_hugepages(page_bytes):
         return 0
     count = hugepage_count
@@ -136,7 +137,7 @@ def free_hugepages(page_bytes=2 * MIB):
 
 
 def orphaned_hugepages(page_bytes=2 * MIB):
-    """How many are taken although no living process maps them; others may run appliances, too."""
+    """The number of pages taken but mapped by no living process; others may run appliances."""
     used = hugepage_count(page_bytes, "nr_hugepages") - free_hugepages(page_bytes)
     mapped_kib = 0
     for path in glob.glob("/proc/[0-9]*/smaps"):
@@ -170,7 +171,7 @@ def memory_areas(path):
 
 
 class HugepageLoan:
-    """Raises nr_hugepages by what is missing, and takes the same number off again at the end."""
+    """Raises nr_hugepages by the missing number, and lowers it by the same number at the end."""
 
     def __init__(self):
         self.raised = {}  # page_bytes: pages
@@ -201,7 +202,7 @@ class HugepageLoan:
     def give_back(self):
         for page_bytes, pages in self.raised.copy().items():
             if pages:
-                # Pages that are still in use would stay: rings outlast their process for a moment.
+                # Pages still in use could not be freed: rings outlast their process for a moment.
                 with contextlib.suppress(Failure):
                     wait_for(lambda: free_hugepages(page_bytes) >= pages, "free hugepages")
                 self._change(page_bytes, -pages)
@@ -212,7 +213,7 @@ HUGEPAGES = HugepageLoan()
 
 @contextlib.contextmanager
 def few_hugepages(count):
-    """Leaves only `count` hugepages of 2 MiB free: the others are reserved, but not taken."""
+    """Leaves only `count` hugepages of 2 MiB free: reserves the others without taking them."""
     HUGEPAGES.ensure_free(2 * MIB, count)
     surplus = free_hugepages() - count
     map_hugetlb = 0x40000
@@ -222,7 +223,7 @@ def few_hugepages(count):
 
 
 def io_uring_errno():
-    """0 where io_uring can be set up, else why not."""
+    """0 if io_uring can be set up, else the errno."""
     libc = ctypes.CDLL(None, use_errno=True)
     setup_number = 425  # the same on every architecture
     fd = libc.syscall(setup_number, 1, ctypes.create_string_buffer(120))
@@ -244,7 +245,7 @@ def need_tools(*names):
 
 
 def free_port():
-    """Below those that the kernel hands out by itself: no connection takes it in the meantime."""
+    """A port below the kernel's ephemeral range, so that no connection takes it meanwhile."""
     while True:
         port = random.randrange(20000, 32768)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -262,8 +263,8 @@ def files_below(*directories):
 
 
 def places_of_leftovers():
-    """Files where an appliance could leave something: shared memory, hugetlb, /run/bedplate.
-    The benchmark, which may run beside, has a directory of its own."""
+    """Files in the folders where an appliance could leave something: shared memory, hugetlb,
+    /run/bedplate. The benchmark, which may run in parallel, has its own directory."""
     mounts = [line.split() for line in read_text("/proc/mounts").splitlines()]
     hugetlb = [fields[1] for fields in mounts if fields[2] == "hugetlbfs"]
     found = files_below("/dev/shm", "/run/bedplate", "/run/netns", *hugetlb)
@@ -271,7 +272,7 @@ def places_of_leftovers():
 
 
 def marked_processes():
-    """{pid: command} of the living processes that this run started."""
+    """{pid: command} of the living processes started by this run."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if int(pid) == os.getpid():
@@ -313,7 +314,7 @@ def to_toml(table, path=""):
 
 
 class Sandbox:
-    """A directory, and the processes and connections of one test; all end with it."""
+    """The directory, processes and connections of one test; all end with it."""
 
     def __init__(self):
         self.directory = tempfile.mkdtemp(prefix="bedplate-")
@@ -326,8 +327,8 @@ class Sandbox:
         return os.path.join(self.directory, name)
 
     def tmpfs_path(self, name):
-        """A path in a directory on tmpfs, whose pages the kernel never writes back and so never
-        protects: files on a disk cost those that map them a page fault after each write-back."""
+        """A path in a directory on tmpfs. The kernel never writes tmpfs pages back. It
+        write-protects pages of files on a disk for write-back, so mapping them costs faults."""
         if [line for line in read_text("/proc/mounts").splitlines()
                 if line.split()[1:3] == ["/dev/shm", "tmpfs"]]:
             folder = tempfile.TemporaryDirectory(prefix="bedplate-", dir="/dev/shm")
@@ -340,13 +341,13 @@ class Sandbox:
         return self.path(name)
 
     def write_secret(self, name, content):
-        """For its owner alone, as it is asked of tokens and keys."""
+        """Writes a file that only its owner can read, as required for tokens and keys."""
         path = self.write(name, content)
         os.chmod(path, 0o600)
         return path
 
     def dice(self):
-        """Chance; the seed is shown when the test fails, and BEDPLATE_SEED repeats it."""
+        """A random generator; the seed is shown if the test fails, and BEDPLATE_SEED repeats it."""
         seed = int(os.environ.get("BEDPLATE_SEED", random.randrange(1 << 32)))
         self.write("seed.log", f"BEDPLATE_SEED={seed}\n")
         return random.Random(seed)
@@ -371,7 +372,7 @@ class Sandbox:
         }
 
     def spawn(self, argv, log, **options):
-        """A process whose standard error (and output, unless `options` say else) goes to `log`."""
+        """Starts a process whose standard error (and output, unless in `options`) goes to `log`."""
         with open(self.path(log), "ab") as file:
             options = {"stdout": file, "stderr": file, "cwd": self.directory, **options}
             process = subprocess.Popen(argv, **options)
@@ -395,7 +396,7 @@ class Sandbox:
         return json.loads(self.bedplate("plan", config, "--json").stdout)
 
     def ensure_hugepages(self, config):
-        """Makes exactly as many hugepages free as the file's plan takes."""
+        """Makes exactly as many hugepages free as the plan of the file takes."""
         for page_bytes, pages in hugepages_of(self.plan(config)).items():
             HUGEPAGES.ensure_free(page_bytes, pages)
 
@@ -406,7 +407,7 @@ class Sandbox:
         return appliance.start()
 
     def logs(self):
-        """All that the test's servers said."""
+        """The output of all servers of the test."""
         texts = [(name, read_text(self.path(name))) for name in sorted(os.listdir(self.directory))
                  if name.endswith(".log")]
         return "".join(f"--- {name}\n{text}" for name, text in texts if text)
@@ -423,7 +424,7 @@ class Sandbox:
 
 
 def hugepages_of(plan):
-    """{page_bytes: pages} of the segments that are not made of 4 KiB pages."""
+    """{page_bytes: pages} of the segments on hugepages."""
     pages = {}
     for segment in plan["segments"]:
         size = segment["page_bytes"]
@@ -434,7 +435,7 @@ def hugepages_of(plan):
 
 @contextlib.contextmanager
 def stopped(pid):
-    """All threads of the process, by SIGSTOP, meanwhile."""
+    """Stops all threads of the process by SIGSTOP in the meantime."""
     def is_stopped():
         states = []
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -453,7 +454,7 @@ def stopped(pid):
 
 
 class Appliance:
-    """`bedplate run` with a configuration made from a dict. After a clean stop nothing is left."""
+    """`bedplate run` with a configuration from a dict. A clean stop leaves nothing behind."""
 
     def __init__(self, box, configuration, file="bedplate.toml", argv_prefix=(), **options):
         self.box = box
@@ -511,7 +512,7 @@ class Appliance:
         return self.stats()["services"]["blockd"][counter]
 
     def granted(self):
-        """How many writes have got a place, of all volumes."""
+        """The number of writes with a granted destination, over all volumes."""
         return sum(volume["grants"] for volume in self.blockd("volumes").values())
 
     def open_files(self):
@@ -527,7 +528,7 @@ class Appliance:
             raise Failure(f"the appliance did not exit in {BOUND_SECONDS} s") from None
 
     def stop(self, signal_number=signal.SIGTERM):
-        """A clean stop: exit code 0, and nothing is left."""
+        """Stops it cleanly: exit code 0, and nothing is left behind."""
         self.expect_alive()
         self.process.send_signal(signal_number)
         expect(self.wait_exit(), 0, "the exit code after SIGTERM")
@@ -544,7 +545,7 @@ class Appliance:
 
 
 def read_line(fd):
-    """One line, or what came before the end of the file."""
+    """One line, or the rest before the end of the file."""
     line = b""
     end = time.monotonic() + BOUND_SECONDS
     while not line.endswith(b"\n"):
@@ -558,7 +559,7 @@ def read_line(fd):
 
 
 def is_refused(address):
-    """True if nobody listens at `address` (a path or a host and a port)."""
+    """True if no process listens at `address` (a path, or a host and a port)."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as probe:
         probe.settimeout(BOUND_SECONDS)

@@ -1,6 +1,5 @@
-// A service that allocates in every function that can be called in it, and says for each whose
-// account that was; and that fills the heap when it is told to. tests/system/heap_owners_test.py
-// runs it.
+// A service that allocates in every function that the runtime calls, and reports the account
+// charged for each; and that fills the heap on demand. tests/system/heap_owners_test.py runs it.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>

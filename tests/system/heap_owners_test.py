@@ -1,5 +1,5 @@
-"""The accounts that a service's memory is charged to, in each function that is called in it; and
-the messages that an operator still gets when a service has taken the whole heap
+"""The accounts charged for a service's memory, in each function that the runtime calls; and
+the messages that an operator still gets when a service has used up the heap
 (tests/system/heap_owners.cc)."""
 
 import http.client

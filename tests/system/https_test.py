@@ -1,5 +1,5 @@
 """[http] with a certificate: HTTPS for clients that we did not write, client certificates instead of
-a token, and everything else that such a port is sent."""
+a token, and all other input that such a port receives."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The progress that the building of an image shows if it takes long; the test moves its clock."""
+"""The progress report of building an image, shown if it takes long; the test sets its clock."""
 
 import contextlib
 import io

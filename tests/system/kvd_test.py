@@ -1,4 +1,4 @@
-"""kvd, the key-value service: a client that we did not write, and everything that goes wrong."""
+"""kvd, the key-value service, with a client that we did not write, and all its error cases."""
 
 import os
 import signal

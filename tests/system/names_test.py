@@ -1,4 +1,4 @@
-"""One name, one appliance: users that can hold it or not, and a second start, which is refused."""
+"""One appliance per name: users that may hold it or not, and a refused second start."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""A host that is one cable away: a network namespace of the test's own, and a veth pair."""
+"""A host at the other end of a cable: a network namespace of the test's own, and a veth pair."""
 
 import concurrent.futures
 import ctypes

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""A process of another user that joins a pool by docs/join.md alone, and does to the files that it
-is handed what the kernel lets it do:
+"""A process of another user that joins a pool by docs/join.md alone, and tries on the files that it
+receives everything that the kernel allows:
 
     outsider.py SOCKET NAME ACTION...
 
-Each action says what it did in one line. After the last it waits until its standard input ends.
+Each action prints its result in one line. After the last action it waits until its standard input
+ends.
 """
 
 import ctypes

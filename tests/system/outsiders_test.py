@@ -1,4 +1,4 @@
-"""Processes of another user that mean harm: none of them ends the appliance or keeps others out."""
+"""Hostile processes of another user: none ends the appliance or keeps others out."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""Clients that ask too much, too slowly or never end: they hurt nobody but themselves.
+"""Clients that request too much, too slowly or without end: they affect only themselves.
 
-In each test a bystander is served meanwhile, with verified data, and afterwards all resources are
-back: connections_open and the server's open files return to what they were.
+In each test a bystander is served meanwhile, with verified data. Afterwards all resources are
+free: connections_open and the server's open files return to their earlier values.
 """
 
 import contextlib

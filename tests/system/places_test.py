@@ -1,5 +1,5 @@
-"""Messages by name, with the same code wherever the peer is: on the same shard, on another one, in
-another process, in one that is not trusted. (On another host: tests/guest/verbs_test.py.)"""
+"""Messages by name, with the same code wherever the peer is: on the same shard, on another shard,
+in another process, in an untrusted process. (On another host: tests/guest/verbs_test.py.)"""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`bedplate plan` for groups: what a configuration's take, and what-if questions without one."""
+"""`bedplate plan` for groups: the memory of configured groups, and what-if questions."""
 
 import json
 

@@ -1,5 +1,5 @@
-// An appliance that sends back what it gets: a service on a port's network, or on the kernel's. The
-// bytes go back as they lie. For tests/system/ports_test.py.
+// An appliance that echoes datagrams: a service on a port's network, or on the kernel's. The bytes
+// are sent from their receive buffer. For tests/system/ports_test.py.
 #include <memory>
 #include <string>
 #include <string_view>

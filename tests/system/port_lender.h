@@ -1,12 +1,12 @@
 // [lend], a service of port-echo: lends the datagrams of a port's socket, and writes them to a
-// file, without a copy. Each datagram begins with a number of 8 bytes. It goes to all peers of `to`
-// at once; each answers with the address at which it has read it, and its sum. When all loans are
-// back and the file has it, its sender gets a line:
+// file, without a copy. Each datagram begins with a number of 8 bytes. It goes to all peers in `to`
+// at once; each answers with the address at which it has read the datagram, and its sum. When all
+// loans are back and the file is written, the sender gets a line:
 //
 //     NUMBER at ADDRESS; PEER ADDRESS SUM; ... file BYTES
 //
-// Other shards, processes (`port-echo read SOCKET NAME`) and appliances with [lend] are peers.
-// Nothing but installed headers is used: a service of others can do the same (docs/ports.md).
+// Peers are other shards, processes (`port-echo read SOCKET NAME`) and appliances with [lend]. It
+// uses only installed headers: a user's service can do the same (docs/ports.md).
 #pragma once
 
 #include <memory>

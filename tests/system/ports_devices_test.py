@@ -1,8 +1,8 @@
 """Ports over each kind of device that needs no hardware: af_packet, af_xdp, tap and memif.
 
-The kernel's end of each lies in a network namespace of the test's own; so does the appliance of a
-tap, which makes its interface there. Between two appliances there is a memif: one of them forwards
-what comes from the namespace, the other answers.
+The kernel's end of each is in a network namespace of the test's own. The appliance with a
+tap also runs in it, and makes its interface there. A memif connects two appliances: one forwards
+frames from the namespace, the other answers.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Datagrams of a port are read by others, and written to a file, in place: no byte is copied.
+"""Datagrams of a port are read by other members, and written to a file, in place, without a copy.
 
 port-echo's service [lend] (tests/system/port_lender.h) lends each datagram to another shard and to
-a process, which tell the address at which they have read it, and writes it to a file.
+a process, which report the address at which they have read it, and writes it to a file.
 """
 
 import collections

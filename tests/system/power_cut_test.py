@@ -1,8 +1,8 @@
-"""Writes acknowledged as lasting are there after a power cut: a volume on a file system that loses
-writes that were not synced (fuse_file.py). Two clients write, flush and ask for FUA at once. A
-checker, which knows their answers, looks again and again at the file that a cut would leave; then
-the appliance is killed, and the next one has that file. The test also finds a file system that
-syncs less than it is asked to: a server that passes on less than it should looks just so."""
+"""Writes acknowledged as durable are present after a power cut: a volume on a file system that
+loses unsynced writes (fuse_file.py). Two clients write, flush and use FUA in parallel. A
+checker, which knows their answers, repeatedly examines the file that a cut would leave. Then
+the appliance is killed, and the next one gets that file. The test also detects a file system that
+syncs less than requested, which looks the same as a server that passes on too few syncs."""
 
 import threading
 

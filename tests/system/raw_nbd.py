@@ -1,7 +1,7 @@
-"""An NBD client that does exactly what it is told, legal or not.
+"""An NBD client that does exactly what a test tells it, legal or not.
 
-One socket, blocking with a bound. Nothing is checked that a test might want to get wrong; what the
-server answers is parsed strictly. The numbers are those of the NBD protocol's specification
+One socket, blocking with a bound. Requests that a test may want to get wrong are not checked; the
+server's answers are parsed strictly. The numbers are those of the NBD protocol's specification
 (github.com/NetworkBlockDevice/nbd, doc/proto.md).
 """
 
@@ -47,7 +47,7 @@ class Disconnected(Exception):
 
 
 def pattern(seed, byte_count):
-    """Bytes that differ with the seed and never repeat a block."""
+    """Bytes that depend on the seed and never repeat a block."""
     return random.Random(repr(seed)).randbytes(byte_count)
 
 
@@ -84,7 +84,7 @@ class RawClient:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(BOUND_SECONDS)
         self.is_structured = False
-        self.read_lengths = {}  # cookie: bytes, of reads that wait for their reply
+        self.read_lengths = {}  # cookie: bytes, for reads without a reply so far
         self.next_cookie = 1
         self.size = self.flags = None
         self.socket.connect(address)
@@ -110,8 +110,8 @@ class RawClient:
 
     @contextlib.contextmanager
     def sending(self, data):
-        """Sends `data` beside what is done meanwhile: a server may wait until its replies are read
-        before it takes the next request."""
+        """Sends `data` in parallel with the caller's code: a server may wait until its replies are
+        read before it takes the next request."""
         with concurrent.futures.ThreadPoolExecutor(1) as executor:
             sent = executor.submit(self.send, data)
             yield
@@ -138,7 +138,7 @@ class RawClient:
         return struct.unpack(layout, self.receive(struct.calcsize(layout)))
 
     def expect_disconnect(self, what, most_bytes=64 * KIB):
-        """The server closes the connection; at most `most_bytes` may come before."""
+        """The server closes the connection, after at most `most_bytes`."""
         try:
             self.receive(most_bytes + 1)
         except Disconnected:
@@ -191,8 +191,8 @@ class RawClient:
         return cookie
 
     def reply(self):
-        """The next reply, whole. With structured replies, chunks of others must not come between:
-        a test has one read at a time, or reads of one chunk."""
+        """The next complete reply. Chunks of other structured replies must not come between: a
+        test has one read at a time, or reads of one chunk."""
         magic = self.receive_struct(">I")[0]
         if magic == SIMPLE_MAGIC:
             reply = self._simple_reply()
@@ -257,7 +257,7 @@ class RawClient:
                f"the error of a write of {len(payload)} bytes at {offset}")
 
     def verify(self, seed, offset=0, byte_count=64 * KIB):
-        """Writes and reads back: this connection is alive and its data are right."""
+        """Writes and reads back: checks that this connection works and returns correct data."""
         data = pattern(seed, byte_count)
         self.write(offset, data)
         if self.read(offset, byte_count) != data:

@@ -1,7 +1,7 @@
 """The rig of tsrelay's tests: a relay with one stream, senders and receivers.
 
-No datagram is lost for want of time: kernel queues hold all that a test sends (`roomy_sockets`), or
-the sender waits for the output.
+No datagram is lost because the machine is slow: kernel queues hold all that a test sends
+(`roomy_sockets`), or the sender waits for the output.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ TSGEN, TSREADER = (os.path.join(EXAMPLES, name) for name in ("tsgen", "tsreader"
 TS_BYTES = 188
 PAYLOAD_BYTES = 7 * TS_BYTES
 VIDEO_PID = 0x101
-IN_FLIGHT = 64  # packets that a sender has out at most, where it waits for what came
+IN_FLIGHT = 64  # the most packets that a sender which waits for arrivals has in flight
 
 
 @contextlib.contextmanager
 def roomy_sockets():
-    """Sockets that are made meanwhile hold tens of thousands of packets before they drop any."""
+    """Sockets made in the meantime hold tens of thousands of packets before they drop any."""
     names = ["/proc/sys/net/core/rmem_max", "/proc/sys/net/core/rmem_default"]
     before = {name: read_text(name) for name in names}
     try:
@@ -45,7 +45,7 @@ def roomy_sockets():
 
 
 def free_ports(count, address="127.0.0.1"):
-    """The first of so many UDP ports in a row that nobody has."""
+    """The first of this many consecutive free UDP ports."""
     while True:
         first = random.randrange(10000, 32768 - count) & ~1
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
@@ -62,18 +62,18 @@ def sockets_at(port):
 
 
 def is_bound(port):
-    """True if somebody receives at this UDP port."""
+    """True if a socket receives at this UDP port."""
     return bool(sockets_at(port))
 
 
 def expect_no_drops(port, whose):
-    """Fails if a receiver's own socket has dropped datagrams: those are no loss of the relay's."""
+    """Fails if a receiver's own socket has dropped datagrams: the relay did not lose them."""
     for words in sockets_at(port):
         expect(int(words[-1]), 0, f"datagrams that {whose} socket at port {port} dropped")
 
 
 def generate_file(box, seconds, rate=8_000_000, name="in.ts"):
-    """A stream in a file, which fills whole datagrams. Returns its path."""
+    """Generates a stream file of whole datagrams. Returns its path."""
     box.run(TSGEN, "--file", name, "--seconds", str(seconds), "--rate", str(rate),
             timeout=BOUND_SECONDS + seconds)
     expect(os.path.getsize(box.path(name)) % PAYLOAD_BYTES, 0, "bytes that fill no datagram")
@@ -81,7 +81,7 @@ def generate_file(box, seconds, rate=8_000_000, name="in.ts"):
 
 
 def generate(box, seconds, rate=8_000_000, name="in.ts"):
-    """The same, and what it has."""
+    """The same, and its content."""
     with open(generate_file(box, seconds, rate, name), "rb") as file:
         return file.read()
 
@@ -91,7 +91,7 @@ def payloads_of(content):
 
 
 class FilePayloads:
-    """Those of a file, which stay there: a stream of ten minutes has gigabytes."""
+    """The datagrams of a file, read on demand: a stream of ten minutes has gigabytes."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -150,7 +150,7 @@ def start_streams(box, streams, sockets="io_uring-or-epoll", tables=None, argv_p
 
 
 class Receiver:
-    """A socket that keeps what comes, and so lets a sender know how far it is."""
+    """A socket that keeps received datagrams, so that a sender can see its progress."""
 
     def __init__(self, box, port=0, address="127.0.0.1", host=None):
         def make():
@@ -184,8 +184,8 @@ class Receiver:
 
 
 class Comparing(Receiver):
-    """A receiver that keeps nothing: what comes is compared with what is to come. So many of the
-    first packets may lack."""
+    """A receiver that keeps nothing: it compares arrivals with the expected datagrams. A number of
+    the first ones may be missing."""
 
     def __init__(self, box, payloads, may_lack=0, **options):
         super().__init__(box, **options)
@@ -219,7 +219,7 @@ class Chosen:
 
 
 def gstreamer_packets(path):
-    """The packets of a file of `rtpstreampay` (RFC 4571): each behind its length."""
+    """The packets of a file of `rtpstreampay` (RFC 4571): each follows its length."""
     with open(path, "rb") as file:
         while length := file.read(2):
             yield file.read(struct.unpack(">H", length)[0])
@@ -230,8 +230,8 @@ def sender(box):
 
 
 def send_all(out, datagrams, port, receivers, expected=lambda sent: sent):
-    """Sends by `out`, and never has more than IN_FLIGHT on the way to any of the receivers, of which
-    each is to have expected(how many were sent)."""
+    """Sends through `out`, with at most IN_FLIGHT packets in flight to any receiver. A receiver
+    should have expected(number sent) packets."""
     for sent, datagram in enumerate(datagrams, 1):
         out.sendto(datagram, ("127.0.0.1", port))
         if sent % IN_FLIGHT and sent < len(datagrams):

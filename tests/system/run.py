@@ -3,10 +3,10 @@
 
     BEDPLATE=build/release/bedplate /usr/bin/python3 tests/system/run.py [--list] [PATTERN...]
 
-A PATTERN is a part of a test's name, or a shell pattern (`clients.*epoll*`). The output of a test
-is shown when it fails, with its server's log. The last line is `N passed, N failed, N skipped`;
-the exit code is 1 when anything failed. The tests always leave the machine as they found it: the
-last test checks that. With names in ONLY_TESTS, a line each, just these run.
+A PATTERN is a part of a test's name, or a shell pattern (`clients.*epoll*`). A test's output
+and its server's log are shown if it fails. The last line is `N passed, N failed, N skipped`;
+the exit code is 1 if anything failed. The tests leave the machine as they found it: the
+last test checks that. If ONLY_TESTS has names, one per line, only these run.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Four things that go wrong, and where one looks: `top`, the status page without JavaScript,
-/metrics (what the rules of docs/prometheus/alerts.yml ask for), and `doctor`. Each says who it is."""
+"""Four faults, and the places that show them: `top`, the status page without JavaScript, /metrics
+(for the rules of docs/prometheus/alerts.yml), and `doctor`. Each names the appliance."""
 
 import json
 import re

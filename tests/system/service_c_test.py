@@ -1,4 +1,4 @@
-"""A service in C (apps/examples/store.c): the runtime's commands know it, its table is read as
+"""A service in C (apps/examples/store.c): the runtime's commands know it, its table is checked as
 strictly as any, its counters are in `stats`, it answers on its socket and by messages, and drains."""
 
 import json

@@ -1,4 +1,4 @@
-"""The end: a clean stop answers what was begun and leaves nothing; a crash leaves its counters."""
+"""The end: a clean stop answers begun requests and leaves nothing; a crash leaves its counters."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""The status page: whose it is, what services do now, and that it can be read on a narrow screen."""
+"""The status page: its appliance, the services' current activity, and its use on narrow screens."""
 
 import json
 import os

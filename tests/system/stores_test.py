@@ -1,5 +1,5 @@
-"""Volumes on files and block devices, with clients that we did not write: what they hold, which parts
-of it are holes, what goes wrong with them, and what is said before they are opened."""
+"""Volumes on files and block devices, with clients that we did not write: their contents, their
+holes, their failures, and the messages before they are opened."""
 
 import contextlib
 import errno

@@ -1,5 +1,5 @@
-"""The messages to a supervisor (systemd), by a notify socket of the test's own, and the progress
-that a terminal shows of long work."""
+"""The messages to a supervisor (systemd), over a notify socket of the test's own, and the progress
+of long work on a terminal."""
 
 import contextlib
 import os

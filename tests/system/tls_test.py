@@ -1,4 +1,4 @@
-"""TLS, with clients that we did not write: shared keys and certificates, and who is refused."""
+"""TLS, with clients that we did not write: shared keys and certificates, and refused clients."""
 
 import json
 import os

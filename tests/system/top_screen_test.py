@@ -1,4 +1,4 @@
-"""`bedplate top` on a terminal: what a VT100 would show, of any size, and how it is left."""
+"""`bedplate top` on a terminal: the screen of a VT100 of any size, and the state after the exit."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""`bedplate top`: what appliances do, read from their counters while clients work them."""
+"""`bedplate top`: the activity of appliances, from their counters while clients use them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`bedplate trace`: the last requests, and the station that was slow, which a test provokes."""
+"""`bedplate trace`: the last requests, and the slow station, which the test causes."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Requests and replies, legal and not, and that data survive all of it.
+"""Requests and replies, legal and not, and that data survive all of them.
 
-Every refusal leaves the connection alive: the next request on it is answered, with verified data.
+Every refusal leaves the connection usable: its next request is answered, with verified data.
 """
 
 import struct

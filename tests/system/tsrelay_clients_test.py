@@ -1,6 +1,6 @@
 """tsrelay between tools that we did not write: multicat, GStreamer, FFmpeg, VLC.
 
-TSRELAY_SECONDS and TSRELAY_MIB make the long ones longer (make check-long).
+TSRELAY_SECONDS and TSRELAY_MIB extend the long tests (make check-long).
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Interfaces, addresses and routes that a relay loses and gets back. The relay runs in a network
+"""A relay loses interfaces, addresses and routes, and gets them back. It runs in a network
 namespace of the test's own, at the far end of a cable."""
 
 import random

@@ -1,4 +1,4 @@
-"""tsrelay over ports of DPDK (af_packet), each with a host of its own at the other end of a cable."""
+"""tsrelay over DPDK ports (af_packet), each cabled to a host of its own."""
 
 import os
 import select

@@ -1,5 +1,5 @@
-"""Recordings of the relay: which files they are, that none is longer than it may be, and that nothing
-is taken away, by a start or of another's."""
+"""Recordings of the relay: the set of files, their size limit, and that no start and no other
+recording removes anything."""
 
 import os
 import resource

@@ -1,6 +1,6 @@
-"""tsrelay, the relay for transport streams: everything that goes wrong beside it.
+"""tsrelay, the relay for transport streams: its error cases, and faults around it.
 
-Nothing here is lost for want of time: see relay_rig.py.
+No datagram is lost because the machine is slow: see relay_rig.py.
 """
 
 import json

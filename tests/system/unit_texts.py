@@ -1,5 +1,5 @@
-"""Numbers and their texts, by the table that units_test.cc looks at: what is shown elsewhere, in other
-languages, looks as platform/units.h writes it."""
+"""Numbers and their texts, from the table that units_test.cc checks: code in other languages must
+format them like platform/units.h."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""[appliance] user: root is given up once all memory is taken, for every thread, for good."""
+"""[appliance] user: root is given up for ever once all memory is taken, in every thread."""
 
 import os
 import pwd

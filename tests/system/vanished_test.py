@@ -1,7 +1,8 @@
-"""Clients whose host vanishes: nobody says goodbye, nothing comes back, and their slots are wanted.
+"""Clients whose host vanishes: no connection is closed, no packet comes back, and others need their
+slots.
 
-A network of our own (a namespace and a veth pair) whose far end is taken down: what the server
-sends from then on is lost without a word, as when a host loses its power.
+The test takes down the far end of its own network (a namespace and a veth pair). From then on all
+packets of the server are lost silently, as when a host loses power.
 """
 
 import contextlib

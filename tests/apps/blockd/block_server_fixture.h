@@ -1,5 +1,5 @@
-// The fixture for tests of blockd as a whole: a running server, and a client that has negotiated.
-// Each test runs with one shard and with two, by io_uring and by epoll.
+// The fixture for tests of blockd as a whole: a running server, and a client after its negotiation.
+// Each test runs with one shard and with two, over io_uring and over epoll.
 #pragma once
 
 #include <memory>

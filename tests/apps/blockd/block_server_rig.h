@@ -1,5 +1,5 @@
-// A whole block server in the process of the test: its pool, one or two shards with real sockets,
-// and ways to connect to it. Peers are threads of the same process, so sanitizers see all sides.
+// A whole block server in the test's process: its pool, one or two shards with real sockets, and
+// functions to connect to it. Peers are threads of the process, so sanitizers see all sides.
 #pragma once
 
 #include <atomic>

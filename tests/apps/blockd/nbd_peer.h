@@ -1,4 +1,4 @@
-// A small NBD client for tests. Every wait has a bound; sending takes in what arrives meanwhile, so
+// A small NBD client for tests. Every wait has a bound. Sending also receives arriving data, so
 // that neither side can block the other; outstanding requests are remembered by their cookies.
 #pragma once
 

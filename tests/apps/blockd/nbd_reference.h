@@ -1,9 +1,9 @@
 // The slow reference of the NBD server's protocol, for its tests and its fuzz target.
 //
 // Written from the specification and docs/nbd.md, with literal numbers and whole buffers, so that
-// it shares neither constants nor structure with the code it judges. Beside it: builders for what
-// a client says, and a driver that feeds a conversation to a Negotiation in pieces and watches that
-// it keeps its promises on the way.
+// it shares neither constants nor structure with the code under test. It also has builders for a
+// client's messages, and a driver that feeds a conversation to a Negotiation in parts and checks
+// its contract at each step.
 #pragma once
 
 #include <algorithm>

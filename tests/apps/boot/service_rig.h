@@ -1,4 +1,4 @@
-// A service that plans what a test tells it, and the appliance that it runs in.
+// A service whose plan is set by a test, and the appliance that it runs in.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Support for tests of the configuration: a good file whose lines they replace, and the message
-// that results.
+// Support for tests of the configuration: a valid file whose lines tests replace, and the resulting
+// message.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// An appliance's counters, for the tests of those that write the file and of those that read it.
+// An appliance's counters, for tests of the writer of the counters file and of its readers.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// A machine for the first process: a directory that is a probe's root, a network of its own, and a
-// kernel that mounts nothing, waits for nothing, and takes a reboot for the end of the process.
+// A machine for the first process: a directory as a probe's root, a network of its own, and a
+// kernel that mounts nothing, waits for nothing, and turns a reboot into the end of the process.
 #pragma once
 
 #include <cerrno>

@@ -1,5 +1,5 @@
-// A session of kvd without a socket, for tests and the fuzzer: what it answers to a text that comes
-// in pieces.
+// A session of kvd without a socket, for tests and the fuzzer: feeds it a text in parts, and
+// collects the answers.
 #pragma once
 
 #include <algorithm>

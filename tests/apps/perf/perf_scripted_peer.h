@@ -1,6 +1,6 @@
-// The other side of a PerfClient or PerfServer, as a test has it: one object is the only provider
-// of the side under test, and the endpoint that leads to it. A test overrides what its subject
-// uses.
+// The other side of a PerfClient or PerfServer, scripted by a test. One object is both the only
+// provider of the side under test and that provider's endpoint. A test overrides the functions that
+// its subject uses.
 #pragma once
 
 #include <functional>

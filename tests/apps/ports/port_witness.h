@@ -1,5 +1,6 @@
-// Looks at what the drivers of ports give and are given, by DPDK's own calls around each burst:
-// whether the payload of a datagram goes out from where it came in. For tests/system/port_echo.cc.
+// Observes the frames that port drivers receive and send, by DPDK's own hooks around each burst:
+// checks whether a datagram's payload is sent from the address it was received at. For
+// tests/system/port_echo.cc.
 #pragma once
 
 #include "platform/counter_table.h"

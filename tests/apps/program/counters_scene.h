@@ -1,4 +1,4 @@
-// Counters that two snapshots are taken of, for the tests of what is made of them.
+// Counters for two snapshots, for tests of the values derived from them.
 #pragma once
 
 #include <memory>

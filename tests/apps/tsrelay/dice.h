@@ -1,4 +1,5 @@
-// Chance for the relay's tests, shown and repeated as tests/support/seed.h says.
+// Random choices for the relay's tests, with a seed that is shown and repeated
+// (tests/support/seed.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A stream of the relay with made-up sockets, for tests: what comes is given by hand, what leaves
-// is noted by address and by content, and time is told.
+// A relay stream with simulated sockets, for tests: the test supplies arriving packets and the
+// time, and the rig records sent packets by address and content.
 #pragma once
 
 #include <algorithm>

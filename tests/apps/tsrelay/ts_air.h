@@ -1,7 +1,7 @@
-// A simple model of what is on air: programs that begin, end, move and change by chance. It sends
-// what it has, tables first, and says where an inspector knows anything else than that.
+// A simple model of a stream on air: programs begin, end, move and change at random. It sends its
+// programs, tables first, and reports where an inspector's state differs from its own.
 //
-// Its packets have no fault but broken CRCs, which it counts.
+// Its packets have no faults except bad CRCs, which it counts.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Makes transport streams for tests: sections of PAT and PMT, and the packets that they and others
-// come in, each PID with its continuity counter.
+// Makes transport streams for tests: sections of PAT and PMT, and packets for these and other
+// content, with a continuity counter for each PID.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // A pool that can be joined, its server, and processes that join it.
 //
-// The owner is the process of the tests, so a test sees the server's events and the tables itself.
-// The joiners are forked children, which first take the owner's mappings away: mappings that they
-// then have at these addresses were handed to them. They allocate nothing.
+// The owner is the test process, so a test sees the server's events and the tables itself. The
+// joiners are forked children, which first unmap the owner's mappings. So any later mapping at
+// these addresses was passed to them. They allocate nothing.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// EAL for tests: started once in the process of the tests, in a pool of its own that stays.
+// EAL for tests: started once in the test process, in a permanent pool of its own.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// An operation on a file, and its outcome, once it has one.
+// An operation on a file, with its result once it has completed.
 #pragma once
 
 #include <cstdint>

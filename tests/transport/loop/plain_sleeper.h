@@ -1,4 +1,4 @@
-// A sleeper for event loops of tests: it waits for the doorbell alone.
+// A sleeper for event loops of tests: it waits only for the doorbell.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// A provider that misbehaves within its rights: it delays what was sent, mixes the messages of
-// different peers (never those of one), and says "again" on order. All code that uses endpoints
-// must work with it.
+// A provider that behaves as badly as its contract allows: it delays messages, mixes the messages
+// of different peers (never those of one), and returns "again" on demand. All code that uses
+// endpoints must work with it.
 #pragma once
 
 #include <algorithm>

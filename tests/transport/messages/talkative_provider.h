@@ -1,5 +1,5 @@
-// A provider that finds something in each poll for as long as it is told to: beside it the others
-// of a messenger are quiet ones.
+// A provider whose every poll finds something while it is told to, so that a messenger's other
+// providers are quiet by comparison.
 #pragma once
 
 #include "transport/messages/provider.h"

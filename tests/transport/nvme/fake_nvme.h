@@ -1,5 +1,5 @@
-// An NVMe controller that a test plays: its registers are a page of memory, and it does what they
-// say whenever the test calls step(). It answers late, wrongly, or not at all, as it is told.
+// An NVMe controller played by a test: its registers are a page of memory, which it obeys whenever
+// the test calls step(). On demand it answers late, wrongly, or not at all.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A controller's driver and the controller that a test plays, with a clock that the test turns. One
+// A controller's driver, a controller played by a test, and a clock that the test advances. One
 // thread plays all shards.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A group in memory of its own, with members that a test moves by hand: one thread plays them all.
+// A group in its own memory. A test polls its members explicitly: one thread plays all of them.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// For tests of single copy: a peer of one kind and this process attached to it, and each such test
+// For tests of single copy: a peer of one kind with this process attached to it. Each test runs
 // once for each kind.
 #pragma once
 

@@ -1,4 +1,4 @@
-// One body for each test of the sockets, run with both backends against the real kernel.
+// Each test of the sockets is one body that runs on both backends, on the real kernel.
 //
 // A test drives the backend itself, poll by poll, and plays the peer between the polls. Every wait
 // is for a condition and has a bound.

@@ -1,5 +1,5 @@
-// The other end for tests of TLS: certificates made on the spot, files to put them in, and the
-// library's own client, joined to a session by memory alone.
+// The other end for tests of TLS: certificates generated on the spot, files for them, and the
+// library's own client, connected to a session through memory.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// A session and a client joined by memory, for the tests of sessions.
+// A session and a client connected through memory, for the tests of sessions.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// An end of a conversation by datagrams for tests, with what its socket told it.
+// A datagram socket for tests, with a record of its callbacks.
 #pragma once
 
 #include <memory>

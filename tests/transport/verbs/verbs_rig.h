@@ -1,7 +1,7 @@
 // Two appliances in one process: two providers of one device, a and b, that a test polls by hand.
 //
-// a dials b, over a Unix socket or by rdma_cm (is_by_manager()). The pool whose keys they have is
-// the process's: what the test allocates can be sent.
+// a dials b, over a Unix socket or by rdma_cm (is_by_manager()). Their keys cover the process's
+// pool: any memory that the test allocates can be sent.
 #pragma once
 
 #include <cstdlib>

@@ -1,8 +1,8 @@
-// A program that is not ours: it may say and send to an appliance what it likes, as a peer that the
-// appliance knows. And what it likes to say: records and messages with every kind of fault.
+// A foreign program that an appliance knows as a peer: it may send the appliance anything. It has
+// records and messages with every kind of fault.
 //
-// The tests of one process and the guest that is hostile to another (tests/guest) have it in
-// common.
+// The tests within one process share it with the guest that is hostile to another guest
+// (tests/guest).
 #pragma once
 
 #include <cerrno>

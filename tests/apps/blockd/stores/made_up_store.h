@@ -1,6 +1,6 @@
-// A store that a test plays: operations wait until the test lets them complete, in any order, with
-// any error. It knows what a power cut would leave: what was written lies in a volatile cache until
-// a flush or a durable write has completed.
+// A store played by a test: operations wait until the test completes them, in any order, with any
+// error. It models a power cut: written data stay in a volatile cache until a flush or a durable
+// write has completed.
 #pragma once
 
 #include <algorithm>

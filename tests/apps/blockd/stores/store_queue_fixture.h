@@ -1,4 +1,4 @@
-// The volumes' side of blockd over a made-up store, fed through its lanes.
+// The volumes' side of blockd over a simulated store, fed through its lanes.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Frames as bytes, made and read by the tests' own means: the slow reference of the packet layer.
+// Frames as bytes, built and parsed by independent test code: the packet layer's slow reference.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A queue of a port that is made up: a pool of mbufs without EAL, what was sent as bytes, and as
-// many refusals as a test wants.
+// A simulated queue of a port: a pool of mbufs without EAL, the sent frames as bytes, and as many
+// refusals as a test sets.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A packet layer over a port that is made up, with what its sockets' owners were told.
+// A packet layer over a simulated port, with a record of the callbacks to its sockets' owners.
 #pragma once
 
 #include <memory>

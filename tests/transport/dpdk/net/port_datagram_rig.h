@@ -1,4 +1,4 @@
-// The rig for tests of datagram sockets over a made-up port: no buffer may be lost.
+// The rig for tests of datagram sockets over a simulated port. It checks that no buffer is lost.
 #pragma once
 
 #include <memory>
