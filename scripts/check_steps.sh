@@ -1,16 +1,16 @@
-# Runs the steps of scripts/check.sh, and judges those that fail. Sourced, not run.
+# Runs the steps of scripts/check.sh, and judges failed steps. Sourced, not run.
 #
 #     step, beside or build, for each step
-#     finish_steps: the tests that failed run once more, alone
+#     finish_steps: the failed tests run once more, alone
 #         they fail again          -> failed
 #         they pass this time      -> flaky: printed with both outputs, but not failed
-#         more than three of them, or one of the list tests/flaky.txt -> failed all the same
+#         more than three of them, or one listed in tests/flaky.txt -> failed even so
 #     the last line: N passed, N failed, N skipped
 #
-# A step prints its own closing line of that form, or counts as one test by its exit code. Before it
-# the step prints `failed: NAME` for each test that failed. With names in ONLY_TESTS, a line each, a
-# runner runs just these; a step that names no test runs again as a whole. A step's output goes to
-# $logs/NAME.log.
+# A step prints its own closing line of that form; without it the step counts as one test, by its
+# exit code. Before the closing line it prints `failed: NAME` for each failed test. If ONLY_TESTS
+# has names, one per line, a runner runs only these; a step that names no test runs again as a
+# whole. A step's output goes to $logs/NAME.log.
 
 lanes=2 steps=()
 declare -A commands=()
@@ -19,19 +19,19 @@ flaky_list=${CHECK_FLAKY:-tests/flaky.txt}
 flaky_count_max=3
 mkdir -p "$logs"
 
-# Runs it, shows it in one piece, and leaves its three numbers in $logs/NAME.count.
+# Runs a step, prints its output as one block, and writes its three counts to $logs/NAME.count.
 run_step() { # NAME COMMAND...
   local name=$1 log=$logs/$1.log status=0 line p f s elapsed user system last=
   local TIMEFORMAT='%0R %0U %0S'
   shift
   [ -r "$logs/$name.time" ] && last=", last time $(tail -n 1 "$logs/$name.time" | cut -d' ' -f1) s"
   { time "$@" > "$log" 2>&1 < /dev/null; } 2> "$logs/$name.time" || status=$?
-  # The last line: a command that a signal ended is told before it.
+  # The last line: bash reports a command killed by a signal before it.
   read -r elapsed user system < <(tail -n 1 "$logs/$name.time")
   line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
   if [ -n "$line" ]; then
     read -r p _ f _ s _ <<< "$line"
-    # A runner that died after its closing line has failed all the same.
+    # A runner that died after its closing line still counts as failed.
     [ "$status" -ne 0 ] && [ "$f" -eq 0 ] && f=1
   else
     p=$((status == 0)) f=$((status != 0)) s=0
@@ -47,7 +47,7 @@ run_step() { # NAME COMMAND...
   echo "$p $f $s" > "$logs/$name.count"
 }
 
-# In a process group of its own, so that it ends as a whole with this script.
+# Starts a step in its own process group, so that the whole group ends with this script.
 beside() { # NAME COMMAND...
   [[ $1 =~ ${CHECK_ONLY:-.} ]] || return 0
   while [ "$(jobs -pr | wc -l)" -ge "$lanes" ]; do wait -n; done
@@ -65,7 +65,7 @@ step() { # NAME COMMAND...
   wait
 }
 
-# Beside what still runs, but what follows waits for it.
+# Runs in parallel with running steps; later steps wait for it.
 build() { # NAME COMMAND...
   [[ $1 =~ ${CHECK_ONLY:-.} ]] || return 0
   beside "$@"
@@ -81,20 +81,20 @@ trap end_steps EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# One that ended without a count was killed.
+# A step without a count was killed.
 count_of() { # NAME
   cat "$logs/$1.count" 2> /dev/null || echo 0 1 0
 }
 
-failed_tests() { # NAME: a line each
+failed_tests() { # one per line
   sed -n 's/^failed: //p' "$logs/$1.log" 2> /dev/null | sort -u
 }
 
-# The words with which the runners begin a failure.
+# Matches the beginning of a failure in the runners' output.
 failure_words='Failure in|^FAIL|^failed  |^Traceback'
 failure_words+='|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
 
-# The failures by these words, and the end of the log: a crashed program has no such words.
+# Shows these failures, and the end of the log, since a crashed program prints no such line.
 show_failures() { # HEADING LOG
   echo "$1: $2"
   { grep -aE -m 8 -A 12 -e "$failure_words" "$2" | head -n 100 || true
@@ -102,7 +102,7 @@ show_failures() { # HEADING LOG
     tail -n 30 "$2"; } | cut -c 1-300 | sed 's/^/    /'
 }
 
-# A line for each, for readers of the last lines alone.
+# One line per failure, for readers who see only the last lines.
 name_failures() { # NAME
   local lines
   lines=$(failed_tests "$1")
@@ -111,7 +111,7 @@ name_failures() { # NAME
   sed "s/^/failed: $1: /" <<< "${lines:-no test is named, see $logs/$1.log}"
 }
 
-# Runs a step again, alone; just its failed tests if it has named each. Returns true if they pass.
+# Runs a step again, alone; only its failed tests if it named all. Returns true if they pass.
 pass_again() { # NAME FAILED-COUNT
   local name=$1 p f s named
   named=$(failed_tests "$name")
@@ -122,12 +122,12 @@ pass_again() { # NAME FAILED-COUNT
   [ "$f" -eq 0 ] && [ "$p" -gt 0 ]
 }
 
-# The list has a line for each: STEP TEST: what was found out. STEP alone if it names no test.
+# Each line of the list is STEP TEST: the findings. If a step names no test, only STEP.
 is_listed() { # STEP TEST
   awk -v key="$1: " 'index($0, key) == 1 { found = 1 } END { exit !found }' "$flaky_list" 2> /dev/null
 }
 
-# Judges tests of a step that pass alone: flaky, counted as passed, or failed if flaky before.
+# Judges a step's tests that pass alone: flaky and counted as passed, or failed if listed as flaky.
 judge_flaky() { # NAME FAILED-COUNT
   local name=$1 line count=1
   local -a tests
@@ -159,7 +159,7 @@ finish_steps() {
     read -r p f s < <(count_of "$name")
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   done
-  # So many fail for a reason, and the machine's time is better spent.
+  # So many failures have a common cause; rerunning them would waste time.
   local is_worth_it=$((failed <= flaky_count_max))
   for name in "${steps[@]}"; do
     read -r p f s < <(count_of "$name")

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Checks that no class has more than 40 methods: one that has more is several classes (STYLE.md).
 
-Counts what a class of a tracked header declares: constructors, destructors, operators and overloads,
-private ones too. Data, friends, using declarations and pointers to functions are none; a class in a
-class is counted for itself, as is each struct. A method that #if has twice is counted twice.
+Counts the methods that a class of a tracked header declares: constructors, destructors, operators
+and overloads, private ones too. Data, friends, using declarations and pointers to functions do not
+count. Nested classes and structs are counted by themselves. A method that #if declares twice counts
+twice.
 
-Prints the largest class; with too many methods: each such class, a line each, and fails.
+Prints the largest class. If classes have too many methods, prints a line for each of them, and
+fails.
 """
 
 import re
@@ -16,7 +18,7 @@ from includes import ROOT
 
 FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps")
 METHODS_MAX = 40
-# Comments, literals, raw ones too, and directives with their continued lines.
+# Comments, literals including raw ones, and directives with their continuation lines.
 NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'
                    r"(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
                    re.DOTALL | re.MULTILINE)
@@ -29,7 +31,7 @@ OPERATOR = re.compile(r"\boperator\b\s*(?:\(\s*\)|\[\s*\]|[^\w\s(]+|[\w:\s*&<>]+
 
 
 def without_angles(text):
-    """`text` without what is in <> of templates, the innermost first."""
+    """`text` without the contents of template brackets, innermost first."""
     while True:
         less = re.sub(r"<(?!=)[^<>;{}]*>(?!=)", " ", text)
         if less == text:
@@ -38,7 +40,7 @@ def without_angles(text):
 
 
 def is_method(head):
-    """Returns if a class declares a function by `head`: all up to its body, or to the end."""
+    """Returns whether `head`, up to the body or `;`, declares a function of a class."""
     if NO_METHOD.match(head):
         return False
     head = re.sub(r"\[\[[^\]]*\]\]|\[[^\[\]]*\]|\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|"
@@ -46,14 +48,14 @@ def is_method(head):
                   " ", OPERATOR.sub(" method", head))
     head = without_angles(head)
     at = head.find("(")
-    # In a member's initialiser a call follows '='; (*name) is a pointer to a function.
+    # After '=' in a member's initialiser there may be a call; (*name) is a pointer to a function.
     return at > 0 and "=" not in head[:at] and not head[at + 1:].lstrip().startswith("*") and \
         re.search(r"\w\s*$", head[:at]) is not None and \
         re.search(r"\b(?:decltype|noexcept)\s*$", head[:at]) is None
 
 
 def skip_template(text, at):
-    """The place behind template <...> heads at `at`, if there are some."""
+    """The index after the template <...> heads at `at`, if any."""
     while match := TEMPLATE_HEAD.match(text, at):
         depth, at = 1, match.end()
         while depth and at < len(text):
@@ -63,7 +65,7 @@ def skip_template(text, at):
 
 
 def block_end(text, at):
-    """The place behind the block, or the parentheses, that opens at `at`."""
+    """The index after the block, or the parentheses, that opens at `at`."""
     depth = 0
     while at < len(text):
         depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(text[at], 0)
@@ -81,15 +83,15 @@ class Counter:
         self.counts = []  # (name, count)
 
     def declaration(self, at):
-        """(head, the place of its '{' or ';'): parentheses and initialisers in them are its own."""
+        """(head, the index of its '{' or ';'): parentheses and initialisers belong to the head."""
         begin = at
         while at < len(self.text) and self.text[at] not in "{};":
             at = block_end(self.text, at) if self.text[at] == "(" else at + 1
         return self.text[begin:at], at
 
     def scope(self, at, name):
-        """Counts in the scope from `at` to its '}'; returns the place behind that. `name` of its
-        class; None: a namespace."""
+        """Counts in the scope from `at` to its '}'; returns the index after that. `name`: the
+        scope's class; None: a namespace."""
         count = 0
         while at < len(self.text):
             if match := ACCESS.match(self.text, at):
@@ -116,8 +118,8 @@ class Counter:
         return at + 1
 
     def body(self, head, at):
-        """The place behind the body, or initialiser, at '{'; those of a constructor's members come
-        before its body."""
+        """The index after the body, or initialiser, at '{'. A constructor's member initialisers
+        come before its body."""
         is_list = re.search(r"\)[^()]*(?<!:):(?!:)", head) is not None and is_method(head)
         while True:
             at = block_end(self.text, at)
@@ -127,7 +129,7 @@ class Counter:
 
 
 def counts_of(text):
-    """[(class, how many methods)] of a header's text."""
+    """[(class, number of methods)] of a header's text."""
     counter = Counter(text)
     at = 0
     while at < len(counter.text):
@@ -140,7 +142,7 @@ def too_large(counts):
 
 
 def check_itself():
-    """It counts as it says, and finds a class with one method too many."""
+    """Checks the counting, and that a class with one method too many is found."""
     text = """namespace a {
     template <typename T, typename = Less<(1 > 2)>> class Large final : public Base<T(int)> {
      public:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""compile_commands.json on standard output, of the commands that `make -Bn V=1` prints."""
+"""Prints compile_commands.json, from the commands that `make -Bn V=1` prints."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Checks that libbedplate.a compiles without the headers of rdma-core, DPDK and OpenSSL: none of its
-sources includes one, itself or by headers of ours. Those libraries belong to archives of their own.
+sources includes one, directly or through our headers. Those libraries belong to other archives.
 
-Prints what is included, a line each.
+Prints a line for each such include.
 """
 
 import re

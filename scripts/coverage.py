@@ -1,20 +1,20 @@
 #!/usr/bin/python3
-"""Counts the lines that ran, and prints a line a layer. It fails if a layer is below the floor.
+"""Counts executed lines, and prints one line per layer. Fails if a layer is below the floor.
 
     scripts/coverage.py unit | unit-report
     scripts/coverage.py [here] [guest] [report]
 
-`unit` runs the unit tests of `make MODE=asan COUNTED=1`, and `unit-report` says what they ran: part
-of `make check`. Layers that need more than these tests are printed with what they need; their
-floors are the whole's.
+`unit` runs the unit tests of `make MODE=asan COUNTED=1`, and `unit-report` reports their coverage:
+both are part of `make check`. Layers that need more than the unit tests are printed with the tests
+that they need; the floor applies to these layers only in the full report.
 
-The whole is counted with the programs of `make MODE=coverage`, a release, heap and all: `here` runs
-the unit tests and some of the system's, `guest` those that need an RDMA device or an IOMMU, in
-virtual machines; `report` sums up what was counted. Without words: here and report; the report then
-says that layers which need the guest did not run. FILES=1 lists the files with the most lines that
-did not run.
+The full count uses the programs of `make MODE=coverage`, a release with its heap. `here` runs the
+unit tests and some of the system tests. `guest` runs tests that need an RDMA device or an IOMMU, in
+virtual machines. `report` sums up the counts. Without arguments: here and report; the report then
+says that layers which need the guest were not run. FILES=1 lists the files with the most lines
+that were not executed.
 
-Counters lie in mapped files, so that those of killed processes count as well.
+Counters lie in mapped files, so the counts of killed processes are kept as well.
 """
 
 import json
@@ -27,7 +27,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
-LEFT_OUT = ["-xsn", "ParentsTrafficIsWholeThroughoutManyForks"]  # a minute for no line more
+LEFT_OUT = ["-xsn", "ParentsTrafficIsWholeThroughoutManyForks"]  # takes a minute and covers no
+                                                                 # further line
 SYSTEM = ["command_line.", "plan.", "configuration.", "environment.", "service_c.", "relay_c.",
           "kvd.", "tsrelay.", "user.", "places.", "perf.", "top.", "http.", "control.", "trace.",
           "seen_at_a_glance.", "ports.", "ports_lending."]
@@ -38,11 +39,11 @@ GUEST = {
     "ports_vfio_test.py": ["virtio_net_in_a_guest", "a_port_that_cannot_be_had"],
 }
 
-# The lines about a failed test, of the unit tests and of the others.
+# Matches the report of a failed test, of the unit tests and of the others.
 FAILURE = re.compile(r"^.* error: Failure in .*(?:\n.*){0,6}|^failed .*(?:\n.*){0,6}", re.MULTILINE)
 
 FLOOR = 85  # of all lines of a layer, in percent
-# If a file is in two layers, the longer path has it.
+# A file that matches two layers belongs to the longer path.
 LAYERS = (
     "platform", "pinned_pool", "pinned_pool/join", "alloc", "transport", "transport/self",
     "transport/shm", "transport/single_copy", "transport/udp", "transport/uring",
@@ -52,7 +53,7 @@ LAYERS = (
     "apps/perf", "apps/blockd", "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
 )
 NEEDS_GUEST = ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf")
-# Layers of which a sanitized build's unit tests run too little, by the tests that run enough.
+# Layers that the unit tests of a sanitizer build cover too little, with the tests that cover them.
 NEEDS_MORE_THAN_UNIT = {
     "a release's unit tests": ("pinned_pool", "alloc", "apps/init"),
     "the system's tests": ("apps/boot", "apps/configuration", "apps/counters", "apps/services",
@@ -61,16 +62,16 @@ NEEDS_MORE_THAN_UNIT = {
                            "apps/tsrelay", "apps/http", "apps/control", "apps/ports"),
     "the guest's tests": ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf"),
 }
-# These run nowhere here: the modules are missing (tests/guest has EXTRA_MODULES). No floor.
+# Never run here: the modules are missing (tests/guest has EXTRA_MODULES). No floor.
 NOT_COUNTED = ("transport/single_copy/xpmem", "transport/single_copy/knem")
-# The reason of tests that are skipped because of the build, on any machine.
+# Matches reasons for skips that come from the build, on any machine.
 BUILDS_REASON = re.compile(r"\bbuilds?\b|sanitizer|module (?:xpmem|knem)")
 NO_LAYER = ("apps/bedplate", "apps/examples", "build", "scripts", "tests")
 XPMEM_KNEM = "xpmem, knem"
 
 
 class Build:
-    """Programs that count, and their counts, by the name of the run."""
+    """Instrumented programs, and the counts of one run, identified by its name."""
 
     def __init__(self, mode, *programs):
         self.folder = ROOT / "build" / mode
@@ -82,14 +83,14 @@ class Build:
         (self.counted / run).mkdir(parents=True)
 
     def counting(self, *names):
-        """The variable of programs that count."""
+        """The environment variable for instrumented programs."""
         folder = self.counted.joinpath(*names)
         folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o777)  # some become another user
+        folder.chmod(0o777)  # some programs change their user
         return {"LLVM_PROFILE_FILE": f"{folder}/%m%c.profraw"}
 
     def raw(self, runs):
-        """The counts since the programs were built: older ones are of other programs."""
+        """The counts since the programs were built: older counts belong to other programs."""
         if not all(program.exists() for program in self.programs):
             return []
         built = self.programs[0].stat().st_mtime
@@ -97,7 +98,7 @@ class Build:
                 if path.stat().st_mtime > built]
 
     def files(self, *runs):
-        """Each file of ours: (its lines, how many of them `runs` ran)."""
+        """Each source file of the tree: (its lines, the number executed in `runs`)."""
         raw = self.raw(runs)
         if not raw:
             return {}
@@ -134,7 +135,7 @@ def run_unit():
 
 
 def lacks_of_machine():
-    """By layer: why this machine skipped unit tests of it, in the words of the first."""
+    """By layer: why this machine skipped unit tests of it; the first reason given."""
     groups = {}
     for path in (ROOT / "tests").rglob("*_test.cc"):
         layer = layer_of(str(path.relative_to(ROOT / "tests")))
@@ -154,8 +155,8 @@ def lacks_of_machine():
 
 
 def run_here():
-    """Returns whether all tests passed. One after the other: both change how many hugepages there
-    are."""
+    """Returns whether all tests passed. Runs in sequence: both change the number of
+    hugepages."""
     WHOLE.forget("here")
     tests, program = WHOLE.programs
     commands = {"unit": [tests, *LEFT_OUT], "system": [PYTHON, "tests/system/run.py", *SYSTEM]}
@@ -203,9 +204,9 @@ def percent(lines):
 
 
 def print_layers(files, note_of, lacks=None):
-    """`note_of` says what there is to be said of a layer, and whether the floor holds for what was
-    counted of it; `lacks` why tests of a layer were skipped. Returns whether no layer is below the
-    floor but for want of these, and each file is in one."""
+    """`note_of` returns a note on a layer, and whether the floor applies to its counts; `lacks` has
+    the reasons why tests of a layer were skipped. Returns whether no layer is below the floor
+    except for such reasons, and each file belongs to a layer."""
     if not files:
         print("failed: nothing was counted with the programs that there are\n"
               "0 passed, 1 failed, 0 skipped")

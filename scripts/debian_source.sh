@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Fetches the source package of PACKAGE, of this machine's distribution, into the folder DIR.
-# Usage: debian_source.sh [--packed] PACKAGE DIR       (--packed: as it was packed, in DIR itself)
+# Fetches the source package of PACKAGE, from this machine's distribution, into the folder DIR.
+# Usage: debian_source.sh [--packed] PACKAGE DIR       (--packed: the packed files, in DIR itself)
 #
-# Asks the machine's own package lines, for sources as well; its own lists stay untouched.
+# Uses the machine's package sources, with source packages added; its own package lists stay
+# unchanged.
 set -euo pipefail
 
 packed=
@@ -25,7 +26,7 @@ done
 
 apt=(apt-get -qq -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$work/parts"
      -o "Dir::State::lists=$work/lists" -o "APT::Sandbox::User=")
-# A third party's line without sources fails the update; only the package's absence matters.
+# A third-party entry without sources fails the update; only a missing package is an error.
 "${apt[@]}" update > "$work/log" 2>&1 || true
 (cd "$work/source" && "${apt[@]}" source $packed "$package") >> "$work/log" 2>&1 || {
   cat "$work/log" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Prints each name in documents and comments that leads nowhere: a link of a document to a file or
-to a heading, a path that begins with a folder of the tree, a file's bare name in backquotes."""
+"""Prints each dangling reference in documents and comments: a document's link to a file or heading,
+a path that begins with a folder of the tree, a file's bare name in backquotes."""
 import pathlib
 import re
 
@@ -27,7 +27,7 @@ def is_there(path, files, folders):
         return True
     if "*" in path:
         return any(pathlib.PurePath(name).match(path) for name in files)
-    # A unit may be named without an ending.
+    # A unit may be named without its file extension.
     return any(path + end in files for end in SOURCES | {"_datapath.h", "_datapath.cc"})
 
 

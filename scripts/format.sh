@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the sources as .clang-format says, or looks whether they are. Usage: format.sh -i|--dry-run
+# Formats the sources by .clang-format, or checks that they are formatted. Usage: format.sh
+# -i|--dry-run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 find platform pinned_pool alloc transport apps tests scripts \

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Runs the tests that take real devices, on a machine that has some: `make check-hardware`.
+"""Runs the tests for real devices on this machine: `make check-hardware`.
 
     scripts/hardware.py [--build build/release] [--system /]
 
-Lists RDMA ports, network cards, NVMe drives, hugepages and NUMA nodes; says what it will touch, and
-asks (YES=1 in the environment answers; without a terminal the answer is no). It registers memory,
-opens queue pairs, binds memory windows, and sends between ports; it takes hugepages that are free and gives them back. It
-writes to no drive, changes no setting, and brings no link up or down. The last line is
-`N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+Lists RDMA ports, network cards, NVMe drives, hugepages and NUMA nodes, tells what it will touch,
+and asks for consent (YES=1 in the environment agrees; without a terminal the answer is no). It
+registers memory, opens queue pairs, binds memory windows, and sends between ports. It takes free
+hugepages and returns them. It writes to no drive, changes no setting, and brings no link up or
+down. The last line is `N passed, N failed, N skipped`; the exit code is 1 if anything failed.
 """
 
 import argparse
@@ -18,9 +18,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-ADDRESS = "127.0.0.1"  # where the two sides exchange what their queue pairs are; data goes by RDMA
+ADDRESS = "127.0.0.1"  # the two sides exchange queue pair addresses here; data goes by RDMA
 PERF_PORT = 17471
-STEP_SECONDS = 900  # a backstop
+STEP_SECONDS = 900  # an upper bound against hangs
 GIB_KIB = 1 << 20
 
 
@@ -36,12 +36,12 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class Machine:
-    """The hardware that /sys shows."""
+    """The hardware, according to /sys."""
     ports: tuple = ()
-    cards: tuple = ()   # lines: a network card and what it could do
-    drives: tuple = ()  # lines
-    nodes: tuple = ()   # of NUMA, with memory
-    huge: tuple = ()    # (KiB of a page, how many are free, on which node)
+    cards: tuple = ()   # text lines: a network card and its capabilities
+    drives: tuple = ()  # text lines
+    nodes: tuple = ()   # NUMA nodes with memory
+    huge: tuple = ()    # (page size in KiB, number of free pages, node)
 
     def active_ports(self):
         return [port for port in self.ports if port.is_active]
@@ -77,7 +77,7 @@ def find_ports(system):
 
 
 def find_cards(system):
-    """Those of a bus: not lo, not veth. Only listed: no port of this tree drives them."""
+    """Cards on a bus, not lo or veth. They are only listed: no test here drives them."""
     cards = []
     for path in entries(system, "sys/class/net/*"):
         if not os.path.exists(f"{path}/device"):
@@ -118,7 +118,7 @@ def find_machine(system):
 
 
 def describe(machine):
-    """The hardware, line by line."""
+    """The hardware, as lines of text."""
     def lines(title, found):
         return [f"{title}: {one}" for one in found] or [f"{title}: none"]
     pages = [f"{kib // 1024} MiB on node {node}: {free} free" for kib, free, node in machine.huge]
@@ -129,7 +129,7 @@ def describe(machine):
 
 @dataclass(frozen=True)
 class Step:
-    """`server`, where there is one, runs beside `command`. `reason`: why it is skipped, or none."""
+    """`server`, if any, runs in parallel with `command`. `reason`: why it is skipped, or empty."""
     name: str
     touches: str
     command: tuple = ()
@@ -143,7 +143,7 @@ def unit_step(tests, name, touches, groups, reason):
 
 
 def perf_steps(program, ports):
-    """Between the first two ports that are up, or one with itself."""
+    """Between the first two active ports, or from one port to itself."""
     reason = "" if ports else "no RDMA port that is up"
     one, other = (ports[0], ports[-1]) if ports else (RdmaPort("none", 1, False),) * 2
     way = f"{one.device} port {one.port} to {other.device} port {other.port}"
@@ -161,7 +161,7 @@ def perf_steps(program, ports):
 
 
 def plan_steps(machine, build):
-    """All that there is to run, each with what it touches, or why it does not run here."""
+    """All tests, each with the devices that it touches, or the reason why it does not run here."""
     tests, program = os.path.join(build, "bedplate-tests"), os.path.join(build, "bedplate")
     ports = machine.active_ports()
     no_port = "" if ports else "no RDMA port that is up"
@@ -178,14 +178,14 @@ def plan_steps(machine, build):
 
 
 def is_agreed(environment, has_terminal, ask):
-    """YES=1 agrees; so does a person who types yes; nothing else does."""
+    """YES=1 agrees, or a person who types yes; everything else refuses."""
     if environment.get("YES") == "1":
         return True
     return has_terminal and ask("Run these? (yes/no) ").strip().lower() in ("y", "yes")
 
 
 def counts_of(output, exit_code):
-    """(passed, failed, skipped) of what a step printed; without a closing line it is one test."""
+    """(passed, failed, skipped) of a step's output; without a closing line it is one test."""
     found = re.findall(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", output, re.M)
     if not found:
         return (1, 0, 0) if exit_code == 0 else (0, 1, 0)
@@ -194,7 +194,7 @@ def counts_of(output, exit_code):
 
 
 def run_step(step):
-    """Its counts, and what it printed."""
+    """Its counts and its output."""
     server = None
     try:
         if step.server:

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Checks that each file that names something of the standard library includes its header, itself or
-by headers of ours. The compiler does not check it if the prelude (scripts/mk/prelude.h) is
+"""Checks that each file that uses a name of the standard library includes its header, directly or
+through our headers. The compiler does not check it if the prelude (scripts/mk/prelude.h) is
 precompiled.
 
-Prints what is missing, a line each.
+Prints a line for each missing include.
 """
 
 import functools
@@ -15,7 +15,7 @@ FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps", "tests")
 INCLUDE = re.compile(r'^#include ([<"])([^>"]+)[>"]', re.MULTILINE)
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
-# The declarations of the prelude's headers, by the names that are used here.
+# The declarations of the prelude's headers, limited to names used in this tree.
 HEADERS = {
     "algorithm": "std::(sort|stable_sort|find|find_if|any_of|all_of|none_of|count_if|fill|fill_n|"
                  "clamp|shuffle|lower_bound|upper_bound|reverse|remove_if|adjacent_find|transform|"
@@ -53,7 +53,7 @@ HEADERS = {
     "vector": "std::vector",
 }
 USES = {header: re.compile(rf"(?<![\w:.>])(?:{names})\b") for header, names in HEADERS.items()}
-# Other headers that declare the same, C's among them.
+# Other headers with the same declarations, among them C's.
 ALSO = {
     "algorithm": {"ranges"}, "cerrno": {"errno.h"}, "csignal": {"signal.h", "sys/signalfd.h"},
     "cinttypes": {"inttypes.h"}, "functional": {"memory", "string_view"},
@@ -68,7 +68,7 @@ def text_of(path):
 
 
 def walk_includes(path):
-    """The headers that `path` includes, itself or by files of this tree: ours, and the system's."""
+    """The headers that `path` includes, directly or indirectly: ours, and the system's."""
     found, seen, open_ = set(), set(), [path]
     while open_:
         one = open_.pop()
@@ -79,7 +79,8 @@ def walk_includes(path):
             if kind == "<":
                 found.add(name)
                 continue
-            for base in ("", pathlib.Path(one).parent):  # C's headers stand beside one another
+            for base in ("", pathlib.Path(one).parent):  # C headers include their neighbours by
+                                                         # bare name
                 if (ROOT / base / name).is_file():
                     open_.append(str(pathlib.Path(base, name)))
                     break
@@ -99,7 +100,7 @@ def main():
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*")):
             path = str(file.relative_to(ROOT))
-            # Those of tests/install include what is installed.
+            # Files of tests/install include installed headers.
             if file.suffix not in (".cc", ".h") or path.startswith("tests/install/"):
                 continue
             code = COMMENT_OR_TEXT.sub("", text_of(path))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform; in pinned_pool/:
 # join -> the pool; in apps/: services and commands -> boot. Files named *_datapath neither
-# allocate, throw, log nor lock. No exceptions to either. Only alloc/ knows if a build is hardened.
-# Each file includes the headers that it uses, and the core archive none of rdma-core, DPDK or
-# OpenSSL. Each source has its test. No class has more than 40 methods. Lines are short. Files that
-# documents name exist, and pictures are as their texts say.
+# allocate, throw, log nor lock. No exceptions to either rule. Only alloc/ depends on hardened
+# builds. Each file includes the headers that it uses, and the core archive none of rdma-core, DPDK
+# or OpenSSL. Each source has its test. No class has more than 40 methods. Lines are short. Files
+# named in documents exist, and pictures match their texts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +25,7 @@ done
 complain "the pool knows another process" \
   "$(grep -nE '#include "pinned_pool/join/' pinned_pool/*.h pinned_pool/*.cc || true)"
 
-# joined, channel -> connect -> device; joined alone knows the processes that joined, and their shm.
+# joined, channel -> connect -> device; only joined knows joined processes and their shm.
 complain "a part of verbs includes one above it" "$(
   grep -rnE '#include "transport/(shm/|messages/joined_process\.h|verbs/joined/)' transport/verbs |
     grep -v '^transport/verbs/joined/'
@@ -33,7 +33,7 @@ complain "a part of verbs includes one above it" "$(
   grep -rnE '#include "transport/verbs/channel/' transport/verbs/connect
   true)"
 
-# A way to peers stands on what all share, which knows none of them; a process that joins knows shm.
+# A transport to peers uses the shared parts, which know no transport; a joining process knows shm.
 complain "a way to peers includes another, or what they share includes one" "$(
   grep -rnE '#include "transport/(shm|verbs)/' transport/self
   grep -rnE '#include "transport/(self|verbs)/' transport/shm
@@ -42,7 +42,7 @@ complain "a way to peers includes another, or what they share includes one" "$(
     grep -v '^transport/messages/joined_process\.'
   true)"
 
-# Services stand on the runtime, which knows none of them: a program lists those that it has.
+# Services use the runtime, which knows none of them: a program lists the services that it has.
 complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached|tsrelay)' --include='*.h' \
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |
   grep -vE '^apps/(blockd|kvd|tsrelay|bedplate)/|^apps/examples/(kvget|ts[a-z_]*|test_picture)\.' || true)"
@@ -67,12 +67,12 @@ complain "a data path allocates, throws, logs or locks" "$(grep -nE \
   '\b(malloc|calloc|make_unique|make_shared|throw|BP_LOG[_A-Z]*|log_line|log_error|std::mutex|push_back|new [A-Z][A-Za-z]*[({])' \
   $datapath || true)"
 
-# A program with more rights than its caller obeys none of that user's environment.
+# A program with more rights than its caller ignores that user's environment.
 complain "the environment is read elsewhere than in platform/environment" "$(grep -rnE \
   '\b(secure_)?getenv\(|\benviron\b' --include='*.h' --include='*.cc' --include='*.c' \
   platform pinned_pool alloc transport apps | grep -v '^platform/environment\.' || true)"
 
-# The rest is compiled once for release and hardened builds (scripts/mk/flags.mk).
+# All other code is compiled once for release and hardened builds (scripts/mk/flags.mk).
 complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE \
   '\b(BP_HARDENED|kKeepsLedger|enter_block|leave_block|heap_calls\.h|block_ledger\.h)\b' \
   --include='*.h' --include='*.cc' platform pinned_pool transport apps tests |

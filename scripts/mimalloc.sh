@@ -2,12 +2,12 @@
 # Fetches the source package of mimalloc into a directory and adjusts it. Usage: mimalloc.sh DIR
 #
 # Debian ships mimalloc as a shared object only; the runtime includes its sources in one of its own
-# translation units (alloc/confined_mimalloc.cc). mimalloc_adjustments.sh has the adjustments; that
-# of the name WITHOUT is left out, for the test that shows what it is for.
+# translation units (alloc/confined_mimalloc.cc). mimalloc_adjustments.sh has the adjustments.
+# WITHOUT names one to leave out, for the test that shows its purpose.
 set -euo pipefail
 
 directory=${1:?usage: mimalloc.sh DIR}
-# Sources that another version of this script adjusted are fetched anew.
+# Sources adjusted by another version of this script are fetched again.
 here=$(dirname "${BASH_SOURCE[0]}")
 source "$here/mimalloc_adjustments.sh"
 version="$(cat "${BASH_SOURCE[0]}" "$here/mimalloc_adjustments.sh" | cksum) ${WITHOUT:-}"

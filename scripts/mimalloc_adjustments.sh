@@ -1,9 +1,9 @@
 # The changes that scripts/mimalloc.sh makes to mimalloc 2.0.9, one function each: `adjust FILE SED`
-# must change the file. Each says what it changes, why, until which version of mimalloc it is needed
-# (as of 2.2.4 and 3.1.5), and the test that fails without it: tests/alloc/without_adjustments.py
-# leaves one after the other out, and sees it fail.
+# must change the file. Each comment names the change, its reason, the version of mimalloc that
+# makes it unnecessary (as of 2.2.4 and 3.1.5), and the test that fails without it:
+# tests/alloc/without_adjustments.py leaves them out one at a time, and expects that test to fail.
 
-# Change: segments of 4 MiB, not 32, in mimalloc-types.h.
+# Change: segments of 4 MiB instead of 32, in mimalloc-types.h.
 # Why: many threads fit into a small heap.
 # Until: for ever; 3.x has pages without segments.
 # Test: a static_assert in alloc/confined_mimalloc.cc
@@ -21,19 +21,19 @@ aligned_small_blocks() {
 's/size <= MI_SMALL_SIZE_MAX/size <= MI_MAX_ALIGN_GUARANTEE/'
 }
 
-# Change: 16 KiB of a fresh page's blocks are put on its list at once, not 4 KiB (page.c).
-# Why: mimalloc spares the system memory that nobody may need; here all of it is there already.
+# Change: the first 16 KiB of a fresh page's blocks go on its list at once, not 4 KiB (page.c).
+# Why: mimalloc defers this to save the system memory; here all memory is already taken.
 # Until: for ever.
-# Test: none; only time shows it
+# Test: none; only timing shows it
 long_lists() {
   adjust src/page.c 's/^\(#define MI_MAX_EXTEND_SIZE *\)(4\*1024)/\1(16*1024)/'
 }
 
-# Change: mi_free puts a block of its own thread on the list that malloc takes from, not on one that
-# malloc takes over once the other is empty. Then a page's free blocks are not all zero any more,
-# unless it has one block (page.c).
+# Change: mi_free puts a block of its own thread on the list that malloc takes from, not on a second
+# list that malloc takes over once the first is empty. Then a page's free blocks are no longer all
+# zero, unless it has only one block (page.c).
 # Why: a thread gets the block that it freed last, which is in its cache, and a block taken and
-# freed again and again never leaves the fast path.
+# freed repeatedly never leaves the fast path.
 # Until: for ever.
 # Test: ConfinedHeap.AThreadGetsTheBlockThatItFreedLast
 last_freed_first() {
@@ -41,12 +41,12 @@ last_freed_first() {
   adjust src/page.c 's/^\( *page->is_zero = page->is_zero_init\);/\1 \&\& page->reserved == 1;/'
 }
 
-# Change: mi_free does not call for an empty page that stays, as the only one of its size
-# (bp_page_stays, alloc/confined_mimalloc.cc). The page's mark of that is cleared when it leaves its
-# queue, or another page goes before it (page-queue.c).
-# Why: one block taken and freed again and again stays on the fast path.
+# Change: mi_free does not call mimalloc for an empty page that stays because it is the only one of
+# its size (bp_page_stays, alloc/confined_mimalloc.cc). The page's mark for this is cleared when it
+# leaves its queue, or another page is put before it (page-queue.c).
+# Why: a single block taken and freed repeatedly stays on the fast path.
 # Until: for ever.
-# Test: none; only time shows it
+# Test: none; only timing shows it
 empty_pages_stay() {
   adjust src/alloc.c '/^void mi_free(void\* p)/,/^}/'\
 's/^ *_mi_page_retire(page);/        if (!bp_page_stays(page)) &/'
@@ -58,10 +58,11 @@ empty_pages_stay() {
 }
 
 # Change: a collection looks once at each segment that ended threads left (and at one more, which may
-# come meanwhile); a thread that ends looks at eight, as one that needs a segment does (segment.c).
-# Why: it looked at the same ones up to 16,384 times.
-# Until: 2.1.7, for collections that are forced.
-# Test: none; only time shows it
+# be added meanwhile). A thread that ends looks at eight, like a thread that needs a segment
+# (segment.c).
+# Why: it looked at the same segments up to 16,384 times.
+# Until: 2.1.7, for forced collections.
+# Test: none; only timing shows it
 one_look_at_each_segment() {
   adjust src/segment.c 's/^ *int max_tries = (force ? 16\*1024 : 1024);.*/  long max_tries = 1 +'\
 ' (long)(mi_atomic_load_relaxed(\&abandoned_count) +'\
@@ -69,8 +70,8 @@ one_look_at_each_segment() {
 '  if (!force \&\& max_tries > 8) max_tries = 8;/'
 }
 
-# Change: mi_free asks for the identity that alloc/thread_heaps can take away.
-# Why: while the heaps of an idle thread are emptied, its free must go the way of another thread's.
+# Change: mi_free asks for the thread identity that alloc/thread_heaps can withdraw.
+# Why: while the heaps of an idle thread are emptied, its free must take another thread's path.
 # Until: for ever.
 # Test: ThreadHeaps.AreEmptiedWhileTheirThreadWakesAtAnyMoment
 own_identity() {

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Draws docs/pictures/NAME.svg from NAME.txt; --check says which differs from its text instead.
+"""Draws docs/pictures/NAME.svg from NAME.txt; --check instead names pictures that differ from it.
 
-A text has one thing in each line, measured in pixels from the upper left:
+Each line of a text describes one element, in pixels from the upper left:
 
     size WIDTH HEIGHT TITLE
     group NAME X Y WIDTH HEIGHT TEXT       a frame, its text in the upper left corner
     KIND NAME X Y WIDTH HEIGHT TEXT        box, copy, pool, own or no: a box in that colour
     arrow FROM TO [TEXT]                   dash: the same, dashed; line: without a head
-    text X Y TEXT                          right and middle: where X is the text's end or middle
+    text X Y TEXT                          right and middle: X is the text's end or middle
 
 FROM and TO are X,Y or NAME:SIDE[PERCENT], with n, e, s or w for the side: box:e or box:s25. In a
-TEXT, | begins a new line, and a line that begins with ` is code. A text that is wider than its box
-is an error. The background is light whatever the page's is.
+TEXT, | begins a new line, and a line that begins with ` is code. A text wider than its box is an
+error. The background is light, whatever the page's background.
 """
 import html
 import pathlib
@@ -25,7 +25,7 @@ FILLS = {  # and edges
 
 
 def width_of(text):
-    """An upper bound for usual fonts, at the sizes of write()."""
+    """An upper bound of the text's width in usual fonts, at the sizes of write()."""
     if text.startswith("`"):
         return 7.3 * (len(text) - 1)
     return sum(3.9 if c in "iljtf.,:;'|!() " else 10.5 if c in "mwMW" else 7.1 for c in text)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Unpacks Prometheus and promtool of the machine's distribution. Usage: prometheus.sh DIR
+# Unpacks Prometheus and promtool from the machine's distribution. Usage: prometheus.sh DIR
 #
-# The package is not installed: it would start a server that listens on all addresses.
+# The package is not installed: that would start a server listening on all addresses.
 set -euo pipefail
 
 directory=${1:?usage: prometheus.sh DIR}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the unit tests that what has changed goes into. Usage: quick.sh BUILD
+# Runs the unit tests that depend on changed files. Usage: quick.sh BUILD
 #
-# Changed: what git says of the work tree, and of the commits since SINCE (the branch's upstream,
-# where it has one). The compiler's dependency files say which tests include a header. A source is
-# tested by what includes the header of its name; one that has none, by all tests of its layer.
+# Changed files: git's for the work tree, and for the commits since SINCE (by default the branch's
+# upstream, if any). The compiler's dependency files say which tests include a header. The tests of
+# a source are those that include its header; a source without a header has all tests of its layer.
 set -euo pipefail
 shopt -s globstar
 build=${1:?usage: quick.sh BUILD}

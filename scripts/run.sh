@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs an appliance with the hugepages that its plan asks for, and gives them back afterwards.
+# Runs an appliance with the hugepages that its plan needs, and returns them afterwards.
 # Usage: run.sh BEDPLATE [CONFIG]
 set -euo pipefail
 
 bedplate=${1:?usage: run.sh BEDPLATE [CONFIG]}
 config=${2:-apps/demo.toml}
 
-# "PAGE_BYTES COUNT" for each page size of the plan that is a hugepage.
+# Prints "PAGE_BYTES COUNT" for each hugepage size of the plan.
 wanted=$("$bedplate" plan --json "$config" | python3 -c '
 import collections, json, sys
 pages = collections.Counter()
@@ -28,14 +28,14 @@ while read -r page count; do
   free=$(($(cat "$directory/free_hugepages") - $(cat "$directory/resv_hugepages")))
   [ "$free" -ge "$count" ] && continue
   before=$(cat "$directory/nr_hugepages")
-  # Without the right to, the program's own preflight says what to do.
+  # Without the permission, the program's own preflight names the cure.
   if [ -w "$directory/nr_hugepages" ]; then
     restore+=("$before:$directory/nr_hugepages")
     echo $((before + count - free)) > "$directory/nr_hugepages"
   fi
 done <<< "$wanted"
 
-# A signal to this script is a signal to the appliance: it drains, and the pages go back after it.
+# Signals to this script are passed to the appliance: it drains, and then the pages are returned.
 "$bedplate" run "$config" &
 appliance=$!
 trap 'kill -TERM "$appliance" 2>/dev/null' INT TERM

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the relay's demo with a stream of our own making until Ctrl-C.
+# Runs the relay's demo with a generated stream until Ctrl-C.
 # Usage: run_relay.sh BUILD [CONFIG]
 set -euo pipefail
 

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Lists the sentences of comments and documents that hide their subject: there may be none.
+"""Lists sentences of comments and documents that hide their subject: none may exist.
 
     scripts/sentences.py [PREFIX...]
 
-Such a sentence begins with What, Of, Where or the like: a clause is its subject, or its order is
-turned round. A comment of a bool may begin with Whether. With a PREFIX: of files whose path begins
+Such a sentence begins with What, Of, Where or the like: its subject is a clause, or its word order
+is inverted. A comment of a bool may begin with Whether. PREFIX limits it to files whose path begins
 with it.
 """
 
@@ -20,7 +20,7 @@ BOOL = re.compile(r"\bbool\b|\b(is|has|can|may)_")
 
 
 def paragraphs_of_comments(lines, mark):
-    """Pairs: the text of a paragraph of comment, and the line of code behind it."""
+    """Pairs: the text of a paragraph of comment, and the line of code after it."""
     whole_line = re.compile(rf"\s*{mark}+(?:\s(.*))?$")
     behind_code = re.compile(rf"\S\s+{mark} ([^\"]*)$")
     words = []

@@ -1,57 +1,58 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing. Usage: setup.sh run|image|docs|check|check-long|bench
+# Installs missing Debian packages. Usage: setup.sh run|image|docs|check|check-long|bench
 #
-#   run    what building the program and running it takes
-#   image  what images take besides: their parts, and QEMU
-#   docs   what the documents take that become a site
-#   check  what the tests take besides
-#   check-long  what the longer ones take besides
-#   bench  what the benchmarks take besides: their peers
+#   run    to build and run the program
+#   image  in addition, to build images: their parts, and QEMU
+#   docs   to build the site of the documents
+#   check  in addition, for the tests
+#   check-long  in addition, for the longer tests
+#   bench  in addition, for the benchmarks: their peers
 #
-# As root, or through sudo; where neither works it prints the one command to run and stops.
+# As root, or through sudo; if neither works it prints the one command to run and stops.
 set -euo pipefail
 
 packages=(
   g++ make pkg-config dpkg-dev ca-certificates python3 liburing-dev libtomlplusplus-dev
   nlohmann-json3-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
   libssl-dev systemtap-sdt-dev
-  # with what its archives need: libbpf-dev, libbsd-dev, libelf-dev, libmd-dev, libnuma-dev, libxdp-dev
+  # with the dependencies of its archives: libbpf-dev, libbsd-dev, libelf-dev, libmd-dev,
+  # libnuma-dev, libxdp-dev
   libdpdk-dev
 )
 image=(
-  # a virtual machine, and what unpacks the kernel
+  # a virtual machine, and tools to unpack the kernel
   qemu-system-x86 busybox-static cpio xz-utils binutils
-  # the stub that UEFI starts, the compressor, the firmware, and what signs
+  # the stub that UEFI starts, the compressor, the firmware, and the signing tool
   systemd-boot-efi zstd ovmf sbsigntool openssl
 )
 docs=(mkdocs)
 check=(
-  # the framework, the fuzzer, real clients, and what looks on from outside
+  # the framework, the fuzzer, real clients, and observers from outside
   libcpputest-dev clang clang-format-14 libclang-rt-14-dev llvm-14 libnbd-bin python3-libnbd python3-prometheus-client qemu-utils fio
   libmemcached-tools
-  # what sends, receives and looks at transport streams
+  # senders, receivers and analysers of transport streams
   multicat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
   gstreamer1.0-plugins-bad vlc-bin vlc-plugin-base
-  # what looks at the status page, and at its source
+  # checkers of the status page and of its source
   chromium tidy esbuild
   # an appliance in a container
   podman runc
   strace procps spin iproute2 iputils-ping
-  # a device that logs what is written to it, a file system on it, the kernel's client
+  # a device that logs its writes, a file system on it, the kernel's client
   dmsetup e2fsprogs nbd-client
-  # a program that forks and goes on
+  # a program that forks and continues
   libpython3-dev
-  # the allocators that a program may bring
+  # allocators that a program may link
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
-  # what others build programs with, and what looks through packages
+  # build systems of other programs, and the package checker
   cmake meson rustc lintian
-  # what other people's kernel modules are built with
+  # headers to build foreign kernel modules
   linux-headers-amd64
 )
 check_long=(
-  # a cluster: with what these need 53 MB to fetch, 214 MB, some 20 s
+  # a cluster: with dependencies 53 MB to download, 214 MB installed, about 20 s
   ceph-mon ceph-mgr ceph-osd ceph-common
-  # 81 MB to fetch
+  # 81 MB to download
   golang-go
 )
 bench=(
@@ -59,7 +60,7 @@ bench=(
   nbdkit memcached multicat ethtool util-linux libucx-dev openmpi-bin libopenmpi-dev
   libfabric-dev libboost-dev dpdk-dev
   perftest ibverbs-providers
-  # programs that allocate much
+  # programs that allocate a lot
   perl-base lua5.4 sqlite3 jq
 )
 case ${1:-} in
@@ -93,7 +94,7 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# The lists of a fresh machine are empty or old.
+# On a fresh machine the package lists are empty or old.
 { "${as_root[@]}" apt-get -q update && "${as_root[@]}" "${install[@]}"; } > "$log" 2>&1 || {
   cat "$log" >&2
   echo "setup: the packages above could not be installed" >&2

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Builds docs/ into build/docs/site, with mkdocs, and looks at every link of it.
+"""Builds docs/ into build/docs/site with mkdocs, and checks every link of the site.
 
     scripts/site.py [FOLDER]
 
-FOLDER instead of build/docs. The pages are docs/*.md, of which index.md is the first, and the
-documents of the root but README.md, whose text it has; a source that a page names is there as it is.
-An error is what mkdocs warns of, a link that leads nowhere or to a heading that there is not, a page
-that docs/mkdocs.yml does not list, and a picture, script or style that a page fetches from elsewhere.
+FOLDER replaces build/docs. The pages are docs/*.md, with index.md first, and the documents of the
+root except README.md, whose text index.md contains. A source file that a page links to is copied
+unchanged. Errors are mkdocs' warnings, a link to a missing page or heading, a page that is not
+listed in docs/mkdocs.yml, and a picture, script or style that a page fetches from another site.
 """
 
 import html.parser
@@ -20,22 +20,22 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(\]\(\s*)([^)\s]+)(\))")
-# Elements that make a browser fetch something; it follows a link only when the reader does.
+# Elements that a browser fetches by itself; a link is followed only by the reader.
 FETCHED = {"img": "src", "script": "src", "link": "href", "iframe": "src"}
 
 
 def place_of(path):
-    """The place of a repository's file among the pages."""
+    """The path of a repository's file within the site."""
     if path.parent == ROOT and path.suffix == ".md":
         return pathlib.Path(path.name)
     if ROOT / "docs" in path.parents:
         return path.relative_to(ROOT / "docs")
-    # A browser shows a text, and loads down what it does not know.
+    # A browser displays .txt, and downloads file types that it does not know.
     return pathlib.Path("source", f"{path.relative_to(ROOT)}.txt")
 
 
 def stage(document, pages):
-    """Writes a document with its links as they are there; returns the sources that it names."""
+    """Writes a document with its links rewritten for the site; returns the sources it links to."""
     sources = set()
 
     def moved(link):
@@ -44,7 +44,7 @@ def stage(document, pages):
             return link[0]
         path = (document.parent / target).resolve()
         if not path.is_file():
-            return link[0]  # mkdocs says so
+            return link[0]  # mkdocs reports it
         if path.suffix != ".md" and ROOT / "docs" not in path.parents:
             sources.add(path)
         target = os.path.relpath(place_of(path), place_of(document).parent)
@@ -57,7 +57,7 @@ def stage(document, pages):
 
 
 def build(folder):
-    """Returns the site, or None when mkdocs has refused."""
+    """Returns the site, or None if mkdocs failed."""
     pages, site = folder / "pages", folder / "site"
     for made in (pages, site):
         shutil.rmtree(made, ignore_errors=True)
@@ -79,7 +79,7 @@ def build(folder):
 
 
 class Page(html.parser.HTMLParser):
-    """A page: the targets of its links, the files that it fetches, and its anchors."""
+    """A page: its link targets, the files that it fetches, and its anchors."""
 
     def __init__(self, path):
         super().__init__()
@@ -96,7 +96,7 @@ class Page(html.parser.HTMLParser):
 
 
 def broken(site):
-    """A line for each link that leads nowhere, and for each file that is fetched from elsewhere."""
+    """A line for each broken link, and for each file that is fetched from another site."""
     pages = {path: Page(path) for path in sorted(site.rglob("*.html"))}
     lines = []
     for path, page in pages.items():
@@ -117,7 +117,7 @@ def broken(site):
 
 
 def unlisted():
-    """Pages of docs/ that are in no menu."""
+    """Pages of docs/ that no menu lists."""
     menu = (ROOT / "docs/mkdocs.yml").read_text()
     return [f"docs/mkdocs.yml: nav has no {path.name}"
             for path in sorted((ROOT / "docs").glob("*.md")) if f": {path.name}\n" not in menu]

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Makes a header of the status page (apps/http/page): its texts, and the hashes that a browser asks.
+"""Generates a header of the status page (apps/http/page): its texts, and the hashes for browsers.
 
     scripts/status_page.py HEADER
 
-{{style}} and {{script}} in page.html become the two other files. Any other {{value}} is written by
-apps/http/status_page.cc: the parts of the page are a text, a value's name, a text, and so on.
+{{style}} and {{script}} in page.html are replaced by the two other files. apps/http/status_page.cc
+writes any other {{value}}: the parts of the page alternate between a text and a value's name.
 """
 
 import base64
@@ -22,7 +22,7 @@ def text_of(name):
 
 
 def hash_of(text):
-    """As a Content-Security-Policy has it, of all that is between the tags."""
+    """The hash for a Content-Security-Policy, of everything between the tags."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

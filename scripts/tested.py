@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Each source, and each header with code, has a test of its name, or a line in tested_by.txt.
+"""Each source, and each header with code, needs a test of its name, or a line in tested_by.txt.
 
-A header, its source and its data path are one (x.h, x.cc, x_datapath.cc); a source in C is one of
-its own. A test of its name is NAME_test.cc in the folder of tests/ that mirrors its own. A test
-reaches what it tests by includes (a header stands for its source, and a source without one has
-those that it includes) or names it; one in Python has a word of its name.
+A header, its source and its data path are one unit (x.h, x.cc, x_datapath.cc); a C source is a unit
+of its own. Its test is NAME_test.cc in the folder of tests/ that mirrors the unit's folder. The
+test must reach the unit by includes (a header stands for its source, and a source without a header
+for the headers that it includes) or name it; a Python test must contain a word of its name.
 
-Prints what is missing, a line each.
+Prints a line for each missing test.
 """
 
 import functools
@@ -17,19 +17,19 @@ from includes import COMMENT_OR_TEXT, ROOT, headers_of_ours, text_of
 
 FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps")
 TESTED_BY = ROOT / "scripts" / "tested_by.txt"
-# The body of a function: no class, no table.
+# The body of a function, not of a class or a table.
 CODE = re.compile(r"\)(?:\s*(?:const|noexcept|override|\w+_\([^()]*\)|[:,]))*\s*\{(?!\s*\})")
 
 
 def unit_of(path):
-    """In C it is a program by itself: beside ping.cc, ping.c is another one."""
+    """A C source is a program by itself: ping.c and ping.cc are two units."""
     name = path.name if path.suffix == ".c" else path.stem.removesuffix("_datapath")
     return path.parent, name
 
 
 @functools.cache
 def units():
-    """The files of each, by folder and name."""
+    """The files of each unit, by folder and name."""
     found = {}
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*")):
@@ -46,7 +46,7 @@ def has_code(files):
 
 @functools.cache
 def tests_said():
-    """The tests of units that have none of their name: {"FOLDER/NAME": [test, ...]}."""
+    """The tests of units without a test of their name: {"FOLDER/NAME": [test, ...]}."""
     lines = TESTED_BY.read_text(encoding="utf-8").splitlines()
     pairs = (line.split(": ") for line in lines if not line.startswith("#"))
     return {unit: tests.split(", ") for unit, tests in pairs}
@@ -54,7 +54,7 @@ def tests_said():
 
 @functools.cache
 def reached_from(test):
-    """The headers that a test includes, and those that their sources do, and so on."""
+    """The headers that a test includes, and those that their sources include, recursively."""
     reached, open_ = set(), {test}
     while open_:
         more = set().union(*(headers_of_ours(path) for path in open_)) - reached
@@ -84,7 +84,7 @@ def complaint(folder, name, files):
     if not own and not said:
         return f"has no tests/{folder}/{name}_test.cc, and no line in scripts/tested_by.txt"
     if own and all(path.suffix == ".cc" for path in files):
-        return None  # what C has declared elsewhere
+        return None  # declared in a C header
     for test in own or said:
         if not test.startswith("tests/") or not (ROOT / test).is_file():
             return f"is said to be tested by {test}, which is not there"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prints one source that includes several, so that what they include themselves is compiled once.
+# Prints one source that includes several others, so that their common includes are compiled once.
 # Usage: unity.sh SOURCE...
 #
-# Each test goes into a namespace of its own: two may have the same name for different things. All
-# their includes come first, so inside the namespaces nothing is left to include. A test that
-# declares something of Bedplate's gets no namespace.
+# Each test gets its own namespace, since two tests may use one name for different things. All their
+# includes come first, so inside the namespaces nothing is left to include. A test that declares
+# names of Bedplate itself gets no namespace.
 set -euo pipefail
 
 tests=()
@@ -17,7 +17,7 @@ for source; do
   fi
 done
 if [ ${#tests[@]} -gt 0 ]; then
-  # CppUTest's last, behind those of the tests' own headers: it makes a macro of new.
+  # CppUTest's headers come last, after the tests' own headers: they make a macro of `new`.
   tests_headers() { sed -n 's/^#include "\(tests\/.*\.h\)"$/\1/p' "$@" | sort -u; }
   headers=()
   for _ in 1 2 3; do  # headers include headers

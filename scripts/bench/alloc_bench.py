@@ -1,19 +1,19 @@
 #!/usr/bin/python3
-"""Allocation: the pool's heap beside glibc, mimalloc, jemalloc and tcmalloc, interleaved.
+"""Allocation: the pool's heap against glibc, mimalloc, jemalloc and tcmalloc, interleaved.
 
-Every allocator is a shared object, preloaded into the very same dynamically linked programs:
-alloc_workloads, which allocates and does little else, and programs from Debian. In each round every
-row runs under one allocator after the other, each round beginning with another one. Ratios are
-computed within a round, then their median is taken. Each round has copies of its own of the shared
-objects and of alloc_workloads: which frames of memory a file's pages have decides how they share
+Every allocator is a shared object, preloaded into the same dynamically linked programs:
+alloc_workloads, which mostly allocates, and programs from Debian. In each round every
+row runs under one allocator after the other; each round begins with another allocator. Ratios are
+computed within a round, and then their median is taken. Each round has its own copies of the shared
+objects and of alloc_workloads: the page frames of a file decide how its pages share
 the caches, for as long as the kernel caches the file. From an unlucky copy the same bytes run at
 0.7 of their speed.
 
-The pool's heap is what an appliance has: a segment of hugepages, taken before main, sealed. That
-nobody takes hugepages for the whole reason, mimalloc runs a second time with the same hugepages.
-Set-up (also the taking of the pool: boot_bench.py) and warm-up are not measured, for anyone.
+The pool's heap is that of an appliance: a segment of hugepages, taken before main, sealed. To
+separate the effect of hugepages, mimalloc runs a second time on the same hugepages.
+Set-up (including the taking of the pool: boot_bench.py) and warm-up are excluded for all.
 
-It is no timed test: it exits 0 whatever the figures, unless something failed to run.
+It is not a pass/fail test: it exits 0 whatever the figures, unless a program failed to run.
 """
 import argparse
 import collections
@@ -75,14 +75,14 @@ JUDGED = ("bedplate", "hardened")
 
 
 def copies_of_round(options, directory):
-    """Returns, by the file, its copy for one round. They stay, so that the next has other frames."""
+    """Returns a copy of each file for one round. Copies stay, so that the next get other frames."""
     copies = tempfile.mkdtemp(dir=directory)
     files = {ALLOCATORS[name].library for name in options.allocators} - {None} | {WORKLOADS}
     return {file: shutil.copy(file, tempfile.mkdtemp(dir=copies)) for file in files}
 
 
 def environment(name, libraries, copies):
-    """Returns the environment of a program under this allocator; `libraries` come before it."""
+    """Returns a program's environment under this allocator; `libraries` are preloaded first."""
     allocator = ALLOCATORS[name]
     preloaded = [*libraries, *([copies[allocator.library]] if allocator.library else [])]
     inherited = {key: os.environ[key] for key in ("PATH",) if key in os.environ}
@@ -152,7 +152,7 @@ def select(options, directory):
 # ---- running ------------------------------------------------------------------------------------
 
 def run(argv, allocator, **options):
-    """Runs a program to its end. Returns what it wrote to stdout."""
+    """Runs a program to its end. Returns its stdout."""
     process = common.start(argv, stderr=subprocess.PIPE, text=True, **options)
     try:
         output, errors = process.communicate(timeout=RUN_MAX_S)
@@ -168,7 +168,7 @@ def run(argv, allocator, **options):
 
 
 def check_allocator(name, copies):
-    """Stops unless malloc is the allocator's and blocks lie on the pages that the table claims."""
+    """Stops unless malloc is the allocator's and blocks lie on pages of the table's size."""
     said = run([WORKLOADS, "where"], name, stdout=subprocess.PIPE,
                env=environment(name, [], copies))
     library, page_kib = said.split()
@@ -197,7 +197,7 @@ def measure(options, row, name, copies):
 
 
 def run_program(row, name, variables, cpu):
-    """Runs a program that has the stopwatch preloaded. Returns the stopwatch's line."""
+    """Runs a program with the stopwatch preloaded. Returns the stopwatch's line."""
     reader, writer = os.pipe()
     with os.fdopen(reader, encoding="ascii") as line:
         with os.fdopen(writer, "w"), open(row.stdin or os.devnull, encoding="ascii") as stdin:
@@ -222,7 +222,7 @@ def run_round(options, rows, round_index, copies, results):
 # ---- the table ----------------------------------------------------------------------------------
 
 def fault_text(row, name, faults):
-    """Returns the most faults of a round; of the pool's heap, in workloads, none is asked for."""
+    """Returns the most faults of a round; the pool's heap must have none in workloads."""
     if name not in JUDGED or not is_workload(row):
         return f"{max(faults):7}"
     return f"{max(faults):7} 0 {common.verdict(max(faults) == 0)}"
@@ -251,7 +251,7 @@ def report_row(row, result):
 
 
 def print_means(rows, results, name):
-    """Prints the geometric means over all rows, and in how many of them the targets are reached."""
+    """Prints the geometric means over all rows, and the number of rows that reach the targets."""
     for peer, row_target, mean_target in (("mimalloc", MIMALLOC_TARGET, MEAN_TARGET),
                                           ("mimalloc-huge", None, None),
                                           ("glibc", GLIBC_TARGET, None),

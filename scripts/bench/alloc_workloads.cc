@@ -2,13 +2,13 @@
 //
 //   alloc_workloads WORKLOAD CPU,CPU... SECONDS WARMUP_SECONDS
 //
-// One worker for each processor named, pinned to it. The workers run until they are told to stop;
-// the main thread, which sleeps otherwise, reads counters, clocks and page faults twice, after the
-// warm-up and SECONDS later, and prints the difference as one line of JSON. So no start, no first
-// touch and no end is measured, for any allocator.
+// One worker for each processor named, pinned to it. The workers run until they are told to stop.
+// The main thread, which otherwise sleeps, reads counters, clocks and page faults twice, after the
+// warm-up and SECONDS later, and prints the difference as one line of JSON. So start-up, first
+// touches and exit are not measured, for any allocator.
 //
-// Only the heap is measured: threads' stacks are the program's own, touched before the start (glibc
-// gives the stacks of ended threads back to the kernel, and faults in the next), and sizes are
+// Only the heap is measured: thread stacks belong to the program and are touched before the start
+// (glibc returns the stacks of ended threads to the kernel, and faults in the next), and sizes are
 // drawn beforehand.
 #include <atomic>
 #include <cmath>
@@ -29,7 +29,7 @@ namespace {
 constexpr unsigned kWorkersMax = 8;
 constexpr size_t kStackBytes = 256 << 10;
 
-// ---- what the workers share -----------------------------------------------------------------
+// ---- shared by the workers ------------------------------------------------------------------
 
 struct alignas(128) Counter {
   std::atomic<uint64_t> operations{0};
@@ -52,7 +52,7 @@ void count(unsigned worker, uint64_t operations) {
   std::exit(1);
 }
 
-// A block whose first and last byte were written, as every user of a block does.
+// Returns a block whose first and last byte are written, as any user of a block does.
 char* take(size_t bytes) {
   auto* block = static_cast<char*>(std::malloc(bytes));
   if (block == nullptr) fail("malloc", "no memory");
@@ -75,8 +75,8 @@ class Random {  // xorshift64*
   uint64_t state_;
 };
 
-// Sizes from 8 bytes to `bytes_max`, each power of two as likely as the others: programs ask for
-// small blocks far more often than for large ones. The same row of sizes for every allocator.
+// Sizes from 8 bytes to `bytes_max`, with equal probability for each power of two: programs request
+// small blocks far more often than large ones. Every allocator gets the same sequence of sizes.
 class Sizes {
  public:
   explicit Sizes(size_t bytes_max) {
@@ -95,7 +95,7 @@ class Sizes {
 
 // ---- threads --------------------------------------------------------------------------------
 
-// Stacks that stay: two for each worker, its own and the one of the thread that it starts.
+// Permanent stacks: two for each worker, its own and that of the thread that it starts.
 alignas(4096) char stacks[2 * kWorkersMax][kStackBytes];
 
 pthread_t start(unsigned stack, void* (*function)(void*), void* argument) {
@@ -110,14 +110,14 @@ pthread_t start(unsigned stack, void* (*function)(void*), void* argument) {
   return thread;
 }
 
-// Runs `function` in a thread of its own, on the worker's processor, and waits for its end.
+// Runs `function` in a new thread on the worker's processor, and waits for its end.
 void run_in_new_thread(unsigned worker, void* (*function)(void*), void* argument) {
   pthread_join(start(kWorkersMax + worker, function, argument), nullptr);
 }
 
 // ---- one thread by itself -------------------------------------------------------------------
 
-// A block is taken and given back at once.
+// Takes a block and frees it at once.
 void pairs(unsigned worker, size_t bytes) {
   constexpr int kBatch = 1000;
   while (goes_on()) {
@@ -126,7 +126,7 @@ void pairs(unsigned worker, size_t bytes) {
   }
 }
 
-// A thousand blocks are taken, then given back in the order in which they were taken.
+// Takes a thousand blocks, then frees them in the same order.
 void bursts(unsigned worker, size_t bytes) {
   constexpr int kBatch = 1000;
   char* blocks[kBatch];
@@ -159,7 +159,7 @@ void mixed(unsigned worker, size_t bytes_max) {
 
 // ---- across threads -------------------------------------------------------------------------
 
-// One producer, one consumer; each keeps its own index and the other's last seen one.
+// One producer, one consumer; each caches the other's index.
 class Ring {
  public:
   bool try_push(char* block) {
@@ -185,7 +185,7 @@ class Ring {
 };
 Ring rings[kWorkersMax / 2];
 
-// Workers form pairs: one takes blocks and hands them over, the other gives them back.
+// Workers form pairs: one takes blocks and hands them over, the other frees them.
 void producer_consumer(unsigned worker, size_t bytes_max) {
   const Sizes sizes(bytes_max);
   Ring& ring = rings[worker / 2];
@@ -214,7 +214,7 @@ struct Parcel {
   char* blocks[kBlocks];
 };
 Parcel parcels[kWorkersMax + 1];
-std::atomic<Parcel*> waiting{nullptr};  // a parcel that nobody holds
+std::atomic<Parcel*> waiting{nullptr};  // a parcel without a holder
 const Sizes* shared_sizes = nullptr;
 
 struct Life {
@@ -223,7 +223,7 @@ struct Life {
   Parcel* parcel;
 };
 
-// A thread's whole life: gives back what it was left, takes twice as much, gives half of that back.
+// A short-lived thread: frees the blocks left to it, takes twice as many, frees half of those.
 void* live_shortly(void* argument) {
   auto& [worker, seed, parcel] = *static_cast<Life*>(argument);
   for (char* block : parcel->blocks) std::free(block);
@@ -237,7 +237,7 @@ void* live_shortly(void* argument) {
   return nullptr;
 }
 
-// As a server's thread: replaces random ones of the blocks that it was left, many times.
+// A server's thread: replaces random blocks of those left to it, many times.
 void* serve(void* argument) {
   auto& [worker, seed, parcel] = *static_cast<Life*>(argument);
   constexpr uint32_t kReplaced = 20 * Parcel::kBlocks;
@@ -251,7 +251,7 @@ void* serve(void* argument) {
   return nullptr;
 }
 
-// One thread after the other, each with what another one left.
+// One thread after the other, each with the blocks that another one left.
 void generations(unsigned worker, void* (*function)(void*)) {
   Life life{worker, worker * 1777, &parcels[worker]};
   while (goes_on()) {
@@ -263,8 +263,8 @@ void generations(unsigned worker, void* (*function)(void*)) {
 void churn(unsigned worker, size_t) { generations(worker, &live_shortly); }
 void larson(unsigned worker, size_t) { generations(worker, &serve); }
 
-// As in xmalloc: every worker fills batches for all, and empties the batches of others. A batch is
-// a block itself.
+// As in xmalloc: every worker fills batches for all, and frees the batches of others. A batch is
+// itself a block.
 struct Batch {
   static constexpr uint32_t kBlocks = 120;
   Batch* next = nullptr;
@@ -278,7 +278,7 @@ class Queue {
     last_ = &batch->next;
     unlock();
   }
-  // Requires: there are more batches than workers, so that it is never empty.
+  // Requires: more batches than workers, so that it is never empty.
   Batch* pop() {
     lock();
     Batch* oldest = first_;
@@ -301,7 +301,7 @@ class Queue {
 Queue queue;
 
 void xmalloc(unsigned worker, size_t bytes_max) {
-  constexpr unsigned kWaiting = 64;  // so many batches of each worker are under way
+  constexpr unsigned kWaiting = 64;  // batches of each worker in flight
   const Sizes sizes(bytes_max);
   uint32_t next = worker * 1777;
   const auto push_batch = [&] {
@@ -367,7 +367,7 @@ void sleep_for(double seconds) {
   nanosleep(&time, nullptr);
 }
 
-// `where`: in which library malloc is, and how large the page is that a worker's block lies on.
+// `where`: prints the library that malloc is in, and the page size of a worker's block.
 int print_where() {
   Dl_info malloc_is_in{};
   dladdr(dlsym(RTLD_DEFAULT, "malloc"), &malloc_is_in);

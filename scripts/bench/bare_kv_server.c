@@ -1,11 +1,11 @@
-/* The yardstick of kvd_bench.py: what a bare server of memcached's text protocol reaches here.
+/* The yardstick of kvd_bench.py: the speed of a bare server of memcached's text protocol.
  *
  *     bare_kv_server PORT
  *
  * One thread, epoll without waiting (it spins), one receive and one send for each batch, one table
- * of fixed places. It answers get and set of one key as kvd_client.c writes them, whole in each
- * receive, with no look at anything that a real server must look at: no limits, no eviction, no
- * expiry, no half a request, no peer that does not read.
+ * of fixed slots. It answers get and set of one key in kvd_client.c's format, whole in each
+ * receive. It does nothing else that a real server must do: no limits, no eviction, no expiry, no
+ * partial requests, no peers that do not read.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-// The least that a relay of relay_bench.py has to do: one thread receives datagrams in batches from
-// one socket and sends them by another, and looks at nothing.
+// The minimum work of a relay in relay_bench.py: one thread receives datagrams in batches from one
+// socket and sends them through another, without inspecting them.
 //
 //     bare_relay OWN_ADDRESS OWN_PORT TO_ADDRESS TO_PORT [OUTPUTS]
 //

@@ -1,14 +1,14 @@
-/* The third yardstick of the benchmark: what a bare NBD server reaches on this machine.
+/* The third yardstick of the benchmark: the speed of a bare NBD server on this machine.
  *
  *     bare_server BYTES unix:PATH | tcp:PORT [spin]
  *
- * One process serves one connection: it receives what is there, and answers all of it with one
- * writev from hugepages. A small write's payload is copied from where it was received to where it
- * belongs, a large one's received straight there. It waits in the call, or, to spare a lone
- * connection the time to wake, tries again at once (spin). The processes are forked beforehand and
- * touch every page before the first greeting, so that no measurement pays for page faults; a signal
- * to their process group ends them all. It deliberately knows no more than the clients need:
- * EXPORT_NAME, GO, READ, WRITE, FLUSH, DISC. The protocol: doc/proto.md of the NBD project.
+ * One process serves one connection: it receives the available requests, and answers all with one
+ * writev from hugepages. A small write's payload is copied from the receive buffer to its
+ * destination, a large one is received straight there. It waits in the call or, with `spin`,
+ * retries at once, which saves a lone connection the wake-up time. The processes are forked early,
+ * and touch every page before the first greeting, so no measurement includes page faults; a signal
+ * to their process group ends them all. It supports only the clients' messages: EXPORT_NAME, GO,
+ * READ, WRITE, FLUSH, DISC. The protocol: doc/proto.md of the NBD project.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -78,7 +78,7 @@ static int receive(int fd, void *to, size_t bytes) {
   return bytes == 0 || recv(fd, to, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
-/* Sends all parts, in one writev unless the socket takes them in pieces. */
+/* Sends all parts, with one writev unless the socket takes only a part of them. */
 static int transmit_all(int fd, struct iovec *parts, int count) {
   for (int i = 0; i < count;) {
     ssize_t sent = writev(fd, parts + i, count - i);
@@ -129,8 +129,8 @@ static size_t buffer_begin, buffer_end;
 static struct reply replies[kRepliesMax];
 static struct iovec reply_parts[2 * kRepliesMax];
 
-/* Carries out the request at the front of the buffer and adds its reply. Returns how many parts
- * there are now, 0 when the connection is over. */
+/* Executes the request at the front of the buffer and appends its reply. Returns the number of
+ * parts so far; 0: the connection is over. */
 static int carry_out(int fd, struct reply *reply, int parts, size_t *read_ahead_bytes) {
   struct request request;
   memcpy(&request, buffer + buffer_begin, sizeof request);

@@ -1,10 +1,10 @@
-/* The yardstick of the boot benchmark: takes hugepages, has the kernel zero them, says `ready`.
+/* The yardstick of the boot benchmark: takes hugepages, lets the kernel zero them, prints `ready`.
  *
  *     bare_zero BYTES THREADS
  *
  * Each thread faults its part in with one call. The kernel zeroes a page when it hands it out, so
- * this is all the work there is: a memset on top would do it twice. Private memory, as the
- * cheapest kind: a program that wants to share its pages has more to do.
+ * no further work is needed: a memset would zero it twice. The memory is private, the cheapest
+ * kind: a program that shares its pages has more to do.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds another commit of this repository in build/bench/base, to be compared with (make bench
-# BASE=COMMIT). A build of the same commit that is there already is used.
+# Builds another commit of this repository in build/bench/base, for comparison (make bench
+# BASE=COMMIT). Uses an existing build of the same commit.
 # Usage: base.sh COMMIT
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,7 +15,7 @@ rm -rf "$base"
 mkdir -p "$base"
 git archive "$commit" | tar -x -C "$base"
 echo "building $1 in $base"
-# The sources of mimalloc that are here serve it as well.
+# The sources of mimalloc fetched here are used for it as well.
 make --no-print-directory -j"$(nproc)" -C "$base" MODE=release MIMALLOC="$PWD/build/mimalloc" \
   products
 echo "$commit" > "$base/COMMIT"

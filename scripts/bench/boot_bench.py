@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Time from exec to `bedplate: ready` with a 1 GiB pool, beside a bare program that takes and
+"""Time from exec to `bedplate: ready` with a 1 GiB pool, against a bare program that takes and
 zeroes 1 GiB of hugepages with as many threads as there are cores.
 
-Both are started the same way, one after the other in each round, on the same hugepages. It is no
-timed test: it exits 0 whatever the figures, unless something failed to run.
+Both start in the same way, in turn in each round, on the same hugepages. It is not a pass/fail
+test: it exits 0 whatever the figures, unless a program failed to run.
 """
 import argparse
 import os
@@ -52,7 +52,7 @@ def main():
                                         f"unix:{directory}/boot.sock", "io_uring-or-epoll")
         programs = {"bare": ([bare_zero, str(POOL_BYTES), str(threads)], "ready"),
                     "bedplate": ([BEDPLATE, "run", config], "bedplate: ready")}
-        # Unmeasured: a hypervisor may back memory only when it is first touched.
+        # Not measured: a hypervisor may back memory only on first touch.
         time_to_line(*programs["bare"])
         for _ in range(options.rounds):
             for name, (argv, line) in programs.items():

@@ -1,7 +1,7 @@
-"""Helpers of all benchmarks: paths, cleaning up, hugepages, statistics, JSON.
+"""Helpers of all benchmarks: paths, cleanup, hugepages, statistics, JSON.
 
-A resource acquired here is given back when its `with` block ends, also when a signal ends it. This
-module deliberately measures nothing.
+A resource acquired here is released when its `with` block ends, also if a signal ends it. This
+module measures nothing.
 """
 import contextlib
 import json
@@ -21,10 +21,10 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, "build", "bench")
 BEDPLATE = os.path.abspath(os.environ.get("BEDPLATE", f"{ROOT}/build/release/bedplate"))
-# Another tree, built in build/release as well, that this one is compared with.
+# Another tree, also built in build/release, for comparison with this one.
 OTHER_TREE = os.environ.get("BEDPLATE_OTHER")
 OTHER_BEDPLATE = f"{OTHER_TREE}/build/release/bedplate"
-OTHERS = ("other", "other-again")  # twice: what the same build differs from itself
+OTHERS = ("other", "other-again")  # twice, to show how much the same build differs from itself
 MIB = 1 << 20
 HUGEPAGE_BYTES = 2 * MIB
 HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB"
@@ -34,13 +34,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class BenchError(Exception):
-    """Something failed to run; the message has the three parts: doing, answer, cure."""
+    """A program failed to run; the message has the three parts: doing, answer, cure."""
 
 
 def run_main(main):
-    """Runs main() and turns its end into an exit code: 0 good, 1 failed to run, 130 interrupted."""
+    """Runs main() and exits: 0 success, 1 a program failed to run, 130 interrupted."""
     def interrupt(_number, _frame):
-        for number in SIGNALS:  # a second one must not cut the cleaning up short
+        for number in SIGNALS:  # a second signal must not interrupt the cleanup
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
@@ -57,7 +57,7 @@ def run_main(main):
 
 
 def require(programs):
-    """Stops unless each program is there. Requires: a dict of program to what provides it."""
+    """Stops unless each program is installed. `programs`: a dict of program to its package."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         cures = ", ".join(sorted({programs[program] for program in missing}))
@@ -66,7 +66,7 @@ def require(programs):
 
 @contextlib.contextmanager
 def work_directory():
-    """A directory on tmpfs that is gone afterwards."""
+    """A directory on tmpfs that is removed afterwards."""
     path = tempfile.mkdtemp(prefix="bedplate-bench-", dir="/dev/shm")
     try:
         yield path
@@ -84,7 +84,7 @@ def available_hugepage_count():
 
 
 def wait_for_hugepages(total_bytes):
-    """Waits, within bounds, until they are free: io_uring lets go of its registered buffers only
+    """Waits, with a bound, until the pages are free: io_uring releases its registered buffers only
     some time after the process has ended. Requires: reserved_hugepages(total_bytes)."""
     deadline = time.monotonic() + HUGEPAGES_MAX_S
     while available_hugepage_count() < total_bytes // HUGEPAGE_BYTES:
@@ -102,7 +102,7 @@ def set_hugepage_count(count):
 
 @contextlib.contextmanager
 def reserved_hugepages(total_bytes):
-    """Reserves what is missing for total_bytes and takes exactly that back afterwards."""
+    """Reserves the missing hugepages for total_bytes, and releases exactly these afterwards."""
     missing = max(0, total_bytes // HUGEPAGE_BYTES - available_hugepage_count())
     before = hugepage_count("nr_hugepages")
     added = 0
@@ -119,15 +119,15 @@ def reserved_hugepages(total_bytes):
                                  "memory, or choose a smaller volume (--volume-mib)")
         yield
     finally:
-        if added > 0:  # relative, so that what others reserved meanwhile stays theirs
+        if added > 0:  # relative, so that pages reserved by others meanwhile stay
             set_hugepage_count(hugepage_count("nr_hugepages") - added)
 
 
-_commands = {}  # of this benchmark, in the order in which they first ran
+_commands = {}  # commands of this benchmark, in the order of their first run
 
 
 def note_command(argv):
-    """It goes into the report, once however often it ran: random names are left out of it."""
+    """Adds a command to the report, once however often it ran, without random names."""
     text = re.sub(r"\S*/bedplate-bench-[^/ ]+", "$WORK", shlex.join(map(str, argv)))
     text = re.sub(r"(tcp:|127\.0\.0\.1:|[Pp]ort[ =])\d+", r"\1$PORT", text)
     _commands[text.replace(ROOT + "/", "")] = True
@@ -138,14 +138,14 @@ def commands():
 
 
 def start(argv, **options):
-    """Starts a program in a session of its own: a Ctrl-C at the terminal reaches only us."""
+    """Starts a program in a new session, so that Ctrl-C reaches only this script."""
     note_command(argv)
     options.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.Popen(argv, start_new_session=True, **options)
 
 
 def stop(process):
-    """Ends a started program and what it forked: asks with SIGTERM, then insists."""
+    """Ends a started program and its children: first with SIGTERM, then with SIGKILL."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -157,8 +157,8 @@ def stop(process):
 
 def bedplate_config(directory, name, shards, pool_bytes, volume_bytes, listen, sockets,
                     enforce="kernel", keys="", **appliance):
-    """One of a block server. Requires: shards as [(name, cpu)], in the order connections,
-    volumes. `keys`: more lines of [blockd]; `appliance`: further keys of [appliance], numbers."""
+    """The configuration of a block server. Requires: shards as [(name, cpu)], in the order
+    connections, volumes. `keys`: lines of [blockd]; `appliance`: numeric keys of [appliance]."""
     return service_config(directory, name, shards, pool_bytes, sockets, f"""[blockd]
 listen = ["{listen}"]
 {keys}
@@ -199,16 +199,16 @@ def verdict(reached):
 
 
 def ratios(rounds, name, others):
-    """Returns name's ratio to the best of the others, for each round."""
+    """Returns the ratio of `name` to the best of `others`, for each round."""
     bests = zip(*(rounds[other] for other in others if other in rounds))
     return [mine / max(best) for mine, best in zip(rounds[name], bests)]
 
 
 def median_interval(values):
-    """Returns the ends of the 95 % interval of the median, by ranks: whatever the distribution."""
+    """Returns the 95 % interval of the median, by ranks, valid for any distribution."""
     ordered, count = sorted(values), len(values)
     chances = [math.comb(count, below) / 2 ** count for below in range(count)]
-    # The median lies beyond the outer `rank` values of a side with a chance of at most 2.5 %.
+    # With a chance of at most 2.5 % per side the median lies beyond the outer `rank` values.
     rank = sum(sum(chances[:below + 1]) <= 0.025 for below in range(count))
     if rank == 0:
         raise BenchError(f"the interval of a median of {count} rounds: takes 6; --rounds has more")
@@ -216,7 +216,7 @@ def median_interval(values):
 
 
 def print_builds(figures, name):
-    """Says how this build compares with another, where that was measured (twice)."""
+    """Compares this build with another, if that was measured (twice)."""
     if not set(OTHERS) <= set(figures):
         return
     other, again = OTHERS
@@ -231,12 +231,12 @@ def ratio_text(values, target):
         return f"{'-':>6}{'':17}"
     median = statistics.median(values)
     judged = f"{target} {verdict(median >= target)}" if target else ""
-    shown = math.floor(median * 100) / 100  # never rounded up to a target that it missed
+    shown = math.floor(median * 100) / 100  # never rounded up to a target that was missed
     return f"{shown:6.2f} {judged:16}"
 
 
 def warn_if_busy():
-    """Returns the load, having said so when others use the machine."""
+    """Returns the load, and warns if others use the machine."""
     load = os.getloadavg()[0]
     if load > 0.3:
         print(f"the machine is busy (load {load:.2f}): the figures will wander", file=sys.stderr)
@@ -246,16 +246,16 @@ def warn_if_busy():
 def row(title, unit, figures, comparisons=(), is_rate=True, judged="bedplate"):
     """One row of the report (scripts/bench/report.py).
 
-    figures: {contender: [figure of each round]}; is_rate: the larger the better; comparisons: what
-    compared() returns.
+    figures: {contender: [figure of each round]}; is_rate: larger is better; comparisons: results of
+    compared().
     """
     return {"title": title, "unit": unit, "is_rate": is_rate, "judged": judged,
             "figures": figures, "comparisons": [entry for entry in comparisons if entry]}
 
 
 def compared(other, values, target=None, is_rate=True):
-    """The ratios of the judged to `other`, and what their median should be at least (at most, when
-    it is no rate). None without values."""
+    """The ratios of the judged to `other`, and the target for their median: a minimum for rates,
+    otherwise a maximum. None without values."""
     if not values:
         return None
     median = statistics.median(values)
@@ -265,7 +265,7 @@ def compared(other, values, target=None, is_rate=True):
 
 
 def comparison_text(comparison):
-    """The result of compared(), in words."""
+    """The result of compared(), as text."""
     text = f"{statistics.median(comparison['ratios']):.3g} of {comparison['with']}"
     if comparison["target"] is not None:
         text += (f", {'at least' if comparison['is_rate'] else 'at most'} {comparison['target']} "
@@ -274,8 +274,8 @@ def comparison_text(comparison):
 
 
 def write_json(name, results, rows):
-    """Writes build/bench/NAME with what is needed to judge the figures later; `rows` are what the
-    report shows of it."""
+    """Writes build/bench/NAME with all data needed to judge the figures later; the report shows
+    `rows`."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = next((line.split(":")[1].strip() for line in file if "model name" in line), "")
     os.makedirs(BUILD, exist_ok=True)

@@ -1,17 +1,16 @@
 // The lean client of relay_bench.py: one thread that sends transport stream packets to a relay and
-// receives what that sends on.
+// receives the relay's output.
 //
 //     datagram_probe TO_ADDRESS TO_PORT OWN_ADDRESS OWN_PORT RATE SECONDS
 //
-// It sends RATE datagrams per second of 7 packets of 188 bytes, each at its time or in the one
-// burst that is due, with one system call for up to 44 of them, cut by the kernel (UDP_SEGMENT);
-// OWN_PORT 0: it receives nothing. A datagram bears its number and the time at which it was sent.
-// Prints: how many were sent and received, how many came out of order or twice, the 50th, 99th and
-// 99.9th percentile of the time from when one was sent until the kernel had it here
-// (SO_TIMESTAMPNS), in microseconds, the share of its time in which it had nothing to do: while
-// that is more than 0 it goes further than the relay; and how many it has sent in a second, where
-// it could not do RATE. Pauses of its own, before it sends and before it looks at what came, are no
-// part of these times.
+// It sends RATE datagrams per second of 7 packets of 188 bytes. Each leaves at its due time or in
+// the burst of all due datagrams, with one system call for up to 44 of them, cut by the kernel
+// (UDP_SEGMENT). OWN_PORT 0: it receives nothing. A datagram carries its number and its send time.
+// Prints: the numbers sent, received, and out of order or duplicated; the 50th, 99th and 99.9th
+// percentile of the time from sending until the kernel has received it back (SO_TIMESTAMPNS), in
+// microseconds; the share of time in which it was idle: above 0 it is faster than the relay; and
+// the number sent per second if it could not reach RATE. These times exclude its own pauses before
+// it sends and before it reads.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,14 +27,14 @@ enum {
   kPacketBytes = 188,
   kPackets = 7,
   kDatagramBytes = kPacketBytes * kPackets,
-  kSegmentsMax = 44,  // of one send: 64 KiB less headers
+  kSegmentsMax = 44,  // in one send: 64 KiB less headers
   kReceivedMax = 64,
   kBufferBytes = 2048,
   kPid = 0x100,
-  kStampAt = 8,  // in a packet's payload
+  kStampAt = 8,  // offset in a packet's payload
   kTimesMax = 1 << 22,
   kQueueBytes = 8 << 20,
-  kLingerNs = 200000000  // for what is still on its way
+  kLingerNs = 200000000  // for datagrams still in flight
 };
 
 struct stamp {
@@ -67,7 +66,7 @@ static struct sockaddr_in address(const char* host, const char* port) {
   return made;
 }
 
-// By the clock of the kernel's timestamps.
+// In the clock of the kernel's timestamps.
 static uint64_t stamp_ns(void) {
   struct timespec time;
   clock_gettime(CLOCK_REALTIME, &time);
@@ -115,7 +114,7 @@ static void send_burst(int fd, uint64_t first, uint64_t count) {
     control.header.cmsg_len = CMSG_LEN(sizeof segment_bytes);
     memcpy(CMSG_DATA(&control.header), &segment_bytes, sizeof segment_bytes);
   }
-  // A refusal is told of an earlier one; this one was not sent then, and counts as lost.
+  // The error belongs to an earlier datagram; this one was not sent, and counts as lost.
   if (sendmsg(fd, &message, 0) < 0 && errno != ECONNREFUSED) fail("sending");
 }
 
@@ -144,7 +143,7 @@ int main(int argc, char** argv) {
   setsockopt(out, SOL_SOCKET, SO_SNDBUFFORCE, &queue_bytes, sizeof queue_bytes);
   if (setsockopt(in, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) != 0) fail("asking for times");
   if (receives && bind(in, (const struct sockaddr*)&own, sizeof own) != 0) fail("binding");
-  // The same in each run: a relay takes the packets of one sender, and waits before it has another.
+  // The same in each run: a relay takes packets of one sender, and waits before it accepts another.
   const struct sockaddr_in from = {.sin_family = AF_INET,
                                    .sin_port = htons((uint16_t)(ntohs(to.sin_port) + 1))};
   if (bind(out, (const struct sockaddr*)&from, sizeof from) != 0) fail("binding to send");

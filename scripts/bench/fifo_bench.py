@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""The memory of shared-memory FIFOs at 1024 processes: the table of Open MPI's RFC "Fragmented sm
+"""The memory of shared-memory FIFOs with 1024 processes: the table of Open MPI's RFC "Fragmented sm
 Allocations" (2009) row by row, computed to the byte from that version's structures and allocations,
-and beside it what `bedplate plan --fifo` says at the same parameters.
+next to the figures of `bedplate plan --fifo` for the same parameters.
 
-Each figure says where it comes from: published (in the RFC), modelled (by this file), planned (by
-`bedplate plan`) or allocated (by processes that really joined: joined_memory.cc). It is no timed
-test: it exits 0 whatever the figures, unless something failed to run.
+Each figure has its source: published (in the RFC), modelled (by this file), planned (by
+`bedplate plan`) or allocated (by processes that really joined: joined_memory.cc). It is not a
+pass/fail test: it exits 0 whatever the figures, unless a program failed to run.
 """
 import argparse
 import json
@@ -17,20 +17,20 @@ from common import BEDPLATE, BenchError
 
 PEERS = 1024
 LINE_BYTES = 128
-GOALS = {"lazy L64": 64 * common.MIB, "mesh 16 L64": 155_000_000}  # in all
+GOALS = {"lazy L64": 64 * common.MIB, "mesh 16 L64": 155_000_000}  # in total
 SETUP_GOAL_S = 2
 JOINED_MEMORY = os.path.join(common.BUILD, "joined_memory")
 SHARED_MAX_BYTES = 200 * common.MIB
-PRIVATE = "private to each process"  # joined_memory.cc's name for it
+PRIVATE = "private to each process"  # the name in joined_memory.cc
 
 # ---- The model of Open MPI 1.3 (LP64), which the RFC describes ----
-# The structures and how they are allocated are those of its published source; how free lists grow,
-# and that a fragment's header takes a line, were inferred from the RFC's rows.
+# The structures and their allocation come from its published source. The growth of free lists, and
+# that a fragment's header takes a line, are inferred from the RFC's rows.
 
 FIFO_BYTES = 80        # ompi_fifo_t
 WRAPPER_BYTES = 64     # ompi_cb_fifo_wrapper_t
 CONTROL_BYTES = 12     # ompi_cb_fifo_ctl_t: a head or a tail
-HEADERS_BYTES = 32     # of the allocator: a segment's and a chunk's
+HEADERS_BYTES = 32     # of the allocator: the headers of a segment and a chunk
 FREE_LIST_FIRST, FREE_LIST_STEP = 8, 64
 
 
@@ -39,12 +39,12 @@ def align_up(number, unit):
 
 
 def allocated(payload_bytes, alignment):
-    """Bytes of one allocation: the alignment is taken on top, and the end rounded to a long."""
+    """Bytes of one allocation: the alignment is added, and the end rounded up to a long."""
     return align_up(payload_bytes + alignment + HEADERS_BYTES, 8)
 
 
 def free_list(count, fragment_bytes, alignment):
-    """A free list of one process, that grew in steps until it had `count` fragments."""
+    """A free list of one process that grew in steps until it had `count` fragments."""
     counts = [FREE_LIST_FIRST] + [FREE_LIST_STEP] * max(0, -(-(count - FREE_LIST_FIRST)
                                                              // FREE_LIST_STEP))
     return sum(allocated(number * fragment_bytes, alignment) for number in counts)
@@ -52,12 +52,12 @@ def free_list(count, fragment_bytes, alignment):
 
 def model(alignment, aggregated=False, entries=128, eager_bytes=4096 + LINE_BYTES,
           chunk_bytes=32768):
-    """The RFC's rows in bytes. Requires: eager_bytes with the fragment's header, whole lines."""
+    """The RFC's rows in bytes. Requires: whole lines in eager_bytes, header included."""
     pairs = PEERS * (PEERS - 1)
     eager = PEERS * free_list(2 * PEERS, eager_bytes, alignment)
     largest = PEERS * free_list(FREE_LIST_FIRST, chunk_bytes + LINE_BYTES, alignment)
     fifos = PEERS * allocated(PEERS * FIFO_BYTES, alignment)
-    if aggregated:  # of each process, for itself too: FIFOs, queues, heads with tails, wrappers
+    if aggregated:  # for each process, itself included: FIFOs, queues, heads with tails, wrappers
         each = PEERS * (FIFO_BYTES + entries * 8 + 2 * CONTROL_BYTES + WRAPPER_BYTES)
         rows = {"FIFOs and CBs": PEERS * allocated(each, alignment), "eager freelists": eager,
                 "max freelists": largest}
@@ -69,7 +69,7 @@ def model(alignment, aggregated=False, entries=128, eager_bytes=4096 + LINE_BYTE
     return {**rows, "total": sum(rows.values())}
 
 
-# The RFC's figures, in 10^6 bytes, and the model's arguments for them.
+# The RFC's figures, in 10^6 bytes, and the model's arguments for each.
 VARIANTS = {
     "8K pages": (dict(alignment=8192), dict(zip(
         ("CB wrappers", "CB queues+tails", "CB heads", "eager freelists", "other", "total"),
@@ -83,7 +83,7 @@ VARIANTS = {
     "aggregated": (dict(alignment=LINE_BYTES, aggregated=True), dict(zip(
         ("FIFOs and CBs", "eager freelists", "max freelists", "total"),
         (1250, 8899, 270, 10418)))),
-    # The published eager row is met only if the header lies within the 256 bytes.
+    # The published eager row fits only if the header lies within the 256 bytes.
     "aggregated, tuned": (dict(alignment=LINE_BYTES, aggregated=True, entries=16, eager_bytes=256,
                                chunk_bytes=8192), dict(zip(
         ("FIFOs and CBs", "eager freelists", "max freelists", "total"),
@@ -92,7 +92,7 @@ VARIANTS = {
 
 # ---- Ours ----
 
-# Which of our parts answer to which row of the RFC; what is in none is "other".
+# The row of the RFC for each of our parts; the rest is "other".
 ROW_OF_PART = {"wrappers": "wrappers", "queues": "queues + tails",
                "claims and tails": "queues + tails", "heads and tails": "heads (mesh: + tails)",
                "eager regions": "eager"}
@@ -124,7 +124,7 @@ def rows_of(answer):
 
 
 def allocated_by_processes(layout, heard):
-    """The memory of PEERS processes that really joined: the answer of joined_memory.cc."""
+    """The memory of PEERS processes that really joined: the output of joined_memory.cc."""
     argv = [JOINED_MEMORY, layout, str(PEERS), str(heard)]
     with common.reserved_hugepages(SHARED_MAX_BYTES):
         done = subprocess.run(argv, capture_output=True, text=True, check=False)

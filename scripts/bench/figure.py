@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""The README's figure, docs/pictures/measured.svg, of the report that `make bench` or `make
-bench-quick` left: the rows of ROWS, each as the report has them.
+"""Makes the README's figure, docs/pictures/measured.svg, from the report of `make bench` or `make
+bench-quick`: the rows of ROWS, each with the report's values.
 
     scripts/bench/figure.py
 
-`make figure` runs the quick benchmarks first. A row that the report lacks is an error.
+`make figure` runs the quick benchmarks first. A row missing from the report is an error.
 """
 import argparse
 import html
@@ -18,7 +18,7 @@ from report import BAR_HEIGHT, BAR_WIDTH, BARS_STYLE, NAME_WIDTH, TEXT_WIDTH, ba
 
 PLACE = os.path.join(common.ROOT, "docs/pictures/measured.svg")
 TITLE_HEIGHT, GAP, EDGE = 22, 12, 16
-# (benchmark, its row's title, what it says to those who have never seen the report)
+# (benchmark, its row's title, the label for readers without the report)
 ROWS = [
     ("message", r"^latency 8( B)?$", "A message of 8 bytes to another process"),
     ("nbd", r"unix 4k read depth 32 connections 1$", "NBD, reads of 4 KiB at depth 32"),
@@ -27,7 +27,7 @@ ROWS = [
     ("kvd", r"^get x", "memcached's protocol, gets"),
     ("alloc", r"larson", "malloc: threads that free what others took"),
 ]
-# Contenders shown under another name; others of ours (OURS) are left to the report.
+# Contenders shown under another name; our other contenders (OURS) are left out.
 NAMES = {"uct": "UCX, uct", "ucp": "UCX, ucp", "bare-spin": "bare server", "bare": "bare server"}
 OURS = re.compile("epoll|seccomp|again")
 STYLE = f"""{BARS_STYLE}

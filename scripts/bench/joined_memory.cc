@@ -1,11 +1,11 @@
-// Measures the memory of messages with many processes that really joined. Prints JSON as `bedplate
-// plan --fifo --json` does, with the measured values.
+// Measures the memory of messages with many processes that really joined. Prints JSON in the format
+// of `bedplate plan --fifo --json`, with the measured values.
 //
 //     joined_memory lazy|mesh MEMBERS HEARD
 //
-// HEARD: each member then hears from this many others, so many messages from each that the pair
-// gets a box, and the memory for that is measured, too; 0: nobody sends. The processes are forked
-// from one that has none of the pool; each joins through the socket and makes its provider.
+// HEARD: each member then receives from this many others, enough messages from each to give the
+// pair a box, and the memory for that is measured, too; 0: nothing is sent. The processes are
+// forked from a process without the pool; each joins through the socket and makes its provider.
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
@@ -37,7 +37,7 @@ constexpr uint32_t kMemberMax = 1024;
 constexpr AmId kData = 1;
 constexpr uint64_t kPatienceNs = 300 * kNsPerSecond;
 
-// Words between the processes and their starter; shared, and not part of the pool.
+// Words shared between the processes and their starter; not part of the pool.
 struct Control {
   std::atomic<uint32_t> may_start;
   std::atomic<uint32_t> joined;
@@ -147,7 +147,7 @@ void send_to_others(Own& own, uint32_t self, const GroupShape& shape) {
   for (;;) own->messenger.wait(100 * kNsPerMs);
 }
 
-// Forks the members when told to, and ends them when it is ended.
+// Forks the members on demand, and ends them when it is itself ended.
 pid_t start_starter(uint32_t count) {
   const pid_t starter = fork();
   if (starter != 0) return starter;

@@ -1,10 +1,10 @@
-// Measures the cost of a pointer's key: KeyTable::key beside the lookup of a registration cache,
-// and beside the registration that such a cache spares on a hit.
+// Measures the cost of a pointer's key: KeyTable::key against the lookup of a registration cache,
+// and against the registration that a cache hit saves.
 //
-// A cache finds the region of an address in a balanced tree by its begin, or in a hash by its page.
-// Both are shown at their best: without the lock, the count of users and the order of age that a
+// A cache finds the region of an address in a balanced tree by its start, or in a hash by its page.
+// Both are measured at their best: without the lock, the use counts and the LRU order that a real
 // cache keeps, and for the hash with regions of exactly one of its pages (64 KiB), so that one
-// probe is enough. One run prints one round: lines of a name and nanoseconds.
+// probe suffices. One run prints one round: lines of a name and nanoseconds.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -74,7 +74,7 @@ class Hash {
   std::unordered_map<uint64_t, CachedRegion> regions_;
 };
 
-// This thread's own processor time, without the time of others on the machine.
+// This thread's processor time, without other programs on the machine.
 uint64_t processor_ns() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -86,8 +86,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// `alone`: lookups that do not depend on one another. `chained`: each has to wait for the one
-// before, whose key, which never has its upper bits, is added to its address.
+// `alone`: independent lookups. `chained`: each lookup depends on the one before, whose key's upper
+// bits (always 0) are added to its address.
 template <typename Lookup>
 void measure_lookup(const std::string& name, const std::vector<uintptr_t>& pointers,
                     const Lookup& lookup) {
@@ -106,7 +106,7 @@ void measure_lookup(const std::string& name, const std::vector<uintptr_t>& point
     for (const uintptr_t pointer : pointers) last = lookup(pointer + (last >> 63)).key;
     const uint64_t ended = processor_ns();
     sink = sink + sum + last;
-    if (pass < 0) continue;  // warms the caches
+    if (pass < 0) continue;  // earlier passes warm the caches
     alone.push_back(static_cast<double>(between - began) / static_cast<double>(kPointerCount));
     chained.push_back(static_cast<double>(ended - between) / static_cast<double>(kPointerCount));
   }
@@ -149,7 +149,7 @@ void measure_cache(const char* name, size_t region_count) {
   Cache cache;
   std::vector<uintptr_t> begins;
   std::unordered_set<uintptr_t> taken;
-  while (begins.size() < region_count) {  // only addresses: nothing is mapped there
+  while (begins.size() < region_count) {  // only addresses, without mappings
     const uintptr_t begin = align_down(the_random() % kTiB, kCachePageBytes);
     if (!taken.insert(begin).second) continue;
     cache.add(begin, begins.size());
@@ -163,7 +163,7 @@ void measure_cache(const char* name, size_t region_count) {
                  [&cache](uintptr_t pointer) { return cache.key(pointer); });
 }
 
-// Each call by itself, with what the thread waits for; in the middle of all.
+// Times each call by itself, including waits; the median of all.
 template <typename Call>
 void measure_call(const char* name, uint64_t bytes, const Call& call) {
   std::vector<double> calls;
@@ -176,7 +176,7 @@ void measure_call(const char* name, uint64_t bytes, const Call& call) {
   std::printf("%s:%" PRIu64 " %.0f\n", name, bytes, median(calls));
 }
 
-// Two buffers take turns in one slot of a ring: each call registers one and lets the other go.
+// Two buffers alternate in one slot of a ring: each call registers one and releases the other.
 void measure_registration(std::byte* memory, uint64_t bytes) {
   io_uring ring = {};
   if (io_uring_queue_init(4, &ring, 0) != 0 || io_uring_register_buffers_sparse(&ring, 1) != 0) {
@@ -204,7 +204,7 @@ int main() {
     measure_cache<Hash>("hash", count);
   }
   constexpr uint64_t kLargestBytes = 64 * kMiB;
-  // Ordinary memory in pages of 4 KiB, touched before: what a cache registers.
+  // Ordinary memory in touched pages of 4 KiB, the usual input of a cache.
   void* memory =
       mmap(nullptr, 2 * kLargestBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail(error_from_errno("mapping memory to register"));

@@ -3,23 +3,23 @@
 
     make && scripts/bench/run.sh kvd [--rounds N] [--seconds S]
 
-One lean client for all (kvd_client.c), servers on core 0 and the client on core 1, rounds
-interleaved: in each, every server does every workload. Values of 100 bytes, 100,000 keys. At the
-end: medians with least and most, and kvd's ratios in each round: at one connection and depth 1 to a
-bare server of the same protocol (bare_kv_server.c, which spins and checks nothing), at depth 32 and
-with 64 connections to memcached, in operations a second and in processor time for each. `client
-idle` is the share of time in which the client had no reply to read: above 0 it goes further than
-the server. Latency: an open loop over 64 connections at half of what memcached did with 64
-connections in this round; from when each request was to be sent.
+All servers have the same lean client (kvd_client.c). Servers run on core 0, the client on core 1.
+Rounds are interleaved: in each, every server runs every workload. Values of 100 bytes, 100,000
+keys. The result has medians with minimum and maximum, and kvd's ratios in each round: with one
+connection at depth 1 to a bare server of the same protocol (bare_kv_server.c, which spins and
+checks nothing); at depth 32, and with 64 connections, to memcached, in operations per second and in
+processor time per operation. `client idle` is the share of time in which the client had no reply to
+read: above 0 the client is faster than the server. Latency: an open loop over 64 connections at
+half of memcached's rate with 64 connections in this round, from the due time of each request.
 
-After idling: a get every tenth of a second; the server sleeps between them, and the client spins:
-how much longer its answer takes than those of a busy connection, and the share of a core that an
-appliance takes to which nobody speaks.
+After idling: a get every tenth of a second, between which the server sleeps and the client spins.
+Shows how much longer its answer takes than on a busy connection, and the share of a core that an
+appliance without clients takes.
 
-By messages (kvd_messages.cc): a joined process asks for values at random, one at a time, and asks
-a service on the same shard that sends as many bytes and looks nothing up.
+By messages (kvd_messages.cc): a joined process asks for random values, one at a time, and asks
+a service on the same shard that sends as many bytes without a lookup.
 
-With BEDPLATE_OTHER, kvd runs beside that tree's alone: operations a second and processor time.
+With BEDPLATE_OTHER, kvd is compared only with that tree's: operations per second, processor time.
 """
 
 import argparse
@@ -41,12 +41,12 @@ KEYS, VALUE_BYTES = 100_000, 100
 POOL_BYTES = 128 * MIB
 WORKLOADS = [(operation, connections, depth) for operation in ("get", "set")
              for connections, depth in ((1, 1), (1, 32), (64, 1))]
-# The ratio that kvd's speed must have, and to which peer.
+# The required ratio of kvd's speed, and the peer.
 TARGETS = {(1, 1): (0.95, "bare"), (1, 32): (1.3, "memcached"), (64, 1): (1.3, "memcached")}
-PACED = ("get", 64, 1)  # at half of memcached's speed in it
+PACED = ("get", 64, 1)  # at half of memcached's speed in this workload
 SELDOM_PER_SECOND, SELDOM_SECONDS, IDLE_SECONDS = 10, 2, 2
 AFTER_IDLING_MAX_US, IDLE_SHARE_MAX = 100, 0.01
-MESSAGE_SLICES = 5  # in a round, each of bare messages and of gets
+MESSAGE_SLICES = 5  # per round, each of bare messages and of gets
 MESSAGE_RATIO_MAX = 1.5
 
 
@@ -71,7 +71,7 @@ BUILDS = {"kvd": SERVERS["kvd"], **{name: lambda directory, port: kvd(
 
 
 def run_lines(*argv):
-    """The numbers that a program prints, line by line."""
+    """The numbers in a program's output, line by line."""
     done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"running {argv}: {done.stderr.strip()}; see its source")
@@ -91,7 +91,7 @@ def processor_seconds(pid):
 
 
 def running_ns(pid):
-    """The processor time of all of its threads, to the nanosecond."""
+    """The processor time of all its threads, to the nanosecond."""
     total = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
@@ -100,7 +100,7 @@ def running_ns(pid):
 
 
 def run_idle(port, pid, busy_us):
-    """How much longer the first answer takes (median, p99: microseconds), and the idle share."""
+    """The extra time of the first answer (median, p99: microseconds), and the idle share."""
     time.sleep(0.2)
     before, begin = running_ns(pid), time.monotonic_ns()
     time.sleep(IDLE_SECONDS)
@@ -160,7 +160,7 @@ def compare_builds(options):
 
 
 def ask_by_messages(directory):
-    """Nanoseconds from question to answer, slice by slice: [bare message, get]."""
+    """Nanoseconds from question to answer, one value per slice: [bare message, get]."""
     port = free_port()
     path = kvd_config(directory, "messages", 0, port, POOL_BYTES, "io_uring", "48 MiB",
                       asker_tables(VALUE_BYTES))
@@ -260,7 +260,7 @@ def main():
     slices = []
     with work_directory() as directory, reserved_hugepages(POOL_BYTES):
         for _ in range(options.rounds):
-            # memcached first: the others' rate is half of its.
+            # memcached first: the others' rate is half of memcached's.
             others = random.sample(sorted(set(SERVERS) - {"memcached"}), len(SERVERS) - 1)
             for name in ["memcached", *others]:
                 run_one(directory, name, options, results, latencies, idlings)

@@ -1,20 +1,20 @@
-// The lean client of kvd_bench.py: one thread, io_uring; in each round one system call sends the next
-// batch of every connection that is to send one, and receives what is there.
+// The lean client of kvd_bench.py: one thread, io_uring. In each round one system call sends the
+// next batch of every connection that has one to send, and receives the available replies.
 //
 //     kvd_client PORT get|set CONNECTIONS DEPTH SECONDS KEYS VALUE_BYTES
 //     kvd_client PORT get|set CONNECTIONS 1 SECONDS KEYS VALUE_BYTES RATE
 //     kvd_client PORT fill 1 32 0 KEYS VALUE_BYTES
 //
-// Each connection has DEPTH requests on their way: it sends a batch of so many, receives all of
-// the replies, counts them by their length alone, which is the same for all, and sends the next.
-// Requests are written beforehand. Prints: operations per second, and the share of its time in
-// which it found no reply to read: while that is more than 0 it waits for the server, which so goes
-// less far than the client. It looks at nothing but the first reply of a run.
+// Each connection keeps DEPTH requests in flight: it sends a batch of that size, receives all
+// replies, counts them by their length alone, which is the same for all, and sends the next batch.
+// Requests are formatted beforehand. Prints: operations per second, and the share of time in which
+// it found no reply to read: above 0 it waits for the server, so the client is not the bottleneck.
+// It checks only the first reply of a run.
 //
 // With a RATE it is an open loop: RATE requests per second, over all connections in turn, each sent
-// at its time whether those before are answered or not. Prints: operations per second, and the
-// 50th and 99th percentile of the time from when a request was to be sent until its whole reply was
-// there, in microseconds.
+// at its due time whether earlier ones are answered or not. Prints: operations per second, and the
+// 50th and 99th percentile of the time from a request's due time until its whole reply has arrived,
+// in microseconds.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ enum {
   kTimesMax = 1 << 22,
   kOnTheirWay = 1 << 12,
   kRingEntries = 256,
-  kPieces = 256,  // of memory that replies are received into
+  kPieces = 256,  // parts of memory that replies are received into
   kPieceBytes = 8192
 };
 
@@ -44,7 +44,7 @@ static char buffer[kBufferBytes];
 struct connection {
   int fd;
   int next;           // batch
-  size_t left_bytes;  // of the replies that it waits for; paced: bytes of a reply that has begun
+  size_t left_bytes;  // of the replies that it waits for; paced: of a partly received reply
 };
 
 static double now(void) {
@@ -91,7 +91,7 @@ static struct io_uring ring;
 static struct io_uring_buf_ring* pieces;
 static char* piece_memory;
 
-// The socket takes a whole batch: it is empty, and its buffer is larger. Only what fails is told.
+// The socket takes a whole batch: it is empty, and its buffer is larger. Only errors complete.
 static void send_batch(struct connection* to) {
   struct io_uring_sqe* entry = io_uring_get_sqe(&ring);
   io_uring_prep_send(entry, to->fd, batches[to->next], batch_bytes[to->next], MSG_WAITALL);
@@ -100,7 +100,7 @@ static void send_batch(struct connection* to) {
   to->next = (to->next + 1) % kBatches;
 }
 
-// Into whichever piece is free, until it is told that this has ended.
+// Receives into any free part, repeatedly until the kernel ends the multishot.
 static void receive(struct connection* from) {
   struct io_uring_sqe* entry = io_uring_get_sqe(&ring);
   io_uring_prep_recv_multishot(entry, from->fd, NULL, 0, 0);
@@ -126,7 +126,7 @@ static void set_up_ring(void) {
   io_uring_buf_ring_advance(pieces, kPieces);
 }
 
-// How many bytes of replies have come by `event`; gives their memory back.
+// Returns the bytes of replies in `event`, and frees their buffer.
 static size_t take(const struct io_uring_cqe* event, int is_first, int is_get) {
   if (event->res <= 0 && event->res != -ENOBUFS) errno = -event->res, fail("receiving");
   if (event->res <= 0) return 0;
@@ -161,7 +161,7 @@ static int compare(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-// Request number i is due i / rate after the beginning, on connection i % connections.
+// Request number i is due i / rate after the start, on connection i % connections.
 static void run_paced(struct connection* all, int connections, double seconds, double rate,
                       size_t reply_bytes) {
   float* times_us = malloc(kTimesMax * sizeof *times_us);
@@ -171,7 +171,7 @@ static void run_paced(struct connection* all, int connections, double seconds, d
   if (total > kTimesMax) fail("too many requests");
   while (done < total) {
     const double time = now();
-    // Half of the ring's entries are left for receives.
+    // Half of the ring's entries are reserved for receives.
     for (int burst = 0; burst < kRingEntries / 2 && sent < total && sent - done < kOnTheirWay &&
                         begin + (double)sent / rate <= time;
          ++burst, ++sent) {

@@ -1,11 +1,11 @@
-// kvd asked by message, and a service that only answers, beside each other (kvd_bench.py).
+// Measures kvd by message against a service that only answers (kvd_bench.py).
 //
 //     kvd_messages serve run CONFIG   kvd, and an [echo] on its shard
 //     kvd_messages ask SOCKET KEYS VALUE_BYTES SLICES
 //
-// `ask` joins as "asker" and prints, slice by slice, the nanoseconds from a question to its answer:
-// of bare messages as long as kvd's, and of kvd's own. One is under way at a time. Keys are those
-// of kvd_client.c, at random.
+// `ask` joins as "asker" and prints, per slice, the nanoseconds from a question to its answer: for
+// bare messages as long as kvd's, and for kvd's own. One question is in flight at a time. Keys are
+// those of kvd_client.c, at random.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,7 +26,7 @@ constexpr size_t kHeadBytes = kTagBytes + 1;  // of questions: the answer's numb
 constexpr size_t kKeyBytes = 10;
 constexpr size_t kSliceQuestions = 20'000;
 
-// Answers a question with its tag, a byte, and as many bytes as it is configured.
+// Answers a question with its tag, a byte, and the configured number of bytes.
 class Echo final : public Service {
   const char* name() const noexcept override { return "echo"; }
   void describe(ConfigurationTable& table) override {
@@ -119,7 +119,7 @@ int ask(char** words) {
   for (int slice = -1; slice < std::atoi(words[5]); ++slice) {
     const double bare_ns = time_slice_ns(messenger, server, numbers[0], questions);
     const double kvd_ns = time_slice_ns(messenger, server, numbers[1], questions);
-    if (slice >= 0) std::printf("%.1f %.1f\n", bare_ns, kvd_ns);  // the first one warms up
+    if (slice >= 0) std::printf("%.1f %.1f\n", bare_ns, kvd_ns);  // slice -1 warms up
   }
   joined.value()->leave();
   return wrong_count == 0 ? 0 : fail("an answer is not what was stored");

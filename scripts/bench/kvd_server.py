@@ -1,4 +1,4 @@
-"""kvd, and beside it a service that is asked by messages (kvd_messages.cc), running."""
+"""Runs kvd, and next to it a service that answers messages (kvd_messages.cc)."""
 import contextlib
 import socket
 import time
@@ -19,7 +19,7 @@ cache_bytes = "{cache_bytes}"
 
 
 def asker_tables(answer_bytes):
-    """Tables of `kvd_messages serve`, for one process that joins, and is answered so many bytes."""
+    """Tables of `kvd_messages serve`, for one joined process and answers of this many bytes."""
     return f"""[echo]
 answer_bytes = {answer_bytes}
 [[group]]
@@ -39,11 +39,11 @@ def said_of(log):
 
 
 def wait_for(port, log):
-    """Until somebody answers there."""
+    """Waits until a server answers at the port."""
     end = time.monotonic() + START_MAX_S
     while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
-        time.sleep(0.05)  # between two tries, bounded by the end
+        time.sleep(0.05)  # between two attempts, bounded by `end`
     raise BenchError(f"waiting for a server at port {port}: nobody answers; it said: "
                      + said_of(log))

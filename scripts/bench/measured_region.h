@@ -1,5 +1,5 @@
-// The costs of a measured region: time by the clock, processor time, page faults. Plain C: it is
-// part of a benchmark program and of an object that is preloaded into programs of others.
+// The costs of a measured region: wall-clock time, processor time, page faults. Plain C: it is part
+// of a benchmark program and of an object preloaded into foreign programs.
 #pragma once
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 struct reading {
   double wall_s, cpu_s;
-  long faults;  // minor and major ones
+  long faults;  // minor and major faults
 };
 
 static inline double seconds_of(clockid_t clock) {
@@ -17,7 +17,7 @@ static inline double seconds_of(clockid_t clock) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-// Reads the costs of the whole process, with all its threads.
+// Reads the costs of the whole process, including all threads.
 static inline struct reading read_costs(void) {
   struct reading now;
   struct rusage usage;
@@ -28,7 +28,7 @@ static inline struct reading read_costs(void) {
   return now;
 }
 
-// One line of JSON, what alloc_bench.py reads.
+// Prints one line of JSON, the input of alloc_bench.py.
 static inline void print_costs(int fd, struct reading begin, struct reading end,
                                double operations) {
   dprintf(fd, "{\"operations\": %.0f, \"wall_s\": %.9f, \"cpu_s\": %.9f, \"faults\": %ld}\n",

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""Messages between two cores: Bedplate beside UCX, Open MPI, libfabric, boost, DPDK and the kernel.
+"""Messages between two cores: Bedplate, UCX, Open MPI, libfabric, boost, DPDK and the kernel.
 
-Every contender is a program of ours, build/bench/message_NAME, that makes two processes, pins them
-to cores 0 and 1 and prints one line of JSON: the nanoseconds that one operation takes, as the
-median, the least and the 90th percentile of its batches. In each round all contenders of a row run
-one after the other, each round beginning with another one, and the row's floor runs just before and
-just after each: a hypervisor moves the cores about, so a figure means something only as a ratio to
-the mean of these two. If the two are far apart, the figure is taken again, for everyone alike. The
-smaller ratio of times is the better, the larger ratio of rates.
+Every contender is one of our programs, build/bench/message_NAME, that makes two processes, pins
+them to cores 0 and 1 and prints one line of JSON: the nanoseconds of one operation, as the median,
+the least and the 90th percentile of its batches. In each round all contenders of a row run
+one after the other; each round begins with another contender. The row's floor runs just before and
+just after each: a hypervisor moves the cores, so a figure is meaningful only as a ratio to
+the mean of these two. If the two are far apart, the figure is measured again, for all contenders
+alike. Smaller ratios of times are better, larger ratios of rates.
 
-It is no timed test: it exits 0 whatever the figures, unless something failed to run.
+It is not a pass/fail test: it exits 0 whatever the figures, unless a program failed to run.
 """
 import argparse
 import collections
@@ -25,10 +25,10 @@ from common import BUILD, BenchError
 
 RUN_MAX_S = 60
 LOAN_SPREAD_TARGET = 1.10  # between the sizes of a loan
-FLOOR_DRIFT_MAX = 1.25     # between the floors before and after; beyond, the cores were moved
+FLOOR_DRIFT_MAX = 1.25     # between the floors before and after; above it the cores were moved
 TRIES_MAX = 3
 
-# ---- rows: what is measured ---------------------------------------------------------------------
+# ---- rows: the measurements ----------------------------------------------------------------------
 
 Floor = collections.namedtuple("Floor", "program kind bytes")
 Row = collections.namedtuple("Row", "kind bytes iterations floor floor_target peer_target peers",
@@ -45,13 +45,13 @@ def rings(kind, size):
     return Floor("minimal_ring", kind, size)
 
 
-# Targets are Bedplate's: its ratio to the floor, and to the best of `peers` (of all without any).
+# Targets apply to Bedplate: its ratio to the floor, and to the best of `peers` (empty: of all).
 ROWS = [
     Row("latency", 8, 25_000, bare_message("latency", 8), 1.15, 1.0),
     Row("latency", 64, 25_000, bare_message("latency", 64), 1.15, 1.0),
     Row("latency", 1024, 10_000, bare_message("latency", 1024), 1.10),
     Row("am_send", 8, 25_000, bare_message("latency", 8), 1.30),
-    # Its floor is the same without the idle groups.
+    # Its floor is the same operation without the idle groups.
     Row("am_send_idle", 8, 25_000, Floor("bedplate", "am_send", 8), 1.05),
     Row("loan", 4 << 10, 25_000, bare_message("latency", 8), 1.5),
     Row("loan", 64 << 10, 25_000, bare_message("latency", 8), 1.5),
@@ -72,7 +72,7 @@ ROWS = [
     Row("lane", 32, 10_000_000, rings("lane", 32), None, 1.0),
 ]
 KINDS = list(dict.fromkeys(row.kind for row in ROWS))
-# The machine below may move the two cores: to a common cache, and apart.
+# The hypervisor may move the two cores: to a common cache, and apart.
 LINE = Row("line", 8, 20_000, None)
 FAR_NS = 80
 
@@ -99,7 +99,7 @@ def is_rate(row):
 
 
 def figure(row, ns):
-    """Returns what is printed for the nanoseconds of one operation, in the row's unit."""
+    """Returns the figure to print for the nanoseconds of one operation, in the row's unit."""
     return {"ns": ns, "GB/s": row.bytes / ns, "M/s": 1e3 / ns}[unit(row)]
 
 
@@ -109,7 +109,7 @@ Contender = collections.namedtuple("Contender", "program kinds command environme
 
 
 def forked(program, way=None, kind=None):
-    """A program that forks its second process itself. Each program's head comment says its ways."""
+    """A program that forks its second process itself. Its head comment lists its WAYs."""
     def command(row, _directory):
         return [f"{BUILD}/message_{program}", kind or row.kind, str(row.bytes), str(row.iterations),
                 *([way] if way else [])]
@@ -121,7 +121,8 @@ def libfabric(row, directory):
 
 
 def mpirun(single_copy, way=None):
-    # Both processes pin themselves, as everybody's do. `isolated`: this machine alone, without ssh.
+    # Both processes pin themselves, like all contenders. `isolated`: this machine alone, without
+    # ssh.
     def command(row, directory):
         options = {"plm": "isolated", "pml": "ob1", "btl": "self,vader",
                    "btl_vader_single_copy_mechanism": single_copy, "mpi_yield_when_idle": "0",
@@ -181,7 +182,7 @@ def contenders_of(row, options):
 # ---- running ------------------------------------------------------------------------------------
 
 def run(argv, environment, directory):
-    """Runs a contender to its end. Returns its figures; nothing of it stays behind."""
+    """Runs a contender to its end and removes its files. Returns its figures."""
     inherited = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     process = common.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                            cwd=directory, env={**inherited, "LANG": "C", "TMPDIR": directory,
@@ -192,7 +193,7 @@ def run(argv, environment, directory):
         raise BenchError(f"running {' '.join(argv)}: no end after {RUN_MAX_S} s; run it by hand")
     finally:
         common.stop(process)
-        for path in glob.glob(f"{directory}-*"):  # libfabric's, which cannot be put elsewhere
+        for path in glob.glob(f"{directory}-*"):  # files of libfabric, whose folder is fixed
             os.unlink(path)
     if process.returncode != 0:
         raise BenchError(f"running {' '.join(argv)}: exit code {process.returncode}, "
@@ -212,7 +213,7 @@ def measure_floor(row, directory):
 
 
 def measure_line(directory):
-    """Returns how long a line takes from one core to the other."""
+    """Returns the time for one cache line to move from core to core."""
     return run(forked(BARE, kind="line")(LINE, directory), {}, directory)["ns"]
 
 
@@ -243,7 +244,7 @@ def ratios_of(result, name):
 
 
 def ratios_to_best(row, result):
-    """Returns Bedplate's ratio to its best peer in each round, both against their floors."""
+    """Returns Bedplate's ratio to its best peer in each round, both relative to their floors."""
     others = [name for name in result["rounds"] if name in (row.peers or CONTENDERS)
               and name not in NOT_PEERS]
     if not others:
@@ -260,7 +261,7 @@ def judged(row, values, target):
 
 
 def judgement(row, result):
-    """Returns what is said about Bedplate's targets in this row."""
+    """Returns text about Bedplate's targets in this row."""
     parts = []
     if row.floor_target:
         parts.append(judged(row, ratios_of(result, JUDGED), row.floor_target))
@@ -285,7 +286,7 @@ def print_row(row, result):
 
 
 def print_by_distance(row, result):
-    """Prints a lane's rounds by the distance of the cores, without those in which they moved."""
+    """Prints a lane's rounds by the distance of the cores, without rounds in which they moved."""
     if row.kind != "lane" or JUDGED not in result["rounds"]:
         return
     to_best = ratios_to_best(row, result)
@@ -313,7 +314,7 @@ def report_row(row, result):
 
 
 def print_loans(results):
-    """Says if a loan takes the same time at every size."""
+    """Reports whether a loan takes the same time at every size."""
     loans = [statistics.median(ratios_of(results[title(row)], JUDGED)) for row in ROWS
              if row.kind == "loan" and JUDGED in results.get(title(row), {}).get("rounds", {})]
     if loans:

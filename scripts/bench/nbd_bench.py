@@ -1,18 +1,18 @@
 #!/usr/bin/python3
 """NBD against peers: Bedplate, nbdkit, qemu-nbd and a bare server, interleaved.
 
-In each round and on each transport all servers are started anew and filled with the same random
-data, which is read back and compared (a peer answers reads of zeros without payload, and a
-benchmark of that would be worthless). Then every workload runs against one server after the other,
-each round beginning with another one. Servers sit on one core, the client on another; it is the
-same client for all. Ratios are computed within a round, then their median is taken.
+In each round and on each transport all servers are restarted and filled with the same random
+data, which is read back and compared (a peer answers reads of zeros without payload, which would
+make the benchmark worthless). Then every workload runs against one server after the other;
+each round begins with another server. Servers run on one core, the client on another; all have the
+same client. Ratios are computed within a round, and then their median is taken.
 
-Rows of one connection and small requests are measured with a lean client (nbd_client.c), which
-sends them in batches: fio takes longer for each than the servers do. `client idle` is the share of
-time in which it had no reply to read: above 0 it goes further than the server. There the bare
-server, like Bedplate, spins while it waits (bare-spin).
+Rows with one connection and small requests use a lean client (nbd_client.c), which
+sends them in batches: fio takes longer for each request than the servers do. `client idle` is the
+share of time in which the client had no reply to read: above 0 the client is faster than the
+server. In these rows a bare server that, like Bedplate, spins while it waits is added (bare-spin).
 
-It is no timed test: it exits 0 whatever the figures, unless something failed to run.
+It is not a pass/fail test: it exits 0 whatever the figures, unless a program failed to run.
 """
 import argparse
 import collections
@@ -29,9 +29,9 @@ import common
 from common import BEDPLATE, BUILD, MIB, BenchError
 from nbd_server import NbdServer, Place, free_port, keys_of, listen_address
 
-POOL_EXTRA_BYTES = 192 * MIB  # beside the volume: heap, connections, segment 0
+POOL_EXTRA_BYTES = 192 * MIB  # in addition to the volume: heap, connections, segment 0
 BARE_TARGET = 0.9             # over a Unix socket, in every row
-BATCH_BARE_TARGET = 0.95      # of batches of small requests
+BATCH_BARE_TARGET = 0.95      # for batches of small requests
 
 # ---- servers: each makes its command from a `Place` ----------------------------------------------
 
@@ -75,8 +75,8 @@ def bedplate_other(place):
 
 def nbdkit(place):
     # allocator=malloc: "can be faster because the implementation is simpler and the locking
-    # strategy allows more concurrency" (nbdkit-memory-plugin(1)); measured faster, too. Threads:
-    # its default of 16 for each connection; with 1 it was no faster but for a tenth at depth 1.
+    # strategy allows more concurrency" (nbdkit-memory-plugin(1)); it also measured faster. Threads:
+    # its default of 16 for each connection; 1 was faster only at depth 1, by a tenth.
     where = (["--unix", place.path] if place.transport == "unix"
              else ["--ipaddr", "127.0.0.1", "--port", str(place.port)])
     if place.transport == "tls":
@@ -86,10 +86,10 @@ def nbdkit(place):
 
 
 def qemu_nbd(place):
-    # A raw file on tmpfs. aio=native (which needs cache=none) is the fastest of its modes here: at
-    # depth 32 it reads 111k a second, 83k with io_uring, 68k with threads; cache=unsafe gains
-    # nothing. tmpfs takes O_DIRECT only from Linux 6.6: below that, writeback with io_uring, the
-    # next best. --shared=0: any number of clients. Nothing here discards.
+    # A raw file on tmpfs. aio=native (which needs cache=none) is the fastest mode here: at depth 32
+    # it reads 111k per second, 83k with io_uring, 68k with threads; cache=unsafe gains nothing.
+    # tmpfs supports O_DIRECT only from Linux 6.6: below that, writeback with io_uring, the next
+    # best. --shared=0: any number of clients. No workload discards.
     image = os.path.join(place.directory, f"{place.name}.img")
     with open(image, "wb") as file:
         file.truncate(place.volume_bytes)
@@ -145,13 +145,13 @@ Workload = collections.namedtuple(
     "Workload", "client mode block depth connections transports peer_target extra_servers")
 BOTH, UNIX, ALL = ("unix", "tcp"), ("unix",), ("unix", "tcp", "tls")
 EPOLL = ("bedplate-epoll",)
-FILTERED = ("bedplate-epoll", "bedplate-seccomp", "epoll-seccomp")  # what [pool] enforce costs
+FILTERED = ("bedplate-epoll", "bedplate-seccomp", "epoll-seccomp")  # the cost of [pool] enforce
 TWO = ("bedplate-2core",)
-TRACED = ("bedplate-untraced",)  # what the ring of the last requests costs (docs/trace.md)
+TRACED = ("bedplate-untraced",)  # the cost of the ring of the last requests (docs/trace.md)
 LEAN_BLOCKS = {"512": "512", "4k": "4096", "16k": "16384"}
 WORKLOADS = [
-    # client, mode, block, depth, connections, transports, target against the better peer (Unix
-    # socket), Bedplate's further configurations (Unix socket)
+    # client, mode, block, depth, connections, transports, target against the best peer (Unix
+    # socket), further configurations of Bedplate (Unix socket)
     Workload("lean", "read", "512", 1, 1, UNIX, 1.6, ()),
     Workload("lean", "write", "512", 1, 1, UNIX, 1.6, ()),
     Workload("lean", "read", "4k", 1, 1, BOTH, 1.6, FILTERED),
@@ -189,7 +189,7 @@ def unit(workload):
 # ---- running ------------------------------------------------------------------------------------
 
 def hugepages_bytes(options, names):
-    """Returns what the servers take in hugepages."""
+    """Returns the hugepage bytes that the servers need."""
     return (len(set(names) & {*CONFIGURATIONS, *common.OTHERS}) * (options.volume_bytes + POOL_EXTRA_BYTES)
             + len(set(names) & set(BARE)) * (options.volume_bytes + common.HUGEPAGE_BYTES))
 
@@ -230,8 +230,8 @@ class Server(NbdServer):
                              "a bug of that server, its figures mean nothing")
 
     def measure(self, workload):
-        """Returns the figure of one run, kIOPS or GB/s, as unit() says, and the share of time in
-        which the client was idle, where it tells."""
+        """Returns the figure of one run, in the unit of unit(), and the client's idle share, if the
+        client reports it."""
         if workload.client == "lean":
             where = (f"unix:{self.place.path}" if self.place.transport == "unix"
                      else f"tcp:{self.place.port}")
@@ -288,7 +288,7 @@ def run_round(options, directory, image, round_index, transport, results):
 # ---- the table ----------------------------------------------------------------------------------
 
 def targets_of(workload, transport, name):
-    """Returns the targets (against the better peer, against the bare server), where there are."""
+    """Returns the targets (against the best peer, against the bare server), if any."""
     if transport == "tls" and name == "bedplate":
         return 1.0, None
     if transport != "unix" or name != "bedplate":
@@ -335,7 +335,7 @@ def report_rows(options, results):
 
 
 def versions(programs):
-    """Returns the first line that each program says of its version."""
+    """Returns the first line of each program's --version."""
     return {program: subprocess.run([program, "--version"], capture_output=True, text=True,
                                     check=True).stdout.split("\n")[0] for program in programs}
 

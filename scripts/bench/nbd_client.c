@@ -1,16 +1,15 @@
-// The lean client of nbd_bench.py: one thread, one connection, io_uring; one system call sends the
-// next batch of requests, and receives what is there.
+// The lean client of nbd_bench.py: one thread, one connection, io_uring. One system call sends the
+// next batch of requests and receives the available replies.
 //
 //     nbd_client unix:PATH|tcp:PORT read|write BYTES DEPTH SECONDS
 //
-// It has DEPTH requests on their way, each of BYTES at a place of its own, chosen at random, in two
-// batches: while it takes the replies to one the server has the other to work on, so a server that
-// sleeps when it has nothing to do is not measured by how long it takes to wake. Each batch goes in
-// one send. Replies are counted by their length alone, which is the same for all. The data that it
-// writes lies in its cache. Prints: requests per second, and the share of its time in which it
-// found no reply to read: while that is more than 0 it waits for the server, which so goes less far
-// than the client. It looks at the first reply, and reads the last block that it wrote. The
-// protocol: doc/proto.md of the NBD project.
+// It keeps DEPTH requests in flight, each of BYTES at a random offset of its own, in two batches:
+// while it takes the replies to one, the server has the other to work on. So the wake-up time of a
+// server that sleeps when idle is not measured. Each batch is one send. Replies are counted by
+// their length alone, which is the same for all. The written data stay in the client's cache.
+// Prints: requests per second, and the share of time in which it found no reply to read: above 0 it
+// waits for the server, so the client is not the bottleneck. It checks only the first reply, and
+// reads back the last block that it wrote. The protocol: doc/proto.md of the NBD project.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <endian.h>
@@ -30,7 +29,7 @@ enum { kDepthMax = 256, kBlockMaxBytes = 1 << 20, kRingEntries = 4 };
 enum { kOptGo = 7, kRepAck = 1, kRepInfo = 3, kRead = 0, kWrite = 1 };
 #define PACKED __attribute__((packed))
 
-struct PACKED go {  // the client's flags, then the option for the export without a name
+struct PACKED go {  // the client's flags, then the option for the default export
   uint32_t flags;
   uint64_t magic;
   uint32_t option, bytes, name_bytes;
@@ -52,7 +51,7 @@ struct PACKED reply {
 };
 
 static struct request requests[kDepthMax];
-static struct iovec send_pieces[2 * kDepthMax];  // of a write: its request, and the block
+static struct iovec send_pieces[2 * kDepthMax];  // of a write: its request and the block
 static struct msghdr message = {.msg_iov = send_pieces};
 static char block[kBlockMaxBytes];
 static struct io_uring ring;
@@ -88,7 +87,7 @@ static int open_connection(const char* where) {
   return fd;
 }
 
-// Returns the bytes of the export.
+// Returns the export's size in bytes.
 static uint64_t negotiate(int fd) {
   const struct go go = {htobe32(3), htobe64(0x49484156454F5054), htobe32(kOptGo), htobe32(6), 0, 0};
   char greeting[18], data[4096];
@@ -102,7 +101,7 @@ static uint64_t negotiate(int fd) {
     if (bytes > 0) hear(fd, data, bytes);
     if (type == kRepAck && volume_bytes > 0) return volume_bytes;
     if (type != kRepInfo) fail("negotiating");
-    if (data[0] == 0 && data[1] == 0) {  // information EXPORT
+    if (data[0] == 0 && data[1] == 0) {  // information type EXPORT
       memcpy(&volume_bytes, data + 2, sizeof volume_bytes);
       volume_bytes = be64toh(volume_bytes);
     }
@@ -140,7 +139,7 @@ static void send_batch(int fd, int batch, uint64_t volume_bytes, uint32_t bytes)
   io_uring_sqe_set_data(entry, &message);
 }
 
-// Tries once: a receive that waits would have each of the server's sends call back into this ring.
+// Tries once: if a receive waited, each of the server's sends would call back into this ring.
 static void try_receive(int fd) {
   struct io_uring_sqe* entry = io_uring_get_sqe(&ring);
   io_uring_prep_recv(entry, fd, replies, sizeof replies, MSG_DONTWAIT);
@@ -154,7 +153,7 @@ static void check_first_reply(void) {
   if (be32toh(reply.magic) != 0x67446698 || reply.error != 0) fail("the first reply");
 }
 
-// Reads what was written last, over a connection of its own.
+// Reads the last write back, over a new connection.
 static void check_last_block(const char* where, uint32_t bytes, int batch) {
   static char back[kBlockMaxBytes];
   const int fd = open_connection(where);

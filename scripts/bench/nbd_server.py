@@ -19,12 +19,12 @@ Place = collections.namedtuple(
 
 
 def listen_address(place):
-    """The address of `place`, as Bedplate's configuration has it."""
+    """The address of `place`, in the syntax of Bedplate's configuration."""
     return f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}"
 
 
 def keys_of(place):
-    """The shared keys of server and client for TLS, in a folder of their own, as QEMU has it."""
+    """The shared keys of server and client for TLS, in a folder in QEMU's format."""
     folder = os.path.join(place.directory, "keys")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "keys.psk")
@@ -49,7 +49,7 @@ def free_port():
 
 
 def is_greeting(place):
-    """Returns whether the server greets a client as NBD servers do."""
+    """Returns whether the server sends an NBD greeting."""
     family, address = ((socket.AF_UNIX, place.path) if place.transport == "unix"
                        else (socket.AF_INET, ("127.0.0.1", place.port)))
     with socket.socket(family) as client:
@@ -62,7 +62,7 @@ def is_greeting(place):
 
 
 class NbdServer:
-    """One running server. `command` makes its command from a Place."""
+    """One running server. `command` makes its command line from a Place."""
 
     def __init__(self, name, place, command, cores=1):
         self.name, self.place, self.command, self.cores = name, place, command, cores
@@ -99,10 +99,10 @@ class NbdServer:
         while not is_greeting(self.place):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"starting {' '.join(argv)}: no greeting; {self.state()}")
-            time.sleep(0.02)  # between two tries, bounded by the deadline
+            time.sleep(0.02)  # between two attempts, bounded by the deadline
 
     def run_client(self, argv):
-        """Runs a client on its core; nothing of it stays behind. Returns what it printed, and the
+        """Runs a client on its core, and removes all its files. Returns its output, and the
         seconds that it took."""
         began = time.perf_counter()
         process = common.start(["taskset", "-c", str(self.place.client_cpu), *argv],
@@ -120,7 +120,7 @@ class NbdServer:
         return said, time.perf_counter() - began
 
     def fio(self, mode, block, depth, connections, seconds):
-        """Returns what fio says of its reads, or of its writes."""
+        """Returns fio's result for reads, or for writes."""
         output = os.path.join(self.place.directory, "fio.json")
         self.run_client(["fio", "--ioengine=nbd", f"--uri={self.uri}", f"--numjobs={connections}",
                          *fio_options(mode, block, depth, seconds, output)])
@@ -128,7 +128,7 @@ class NbdServer:
 
 
 def fio_options(mode, block, depth, seconds, output):
-    # norandommap: fio's bookkeeping of blocks done is the client's work, not the server's.
+    # norandommap: fio's record of finished blocks is the client's work, not the server's.
     return ["--name=bench", f"--rw={mode}", f"--bs={block}", f"--iodepth={depth}",
             "--group_reporting", "--norandommap", "--time_based", f"--runtime={seconds}",
             f"--output={output}", "--output-format=json"]

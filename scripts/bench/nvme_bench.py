@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Measures a read of an NVMe drive: our driver beside the kernel's, by io_uring that polls.
+"""Measures a read of an NVMe drive: our driver against the kernel's, by polled io_uring.
 
-Both run in one virtual machine, in turns, each on a drive of QEMU's of its own behind its IOMMU,
+Both run in one virtual machine, in turns, each on a QEMU drive of its own behind QEMU's IOMMU,
 which the kernel uses lazily, in batches (DMA-FQ), or not at all for its own drive (--passthrough).
-QEMU counts the instructions, the kernel's included (nvme_requests.cc), so the figures repeat
+QEMU counts the instructions, including the kernel's (nvme_requests.cc), so the figures repeat
 whatever else this machine does; work of QEMU's drives costs no instruction. The benchmark exits 0
-whatever the figures, unless something failed to run.
+whatever the figures, unless a program failed to run.
 """
 import argparse
 import os

@@ -3,9 +3,9 @@
 //     nvme_requests vfio ADDRESS|uring DEVICE DEPTH BATCHES
 //
 // `vfio`: our driver; `uring`: the kernel's, through io_uring with polled completion, registered
-// buffers and a registered file. Reads of 4 KiB at random, DEPTH begun at once; then it sleeps, so
-// that the drive has answered, and takes what there is. Prints the instructions of a request: those
-// until all are with the drive, and those of each look that found something, in the median batch.
+// buffers and a registered file. Begins DEPTH random reads of 4 KiB at once, sleeps until the drive
+// has answered, and takes the completions. Prints the instructions per request in the median batch:
+// those until all requests are with the drive, and those of each poll that found a completion.
 // Under -icount the time stamp counter counts instructions (QEMU's cpu_get_ticks()).
 #include <algorithm>
 #include <cstdint>
@@ -57,9 +57,9 @@ class Side {
  public:
   virtual ~Side() = default;
   virtual void read(uint32_t index, uint64_t offset) = 0;
-  // Has the drive begin what was asked for.
+  // Makes the drive begin the prepared requests.
   virtual void submit() = 0;
-  // Returns how many have ended.
+  // Returns the number of completed requests.
   virtual uint32_t reap() = 0;
 
  protected:
@@ -104,7 +104,7 @@ class Ours final : public Side {
   void submit() override { pair_->poll(0, now_ns_); }
   uint32_t reap() override {
     ended_ = 0;
-    now_ns_ = monotonic_ns();  // a loop's time of this turn
+    now_ns_ = monotonic_ns();  // the loop's time for this round
     pair_->poll(kDepthMax, now_ns_);
     return ended_;
   }
@@ -185,7 +185,7 @@ int main(int count, char** words) {
     instructions.push_back(instructions_of(*side, depth, offsets));
   }
   std::sort(instructions.begin(), instructions.end());
-  // The median has no timer's interrupt in it.
+  // The median contains no timer interrupt.
   std::printf("%.1f\n", static_cast<double>(instructions[instructions.size() / 2]) / depth);
   return 0;
 }

@@ -1,8 +1,9 @@
 // The same random walk over 512 MiB twice: in a segment of the pool (pages of 2 MiB), and in a
 // block of the C library's malloc. The pages are the only difference.
 //
-// Each step loads from its cache line where the next one is, so nothing is overlapped or guessed.
-// One run prints one round: lines of a name and a figure, or "error" and what the system said.
+// Each step loads the address of the next step from its cache line, so steps neither overlap nor
+// are predicted. One run prints one round: lines of a name and a figure, or "error" and the
+// system's message.
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -48,7 +49,7 @@ Fd open_counter() {
   return Fd(static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0)));
 }
 
-// One cycle through all stones (Sattolo's shuffle): `order[i]` comes after i.
+// One cycle through all stones (Sattolo's shuffle): `order[i]` follows i.
 std::vector<uint32_t> make_order() {
   std::mt19937_64 random(std::random_device{}());
   std::vector<uint32_t> order(kStoneCount);
@@ -61,7 +62,7 @@ void lay(Stone* stones, const std::vector<uint32_t>& order) {
   for (size_t i = 0; i < kStoneCount; ++i) stones[i].next = &stones[order[i]];
 }
 
-// This thread's own processor time, without the time of others on the machine.
+// This thread's processor time, without other programs on the machine.
 double processor_ns() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -77,7 +78,7 @@ void walk(const char* name, const Stone* stone, const Fd& counter) {
   for (uint64_t i = 0; i < kStepCount; ++i) stone = stone->next;
   const double took_ns = processor_ns() - began;
   if (counter.is_open()) ioctl(counter.number(), PERF_EVENT_IOC_DISABLE, 0);
-  asm volatile("" : : "r"(stone));  // the walk has an end that somebody wants
+  asm volatile("" : : "r"(stone));  // keeps the walk's result alive
   std::printf("%s_ns %.2f\n", name, took_ns / static_cast<double>(kStepCount));
   uint64_t misses = 0;
   if (counter.is_open() && read(counter.number(), &misses, sizeof misses) == sizeof misses) {
@@ -86,7 +87,7 @@ void walk(const char* name, const Stone* stone, const Fd& counter) {
   }
 }
 
-// How much of this process lies in transparent hugepages after all.
+// Prints how much of this process is on transparent hugepages.
 void print_transparent_hugepages() {
   char text[4096];
   uint64_t kib = 0;

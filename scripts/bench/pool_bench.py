@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Measures costs that the pool spares: the key of a pointer beside a registration cache's lookup
-and beside the registration itself, and a random walk's TLB misses in the pool and in ordinary
+"""Measures costs that the pool avoids: the key of a pointer, against a registration cache's lookup
+and against the registration itself; and a random walk's TLB misses, in the pool and in ordinary
 memory.
 
-key_cost and page_walk measure everything once in each round, one after the other. It is no timed
-test: it exits 0 whatever the figures, unless something failed to run.
+key_cost and page_walk measure everything once in each round, in turn. It is not a pass/fail
+test: it exits 0 whatever the figures, unless a program failed to run.
 """
 import argparse
 import os

@@ -1,24 +1,24 @@
 #!/usr/bin/python3
-"""Ports that forward to one another, beside dpdk-testpmd's `io` forwarding; and what ports cost at
-boot.
+"""Ports that forward to one another, against dpdk-testpmd's `io` forwarding; and the boot time of
+ports.
 
     make && scripts/bench/run.sh ports [--rounds N] [--seconds S]
 
-Both forward frames of 64 bytes between two ports as they lie, on core 0: ours with its loop, its
-counters and its buffers in the pool, testpmd with hugepages of its own and no more than its loop.
-Rounds are interleaved: in each, each contender does everything.
+Both forward frames of 64 bytes between two ports unchanged, on core 0: ours with its loop, its
+counters and its buffers in the pool, testpmd with its own hugepages and only its loop.
+Rounds are interleaved: in each, each contender runs everything.
 
-memif: two of them to another process, a testpmd on core 1 that sends back by one what comes by the
-other; 1024 frames circulate, none is lost. The figure is the frames that come to that process on
-both. The figures cannot say if it has idle time: it does the same work as the forwarder that is
-measured, so the slower of the two sets the pace, and a ratio over 1 is not seen.
+memif: two memifs to another process, a testpmd on core 1 that returns each frame on the other
+memif; 1024 frames circulate, none is lost. The figure is the frames that arrive at that process on
+both. The figures cannot show whether it has idle time: it does the same work as the measured
+forwarder, so the slower of the two sets the pace, and a ratio over 1 is not visible.
 
-af_packet: two veth pairs into a network namespace; there a testpmd on core 1 sends into one without
-a pause, and the other's end counts what arrives. The kernel does most of the work.
+af_packet: two veth pairs into a network namespace, in which a testpmd on core 1 sends into one pair
+without pause, and the end of the other pair counts arrivals. The kernel does most of the work.
 
-ring: two rings within the process, so that nothing but the forwarder works; the figure is the
-frames that it takes from both. 1024 frames circulate. Ours come by two taps, which send on to the
-rings and are removed then; testpmd makes its own.
+ring: two rings within the process, so that only the forwarder works; the figure is the
+frames that it takes from both. 1024 frames circulate. Ours enter through two taps, which forward to
+the rings and are then removed; testpmd generates its own.
 
 Cold start: from exec to `bedplate: ready` of an appliance with a cache, with two ports (two memifs
 that listen) and without.
@@ -43,11 +43,12 @@ TESTPMD = "dpdk-testpmd"
 POOL_BYTES, TESTPMD_BYTES = 192 * MIB, 128 * MIB
 # Rings show the cost of a loop that does more than testpmd's, without a device: no target.
 TARGETS, BOOT_EXTRA_MAX_MS = {"memif": 0.95, "af_packet": 0.95, "ring": None}, 300
-CIRCULATING = 16  # bursts, each way
+CIRCULATING = 16  # bursts in each direction
 BURST = 32
 DESCRIPTORS = 1024
 NAMESPACE = f"bedplate-bench-{os.getpid()}"
-LINKS = [f"bp{os.getpid() % 100000:05}{which}" for which in "abcd"]  # a, b here; c, d there
+LINKS = [f"bp{os.getpid() % 100000:05}{which}" for which in "abcd"]  # a and b are local; c and d
+                                                                     # are in the namespace
 PATIENCE_SECONDS = 30
 
 
@@ -59,7 +60,7 @@ def ip(*words):
 
 @contextlib.contextmanager
 def veth_pairs():
-    """a to c and b to d, the latter two in a namespace."""
+    """Connects a to c and b to d; c and d are in a namespace."""
     ip("netns", "add", NAMESPACE)
     try:
         for near, far in (LINKS[0::2], LINKS[1::2]):
@@ -75,20 +76,20 @@ def veth_pairs():
 
 
 def arrived():
-    """Frames that came to d."""
+    """The number of frames that arrived at d."""
     done = subprocess.run(["ip", "netns", "exec", NAMESPACE, "cat",
                            f"/sys/class/net/{LINKS[3]}/statistics/rx_packets"],
                           capture_output=True, text=True, check=True)
     return int(done.stdout)
 
 
-# ---- the two that forward ----
+# ---- the two forwarders ----
 
 TAPS = [f"bpr{os.getpid() % 100000:05}{which}" for which in "ab"]
 
 
 def kinds(directory):
-    """The names of each kind of port: ours, testpmd's."""
+    """The names of each kind of port, for ours and for testpmd."""
     sockets = [f"{directory}/memif{i}.sock" for i in (0, 1)]
     log2 = DESCRIPTORS.bit_length() - 1
     return {
@@ -98,7 +99,8 @@ def kinds(directory):
         "af_packet": ([f"af_packet:{link}" for link in LINKS[:2]],
                       [f"net_af_packet{i},iface={link},blocksz=65536,framesz=2048,"
                        f"framecnt={DESCRIPTORS}" for i, link in enumerate(LINKS[:2])]),
-        # Two of ours of one name send to one another; one of testpmd's sends to itself.
+        # Two of our rings with one name connect to each other; a ring of testpmd's connects to
+        # itself.
         "ring": (["ring:both"] * 2, [f"net_ring{i}" for i in (0, 1)]),
     }
 
@@ -134,7 +136,7 @@ FORWARDERS = {
 
 
 class Conversation:
-    """A program that is asked line by line, and its output."""
+    """A program with a command line interface, and its output."""
 
     def __init__(self, process):
         self._process = process
@@ -145,7 +147,7 @@ class Conversation:
         self._process.stdin.flush()
 
     def wait(self, pattern, what):
-        """The match of the pattern in what it says from here on."""
+        """Waits for the pattern in further output, and returns the match."""
         end = time.monotonic() + PATIENCE_SECONDS
         while (found := re.search(pattern, self._said)) is None:
             left = end - time.monotonic()
@@ -183,7 +185,7 @@ def forwarding(name, directory, kind):
 # ---- measuring ----
 
 def rate_of(count, seconds):
-    """By how much count() grows in a second."""
+    """The growth of count() per second."""
     began, before = time.monotonic(), count()
     time.sleep(seconds)
     ended, after = time.monotonic(), count()
@@ -191,13 +193,13 @@ def rate_of(count, seconds):
 
 
 def received_by(said):
-    """The packets that a testpmd has received on both ports."""
+    """The number of packets that a testpmd has received on both ports."""
     said.say("show port stats all")
     return sum(int(said.wait(r"RX-packets: (\d+)", "counters").group(1)) for _ in (0, 1))
 
 
 def measure_memif(directory, seconds, _forwarder):
-    """Frames a second that come back to the other process."""
+    """Frames per second that return to the other process."""
     devices = [device.replace("role=server", "role=client")
                for device in kinds(directory)["memif"][1]]
     with talking(testpmd("circulates", 1, devices, "--forward-mode=io", "-i")) as other:
@@ -216,7 +218,7 @@ def measure_memif(directory, seconds, _forwarder):
 
 
 def measure_af_packet(_directory, seconds, _forwarder):
-    """Frames a second that arrive."""
+    """Frames per second that arrive."""
     sender = testpmd("sends", 1, [f"net_af_packet0,iface={LINKS[2]},framecnt={DESCRIPTORS},"
                                   "blocksz=65536,framesz=2048"], "--forward-mode=txonly")
     with talking(["ip", "netns", "exec", NAMESPACE, *sender]) as said:
@@ -226,7 +228,7 @@ def measure_af_packet(_directory, seconds, _forwarder):
 
 
 def inject(tap, received):
-    """Frames that circulate from then on, by a tap that goes then."""
+    """Injects circulating frames through a tap, which is then removed."""
     ip("link", "set", tap, "addrgenmode", "none")
     ip("link", "set", tap, "up")
     count = CIRCULATING * BURST
@@ -244,7 +246,7 @@ def inject(tap, received):
 
 
 def measure_ring(directory, seconds, forwarder):
-    """Frames a second that it takes from both rings."""
+    """Frames per second that the forwarder takes from both rings."""
     name, said = forwarder
     if name == "testpmd":
         said.say(f"start tx_first {CIRCULATING}")

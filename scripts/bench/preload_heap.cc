@@ -1,8 +1,8 @@
-// Makes libbedplate-heap.so, which exists for the benchmark only, the heap of an appliance: before
-// main of whatever program it is preloaded into it takes a heap segment on 2 MiB hugepages, retires
-// segment 0, locks the program and seals the pool, as apps/boot/appliance.cc does at boot.
+// Makes libbedplate-heap.so, which exists only for the benchmark, the heap of an appliance.
+// Preloaded into a program, before main it takes a heap segment on 2 MiB hugepages, retires segment
+// 0, locks the program and seals the pool, as apps/boot/appliance.cc does at boot.
 //
-// BEDPLATE_BENCH_HEAP_BYTES is the size of that segment, as in the configuration ("1 GiB").
+// BEDPLATE_BENCH_HEAP_BYTES is the size of that segment, in the configuration's syntax ("1 GiB").
 #include <cstdlib>
 
 #include <sys/mman.h>

@@ -1,28 +1,28 @@
 #!/usr/bin/python3
-"""tsrelay beside a bare relay and multicat: how fast without a loss, how late, how wide.
+"""tsrelay against a bare relay and multicat: loss-free rate, latency, cost of many outputs.
 
     make && scripts/bench/run.sh relay [--rounds N] [--seconds S]
 
-Transport stream packets, 7 of 188 bytes in a datagram, go over a veth pair: the relays run here on
-core 0, one lean client (datagram_probe.c) in a network namespace on core 1. GSO (of UDP, too), TSO
-and GRO are off at both ends, so each datagram is a packet of its own on the way, as on a wire.
-Rounds are interleaved: in each, every relay does everything.
+Datagrams of 7 transport stream packets (188 bytes each) go over a veth pair: the relays run here on
+core 0, a lean client (datagram_probe.c) in a network namespace on core 1. GSO (of UDP, too), TSO
+and GRO are off at both ends, so each datagram crosses the pair as a packet of its own, as on a
+wire. Rounds are interleaved: in each, every relay runs everything.
 
-8 MiB may wait in the kernel for tsrelay and the bare relay; multicat has no option for it.
+For tsrelay and the bare relay 8 MiB may wait in the kernel; multicat has no such option.
 
-One to one: the highest rate at which nothing is lost, by halving; a rate counts if one of three
-trials of it is sent in its time and loses nothing (other programs of a machine take the core now
-and then, and that is no relay's fault). `client alone`: the same with the client sending to itself,
-both ways on its own core, which is more work for it than beside a relay. Latency: at half the least
-of the relays' loss-free rates of the round, from the call that sends a datagram until the kernel
-has it there.
+One to one: the highest rate without loss, found by bisection. A rate counts if at least one of
+three trials is sent in time without loss (other programs of the machine sometimes take the core,
+which is not the relay's fault). `client alone`: the same with the client sending to itself, in both
+directions on its own core, which is more work for it than with a relay. Latency: at half of the
+lowest loss-free rate of the relays in this round, from the call that sends a datagram until the
+kernel has received it back.
 
-One to 100: the relay's processor time for each packet that it sends, at a rate that all can do;
-they go to an address that is nobody's in the namespace, which counts and drops them. multicat sends
-to one output, so 100 of them listen to one group, as its document advises. `a core` is the packets
-that one core could send at this cost.
+One to 100: the relay's processor time for each packet sent, at a rate that all relays reach. The
+packets go to an unused address in the namespace, which counts and drops them. multicat sends to one
+output, so 100 instances listen to one group, as its documentation advises. `a core` is the number
+of packets per second that one core could send at this cost.
 
-With BEDPLATE_OTHER, tsrelay runs beside that tree\'s alone: its processor time, one to 100.
+With BEDPLATE_OTHER, tsrelay is compared only with that tree's: its processor time, one to 100.
 """
 import argparse
 import contextlib
@@ -38,13 +38,13 @@ from common import (BEDPLATE, BUILD, MIB, OTHER_BEDPLATE, OTHER_TREE, OTHERS, Be
                     work_directory, write_json)
 
 POOL_BYTES = 128 * MIB
-# BEYOND is nobody's: what is sent there is counted at the other end of the pair, and dropped.
+# BEYOND is unused: the other end of the pair counts and drops packets to it.
 HERE, THERE, BEYOND, GROUP = "10.213.47.1", "10.213.47.2", "10.213.47.3", "239.213.47.1"
 IN_PORT, OUT_PORT, OUTPUTS = 5004, 6000, 100
 NAMESPACE = f"bedplate-bench-{os.getpid()}"
 OURS, THEIRS = f"bpb{os.getpid()}"[:14] + "a", f"bpb{os.getpid()}"[:14] + "b"
 RATE_MIN, RATE_MAX, RATE_STEPS, TRIALS = 20_000, 1_600_000, 9, 3
-WIDE_RATE = 400  # datagrams a second, each to 100 outputs
+WIDE_RATE = 400  # datagrams per second, each to 100 outputs
 TARGETS = {"bare": 1.0, "multicat": 1.2}
 WIDE_TARGET = 3
 
@@ -69,7 +69,7 @@ def run(*argv):
 
 @contextlib.contextmanager
 def veth_pair():
-    """A namespace with one end of a pair; packets are not joined anywhere."""
+    """A namespace with one end of a veth pair; no offload merges packets."""
     ip("netns", "add", NAMESPACE)
     try:
         ip("link", "add", OURS, "type", "veth", "peer", "name", THEIRS, "netns", NAMESPACE)
@@ -80,7 +80,7 @@ def veth_pair():
         for prefix, link in (([], OURS), (inside(), THEIRS)):
             run(*prefix, "ethtool", "-K", link, "gso", "off", "tso", "off", "gro", "off",
                 "tx-udp-segmentation", "off")
-        ip("-n", NAMESPACE, "link", "set", "lo", "up")  # for the client alone
+        ip("-n", NAMESPACE, "link", "set", "lo", "up")  # for `client alone`
         hardware = run(*inside("cat", f"/sys/class/net/{THEIRS}/address")).strip()
         ip("neighbour", "add", BEYOND, "lladdr", hardware, "dev", OURS)
         yield
@@ -97,7 +97,7 @@ def destination(group):
     return BEYOND if group else THERE
 
 
-# ---- relays: each makes its commands, one process each -------------------------------------------
+# ---- relays: each makes its commands, one for each process ---------------------------------------
 
 def tsrelay(directory, outputs, group, program=BEDPLATE):
     listed = "".join(f'''[[tsrelay.stream.output]]
@@ -175,14 +175,14 @@ def probe(rate, seconds, to=None, port=OUT_PORT):
 def loses_nothing(rate, seconds, to):
     for _ in range(TRIALS):
         result = probe(rate, seconds, to)
-        is_sent = result["rate"] > 0.98 * rate  # else it is the client that cannot
+        is_sent = result["rate"] > 0.98 * rate  # otherwise the client was too slow
         if is_sent and result["received"] == result["sent"] and result["misplaced"] == 0:
             return result
     return None
 
 
 def loss_free(seconds, to=None):
-    """The highest rate, and the client's idle share at it."""
+    """The highest rate, and the client's idle share at that rate."""
     low, high, idle = 0, RATE_MAX, 0
     rate = 100_000
     for _ in range(RATE_STEPS):
@@ -196,7 +196,7 @@ def loss_free(seconds, to=None):
 
 
 def processor_ns(processes):
-    """Their processor time, to the nanosecond, with the kernel's work for their packets."""
+    """The processes' time to the nanosecond, including the kernel's work for their packets."""
     total = 0
     for process in processes:
         for thread in os.listdir(f"/proc/{process.pid}/task"):
@@ -206,7 +206,7 @@ def processor_ns(processes):
 
 
 def measure_wide(name, processes, seconds):
-    """Nanoseconds of processor time for each packet that is sent, of a trial that loses nothing."""
+    """Nanoseconds of processor time per packet sent, in a trial without loss."""
     wanted = WIDE_RATE * seconds * OUTPUTS
     for _ in range(TRIALS):
         before_ns, before = processor_ns(processes), received_packets()
@@ -235,7 +235,7 @@ def run_round(directory, options, results):
             [late["p50_us"], late["p99_us"], late["p999_us"]])
     for name in names:
         if name == "bare":
-            continue  # it joins no group
+            continue  # it cannot join a group
         with running(RELAYS[name], directory, OUTPUTS, GROUP) as processes:
             results["wide_ns"].setdefault(name, []).append(
                 measure_wide(name, processes, options.seconds))

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Makes one report of the benchmarks' results in build/bench: report.html, and report.json.
+"""Combines the benchmarks' results in build/bench into one report: report.html, and report.json.
 
     scripts/bench/report.py
 
-Each benchmark leaves its rows in one form (common.row), so this knows none of them by name. A row
-is shown as bars, the median of its rounds with whiskers from the least to the most, and with what
-it was compared with. If another build was measured, too, the report begins with the changes beyond
-the noise: the 95 % interval of the paired ratios is beyond 1, by more than the other build differs
+All benchmarks write their rows in one format (common.row), so this script knows no benchmark by
+name. A row is shown as bars (the median of its rounds, with whiskers from minimum to maximum) and
+with its comparisons. If another build was measured, too, the report begins with the significant
+changes: the 95 % interval of the paired ratios excludes 1 by more than the other build differs
 from itself.
 """
 import argparse
@@ -21,7 +21,7 @@ import common
 from common import BUILD, BenchError, spread
 
 BAR_WIDTH, BAR_HEIGHT, NAME_WIDTH, TEXT_WIDTH = 300, 18, 190, 230
-# Plain colours, without variables: not every program that shows pictures knows these.
+# Plain colours instead of CSS variables, which some image viewers do not know.
 BARS_STYLE = """
 .ours { fill: #2f6fb0; } .theirs { fill: #b4bcc8; } .floor { fill: #3a7d44; }
 .whisker { stroke: #1d2430; }
@@ -43,7 +43,7 @@ svg {{ max-width: 100%; height: auto; }} svg text {{ font: 12px system-ui, sans-
 
 
 def load():
-    """{benchmark: what it left}, by name. Files of an older form have no report in them."""
+    """{benchmark: its results}, by name. Files in an older format are skipped."""
     found = {}
     for path in sorted(glob.glob(f"{BUILD}/*.json")):
         name = os.path.basename(path).removesuffix(".json")
@@ -91,7 +91,7 @@ def bars(row):
 
 
 def changes(found):
-    """Each row in which two builds were measured: (a line, True if it changed)."""
+    """For each row with two builds: (a line, True if it changed)."""
     lines = []
     for name, left in found.items():
         for row in left["report"]:
@@ -114,7 +114,7 @@ def changes(found):
 
 
 def targets(found):
-    """Judges all comparisons with a target: (how many are reached, lines of those that are not)."""
+    """Judges all comparisons with a target: (number reached, lines of the missed ones)."""
     reached, missed = 0, []
     for name, left in found.items():
         for row in left["report"]:

@@ -3,12 +3,11 @@
 # Usage: run.sh [nbd|store|nvme|kvd|relay|ports|boot|pool|alloc|message|fifo|verbs|trace|watch|
 #               report [OPTION...]]; run.sh quick|base
 #
-# Without a name it runs all, and makes one report of them: build/bench/report.html. `quick` is less
-# of each, for five minutes; `base` what compares with another tree. Options (see `run.sh nbd
-# --help`) need a name. The environment variable
-# BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
-# BEDPLATE_OTHER names another tree, built as this one is: nbd, message, kvd and relay then compare
-# the two.
+# Without a name it runs all, and writes one report: build/bench/report.html. `quick` runs a short
+# version of each, in five minutes; `base` only the benchmarks that compare with another tree.
+# Options (see `run.sh nbd --help`) need a name. The environment variable BEDPLATE names the binary,
+# by default build/release/bedplate; alloc needs `make bench-heap`. BEDPLATE_OTHER names another
+# tree, built like this one: nbd, message, kvd and relay then compare the two.
 # Tables go to stdout, every round goes to build/bench/NAME.json.
 set -euo pipefail
 
@@ -31,14 +30,14 @@ for name in stopwatch yield_after_post; do
 done
 ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-builtin-malloc \
   -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
-# A program as anybody writes one, but with kvd's own objects.
+# A typical user program, but with kvd's own objects.
 release=$here/../../build/release
 if [[ ${1-kvd} =~ ^(kvd|watch|quick|base)$ ]]; then
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/kvd_messages" "$here/kvd_messages.cc" "$release"/apps/kvd/*.o \
     -Wl,-u,malloc -Wl,-u,_Znwm "$release"/libbedplate{-malloc,}.a -luring -lpthread
 fi
-# The contenders of message_bench.py. DPDK's own flags, but its headers as a system's.
+# The contenders of message_bench.py. Uses DPDK's own flags, with its headers as system headers.
 build_message_peer() { # NAME FLAG...
   local compile=("${CC:-gcc}")
   local source=$here/message_peers/$1.c
@@ -50,7 +49,7 @@ if [[ ${1-message} =~ ^(message|quick|base)$ ]]; then
   for name in floor minimal_ring descriptor boost; do build_message_peer $name; done
   build_message_peer bedplate -DNDEBUG -I"$here/../.." \
     "$here/../../build/release/libbedplate.a" -luring -lpthread
-  # The other tree's own program: it fits the other's headers.
+  # The other tree's own program, as it matches that tree's headers.
   if [ -n "${BEDPLATE_OTHER-}" ]; then
     g++ -std=c++20 -O2 -DNDEBUG -I"$BEDPLATE_OTHER" -o "$build/message_other" \
       "$BEDPLATE_OTHER/scripts/bench/message_peers/bedplate.cc" \
@@ -69,7 +68,7 @@ export PYTHONDONTWRITEBYTECODE=1
 bench() { # NAME OPTION...
   "$python" "$here/$1_bench.py" "${@:2}"
 }
-# A report is of one run: nothing stays from the one before.
+# A report covers one run: removes results of earlier runs.
 case ${1-} in '' | quick | base) rm -f "$build"/*.json ;; esac
 case ${1-} in
   nbd | store | nvme | kvd | relay | ports | boot | pool | alloc | message | fifo | verbs | trace | \

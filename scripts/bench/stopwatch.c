@@ -1,10 +1,9 @@
-// Preloaded beside every allocator into programs that we did not write: measures from the moment
-// when everything preloaded has been set up to the program's end. So a pool that is taken, or
-// hugepages that are reserved, before main are not counted as the program's time: boot_bench.py
-// measures that.
+// Preloaded with every allocator into programs that we did not write: measures from the moment when
+// all preloaded libraries are set up to the program's end. So a pool taken, or hugepages reserved,
+// before main do not count as the program's time: boot_bench.py measures that.
 //
-// Named first in LD_PRELOAD its constructor runs last and its destructor first. The line goes to
-// the descriptor that BENCH_STOPWATCH_FD names.
+// As it is first in LD_PRELOAD, its constructor runs last and its destructor first. It writes the
+// line to the descriptor in BENCH_STOPWATCH_FD.
 #include <stdlib.h>
 
 #include "measured_region.h"

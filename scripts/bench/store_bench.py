@@ -1,20 +1,20 @@
 #!/usr/bin/python3
-"""Volumes on a file or a block device against peers, and against the sum of what they consist of.
+"""Volumes on a file or a block device, against peers and against the sum of their parts.
 
-A request to such a volume takes a way over a socket, and one to the drive. The floor is the sum of
-both, each measured in the same round: what fio takes for the same request straight on the same file
-(io_uring, registered buffers and files, O_DIRECT), and what the bare server of nbd_bench.py takes
-over the same socket with the same client, from memory. Times are 1 / (requests in a second).
+A request to such a volume crosses a socket, and then goes to the drive. The floor is the sum of
+both times, each measured in the same round: fio's time for the same request directly on the same
+file (io_uring, registered buffers and files, O_DIRECT), and the time of nbd_bench.py's bare server
+over the same socket with the same client, from memory. Times are 1 / (requests per second).
 
-Peers pass the page cache as Bedplate does (qemu-nbd: cache=none, aio=native; nbdkit: cache=none),
-and, in rows of their own, use it (qemu-nbd: cache=writeback, aio=io_uring; nbdkit: its default).
-The size of memory bounds the page cache: all servers run in a memory control group that has a
-quarter of the file's size.
+Peers bypass the page cache as Bedplate does (qemu-nbd: cache=none, aio=native; nbdkit: cache=none),
+and in separate rows use it (qemu-nbd: cache=writeback, aio=io_uring; nbdkit: its default).
+Memory size bounds the page cache: all servers run in a memory control group of a quarter of the
+file's size.
 
     scripts/bench/run.sh store [--on file|loop] [--rounds N]
 
-`file` is one on this machine's disk (build/bench), `loop` a loop device over a file on tmpfs.
-Servers sit on one core, clients on another, one server runs at a time.
+`file` is a file on this machine's disk (build/bench), `loop` a loop device over a file on tmpfs.
+Servers run on one core, clients on another, one server at a time.
 """
 import argparse
 import contextlib
@@ -29,13 +29,13 @@ from common import BEDPLATE, BUILD, MIB, BenchError
 from nbd_server import (NbdServer, Place, fio_figures, fio_options, free_port, listen_address)
 
 POOL_BYTES = 256 * MIB
-FLOOR_TARGET = 1.05  # times the sum, at most
-PEER_TARGET = 0.67   # of a peer's time, at most: 1.5 times its requests
+FLOOR_TARGET = 1.05  # at most this multiple of the sum
+PEER_TARGET = 0.67   # at most this share of a peer's time: 1.5 times its requests
 WORKLOADS = [("randread", "4k", 1), ("randwrite", "4k", 1), ("randread", "4k", 32),
              ("randwrite", "4k", 32), ("randread", "128k", 8), ("randwrite", "128k", 8)]
 
 
-# ---- servers: each makes its command from a `Place` and the path of what it serves ---------------
+# ---- servers: each makes its command from a `Place` and the path of its volume -------------------
 
 def bedplate(place, path):
     key = "device" if path.startswith("/dev/") else "file"
@@ -76,11 +76,11 @@ PROGRAMS = {"taskset": "util-linux", "fio": "fio", "nbdkit": "nbdkit", "qemu-nbd
             "losetup": "mount", f"{BUILD}/bare_server": "scripts/bench/run.sh", BEDPLATE: "make"}
 
 
-# ---- what is served ------------------------------------------------------------------------------
+# ---- the volume ----------------------------------------------------------------------------------
 
 @contextlib.contextmanager
 def served(options):
-    """The path of a file or a device full of random data."""
+    """The path of a file or device filled with random data."""
     directory = BUILD if options.on == "file" else "/dev/shm"
     with tempfile.NamedTemporaryFile(prefix="bedplate-bench-", dir=directory) as file:
         for _ in range(options.file_mib):
@@ -101,7 +101,7 @@ def served(options):
 
 @contextlib.contextmanager
 def limited_memory(total_bytes):
-    """This process and what it starts have so much for themselves and their page cache."""
+    """Limits the memory of this process and its children, including their page cache."""
     for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
                         ("/sys/fs/cgroup", "memory.max")):
         group = f"{root}/bedplate-bench-{os.getpid()}"
@@ -132,9 +132,9 @@ def write(path, value):
 # ---- running -------------------------------------------------------------------------------------
 
 def drive_microseconds(options, directory, path, workload):
-    """The time of a request straight to the drive."""
+    """The time of a request directly to the drive."""
     output = os.path.join(directory, "fio.json")
-    # As the server: on its core.
+    # On the server's core, like the server.
     subprocess.run(["taskset", "-c", str(options.server_cpu), "fio", "--ioengine=io_uring",
                     f"--filename={path}", f"--size={options.file_mib}m", "--direct=1",
                     "--fixedbufs", "--registerfiles",
@@ -158,7 +158,7 @@ def run_round(options, directory, path, round_index, results):
             for workload in options.workloads:
                 figures = server.fio(*workload[:3], 1, options.seconds)
                 results[workload].setdefault(name, []).append(1e6 / figures["iops"])
-            # A server's delayed writes must not become work of the next one.
+            # A server's delayed writes must not burden the next server.
             server.run_client(["sync"])
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Measures the appliance's cost of `bedplate trace`: each station of a request, and its record.
 
-trace_cost measures everything once in each round. A row of nbd_bench.py has the effect on a block
-server: `bedplate` beside `bedplate-untraced`. It is no timed test: it exits 0 whatever the figures,
-unless something failed to run.
+trace_cost measures everything once in each round. A row of nbd_bench.py shows the effect on a block
+server: `bedplate` against `bedplate-untraced`. It is not a pass/fail test: it exits 0 whatever the
+figures, unless a program failed to run.
 """
 import argparse
 import os
@@ -16,7 +16,7 @@ from common import BUILD, BenchError
 PROGRAM = f"{BUILD}/trace_cost"
 TITLES = {"begin": "a request's begin", "station": "a station", "record": "its record in the ring",
           "look": "a look at the clock, once a batch"}
-TARGET_NS = 5  # of a station
+TARGET_NS = 5  # for one station
 ROUND_MAX_S = 60
 
 

@@ -1,10 +1,10 @@
 // Measures the cost of tracing a request: its begin, each station, and its record in a shard's
 // ring.
 //
-// There are as many requests as a busy connection has under way, taken in turn, and the ring has as
-// many records as a shard keeps by default (256 KiB: it does not stay in the first cache). The
-// clock is looked at once for a batch, as services do; the cost of a look is a line of its own. One
-// run prints one round: lines of a name and nanoseconds.
+// It cycles through as many requests as a busy connection has in flight, and the ring has as many
+// records as a shard keeps by default (256 KiB, more than the L1 cache). The clock is read once per
+// batch, as services do; the cost of a read is a separate line. One run prints one round: lines of
+// a name and nanoseconds.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kRequestCount = 128;
 constexpr uint32_t kRecordCount = 4096;
-constexpr uint32_t kStationCount = 6;  // as a read of blockd has
+constexpr uint32_t kStationCount = 6;  // like a read of blockd
 constexpr uint32_t kBatchCount = 4096;
 constexpr int kPassCount = 9;
 
@@ -29,10 +29,10 @@ RequestTrace traces[kRequestCount];
 std::vector<TraceRecord> records(kRecordCount);
 TraceRing ring;
 
-// The compiler must forget all that it knows of the memory behind the pointer.
+// Makes the compiler forget the memory behind the pointer.
 void touch(void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
-// This thread's own processor time, without the time of others on the machine.
+// This thread's processor time, without other programs on the machine.
 uint64_t processor_ns() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -47,7 +47,7 @@ void run_batch(const TraceWriter& writer, uint64_t now_ns) {
     if (kWork >= Work::kBegin) trace.begin(now_ns);
     touch(&trace);
     for (uint32_t station = 1; kWork >= Work::kStations && station <= kStationCount; ++station) {
-      touch(&now_ns);  // each station has a time of its own
+      touch(&now_ns);  // each station gets its own time
       trace.pass(station, now_ns);
       touch(&trace);
     }
@@ -55,7 +55,7 @@ void run_batch(const TraceWriter& writer, uint64_t now_ns) {
   }
 }
 
-// For each request, the best pass.
+// The best pass, per request.
 template <Work kWork>
 double time_ns(const TraceWriter& writer) {
   uint64_t best_ns = ~uint64_t{0};

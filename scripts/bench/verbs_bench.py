@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Sends, puts and their bandwidth over soft RoCE, beside Debian's perftest.
+"""Sends, puts and their bandwidth over soft RoCE, against Debian's perftest.
 
-Both run in one virtual machine with one processor, in turns, between two processes of it. QEMU
+Both run in one virtual machine with one processor, in turns, between two of its processes. QEMU
 counts instructions, two nanoseconds each, so figures repeat to half a percent whatever else this
-machine does; they say how many instructions a message costs, the kernel's included. It exits 0
-whatever they are, unless something failed to run.
+machine does. They show the instructions per message, including the kernel's. It exits 0
+whatever the figures, unless a program failed to run.
 """
 import argparse
 import glob
@@ -23,7 +23,7 @@ SECONDS_MAX_OF_ROUND = 60
 LATENCY_TARGET, BANDWIDTH_TARGET = 1.05, 0.95
 BYTES, BLOCK_BYTES = 8, 65536
 
-# name: perftest's command, whether it polls beside its peer, ours.
+# name: perftest's command, whether it polls in parallel with its peer, our command.
 KINDS = {
     "send": ("ib_send_lat", True, "send"),
     "send, events": ("ib_send_lat -e", False, "send --events"),
@@ -31,7 +31,7 @@ KINDS = {
     "put bandwidth": ("ib_write_bw", False, "put --bandwidth"),
 }
 
-# After a thread that yields the other runs, however long the first has run before.
+# After a thread yields the other thread runs, however long the first has run before.
 SETUP = """
 rdma link add rxe0 type rxe netdev lo || exit
 mount -t debugfs none /sys/kernel/debug
@@ -86,7 +86,7 @@ def run_guest(commands, seconds):
 
 
 def their_figure(text, is_bandwidth):
-    """Median microseconds one way, or MiB/s: perftest's MB are 2^20 bytes."""
+    """Median microseconds in one direction, or MiB/s: perftest's MB are 2^20 bytes."""
     size = BLOCK_BYTES if is_bandwidth else BYTES
     line = re.search(rf"^ *{size} +\d+ .*$", text, re.MULTILINE)
     if not line:

@@ -1,17 +1,16 @@
 #!/usr/bin/python3
-"""Measures the cost of watching: NBD, and messages of two processes, with `bedplate top` open, a
-scrape of /metrics each second and the page (/events), against the same appliance unwatched.
+"""Measures the cost of watching NBD and the messages of two processes: `bedplate top`, a scrape of
+/metrics each second and the page (/events), against the same appliance unwatched.
 
-Two appliances run all the time; the one that is not asked sleeps. Each round measures each of them
-three times, in an order of chance: watched, unwatched, and unwatched again, which shows what the
-same differs from itself. The shard has a core of its own; those that watch, the appliance's own
-threads and the client have the other one. NBD's client is the lean one (nbd_client.c), which waits
-for the server most of the time, so it is not what the watchers slow down. That of the messages
-(kvd_messages.cc) spins for each answer: what the watchers take is taken from it. A measurement
-lasts whole seconds, so that each has its share of looks. The report also has the processor time of
-the watchers and of the appliance's other threads: the cost of watching, without the noise of two
-figures that are compared. It is no timed test: it exits 0 whatever the figures, unless something
-failed to run.
+Two appliances run all the time; the idle one sleeps. Each round measures each of them
+three times in random order: watched, unwatched, and unwatched again, which shows the noise.
+The shard has a core of its own; the watchers, the appliance's other threads and the client share
+the other core. NBD's client is the lean one (nbd_client.c). It mostly waits for the server, so the
+watchers do not slow it down. The client of the messages (kvd_messages.cc) spins for each answer, so
+the watchers take time from it. A measurement lasts whole seconds, so that each has the same number
+of looks. The report also has the processor time of the watchers and of the appliance's other
+threads: this is the cost of watching without the noise of two compared figures. It is not a
+pass/fail test: it exits 0 whatever the figures, unless a program failed to run.
 """
 import argparse
 import contextlib
@@ -37,14 +36,14 @@ KVD_CLIENT = f"{BUILD}/kvd_client"
 KEYS, VALUE_BYTES, SLICE_ANSWERS = 1000, 100, 40_000
 FIGURES = ("watched", "unwatched", "unwatched again")
 SHARD = "main"
-TARGET = 0.99  # of the unwatched one: where the paired interval begins
+TARGET = 0.99  # share of the unwatched figure: the lower end of the paired interval
 CLIENT_MAX_S = 120
-EVENTS_SEEN = 2  # of metrics, before anything is measured
+EVENTS_SEEN = 2  # events with metrics, before measuring
 HTTP_MAX_S = 20
 
 
 class Watchers:
-    """All three of them, looking, from __enter__() to __exit__()."""
+    """All three watchers, active from __enter__() to __exit__()."""
 
     def __init__(self, name, runtime_directory, port):
         self._name, self._directory, self._port = name, runtime_directory, port
@@ -55,7 +54,7 @@ class Watchers:
                          for each in (self._scrape, self._follow)]
 
     def __enter__(self):
-        # top draws on a terminal, which `script` gives it.
+        # top draws on a terminal, which `script` provides.
         top = f"{BEDPLATE} top --directory {self._directory} {self._name}"
         self._top = common.start(["script", "-qfc", top, "/dev/null"],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -113,7 +112,7 @@ class Watchers:
 
 
 def listen_http(config):
-    """Adds it to the configuration, and returns the port."""
+    """Adds [http] to the configuration, and returns the port."""
     port = free_port()
     with open(config, "a", encoding="ascii") as file:
         file.write(f'[http]\nlisten = ["tcp:127.0.0.1:{port}"]\n')
@@ -121,7 +120,7 @@ def listen_http(config):
 
 
 def run(argv, log):
-    """Returns what a client of the appliance printed."""
+    """Returns the output of a client of the appliance."""
     common.note_command(argv)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=CLIENT_MAX_S, check=False)
     if done.returncode != 0:
@@ -131,7 +130,7 @@ def run(argv, log):
 
 
 def beside_ns(pids):
-    """The processor time of all their threads but the shard's."""
+    """The processor time of all their threads except the shard's."""
     total = 0
     for task in (f"/proc/{pid}/task/{thread}" for pid in pids
                  for thread in os.listdir(f"/proc/{pid}/task")):
@@ -143,8 +142,8 @@ def beside_ns(pids):
 
 @contextlib.contextmanager
 def nbd(directory, options):
-    """Yields the appliance: its name, where its counters lie, its port and process, and what
-    measures it in so many seconds each: thousands in a second, by what."""
+    """Yields the appliance: its name, the folder of its counters, its port and process, and a
+    function that measures it for a number of seconds: {name: thousands per second}."""
     place = Place(directory, NBD, "unix", os.path.join(directory, "nbd.sock"), 0, VOLUME_BYTES,
                   options.server_cpu, options.client_cpu)
     config = common.bedplate_config(directory, NBD, [(SHARD, options.server_cpu)], POOL_BYTES,
@@ -165,7 +164,7 @@ def nbd(directory, options):
 
 @contextlib.contextmanager
 def messages(directory, options):
-    """As nbd(), of a service that answers the messages of another process."""
+    """Like nbd(), for a service that answers the messages of another process."""
     kvd_port = free_port()
     config = kvd_config(directory, MESSAGES, options.server_cpu, kvd_port, MESSAGES_POOL_BYTES,
                         "io_uring", "32 MiB", asker_tables(VALUE_BYTES))
@@ -173,10 +172,10 @@ def messages(directory, options):
     runtime = os.path.join(directory, f"run-{MESSAGES}")
 
     def ask(slices):
-        """Returns thousands of answers a second, and the nanoseconds that a slice took."""
+        """Returns thousands of answers per second, and the nanoseconds of each slice."""
         said = run([KVD_MESSAGES, "ask", os.path.join(runtime, f"{MESSAGES}.join"), str(KEYS),
                     str(VALUE_BYTES), str(slices)], log.name)
-        # A line a slice: the times from a question to its answer, of bare messages and of kvd's.
+        # One line per slice: the times from question to answer, of bare messages and of kvd's.
         each_ns = [sum(map(float, line.split())) * SLICE_ANSWERS / 2 for line in said.splitlines()]
         return slices * SLICE_ANSWERS / sum(each_ns) * 1e6, sum(each_ns) / slices
 
@@ -248,13 +247,14 @@ def main():
     own = dict.fromkeys((LEAN_CLIENT, KVD_MESSAGES, KVD_CLIENT), "scripts/bench/run.sh")
     common.require({**own, BEDPLATE: "make", "script": "bsdutils", "taskset": "util-linux"})
     load = common.warn_if_busy()
-    os.sched_setaffinity(0, {options.client_cpu})  # this and what it starts, but for the server
+    os.sched_setaffinity(0, {options.client_cpu})  # this process and its children, except the
+                                                   # server
     results, beside = {}, {}
     with common.reserved_hugepages(POOL_BYTES + MESSAGES_POOL_BYTES), \
             common.work_directory() as directory, nbd(directory, options) as first, \
             messages(directory, options) as second:
         appliances = (first, second)
-        run_round(appliances, options.seconds, {}, {})  # pages and all else are warm
+        run_round(appliances, options.seconds, {}, {})  # warms pages and caches
         for _ in range(options.rounds):
             run_round(appliances, options.seconds, results, beside)
     path = common.write_json("watch.json", {"load": load, "rows": results, "beside": beside},

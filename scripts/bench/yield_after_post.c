@@ -1,9 +1,9 @@
-// Preloaded into perftest by verbs_bench.py: after each request that was given to a device through
-// the kernel (soft RoCE), the other side runs.
+// Preloaded into perftest by verbs_bench.py: yields to the other side after each request that was
+// given to a device through the kernel (soft RoCE).
 //
 // perftest polls and never yields. With one processor each side would use up its time slice first,
-// and the scheduler would be measured. The other side then finds what was sent, which the kernel
-// has delivered within the call, and answers; so the two take turns, and nobody polls in vain.
+// and the benchmark would measure the scheduler. The kernel delivers the message within the call.
+// So the other side finds it and answers; the two sides take turns, and neither polls in vain.
 #define _GNU_SOURCE
 #include <rdma/ib_user_verbs.h>
 #include <sched.h>

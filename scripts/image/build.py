@@ -5,12 +5,12 @@
         [--module FILE]... [--sign-key FILE --sign-cert FILE] [--level 1..19]
         [--kernel-folder FOLDER] [--init FILE]
 
-It is installed, too, as `bedplate-image build`.
+`make install` installs it as `bedplate-image build`.
 
-OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
-for it), signed if there is a key. The same input makes the same bytes. The initramfs has just the
-program as /init (PROGRAM itself, unless FILE is another), the configuration, and the kernel modules
-and files that it needs (`plan --json` of that program names them), with those modules that are
+OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (with a copy in esp/ at the path
+that UEFI expects), signed if there is a key. The same input gives the same bytes. The initramfs has
+only the program as /init (PROGRAM itself, unless --init names another FILE), the configuration, the
+kernel modules and files that it needs (`plan --json` of that program names them), and the modules
 given as files.
 """
 
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True  # a folder that is installed belongs to root
+sys.dont_write_bytecode = True  # an installed folder belongs to root
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import modules  # noqa: E402
 import newc  # noqa: E402
@@ -31,16 +31,17 @@ from progress import Progress, run_beside  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KERNEL = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "kernel")
-# By the packages that they are in.
+# With the packages that have them.
 TOOLS = {"readelf": "binutils", "zstd": "zstd", "xz": "xz-utils", "dpkg-deb": "dpkg",
          "apt-get": "apt"}
 STUB = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
 MOUNTED = ("dev", "proc", "sys", "run", "tmp")
 MIB = 1 << 20
 LIMIT_BYTES = 16 * MIB
-PIECE_BYTES = 64 << 10  # a tenth of a second for the compressor, at most
+PIECE_BYTES = 64 << 10  # takes the compressor at most a tenth of a second
 
-# A panic is no crash of the program: that ends the machine itself. It reboots after a look at it.
+# For a kernel panic: reboots after time to read it. After a crash the program itself ends the
+# machine.
 DEFAULT_COMMAND_LINE = "console=tty0 console=ttyS0 quiet panic=10"
 
 
@@ -56,17 +57,17 @@ def run(*command, **options):
 
 
 def get_kernel(folder):
-    """It is downloaded, and unpacked, where it is not there yet."""
+    """Downloads and unpacks the kernel if it is missing."""
     with Progress("getting Debian's kernel") as progress:
         run_beside(progress.look, lambda: run(os.path.join(HERE, "kernel.sh"), folder))
 
 
 def compress(plain, level, path):
-    # One thread: several would cut the input at places that depend on their number.
+    # A single thread: several would split the input at points that depend on their number.
     command = ["zstd", "-q", f"-{level}", "--single-thread", "--no-check", "-f", "-o", path]
     with (Progress("compressing the initramfs", len(plain)) as progress,
           subprocess.Popen(command, stdin=subprocess.PIPE) as compressor):
-        # Its exit code says what was wrong where it takes no more.
+        # If it stops reading, its exit code tells the reason.
         with contextlib.suppress(BrokenPipeError), compressor.stdin:
             for begin in range(0, len(plain), PIECE_BYTES):
                 piece = plain[begin:begin + PIECE_BYTES]
@@ -96,9 +97,9 @@ def stripped(program, work):
 
 
 def needed_parts(program, config, given, kernel):
-    """The paths of modules, and of files, which have the same one in the image. Also reads the
-    configuration as strictly as the program will: an image must not boot to find that it is
-    wrong."""
+    """The paths of modules, and of files, which have the same path in the image. Also checks the
+    configuration as strictly as the program does, so that no image boots with a wrong
+    one."""
     plan = json.loads(run(program, "plan", "--json", config, stdout=subprocess.PIPE).stdout)
     if "modules" not in plan:
         fail(f"looking at {program}: it was linked without what brings up a machine; link it with "
@@ -111,7 +112,7 @@ def needed_parts(program, config, given, kernel):
 
 
 def add_file(archive, path):
-    """For root alone, as keys are."""
+    """Only root may read it, as for keys."""
     parts = path.strip("/").split("/")
     if parts[0] in MOUNTED:
         fail(f"taking {path}, which the configuration names: in an image something is mounted on "
@@ -130,7 +131,7 @@ def initramfs(program, config, module_paths, files):
     archive = newc.Archive()
     for directory in (*MOUNTED, "modules"):
         archive.directory(directory, 0o1777 if directory == "tmp" else 0o755)
-    # The first process's standard streams, before it mounts /dev.
+    # For the first process's standard streams, before it mounts /dev.
     archive.device("dev/console", 5, 1)
     archive.file("init", program, 0o755)
     with open(config, "rb") as file:
@@ -154,7 +155,7 @@ def sections_of(image):
 
 
 def unified_kernel(output, work, release):
-    """The stub with four sections more, each at the next free page (as systemd's ukify does)."""
+    """The stub with four more sections, each at the next free page (as systemd's ukify does)."""
     os_release = os.path.join(work, "osrel")
     with open(os_release, "w", encoding="utf-8") as file:
         file.write(f'ID=bedplate\nNAME="Bedplate"\nPRETTY_NAME="Bedplate on Linux {release}"\n'
@@ -174,10 +175,10 @@ def unified_kernel(output, work, release):
 
 
 def signed(path, key, certificate):
-    """Puts a signature into the file, over all of it."""
+    """Signs the whole file."""
     for command in (("sbsign", "--key", key, "--cert", certificate, "--output", path, path),
                     ("sbverify", "--cert", certificate, path)):
-        # It warns of the gaps between sections, which lie on pages.
+        # Hides its warnings of gaps between sections, which are page-aligned.
         finished = subprocess.run(command, check=False, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if finished.returncode != 0:
@@ -227,7 +228,7 @@ def main():
         unified_kernel(options.output, work, release)
     if options.sign_key:
         signed(os.path.join(options.output, "bedplate.efi"), options.sign_key, options.sign_cert)
-    # As the firmware looks for it on a system partition.
+    # The path on a system partition that the firmware expects.
     boot = os.path.join(options.output, "esp", "EFI", "BOOT")
     os.makedirs(boot, exist_ok=True)
     shutil.copyfile(os.path.join(options.output, "bedplate.efi"),

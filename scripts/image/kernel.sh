@@ -3,12 +3,12 @@
 #
 #   kernel.sh [FOLDER]
 #
-#   vmlinuz    as the package has it
-#   vmlinux    taken out of it (XZ): unpacked, it boots in half of the time where there is no KVM
+#   vmlinuz    as in the package
+#   vmlinux    decompressed (XZ) from it; without KVM it boots in half the time
 #   modules/   its modules, as lib/modules/RELEASE has them
-#   package    which package that is
+#   package    the name of the package
 #
-# It is the one that linux-image-amd64 depends on today; a newer one replaces the older.
+# It is the current dependency of linux-image-amd64; a newer kernel replaces an older one.
 set -euo pipefail
 folder=${1:-$(dirname "$0")/../../build/kernel}
 mkdir -p "$folder"
@@ -19,7 +19,7 @@ package=$(apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" { print $2
   echo "kernel: looking for it: apt knows no linux-image-amd64; run apt-get update" >&2
   exit 1
 }
-exec 9> lock  # tests may want it at the same time
+exec 9> lock  # several tests may run this at the same time
 flock 9
 [ "$(cat package 2>/dev/null)" = "$package" ] && exit 0
 
@@ -30,8 +30,8 @@ release=${package#linux-image-}
 dpkg-deb --fsys-tarfile "$work"/*.deb |
   tar -x -C "$work" "./boot/vmlinuz-$release" "./lib/modules/$release"
 vmlinuz="$work/boot/vmlinuz-$release"
-# The kernel's build leaves one XZ stream in the file, found by its magic; what follows it is not
-# part of it, and xz says so with a failure after all of the stream was written.
+# The kernel's build puts one XZ stream into the file, found by its magic. Other data follow it, so
+# xz reports a failure after it has written the whole stream.
 offset=$(LC_ALL=C grep -abo -m 1 -P '\xFD7zXZ\x00' "$vmlinuz" | head -n 1 | cut -d : -f 1)
 tail -c +$((offset + 1)) "$vmlinuz" | xz -dc --single-stream > "$work/vmlinux" 2>/dev/null || true
 [ "$(head -c 4 "$work/vmlinux" | tail -c 3)" = ELF ] || {

@@ -1,19 +1,18 @@
 #!/usr/bin/python3
-"""The files of kernel modules, with all that they depend on, in the order in which they load.
+"""The files of kernel modules with all their dependencies, in load order.
 
     /usr/bin/python3 scripts/image/modules.py DIRECTORY [NAME...]
 
-DIRECTORY is lib/modules/RELEASE of a kernel's package. A module names the modules that it takes
-symbols from (`depends=` in its section .modinfo) and those that it would like to have before it
-(`softdep=pre:`). It does not name the modules that it asks the kernel for at run time: MORE has
-these.
+DIRECTORY is lib/modules/RELEASE of a kernel's package. A module's section .modinfo names the
+modules that it takes symbols from (`depends=`) and those that should be loaded before it
+(`softdep=pre:`). MORE has the modules that a module requests from the kernel at run time.
 """
 
 import os
 import re
 import sys
 
-# Modules without which a module finds no device, or no algorithm.
+# Without these a module finds no device, or no algorithm.
 MORE = {
     "virtio_blk": ["virtio_pci"],
     "virtio_console": ["virtio_pci"],
@@ -32,7 +31,7 @@ def canonical(name):
 
 
 def module_files(directory):
-    """Returns {name: path} of all modules, and the set of those that are part of the kernel."""
+    """Returns {name: path} of all modules, and the set of modules built into the kernel."""
     files = {}
     for folder, _, names in os.walk(os.path.join(directory, "kernel")):
         for name in names:
@@ -44,8 +43,8 @@ def module_files(directory):
 
 
 def dependencies(path):
-    """Reads .modinfo, where texts end with NULs: ([modules it needs], [modules that come before it
-    if they are there])."""
+    """Reads .modinfo, a list of NUL-terminated texts: ([required modules], [modules to load
+    before it if they exist])."""
     with open(path, "rb") as module:
         data = module.read()
 
@@ -59,8 +58,8 @@ def dependencies(path):
 
 
 def load_order(directory, wanted, given=()):
-    """Returns the paths of `wanted`, of the files `given`, and of what they need, each after what
-    it needs itself. A given file comes before the kernel's of the same name."""
+    """Returns the paths of `wanted`, of the files `given`, and of their dependencies, each after
+    its own dependencies. A given file takes precedence over the kernel's of the same name."""
     files, part = module_files(directory)
     order = []
     for path in given:

@@ -1,6 +1,6 @@
-"""An initramfs as the kernel unpacks it (cpio's newc format: buffer-format.rst in the kernel's
-Documentation/driver-api/early-userspace), the same bytes for the same contents: no times, no
-owners, no inode numbers of the machine that it is made on.
+"""Writes an initramfs in the kernel's format (cpio's newc: buffer-format.rst in the kernel's
+Documentation/driver-api/early-userspace). The same contents give the same bytes: it has no times,
+owners or inode numbers of the build machine.
 """
 
 import stat
@@ -34,7 +34,7 @@ class Archive:
         self._entries[path] = (DEVICE | mode, b"", (major, minor))
 
     def bytes(self):
-        # A folder sorts before what is in it.
+        # A folder sorts before its contents.
         parts = [_entry(number, path, *self._entries[path])
                  for number, path in enumerate(sorted(self._entries), start=1)]
         parts.append(_entry(0, "TRAILER!!!", 0))

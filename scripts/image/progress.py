@@ -1,9 +1,9 @@
-"""Says how far long work is, as platform/progress.h does: on a terminal by a bar, elsewhere by a line
-every five seconds. Work that takes less than a second says nothing.
+"""Reports the progress of long work, as platform/progress.h does: a bar on a terminal, elsewhere a
+line every five seconds. Work of less than a second reports nothing.
 
     with Progress("compressing", total_bytes) as progress:
-        progress.add(piece)          # where it is done in pieces
-    run_beside(progress.look, work)  # where it is one long call
+        progress.add(piece)          # work in parts
+    run_beside(progress.look, work)  # work in one long call
 """
 
 import os
@@ -38,7 +38,7 @@ def time_text(seconds):
 
 
 def bar_line(text, share, columns):
-    """`share` of the work is done; None: nobody knows."""
+    """`share` of the work is done; None: unknown."""
     text = text[:columns - 1]
     spare = columns - 1 - len(text)
     if share is None or spare < CELLS_MIN + 2:
@@ -49,7 +49,7 @@ def bar_line(text, share, columns):
 
 
 class Progress:
-    """`total` 0: nobody knows how long it will be. `output` and `clock` are for tests."""
+    """`total` 0: the length is unknown. `output` and `clock` are for tests."""
 
     def __init__(self, doing, total=0, output=None, clock=time.monotonic):
         self.doing, self.total, self.done = doing, total, 0
@@ -72,7 +72,7 @@ class Progress:
         self.look()
 
     def look(self):
-        """Nothing more is done, but a report may be due."""
+        """No further work is done, but a report may be due."""
         now = self.clock()
         if now < self.due:
             return
@@ -105,7 +105,7 @@ class Progress:
 
 
 def run_beside(look, work):
-    """Returns what work() does, and calls look() now and then until it has."""
+    """Returns the result of work(), and calls look() periodically until work() returns."""
     is_done = threading.Event()
 
     def look_on():

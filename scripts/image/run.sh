@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Boots an image in QEMU, with its console here. The guest's TCP port 10809 is this machine's, on
-# 127.0.0.1; Ctrl-C switches it off.
+# Boots an image in QEMU, with its console on this terminal. Forwards 127.0.0.1 port 10809 to the
+# guest's TCP port 10809; Ctrl-C powers it off.
 #
 #   scripts/image/run.sh IMAGE [QEMU-OPTION...]
 #
-# PORT (10809) is the port here, MEMORY_MIB (1024) the guest's memory. CONTROL=PATH gives the guest
-# a second serial port, /dev/ttyS1, which is a Unix socket at PATH here, for this user alone: with
-# serial = "/dev/ttyS1" in [control], `bedplate ctl --socket PATH` asks it (docs/control.md).
+# PORT (10809) is the local port, MEMORY_MIB (1024) the guest's memory. CONTROL=PATH gives the guest
+# a second serial port, /dev/ttyS1, connected to a local Unix socket at PATH, for this user alone.
+# If [control] has serial = "/dev/ttyS1", `bedplate ctl --socket PATH` queries it (docs/control.md).
 # UEFI=1 boots bedplate.efi from UEFI firmware, UEFI=secure only if it is signed by a key in VARS, a
-# store of the firmware's variables (Debian's has a key that is for tests: docs/image.md); else
-# APPEND is added to the kernel's command line, and KERNEL may be another one. ACCEL=kvm is faster
-# where KVM works (the default, tcg, works everywhere).
+# store of the firmware's variables (Debian's has a key for tests: docs/image.md). Without UEFI,
+# APPEND is added to the kernel's command line, and KERNEL replaces the kernel. ACCEL=kvm is faster
+# if KVM works (the default, tcg, works everywhere).
 set -euo pipefail
 image=${1:?usage: run.sh IMAGE [QEMU-OPTION...]}
 shift
@@ -29,8 +29,8 @@ if [ -n "${UEFI:-}" ]; then
     -drive "if=virtio,format=raw,readonly=on,file=fat:$image/esp"
   )
 else
-  # Emulated on a busy machine, the timer is late now and then, and the kernel's check of it panics.
-  # Emulated, the kernel's tests of its cryptography take a second.
+  # Emulated on a busy machine, the timer is sometimes late, and the kernel's check of it panics.
+  # The kernel's self-tests of its cryptography take a second when emulated.
   boot=(-kernel "${KERNEL:-$image/vmlinuz}" -initrd "$image/initramfs.cpio.zst"
     -append "$(cat "$image/cmdline") no_timer_check cryptomgr.notests ${APPEND:-}")
 fi
@@ -40,7 +40,7 @@ if [ -n "${CONTROL:-}" ]; then
   control=(-chardev "socket,id=control,path=${CONTROL//,/,,},server=on,wait=off"
     -serial chardev:control)
 fi
-# Emulated, "rep stosb" goes byte by byte; without erms the kernel clears pages by eight.
+# Emulation runs "rep stosb" byte by byte; without erms the kernel clears pages by eight bytes.
 exec qemu-system-x86_64 -accel "${ACCEL:-tcg}" -cpu max,-erms,-fsrm -smp 2 \
   -m "${MEMORY_MIB:-1024}M" -nodefaults -vga none -display none -no-reboot \
   -chardev stdio,id=console,signal=on -serial chardev:console "${control[@]}" \

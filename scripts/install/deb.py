@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the Debian packages bedplate and libbedplate-dev. Usage: deb.py VERSION FOLDER
 
-Both are parts of one `make install`; dpkg-deb packs them. Lintian has nothing to say of them beyond
+Both are parts of one `make install`; dpkg-deb packs them. Lintian reports nothing beyond
 the overrides below, each of which has its reason.
 """
 
@@ -22,7 +22,7 @@ BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev",
 PACKAGES = {
     "bedplate": {
         "section": "net", "depends": "python3",
-        # Tools that make images, and boot them.
+        # Tools that build and boot images.
         "recommends": "binutils, systemd-boot-efi, xz-utils, zstd, qemu-system-x86",
         "parts": ("bin", "share/man", "share/bash-completion", "share/bedplate", "lib/systemd"),
         "description": "appliances in a pool of pinned memory\n"
@@ -72,7 +72,7 @@ def write(path, text, mode=0o644):
 
 
 def compress(path):
-    """Without a name and a time in it, so that two builds are alike."""
+    """Without file name and time, so that builds are reproducible."""
     with open(path, "rb") as file:
         write(f"{path}.gz", gzip.compress(file.read(), 9, mtime=0))
     os.remove(path)

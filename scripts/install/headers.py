@@ -1,9 +1,9 @@
-"""The public headers: those of ROOTS, and what they include.
+"""The public headers: those of ROOTS, and all headers that they include.
 
-They are installed with the layers' folders, PREFIX/include/bedplate/apps/boot/service.h, and find
-one another by -IPREFIX/include/bedplate, which bedplate.pc and the CMake package say. A header that
-no root reaches stays private. public_headers.txt beside this file lists the public ones, so that
-none becomes public by an #include that nobody thought of: run as a program, this prints the
+They are installed in their layers' folders, PREFIX/include/bedplate/apps/boot/service.h, and find
+one another through -IPREFIX/include/bedplate, which bedplate.pc and the CMake package set. A header
+that no root reaches stays private. public_headers.txt in this folder lists the public headers, so
+that a careless #include makes no header public: run as a program, this prints the
 differences (layers.sh does).
 """
 
@@ -13,9 +13,9 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "public_headers.txt")
-# Processes that join, and services.
+# For processes that join, and for services.
 C_HEADERS = ("apps/c_interface/bedplate.h", "apps/c_interface/bedplate_service.h")
-# Headers that programs include, in the order of bedplate.hpp.
+# Headers for programs to include, in the order of bedplate.hpp.
 ROOTS = (
     "apps/program/program.h",
     "apps/services/service.h",
@@ -38,10 +38,10 @@ ROOTS = (
     "transport/sockets/stream_server.h",
     "transport/vfio/vfio_pool.h",
 )
-# Headers of libbedplate-verbs.a; they need those of rdma-core, so bedplate.hpp lacks them.
+# Headers of libbedplate-verbs.a. They need rdma-core's headers, so bedplate.hpp leaves them out.
 VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel/verbs_provider.h",
                "apps/peers/verbs_settings.h")
-# Headers of libbedplate-dpdk.a; bedplate.hpp lacks them, too.
+# Headers of libbedplate-dpdk.a; bedplate.hpp leaves them out, too.
 DPDK_ROOTS = ("apps/ports/port_service.h",)
 
 UMBRELLA = """\
@@ -58,14 +58,14 @@ C_UMBRELLA = """\
 
 
 def included(path):
-    """The headers of this tree that the header `path` includes: those for C by their name alone."""
+    """The headers of this tree that the header `path` includes; C headers include by bare name."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read(), re.M)
     return [name if "/" in name else os.path.join(os.path.dirname(path), name) for name in names]
 
 
 def closure(roots):
-    """`roots` and all that they include, sorted."""
+    """`roots` and all headers that they include, sorted."""
     found, to_do = set(), list(roots)
     while to_do:
         path = to_do.pop()
@@ -76,7 +76,7 @@ def closure(roots):
 
 
 def installed():
-    """{path below include/bedplate: text} of all that is installed."""
+    """{path below include/bedplate: text} of all installed headers."""
     files = {}
     for path in closure((*ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *C_HEADERS)):
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
@@ -89,7 +89,7 @@ def installed():
 
 
 def differences():
-    """A line for each header that is public and not listed, or listed and not public."""
+    """A line for each header that is public but not listed, or listed but not public."""
     with open(LIST, encoding="utf-8") as file:
         listed = set(file.read().split())
     public = set(closure((*ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *C_HEADERS)))

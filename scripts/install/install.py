@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Installs what was built: `make install` calls it, with the link lines of scripts/mk/flags.mk.
+"""Installs the build: `make install` calls it, with the link lines of scripts/mk/flags.mk.
 
-The program, the archives, the public headers, pkg-config files and the CMake package, manual pages,
-completion, a systemd unit, licences. Nothing but these, and nothing outside DESTDIR.
+It installs the program, the archives, the public headers, pkg-config files and the CMake package,
+manual pages, completion, a systemd unit and licences, and nothing outside DESTDIR.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 
-sys.dont_write_bytecode = True  # nothing is built in the source folders, and by root least of all
+sys.dont_write_bytecode = True  # writes no files into the source folders, above all not as root
 
 import headers
 import manuals
@@ -19,7 +19,7 @@ import manuals
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DOCS = "/usr/share/doc"
-# An archive and a .pc file each.
+# One archive and one .pc file each.
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
            "bedplate-dpdk", "bedplate-tls")
 
@@ -40,7 +40,7 @@ class Installer:
         self.libdir = os.path.normpath(options.libdir)
 
     def place(self, path):
-        """The present place of `path`, as the installed system knows it."""
+        """The staged path of the installed `path`."""
         staged = self.options.destdir + path
         os.makedirs(os.path.dirname(staged), mode=0o755, exist_ok=True)
         return staged
@@ -49,7 +49,7 @@ class Installer:
         staged = self.place(path)
         shutil.copyfile(source, staged + ".new")
         os.chmod(staged + ".new", mode)
-        os.replace(staged + ".new", staged)  # a program that runs keeps its file
+        os.replace(staged + ".new", staged)  # a running program keeps its file
 
     def write(self, path, text):
         staged = self.place(path)
@@ -66,7 +66,7 @@ class Installer:
         self.write(path, text)
 
     def relative_libdir(self, variable):
-        """The folder of the archives, by `variable` where it lies below the prefix."""
+        """The folder of the archives, relative to `variable` if it lies below the prefix."""
         below = os.path.relpath(self.libdir, self.prefix)
         return self.libdir if below.startswith("..") else f"{variable}/{below}"
 
@@ -76,14 +76,14 @@ class Installer:
             archive = f"lib{module}.a"
             self.copy(os.path.join(options.build, archive), f"{self.libdir}/{archive}")
         folder = f"{self.options.destdir}{self.prefix}/include/bedplate"
-        shutil.rmtree(folder, ignore_errors=True)  # headers that are not public any more
+        shutil.rmtree(folder, ignore_errors=True)  # removes headers that are no longer public
         for path, text in headers.installed().items():
             self.write(f"{self.prefix}/include/bedplate/{path}", text)
         self.package_files()
 
     def package_files(self):
         options = self.options
-        # Seen from the file itself, so that a tree may be moved.
+        # Relative to the file itself, so that a tree may be moved.
         up = os.path.relpath(self.prefix, f"{self.libdir}/pkgconfig")
         values = {"prefix": "${pcfiledir}/" + up, "libdir": self.relative_libdir("${prefix}"),
                   "version": options.version, "libraries": options.libraries,
@@ -110,7 +110,7 @@ class Installer:
                   version=options.version)
 
     def image(self):
-        """Installs the tools for images of others' programs: the tree's scripts, their command."""
+        """Installs the image tools for other programs: the tree's scripts and their command."""
         share = f"{self.prefix}/share"
         command = os.path.join(HERE, "bedplate-image")
         self.copy(command, f"{self.prefix}/bin/bedplate-image", 0o755)
@@ -138,13 +138,13 @@ class Installer:
         folder = f"{self.prefix}/share/doc/bedplate"
         self.copy(os.path.join(ROOT, "LICENSE"), f"{folder}/LICENSE")
         self.copy(os.path.join(self.options.mimalloc, "LICENSE"), f"{folder}/LICENSE.mimalloc")
-        # These are headers, compiled into the archives.
+        # Header libraries, compiled into the archives.
         for package in ("libtomlplusplus-dev", "nlohmann-json3-dev"):
             source = os.path.join(DOCS, package, "copyright")
             if os.path.exists(source):
                 self.copy(source, f"{folder}/LICENSE.{package}")
         self.copy(os.path.join(ROOT, "apps/demo.toml"), f"{folder}/examples/demo.toml")
-        # The pages that headers and errors name by docs/FILE, and their pictures.
+        # The pages that headers and errors refer to as docs/FILE, and their pictures.
         for page in sorted(glob.glob("docs/*.md", root_dir=ROOT) +
                            glob.glob("docs/pictures/*.svg", root_dir=ROOT)):
             self.copy(os.path.join(ROOT, page), f"{folder}/{page}")

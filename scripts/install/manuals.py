@@ -1,4 +1,4 @@
-"""The manual pages, made from what the program says of itself: --help, and keys --json."""
+"""Generates the manual pages from the program's own output: --help, and keys --json."""
 
 import json
 import re
@@ -12,13 +12,13 @@ def said(program, *words):
 
 
 def troff(text):
-    """Plain text as troff takes it."""
+    """Escapes plain text for troff."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     return re.sub(r"^\.", r"\\&.", text, flags=re.M)
 
 
 def markdown(text):
-    """A sentence of the configuration's help: links become their text, code becomes bold."""
+    """A help sentence of the configuration: links become their text, code becomes bold."""
     text = troff(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
     return re.sub(r"`([^`]*)`", r"\\fB\1\\fR", text)
 
@@ -68,7 +68,7 @@ def keys_page(program, version):
 
 
 def image_page(command, version):
-    """bedplate-image(1): what the command says of itself, its lines as they are."""
+    """bedplate-image(1): the command's own help, with its lines unchanged."""
     usage, _, rest = said(command, "--help").partition("\n\n")
     page = HEAD.format(name="BEDPLATE-IMAGE", section=1, version=version, title="User Commands")
     page += ".SH NAME\nbedplate\\-image \\- make and boot images of programs of services\n"

@@ -1,6 +1,6 @@
-# The places of `make install`, and the link lines that it writes.
+# The paths of `make install`, and the link lines that it writes.
 
-# As the public header has it.
+# The version in the public header.
 VERSION := $(shell awk '/^.define BP_VERSION_(MAJOR|MINOR|PATCH) / {printf "%s%d", dot, $$3; dot = "."}' \
                        apps/c_interface/bedplate_service.h)
 ifeq ($(filter 3,$(words $(subst ., ,$(VERSION)))),)

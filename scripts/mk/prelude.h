@@ -1,5 +1,5 @@
-// The standard library's headers that most sources include, precompiled. Each source names its own
-// includes all the same: scripts/includes.py checks it.
+// The standard library headers that most sources include, precompiled. Each source still includes
+// its own headers: scripts/includes.py checks it.
 #include <algorithm>
 #include <array>
 #include <atomic>

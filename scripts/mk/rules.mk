@@ -1,11 +1,11 @@
-# The rules. Objects depend on the makefiles, too: changed flags rebuild.
+# The rules. Objects depend on the makefiles, too, so changed flags cause a rebuild.
 
 BUILD_FILES := Makefile $(wildcard scripts/mk/*.mk)
 
-# Removes a target that a failed recipe has begun to write.
+# Removes a target whose recipe failed while writing it.
 .DELETE_ON_ERROR:
 
-# `products` and the like install and fetch nothing. Looked at before anything is compiled.
+# `products` and similar goals install and fetch nothing. Checked before any compilation.
 FETCHED := $(MIMALLOC)/include/mimalloc.h
 $(FETCHED):
 	$(error $@ is missing: run `make all` once, which fetches it and what else is missing)
@@ -24,9 +24,9 @@ TSRELAY_LIBRARY := $(BUILD)/libbedplate-tsrelay.a
 DPDK_LIBRARY := $(BUILD)/libbedplate-dpdk.a
 TLS_LIBRARY := $(BUILD)/libbedplate-tls.a
 LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
-# The programs of this tree have all of it.
+# The programs of this tree have all parts.
 LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
-# Those with ports, and those with TLS.
+# Parts for programs with ports, and for programs with TLS.
 LINK_DPDK := $(DPDK_LINK) $(DPDK_LIBRARY)
 LINK_TLS := $(TLS_LINK) $(TLS_LIBRARY)
 PROGRAM := $(BUILD)/bedplate
@@ -54,10 +54,10 @@ define compile
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(PRELUDE),-include $(PRELUDE)) -MMD -MP -c $< -o $@
 endef
 
-# A third of a small source's compilation is the standard library's headers, so these are compiled
-# once. The result fits only the flags it was made with: tests, which are optimized less, have one
-# of their own, and objects with flags of their own have none (flags.mk). A debug build, whose
-# commands editors take for clang's, has none either, nor have programs that stand for others'.
+# A third of a small source's compile time is the standard library's headers, so they are
+# precompiled. The result fits only the flags it was made with. Tests, which are optimized less,
+# have their own; objects with special flags have none (flags.mk). A debug build has none, as
+# editors take its commands for clang's; programs that represent users' programs have none either.
 ifneq ($(MODE),debug)
 PRELUDE := $(call build_of,prelude)/prelude.h
 TESTS_PRELUDE := $(call build_of,tests/prelude)/tests/prelude.h
@@ -78,13 +78,13 @@ build/release/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED) $(PRELUDES)
 	$(compile)
 endif
 
-# Sources take half of the time if a dozen are compiled at once. A sanitizer's build, which is for
-# its tests alone, does so, and the tests of any build with DOZENS=1. The sources of a release are
-# compiled one by one: a program gets only the objects that it needs of its archives, and one source
-# that was changed is compiled anew in a second.
+# A dozen sources compiled together take half of the time. This applies to sanitizer builds, which
+# serve only their own tests, and with DOZENS=1 to the tests of any build. The sources of a release
+# are compiled one by one: so a program gets only the objects that it needs from the archives, and
+# one changed source is recompiled in a second.
 #
-# $(call compiled,NAME,SOURCES) and $(call compiled_tests,NAME,SOURCES): the objects of SOURCES;
-# those of a dozen have a name with NAME.
+# $(call compiled,NAME,SOURCES) and $(call compiled_tests,NAME,SOURCES): the objects of SOURCES; an
+# object of a dozen has NAME in its name.
 UNITY_SIZE := 12
 ALONE := $(patsubst build/release/%.o,%.cc,$(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS))) \
          alloc/bad_pointer.cc transport/sockets/slow_sends.cc \
@@ -103,10 +103,10 @@ $(1).cc: FORCE
 	$$(Q)cmp -s $$@.new $$@ && rm $$@.new || mv $$@.new $$@
 -include $(1).d
 endef
-# Runs each time: the dozen of a source depends on the others. It is written if it has changed.
+# Runs each time, since the dozen of a source depends on all others. Writes only changes.
 .PHONY: FORCE
 FORCE:
-# Two sources may have tests of the same name, and one that is included an unnamed namespace.
+# Two sources may have tests of the same name; an included source may have an unnamed namespace.
 in_a_dozen = $(subst -Wshadow,-Wno-shadow $(if $(CLANG),,-Wno-subobject-linkage),$(compile))
 $(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED) $(PRELUDES)
 	$(in_a_dozen)
@@ -115,7 +115,7 @@ build/release/%.o: build/release/%.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED) $
 	$(in_a_dozen)
 endif
 compiled = $(if $(CLANG),$(in_dozens),$(call objects,$(2)))
-# The heap's tests apart: of a hardened build they alone are its own.
+# The heap's tests are separate: a hardened build has only them of its own.
 compiled_tests = $(if $(CLANG)$(DOZENS),\
   $(call in_dozens,$(1)_of_alloc,$(filter tests/alloc/%,$(2))) \
   $(call in_dozens,$(1),$(filter-out tests/alloc/%,$(2))),$(call objects,$(2)))
@@ -139,11 +139,11 @@ $(BUILD)/tls_left_out.o: $(BUILD)/tls_left_out.c
 $(TLS_LIBRARY): $(call compiled,tls,$(TLS_LIBRARY_SOURCES))
 $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 
-# The whole heap of the program and of the tests lies in the pool, but under a sanitizer.
+# The whole heap of the program and of the tests is in the pool, except under a sanitizer.
 POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
-# A program of ours: what is behind its objects, and needs all of these archives.
+# A program of this tree: its link line after its objects, which needs all of these archives.
 WITH_POOL = $(LINK_POOL_HEAP) $(LINK_RUNTIME)
 WITH_PORTS = $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS)
 WITH_ALL = $(TSRELAY_LIBRARY) $(LINK_TLS) $(WITH_PORTS) $(TLS_LIBRARIES)
@@ -156,20 +156,20 @@ define link
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(1) $(LINK_LIBRARIES)
 endef
 
-# The program once more for tests, with stores that promise too much (tests/power/broken.cc).
+# The program again for tests, with stores that promise too much (tests/power/broken.cc).
 $(BROKEN): private LDFLAGS += -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOperationE \
                               -Wl,--wrap=_ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm
 $(BROKEN): $(BUILD)/tests/power/broken.o
 $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
                       $(ARCHIVES_ALL)
 	$(call link,$(WITH_ALL))
-# A client and nothing of ours in it.
+# A client without any code of ours.
 $(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.cc)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lpthread
 
-# Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
-# tests, which is linked like them.
+# User programs, linked as docs/allocator.md says: with the pool's malloc. In addition a program of
+# the tests that is linked the same way.
 FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
 EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget edu \
               tsgen tsreader) $(FIRST_SERVICE)
@@ -194,13 +194,13 @@ $(PLACES): $(call objects,$(PLACES_SOURCES))
 $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
 	$(call link,$(filter %-tsrelay.a,$^) $(WITH_POOL))
 
-# One that has ports besides.
+# A test program that also has ports.
 PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc) \
   tests/apps/ports/port_witness.cc
 $(PORT_ECHO): $(call objects,$(PORT_ECHO_SOURCES)) $(POOL_HEAP) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
 	$(call link,$(WITH_PORTS))
 
-# Each step of docs/first-service.md is one block of code there.
+# Each step of docs/first-service.md is one code block in that document.
 $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
 FIRST_SERVICE_OBJECTS := $(FIRST_SERVICE:$(BUILD)/examples/echo-%=$(BUILD)/examples/echo_%.o)
 $(FIRST_SERVICE_OBJECTS): %.o: %.cc
@@ -216,14 +216,14 @@ $(C_OBJECTS): $(BUILD)/%_c.o: %.c $(BUILD_FILES)
 	$(if $(V),,@echo "  CC   $@")
 	$(Q)$(CC) -std=c99 -g -O2 -Wall -Wextra -Werror -Iapps/c_interface -MMD -MP -c $< -o $@
 
-# CppUTest's archive defines operator new and delete; weakened in a copy, ours win.
+# CppUTest's archive defines operator new and delete; a copy with weak ones lets ours win.
 $(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(Q)objcopy --wildcard --weaken-symbol='_Zn[wa]*' --weaken-symbol='_Zd[la]*' \
 	  $(firstword $(wildcard /usr/lib/*/libCppUTest.a)) $@
 
-# Functions that the data path must not call go through traps (tests/support/datapath_law.cc), but
-# not under a sanitizer, whose malloc and locks these are.
+# Routes functions that the data path must not call through traps (tests/support/datapath_law.cc),
+# except under a sanitizer, which owns malloc and the locks.
 LAW_NAMES := tests/support/datapath_law_names.inc
 LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
               $(shell sed -n 's/^BP_TRAP(\(.*\))$$/\1/p' $(LAW_NAMES))))
@@ -233,11 +233,11 @@ $(TESTS): $(call compiled_tests,tests/tests,$(TEST_SOURCES)) $(call objects,$(GE
           $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(ARCHIVES_ALL) $(BUILD)/libCppUTest.a
 	$(call link,$(LAW_LINK) $(BUILD)/libCppUTest.a $(WITH_ALL))
 
-# The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
-# every preloadable allocator is. Not installed; programs link the archives.
+# The pool's heap as a preloaded library for the benchmark: the archives' sources compiled again,
+# with the flags usual for preloadable allocators. Not installed; programs link the archives.
 BENCH_HEAP := $(BUILD)/bench/libbedplate-heap.so
 BENCH_OBJECTS := $(BENCH_HEAP_SOURCES:%.cc=$(BUILD)/bench/%.o)
-# Hidden but for what replaces libc's: nothing inside is looked up at run time.
+# Hidden except for replacements of libc functions: no internal symbol is resolved at run time.
 $(filter-out $(MALLOC_SOURCES:%.cc=$(BUILD)/bench/%.o),$(BENCH_OBJECTS)): \
   CXXFLAGS += -fvisibility=hidden
 
@@ -253,10 +253,10 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
-# The files that each object was made from, as the compiler says.
+# The files that each object was made from, reported by the compiler.
 -include $(shell find $(BUILD) $(if $(filter hardened,$(MODE)),build/release) -name '*.d' 2> /dev/null)
 
-# The heap under demand: a heap of 256 MiB in segment 0.
+# The heap under load: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak
 SOAK_ROUNDS ?= 1000
 SOAK_SECONDS ?= 1200
@@ -269,7 +269,7 @@ soak-exhaustion: $(SOAK)
 soak-demand: $(SOAK)
 	$(Q)BEDPLATE_BOOT_BYTES="256 MiB" $(SOAK) demand $(SOAK_SECONDS)
 
-# Messages between processes under strain.
+# Stress test of messages between processes.
 STRAIN := $(BUILD)/message-strain
 STRESS_SECONDS ?= 60
 KILL_ROUNDS ?= 1000
@@ -301,7 +301,7 @@ hostile-peer: $(STRAIN)
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
-# The code that the fuzzer follows: one archive, from which each target takes its part, with the
+# The code that the fuzzer instruments: one archive, from which each target links its part, with the
 # invariants checked, as in a debug build.
 FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
   $(addprefix apps/blockd/,nbd_handshake_output.cc nbd_negotiation.cc) alloc/keyed_cache_datapath.cc \
@@ -337,7 +337,7 @@ $(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/fuzz/%_fuzz.o bui
 .PHONY: fuzz-programs
 fuzz-programs: $(FUZZ_TARGETS:%=build/fuzz/%)
 
-# One target, or all of them one after the other.
+# One target, or all targets in sequence.
 fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),$(FUZZ_TARGETS)))
 .PHONY: $(FUZZ_TARGETS:%=fuzz-run-%)
 $(FUZZ_TARGETS:%=fuzz-run-%): fuzz-run-%: build/fuzz/%

@@ -1,9 +1,9 @@
-# The sources of each target, by folder: each folder is a part of one archive, but for those that are
+# The sources of each target, by folder: each folder is a part of one archive, except for the files
 # named here. A source in a folder that no target has is not part of Bedplate.
 
 in = $(foreach folder,$(1),$(sort $(wildcard $(folder)/*.cc)))
 
-# malloc and new are an archive of their own: a program chooses them.
+# malloc and new are in a separate archive: a program chooses them.
 MALLOC_SOURCES := alloc/fork_calls.cc alloc/intercepting_heap.cc alloc/memory_calls.cc \
                   alloc/operator_new.cc
 # The pool's heap, or a sanitizer's.
@@ -12,19 +12,20 @@ HEAP_SOURCES := $(addprefix alloc/,bad_pointer.cc child_heap.cc child_libc.cc co
 ALLOC_SOURCES := $(filter-out $(MALLOC_SOURCES) alloc/interception.cc \
                    $(if $(SANITIZED),$(HEAP_SOURCES),alloc/sanitizer_heap.cc),$(call in,alloc))
 
-# Sources that a program without peers need not link, with libibverbs and librdmacm behind them:
-# programs ask for the archive by the names of its parts (flags.mk), which the runtime knows weakly.
+# Sources for peers, which bring in libibverbs and librdmacm. A program without peers need not link
+# them: programs request parts of the archive by name (flags.mk), and the runtime references the
+# parts weakly.
 PEERS_OF_PERF := apps/perf/perf_verbs_side.cc apps/perf/register_cost.cc
-# The part of verbs that the counters need everywhere.
+# The part of verbs that the counters need in every program.
 VERBS_WORDS := transport/verbs/peer_state.cc
 VERBS_LIBRARY_SOURCES := \
   $(filter-out $(VERBS_WORDS) $(if $(SANITIZED),transport/verbs/device/verbs_drivers.cc), \
     $(call in,transport/verbs $(addprefix transport/verbs/,device connect channel joined))) \
   $(call in,apps/peers) $(PEERS_OF_PERF)
 INIT_LIBRARY_SOURCES := $(call in,apps/init)
-# TLS, with OpenSSL behind it, likewise.
+# TLS, with OpenSSL, in the same way.
 TLS_LIBRARY_SOURCES := $(call in,transport/tls apps/tls)
-# Ports, with DPDK behind them.
+# Ports, with DPDK.
 DPDK_LIBRARY_SOURCES := $(call in,$(addprefix transport/dpdk/,eal port net) apps/ports)
 POOL_SOURCES := $(call in,platform pinned_pool pinned_pool/join) $(ALLOC_SOURCES)
 LIBRARY_SOURCES := $(POOL_SOURCES) \
@@ -34,7 +35,7 @@ LIBRARY_SOURCES := $(POOL_SOURCES) \
                      c_interface program program/top program/doctor program/plan program/counters \
                      http control)) \
                    $(filter-out $(PEERS_OF_PERF),$(call in,apps/perf))
-# The pool's heap as a shared object, for the benchmark alone.
+# The pool's heap as a shared object, only for the benchmark.
 BENCH_HEAP_SOURCES := $(filter-out alloc/confined_mimalloc.cc,$(POOL_SOURCES)) $(MALLOC_SOURCES) \
                       scripts/bench/preload_heap.cc
 BLOCKD_SOURCES := $(call in,apps/blockd apps/blockd/stores)
@@ -47,10 +48,10 @@ GENERATOR_SOURCES := apps/examples/ts_generator.cc apps/examples/test_picture.cc
 TEST_SOURCES := tests/main.cc \
                 $(sort $(wildcard tests/support/*.cc tests/*/*_test.cc tests/*/*/*_test.cc \
                              tests/*/*/*/*_test.cc))
-# EAL leaves threads, beside which ThreadSanitizer lets no process fork.
+# EAL leaves threads, and ThreadSanitizer lets no process with threads fork.
 ifeq ($(MODE),tsan)
   TEST_SOURCES := $(filter-out tests/transport/dpdk/eal/% tests/transport/dpdk/port/%,$(TEST_SOURCES))
-  # THREADED=1, which make check has: without the folders whose tests have one thread.
+  # THREADED=1, set by make check: leaves out folders whose tests have one thread.
   ONE_THREAD := transport/dpdk/% apps/program/% apps/perf/% apps/http/% apps/kvd/%
   TEST_SOURCES := $(filter-out $(if $(THREADED),$(ONE_THREAD:%=tests/%)),$(TEST_SOURCES))
 endif

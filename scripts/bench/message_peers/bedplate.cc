@@ -1,9 +1,9 @@
-// Bedplate. latency: a bare fast box; am_send: an endpoint that has one, with a handler at the
-// other side; am_send_idle: the same, where each messenger has five more groups, of which nothing
-// comes; rate16: 16 members in one process, each with an endpoint and a box; loan, read_large:
-// blocks of the pool lent and given back; bandwidth: puts into the pool; put_copied, put_asleep:
-// into what of it the sender may only read, while the target spins or sleeps; cma: a message, and a get
-// from the sender's private memory; lane BURST: the FIFO between shards.
+// Bedplate. latency: a bare fast box; am_send: an endpoint with a box, and a handler on the other
+// side; am_send_idle: the same, with five more idle groups in each messenger; rate16: 16 members in
+// one process, each with an endpoint and a box; loan, read_large: blocks of the pool lent and
+// returned; bandwidth: puts into the pool; put_copied, put_asleep: puts into memory of the pool
+// that the sender may only read, while the target spins or sleeps; cma: a message, and a get from
+// the sender's private memory; lane BURST: the FIFO between shards.
 #include <memory>
 #include <vector>
 
@@ -72,7 +72,7 @@ void send_box(struct run *run, uint64_t number) {
   write_words(area, run->words, number);
   std::memcpy(slot->payload, &offset, sizeof offset);
   producer.publish(*slot, {SlotKind::kArea, kData, bytes, 0});
-  producer.prefetch_area(bytes);  // as an endpoint does
+  producer.prefetch_area(bytes);  // like an endpoint
 }
 
 void receive_box(struct run *run, uint64_t) {
@@ -114,7 +114,8 @@ void handle_am(void *, const Message &message) noexcept {
   read_words(the_run, message.payload.data());
 }
 
-// ---- loans: a number goes beside the block; in read_large each word is written and read, too ----
+// ---- loans: a number is sent with the block; in read_large each word is also written and read
+// ----
 
 void send_loan(struct run *run, uint64_t number) {
   Member &self = members[run->side];
@@ -158,7 +159,7 @@ void send_notice(struct run *run, uint64_t number) {
   }
 }
 
-// Into another buffer than the one that is sent from: a receiver keeps both.
+// Receives into another buffer than the send buffer: a receiver keeps both.
 void receive_private(struct run *run, uint64_t number) {
   std::byte *into = reinterpret_cast<std::byte *>(message_buffer) + run->bytes;
   receive_am(run, number);
@@ -169,14 +170,14 @@ void receive_private(struct run *run, uint64_t number) {
 
 void count_notice(void *, const Message &) noexcept { ++handled; }
 
-// Each side tells the other where its memory is.
+// Each side sends the other the address of its memory.
 void exchange_memory(struct run *run, std::span<std::byte> memory) {
   auto exposed = members[run->side].to_other->expose(memory);
   check(exposed.ok(), "exposing memory");
   exchange(run, &exposed.value(), &remote, sizeof remote);
 }
 
-// ---- 16 members that send to one ----
+// ---- 16 members that send to one member ----
 
 uint64_t offer(struct run *run, uint64_t first, uint64_t count) {
   uint64_t number = first;
@@ -217,7 +218,7 @@ void create_member(uint32_t index, AmHandler handler) {
   }
 }
 
-// Requires: the peer is created; by what it has written of itself its memory is reached.
+// Requires: the peer is created; its published record gives access to its memory.
 void connect_member(uint32_t index, uint32_t peer) {
   auto endpoint = members[index].messenger.connect({peer});
   check(endpoint.ok(), "connecting");
@@ -247,7 +248,7 @@ Group create_group(uint32_t member_count) {
   return made;
 }
 
-// Member 0 is side 0's, all others side 1's. `may_write`: the other's memory.
+// Member 0 belongs to side 0, all others to side 1. `may_write`: the other's memory.
 void admit_members(struct run *run, bool may_write) {
   const pid_t own = getpid();
   pid_t other = 0;

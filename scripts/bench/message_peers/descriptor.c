@@ -1,5 +1,5 @@
 /* A pipe and a Unix socket: WAY pipe or unix_socket. latency, read_large. Neither side sleeps: the
- * descriptors are non-blocking, and asking again is cheaper here than being woken. */
+ * descriptors are non-blocking, since polling is cheaper here than a wake-up. */
 #define _GNU_SOURCE
 #include "peer.h"
 

@@ -1,9 +1,9 @@
-/* The physical floor: what moving bytes from core to core costs with nothing around it.
+/* The physical floor: the bare cost of moving bytes from core to core.
  *
- * line: one word on one line goes to and fro. latency, read_large: a bare message, the payload
- * written, then a flag, then read; flag and payload are neighbours, so up to 56 bytes lie on the
- * flag's own line. bandwidth: copied from page to page, and a flag. cma: a flag, and one
- * process_vm_readv of the receiver's from the sender's private memory. put_copied, put_asleep: one
+ * line: one word on one line goes back and forth. latency, read_large: a bare message: the payload
+ * is written, then a flag, then read; flag and payload are adjacent, so up to 56 bytes lie on the
+ * flag's own line. bandwidth: a copy from page to page, and a flag. cma: a flag, and one
+ * process_vm_readv by the receiver from the sender's private memory. put_copied, put_asleep: one
  * process_vm_writev into the other's memory.
  */
 #define _GNU_SOURCE
@@ -53,7 +53,7 @@ static void send_private(struct run *run, uint64_t number) {
   __atomic_store_n(&boxes[run->side]->flag, number, __ATOMIC_RELEASE);
 }
 
-/* Into another buffer than the one that is sent from: a receiver keeps both. */
+/* Receives into another buffer than the send buffer: a receiver keeps both. */
 static void receive_private(struct run *run, uint64_t number) {
   char *into = (char *)own_buffer + run->bytes;
   struct iovec to = {into, run->bytes}, from = {other_buffer, run->bytes};
@@ -64,7 +64,7 @@ static void receive_private(struct run *run, uint64_t number) {
   read_words(run, into);
 }
 
-/* In pieces: a memcpy of 1 MiB at once took a sixth longer here, glibc's way for large ones. */
+/* In parts: one memcpy of 1 MiB took a sixth longer here, by glibc's path for large copies. */
 static void put(struct run *run, uint64_t number) {
   write_words(own_buffer, run->words, number);
   for (size_t at = 0; at < run->bytes; at += kPieceBytes) {

@@ -1,7 +1,6 @@
 /* libfabric's provider shm: fi_inject while the message fits, else fi_send; the receive is posted
- * before the message comes. latency, read_large, cma (whether it uses CMA, the environment says).
- * WAY begins the names of its files in /dev/shm: files that are left when it is killed can be
- * found.
+ * before the message comes. latency, read_large, cma (the environment selects CMA). WAY is the
+ * prefix of its files in /dev/shm, so that files left by a killed run can be found.
  */
 #define _GNU_SOURCE
 #include "peer.h"
@@ -33,7 +32,7 @@ static void await(struct fid_cq *queue) {
   }
 }
 
-/* Polling either queue is what drives the provider. */
+/* Polling either queue drives the provider. */
 static void send_message(struct run *run, uint64_t number) {
   const int is_injected = run->bytes <= inject_max_bytes;
   ssize_t result;
@@ -116,7 +115,7 @@ int main(int argc, char **argv) {
   post_receive(&run);
   meet(&run);
   ping_pong(&run, send_message, receive_message);
-  /* The last message's sender may wait for its completion, which needs both. */
+  /* The last message's sender may wait for its completion, which needs both sides to poll. */
   arrive(&run);
   while (!has_other_arrived(&run)) (void)fi_cq_read(arrived, NULL, 0);
   check(fi_close(&endpoint->fid), "closing the endpoint"); /* takes its file out of /dev/shm */

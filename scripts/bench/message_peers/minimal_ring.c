@@ -1,8 +1,8 @@
-/* The floor of the queues: a textbook ring with one producer and one consumer in shared memory,
- * which looks at the other's index only when its own copy of it says full or empty.
+/* The floor of the queues: a textbook ring with one producer and one consumer in shared memory.
+ * Each end reads the other's index only if its cached copy says full or empty.
  *
- * lane BURST: 8-byte items, BURST of them for one publication. rate16 BYTES: 16 such rings from one
- * sender to one receiver, which goes round all of them.
+ * lane BURST: 8-byte items, BURST of them per publication. rate16 BYTES: 16 such rings from one
+ * sender to one receiver, which polls all of them in turn.
  */
 #define _GNU_SOURCE
 #include "peer.h"

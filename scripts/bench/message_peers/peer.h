@@ -1,12 +1,12 @@
-/* What the programs that message_bench.py measures share: arguments, two pinned processes, a
+/* Shared code of the programs that message_bench.py measures: arguments, two pinned processes, a
  * payload that is really written and read, the measuring loops, one line of JSON.
  *
  *     NAME KIND BYTES ITERATIONS [WAY]
  *
- * Side 0 runs on core 0, measures and prints; side 1 runs on core 1. A figure is nanoseconds for
- * one operation (one way, one message, one item, one put): the median, the least and the 90th
- * percentile of kBatches batches, since a batch that was interrupted says nothing. Nothing here
- * sleeps or makes a system call while it measures, but for the clock, once for each batch.
+ * Side 0 runs on core 0, measures and prints; side 1 runs on core 1. A figure is nanoseconds per
+ * operation (one direction, one message, one item, one put): the median, the minimum and the 90th
+ * percentile of kBatches batches, since an interrupted batch is meaningless. Nothing here
+ * sleeps or makes a system call while it measures, except to read the clock once per batch.
  */
 #pragma once
 
@@ -27,7 +27,7 @@
 
 enum { kBatches = 50, kWarmupBatches = 10, kBlobMaxBytes = 1024, kConnections = 16 };
 
-/* Both processes see it. */
+/* Shared by both processes. */
 struct control {
   ON_OWN_LINE uint64_t arrived[2];
   ON_OWN_LINE char blobs[2][kBlobMaxBytes];
@@ -52,7 +52,7 @@ static inline int is_kind(const struct run *run, const char *kind) {
   return strcmp(run->kind, kind) == 0;
 }
 
-/* To be called for what a program does not measure. */
+/* Called for kinds that a program does not measure. */
 __attribute__((noreturn)) static inline void unknown_kind(const struct run *run) {
   fprintf(stderr, "%s: cannot measure %s %s\n", run->program, run->kind, run->way);
   _exit(2);
@@ -71,7 +71,7 @@ static inline struct run parse_arguments(int argc, char **argv) {
   run.batch = strtoull(argv[3], NULL, 10) / kBatches;
   run.way = argc > 4 ? argv[4] : "";
   run.words = run.bytes / sizeof(uint64_t);
-  /* What a copy costs is asked for, not what reading costs: one word proves that it arrived. */
+  /* The cost of the copy is measured, not that of reading: one word proves that it arrived. */
   if (is_kind(&run, "cma") || is_kind(&run, "bandwidth") || is_kind(&run, "lane") ||
       is_kind(&run, "put_copied") || is_kind(&run, "put_asleep")) {
     run.words = 1;
@@ -80,7 +80,7 @@ static inline struct run parse_arguments(int argc, char **argv) {
   return run;
 }
 
-/* Pins this process to its side's core; it ends when the process that started it does. */
+/* Pins this process to its side's core; it ends when its parent ends. */
 static inline void become_side(struct run *run, int side) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -116,7 +116,7 @@ static inline void end_with_child(int number) {
   }
 }
 
-/* Splits into side 0, the parent, and side 1. Before any library is initialised. */
+/* Forks into side 0, the parent, and side 1. Called before any library is initialised. */
 static inline struct run start_pair(int argc, char **argv) {
   struct run run = parse_arguments(argc, argv);
   pid_t child;
@@ -143,15 +143,15 @@ static inline void meet(struct run *run) {
   }
 }
 
-/* The same, but its core is free meanwhile. */
+/* The same, but the core is free meanwhile. */
 static inline void meet_asleep(struct run *run) {
   const struct timespec pause = {0, 1000000};
   arrive(run);
   while (!has_other_arrived(run)) nanosleep(&pause, NULL);
 }
 
-/* The end of main: neither side goes while the other still needs its memory. Side 0 waits for side
- * 1 and returns what became of it. */
+/* The end of main: neither side exits while the other still needs its memory. Side 0 waits for side
+ * 1 and returns its exit status. */
 static inline int finish(struct run *run) {
   int status = 0;
   meet(run);
@@ -160,7 +160,7 @@ static inline int finish(struct run *run) {
   return waitpid(-1, &status, 0) > 0 && status != 0; /* none left: end_with_child saw it end well */
 }
 
-/* Each side gives a blob and gets the other's. */
+/* Each side sends a blob and receives the other's. */
 static inline void exchange(struct run *run, const void *mine, void *theirs, size_t bytes) {
   if (bytes > kBlobMaxBytes) fail("exchanging addresses", "they are longer than was thought of");
   memcpy(run->control->blobs[run->side], mine, bytes);
@@ -169,7 +169,7 @@ static inline void exchange(struct run *run, const void *mine, void *theirs, siz
   meet(run);
 }
 
-/* Two words by one store: a far core takes as many lines at once as stores can wait for them. */
+/* Two words in one store: waiting stores limit the lines that a far core transfers at once. */
 typedef uint64_t word_pair __attribute__((vector_size(16)));
 
 ALWAYS_INLINE void write_words(void *to, size_t words, uint64_t number) {
@@ -195,14 +195,14 @@ static inline uint64_t total_operations(const struct run *run) {
   return run->batch * (kBatches + kWarmupBatches);
 }
 
-/* Stops unless messages 1 to `total_operations` were each read once. */
+/* Stops unless messages 1 to `total_operations` were each read exactly once. */
 static inline void check_sum(const struct run *run) {
   const uint64_t n = total_operations(run), words = run->words;
   const uint64_t wanted = words * (n * (n + 1) / 2) + n * (words * (words - 1) / 2);
   if (run->sum != wanted) fail("checking what was received", "it is not what was sent");
 }
 
-/* The same for what was put there, of which only the last is left. */
+/* The same for puts, of which only the last remains. */
 static inline void check_last_put(const struct run *run, const void *at) {
   const uint64_t *number = (const uint64_t *)at;
   if (*number != total_operations(run)) fail("checking the last put", "it is missing");
@@ -228,7 +228,7 @@ static inline void print_figure(double *ns) {
 
 typedef void (*message_function)(struct run *run, uint64_t number);
 
-/* latency, read_large, cma: one message there, one back; half of that is one way. */
+/* latency, read_large, cma: one message there, one back; half of the round trip is the figure. */
 ALWAYS_INLINE void ping_pong(struct run *run, message_function send, message_function receive) {
   double ns[kBatches];
   uint64_t number = 0;
@@ -246,7 +246,8 @@ ALWAYS_INLINE void ping_pong(struct run *run, message_function send, message_fun
   if (run->side == 0) print_figure(ns);
 }
 
-/* bandwidth, put_copied: side 0 puts, side 1 has nothing to do; put_asleep: and it sleeps. flush: all puts are visible there. */
+/* bandwidth, put_copied: side 0 puts, side 1 has nothing to do; put_asleep: side 1 sleeps. flush
+ * makes all puts visible to side 1. */
 ALWAYS_INLINE void put_stream(struct run *run, message_function put, void (*flush)(void)) {
   double ns[kBatches];
   uint64_t number = 0;
@@ -259,21 +260,21 @@ ALWAYS_INLINE void put_stream(struct run *run, message_function put, void (*flus
   print_figure(ns);
 }
 
-/* rate16, lane: offer sends up to `count` messages, the first of them `first`; returns how many. */
+/* rate16, lane: offer sends up to `count` messages, beginning with `first`; returns the number. */
 ALWAYS_INLINE void send_stream(struct run *run,
                                uint64_t (*offer)(struct run *run, uint64_t first, uint64_t count)) {
   const uint64_t total = total_operations(run);
   for (uint64_t sent = 0; sent < total;) sent += offer(run, sent + 1, total - sent);
 }
 
-/* The other end, side 0: poll handles what is there and returns how many that were. */
+/* The other end, side 0: poll handles the available messages and returns their number. */
 ALWAYS_INLINE void receive_stream(struct run *run, uint64_t (*poll)(struct run *run)) {
   double ns[kBatches];
   uint64_t received = 0, until = 0;
   for (int batch = -kWarmupBatches; batch < kBatches; ++batch) {
     const uint64_t before = received;
     const double began = now_ns();
-    /* A burst may reach into the next batch, but never be all of it. */
+    /* A burst may extend into the next batch, but not fill it. */
     for (until += run->batch; received < until;) received += poll(run);
     if (batch >= 0) ns[batch] = (now_ns() - began) / (double)(received - before);
   }

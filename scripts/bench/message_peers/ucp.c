@@ -1,4 +1,4 @@
-/* UCX's upper level, ucp; the environment says over what (UCX_TLS).
+/* UCX's upper level, ucp; the environment selects the transport (UCX_TLS).
  *
  * latency, cma: tagged messages. read_large: WAY tag, or put: a put, a fence and a put of the flag
  * that the receiver polls. bandwidth: puts. rate16: active messages, which need no matching, on 16
@@ -46,7 +46,7 @@ static void send_tag(struct run *run, uint64_t number) {
   complete(ucp_tag_send_nbx(endpoints[0], buffer, run->bytes, kTag, &kPlain), "sending");
 }
 
-/* Into another buffer than the one that is sent from, as the floor does. */
+/* Receives into another buffer than the send buffer, as the floor does. */
 static void receive_tag(struct run *run, uint64_t number) {
   char *into = (char *)buffer + run->bytes;
   (void)number;
@@ -92,7 +92,7 @@ static uint64_t offer(struct run *run, uint64_t first, uint64_t count) {
   return 1;
 }
 
-/* Counts those, too, that came while this side still waited for the other to be ready. */
+/* Also counts messages that came while this side still waited for the other to be ready. */
 static uint64_t handle_ready(struct run *run) {
   static uint64_t counted;
   const uint64_t before = counted;
@@ -157,7 +157,7 @@ static void connect_sides(struct run *run) {
   }
 }
 
-/* Meanwhile the other may still need this side's help. */
+/* The other side may need this side's progress meanwhile. */
 static void meet_helping(struct run *run) {
   arrive(run);
   while (!has_other_arrived(run)) ucp_worker_progress(worker);

@@ -78,7 +78,7 @@ static uint64_t offer(struct run *run, uint64_t first, uint64_t count) {
   return 0;
 }
 
-/* Counts those, too, that came while this side still waited for the other to be ready. */
+/* Also counts messages that came while this side still waited for the other to be ready. */
 static uint64_t handle_ready(struct run *run) {
   static uint64_t counted;
   const uint64_t before = counted;

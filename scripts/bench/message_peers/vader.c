@@ -1,11 +1,11 @@
-/* Open MPI's shared-memory transport, vader, started by `mpirun -np 2`; with or without CMA, as
- * the driver's --mca options say.
+/* Open MPI's shared-memory transport, vader, started by `mpirun -np 2`; the driver's --mca options
+ * select CMA.
  *
  * latency, read_large, cma: MPI_Send and MPI_Recv. bandwidth: WAY put (MPI_Put into a window that
- * MPI allocated, its fastest way) or send. rate16: MPI knows no further connections between two
- * processes; nearest are 16 communicators, used in turn. The receiver posts its receives before
- * the messages come, which is the cheapest for MPI, and holds the sender back by one empty message
- * for kAhead messages, or the unexpected ones would pile up.
+ * MPI allocated, its fastest path) or send. rate16: MPI has no further connections between two
+ * processes; the nearest equivalent is 16 communicators, used in turn. The receiver posts its
+ * receives before the messages come, which is cheapest for MPI. After every kAhead messages it
+ * releases the sender by an empty message, since unexpected messages would otherwise pile up.
  */
 #define _GNU_SOURCE
 #include "peer.h"
@@ -24,7 +24,7 @@ static void send_message(struct run *run, uint64_t number) {
   MPI_Send(buffer, (int)run->bytes, MPI_BYTE, !run->side, 0, MPI_COMM_WORLD);
 }
 
-/* Into another buffer than the one that is sent from, as the floor does. */
+/* Receives into another buffer than the send buffer, as the floor does. */
 static void receive_message(struct run *run, uint64_t number) {
   char *into = (char *)buffer + run->bytes;
   (void)number;
@@ -69,7 +69,7 @@ static void measure_sends(struct run *run) {
   check_sum(run);
 }
 
-/* The ring of messages in flight; a message waits to be checked as long as its window. */
+/* The ring of messages in flight; a message is checked at the end of its window. */
 static char *message_at(const struct run *run, uint64_t index) {
   return (char *)buffer + index % kWindow * run->bytes;
 }

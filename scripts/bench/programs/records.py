@@ -1,4 +1,4 @@
-# Run as with PYTHONMALLOC=malloc: every object is a malloc.
+# PYTHONMALLOC=malloc makes every object a malloc.
 import json
 
 people = {}
