@@ -81,7 +81,7 @@ own_identity() {
 # Change: a page that is given up is no longer charged to its owner (bp_page_given_back, segment.c).
 # Why: alloc/heap_owner counts pages.
 # Until: for ever.
-# Test: HeapOwner.IsChargedWhoeverFrees
+# Test: HeapOwner.OfManyThreadsHasOneLimit
 pages_given_back() {
   adjust src/segment.c '/^static mi_slice_t\* mi_segment_page_clear/,/^}/'\
 's/^  size_t inuse = /  bp_page_given_back(page);\n&/'

@@ -181,6 +181,7 @@ BP_PROBE(ChargeFollowsTheOwnerWhoeverFrees) {
     BP_PROBE_CHECK(heap_owner_use(first).used_bytes >= 1000 * kBlock);
     BP_PROBE_CHECK(heap_owner_use(second).used_bytes == 0);
     blocks.free_all();  // within the second's scope
+    BP_PROBE_CHECK(heap_owner_use(first).used_bytes < 1000 * kBlock);
     blocks.add(kBlock);
   }
   BP_PROBE_CHECK(heap_owner_use(second).used_bytes > 0);
