@@ -35,9 +35,9 @@ TEST_GROUP(TopHistory) {
 };
 
 TEST(TopHistory, DrawsAValueBesideItsScale) {
-  add(TopAspect::kRate, "1/s", 1, 100);
-  add(TopAspect::kRate, "20/s", 20, 101);
-  const auto lines = history.graph(kKey, 101 * kSecond, 40, 5);
+  add(TopAspect::kRate, "1/s", 1, 200);
+  add(TopAspect::kRate, "20/s", 20, 201);
+  const auto lines = history.graph(kKey, 201 * kSecond, 40, 5);
   LONGS_EQUAL(5, lines.size());
   STRCMP_EQUAL("cache gets: now 20/s, at most 20/s", lines[0].c_str());
   STRCMP_EQUAL("20/s |                                 #", lines[1].c_str());
