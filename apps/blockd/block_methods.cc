@@ -19,31 +19,34 @@ void call(void* self, ControlCall& call) noexcept {
 
 void BlockService::methods(ControlMethods& methods) {
   const ControlParameter volume = {.name = "volume",
-                                   .help = "Its name, as [[blockd.volume]] has it."};
+                                   .help = "The volume's name in [[blockd.volume]]."};
   const auto on = [](const char* help) {
     return ControlParameter{.name = "on", .type = ControlType::kBoolean, .help = help};
   };
   methods.add({.name = "volumes",
                .result = "[{\"volume\", \"shard\", \"bytes\", \"read_only\", \"held\"}]",
-               .help = "Lists the volumes, as they are now."},
+               .help = "Lists the volumes and their present state."},
               &call<&BlockService::list_volumes>, this);
-  methods.add({.name = "read_only",
-               .parameters = {volume, on("True: writes are refused with EPERM from now on.")},
-               .result = "{\"volume\", \"read_only\"}",
-               .help = "Has a volume refuse writes, or take them again; what was begun goes on.",
-               .needs = "to take writes: a volume that was not read_only when it was opened"},
-              &call<&BlockService::set_read_only>, this);
-  methods.add({.name = "hold",
-               .parameters = {volume, on("True: requests wait from now on.")},
-               .result = "{\"volume\", \"held\", \"released\": N}",
-               .help = "Has requests that come wait before they reach the volume, or go on; what "
-                       "was begun goes on. A drain lets all go on.",
-               .needs = "that blockd does not drain"},
-              &call<&BlockService::hold_volume>, this);
+  methods.add(
+      {.name = "read_only",
+       .parameters = {volume, on("True: writes are refused with EPERM from now on.")},
+       .result = "{\"volume\", \"read_only\"}",
+       .help = "Makes a volume refuse writes, or accept them again; requests in flight continue.",
+       .needs = "to take writes: a volume that was not read_only when it was opened"},
+      &call<&BlockService::set_read_only>, this);
+  methods.add(
+      {.name = "hold",
+       .parameters = {volume, on("True: requests wait from now on.")},
+       .result = "{\"volume\", \"held\", \"released\": N}",
+       .help = "Holds new requests back from the volume, or releases them; requests in flight "
+               "continue. A drain releases all.",
+       .needs = "that blockd does not drain"},
+      &call<&BlockService::hold_volume>, this);
   methods.add({.name = "listen",
-               .parameters = {on("True: new clients are served. False: they are closed at once.")},
+               .parameters = {on(
+                   "True: new clients are served. False: their connections are closed at once.")},
                .result = "{\"listening\": BOOLEAN}",
-               .help = "Takes new clients, or none; those that are connected stay."},
+               .help = "Accepts new clients, or refuses them; connected ones stay."},
               &call<&BlockService::set_listening>, this);
 }
 

@@ -92,54 +92,54 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
   table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
       .otherwise("all that there is of another store")
       .rule(Rule::kMultipleOf4KiB)
-      .help("The export's size. Required in memory: all of it lies in the pool. Another store "
-            "exports its first bytes.");
+      .help("The export's size. Required for a volume in memory, which lies in the pool. Of any "
+            "other store, the first bytes are exported.");
   table.path("file", &settings.file, 1, 255)
       .otherwise("none: it lies in memory")
-      .help("The file that the volume lies on ([Stores](nbd.md#stores)).");
+      .help("The file that stores the volume ([Stores](nbd.md#stores)).");
   table.path("device", &settings.device, 1, 255)
       .otherwise("what `file` says")
-      .help("The block device that it lies on instead.");
+      .help("The block device that stores it instead.");
   table.boolean("polled", &settings.polled)
       .help("Polls the drive of `file` or `device` for completions, instead of waiting for its "
             "interrupt ([Polled drives](nbd.md#polled-drives)).");
   table.text("nvme", &settings.nvme.address, 1, 32)
       .otherwise("what `file` or `device` says")
-      .help("The PCI address of the NVMe drive that it lies on instead, without the kernel's "
+      .help("The PCI address of the NVMe drive that stores it instead, without the kernel's "
             "driver ([nvme.md](nvme.md)): `\"0000:01:00.0\"`.");
   table.integer("nvme_namespace", &settings.nvme.space, 1, 0xffff'fffe)
       .help("The drive's namespace.");
   table.integer("nvme_queue_depth", &settings.nvme.queue_depth, 3, NvmeQueue::kEntryCountMax - 1)
-      .help("How many commands the drive is given at once, by each shard that has volumes on it; "
-            "all its volumes say the same, here and below.");
+      .help("The most commands in flight from each shard that has volumes on the drive. All "
+            "volumes of a drive have the same value, here and below.");
   table.integer("nvme_timeout_ms", &settings.nvme.timeout_ms, 100, 600'000)
-      .help("After how long a command is aborted; after twice as long the drive is reset.");
+      .help("A command is aborted after this long; after twice as long the drive is reset.");
   table.choice("nvme_write_cache", &settings.nvme.has_write_cache, kCacheChoices)
       .otherwise("as the drive has it")
       .help("Lets the drive acknowledge writes that a power cut would lose.");
   table.text("rbd", &settings.rbd, 3, 255)
       .otherwise("what `file`, `device` or `nvme` says")
-      .help("The image of the Ceph cluster in [blockd.ceph] that it lies on instead: "
+      .help("The image in the Ceph cluster of [blockd.ceph] that stores it instead: "
             "`\"pool/image\"` ([Ceph](nbd.md#ceph)).");
   table.integer("rbd_timeout_s", &settings.rbd_timeout_s, 1, 600)
       .otherwise("`timeout_s` of [blockd.ceph]")
-      .help("How long the cluster may take to let this image be had.");
+      .help("How long opening this image may take.");
   table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
       .rule(Rule::kMultipleOf4KiB)
-      .help("Memory for data on its way between the store and clients; a volume in memory needs "
+      .help("Memory for data in transit between the store and clients; a volume in memory needs "
             "none. The largest request takes 32 MiB.");
   table.integer("operations", &settings.queue.task_count, 1, 1024)
-      .help("How many operations a store is given at once; more requests wait.");
+      .help("The most operations in flight in the store; further requests wait.");
   table.boolean("read_only", &settings.read_only).help("Refuses writes with EPERM.");
   table.choice("pages", &settings.pages, kPageChoices)
       .otherwise("those of the pool")
-      .help("The pages of this volume alone.");
+      .help("The page size of this volume.");
   table.integer("node", &settings.node, 0, kNodeCountMax - 1)
       .otherwise("its shard's")
-      .help("The NUMA node that the volume, or its buffers, lie on.");
+      .help("The NUMA node of the volume, or of its buffers.");
   table.shard("shard", &settings.shard)
       .otherwise("one of `volumes_shards`")
-      .help("The shard that it lives on.");
+      .help("The shard that serves it.");
   table.check([&settings](ReadTable& read) { check_volume(read, settings); });
 }
 
@@ -147,16 +147,16 @@ static void describe(ConfigurationTable& table, CephSettings& settings) {
   table.addresses("monitors", &settings.monitors, 1, 16)
       .required()
       .unique()
-      .help("Its monitors, where they speak the protocol v1: `\"tcp:10.0.0.1:6789\"`.");
+      .help("The cluster's monitors, at their addresses for protocol v1: `\"tcp:10.0.0.1:6789\"`.");
   table.text("user", &settings.user, 1, 64)
       .required()
-      .help("The user by which it knows the appliance, without `client.`.");
+      .help("The appliance's user in the cluster, without `client.`.");
   table.path("keyring", &settings.keyring, 1, 255)
       .required()
-      .help("The file with the user's key, for its owner alone. An image gets it with it.");
+      .help("The file with the user's key, readable by its owner alone. An image contains it.");
   table.integer("timeout_s", &settings.timeout_s, 1, 600)
-      .help("How long the cluster may take to let a volume's image be had, unless the volume says "
-            "another time; beyond that the boot is refused.");
+      .help("How long opening a volume's image may take, unless the volume sets its own time; "
+            "after that, boot is refused.");
   table.check([&settings](ReadTable& read) { check_cluster(read, settings); });
 }
 
@@ -168,40 +168,40 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
   table.addresses("image_listen", &settings.image_listen, 1, 8)
       .otherwise("those of listen")
       .unique()
-      .help("The addresses instead, as first process of an image.");
+      .help("The addresses to use instead as the first process of an image.");
   table.shard("connections_shard", &settings.connections_shard)
-      .help("The shard that connections live on.");
+      .help("The shard that serves connections.");
   table.shards("volumes_shards", &settings.volumes_shards, kShardCountMax)
       .otherwise("the last shard")
-      .help("The shards that volumes live on; that of the connections may be one. Each goes to one "
-            "on the NUMA node of its drive, where there is one, and of these to the one with the "
-            "fewest.");
+      .help("The shards that serve volumes; the shard of the connections may be among them. "
+            "Each volume is placed on the NUMA node of its drive, if a shard is there, and "
+            "among these shards on the one with the fewest volumes.");
   table.integer("max_connections", &settings.max_connections, 1, 4096)
-      .help("How many clients may be connected. Their buffers, 128 KiB for each, are planned; "
-            "one more is closed at once.");
+      .help("The most clients at once. Their buffers, 128 KiB for each, are planned; further "
+            "connections are closed at once.");
   table.integer("requests_per_connection", &settings.requests_per_connection, 1, 1024)
-      .help("How many requests of one connection may be in flight.");
+      .help("The most requests in flight on one connection.");
   table.integer("handshake_timeout_ms", &settings.handshake_timeout_ms, 100, 600'000)
       .help("How long a client may take to negotiate before it is disconnected.");
   table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
-      .help("After how long a client over TCP is disconnected whose host gives no sign of "
-            "life, or that takes none of its replies "
-            "([nbd.md](nbd.md#clients-that-vanish)). 0: it keeps its place for ever.");
+      .help("A client over TCP is disconnected when its host does not respond, or it does not "
+            "read its replies, for this long ([nbd.md](nbd.md#clients-that-vanish)). 0: never.");
   table.path("tls_certificate", &settings.tls.certificate, 1, 255)
       .otherwise("none: clients of TLS need a shared key")
-      .help("The server's certificate for TLS, in PEM, with those between it and its authority "
-            "behind it ([nbd.md](nbd.md#tls)).");
+      .help("The server's certificate for TLS, in PEM, followed by the intermediate "
+            "certificates ([nbd.md](nbd.md#tls)).");
   table.path("tls_key", &settings.tls.key, 1, 255)
       .otherwise("none: there is no certificate")
-      .help("The private key of `tls_certificate`. Its file is for its owner alone, or root's with "
-            "mode 0640.");
+      .help("The private key of `tls_certificate`. Its file is readable by its owner alone, or "
+            "belongs to root with mode 0640.");
   table.path("tls_client_authorities", &settings.tls.client_authorities, 1, 255)
       .otherwise("none: no client needs a certificate")
-      .help("Certificates, in PEM: a client must show one that one of these has signed.");
+      .help("Certificates of authorities, in PEM: a client must present a certificate signed by "
+            "one of them.");
   table.path("tls_shared_keys", &settings.tls.shared_keys, 1, 255)
       .otherwise("none: TLS is by certificate, if at all")
-      .help("Keys that clients have as well, in lines `NAME:KEY` as `psktool` writes them. Its "
-            "file is for its owner alone, or root's with mode 0640.");
+      .help("Keys shared with clients, in lines `NAME:KEY` as `psktool` writes them. Its file "
+            "is readable by its owner alone, or belongs to root with mode 0640.");
   table.table("ceph", &settings.ceph);
   table.tables("volume", &settings.volumes, 1, 64);
   table.check([&settings](ReadTable& read) {

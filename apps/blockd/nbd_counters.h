@@ -95,10 +95,11 @@ inline void describe_requests(CounterTable& table, RequestCounters& c,
       .at_a_glance(columns.requests);
   table
       .counter("requests_block_status", c.requests_block_status, "requests",
-               "Questions for which parts have data.")
+               "Block status requests.")
       .at_a_glance(columns.requests);
-  table.counter("read_bytes", c.read_bytes, "bytes", "Sent to clients.").at_a_glance(columns.read);
-  table.counter("written_bytes", c.written_bytes, "bytes", "Received from clients.")
+  table.counter("read_bytes", c.read_bytes, "bytes", "Bytes sent to clients.")
+      .at_a_glance(columns.read);
+  table.counter("written_bytes", c.written_bytes, "bytes", "Bytes received from clients.")
       .at_a_glance(columns.written);
 }
 
@@ -107,48 +108,51 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
       .at_a_glance("clients");
   table
       .gauge("connections_peak", c.connections_peak, "connections",
-             "The most clients that were connected at once.")
-      .peak_of("max_connections", "One client more than that is closed at once.");
+             "The most clients connected at once.")
+      .peak_of("max_connections", "Further connections are closed at once.");
   table.counter("connections_total", c.connections_total, "connections",
                 "Clients that have connected.");
   table
       .counter("connections_refused", c.connections_refused, "connections",
-               "Closed at once: there were max_connections.")
+               "Connections closed at once: max_connections were open.")
       .refusals_of("max_connections")
       .sign_as_it_grows(
           "clients are sent away, {connections_refused} by now: end those that are not "
           "needed, or raise max_connections");
   table
-      .counter("connections_turned_away", c.connections_turned_away, "connections",
-               "Closed at once: no new clients are taken (blockd.listen, a drain), or the system "
-               "took no more.")
+      .counter(
+          "connections_turned_away", c.connections_turned_away, "connections",
+          "Connections closed at once: no new clients are accepted (blockd.listen, a drain), or "
+          "the kernel refused more.")
       .sign_as_it_grows(
           "clients are turned away, {connections_turned_away} by now: it drains, or blockd.listen "
           "has said so, or the system took no more, as the log says");
   table
       .counter("handshake_timeouts", c.handshake_timeouts, "connections",
-               "Closed: the client took too long to negotiate.")
+               "Connections closed: the client took too long to negotiate.")
       .sign_as_it_grows(
           "clients do not end their negotiation, {handshake_timeouts} by now: look at who connects "
           "here, and at the network between");
   table
       .counter("protocol_errors", c.protocol_errors, "connections",
-               "Closed because of what the client sent.")
+               "Connections closed: the client violated the protocol.")
       .sign_as_it_grows(
           "clients send what is no NBD, {protocol_errors} by now: the log says what; mend or "
           "replace the client");
   table
       .counter("broken_connections", c.broken_connections, "connections",
-               "The socket failed, or the client left in the middle of something.")
+               "Connections that failed, or whose client left during a request.")
       .sign_as_it_grows(
           "connections break, {broken_connections} by now: look at the clients' logs, and at the "
           "network between");
   table
       .gauge("requests_peak", c.requests_peak, "requests",
-             "The most requests of one connection that were in flight at once.")
+             "The most requests in flight at once on one connection.")
       .peak_of("requests_per_connection", "A client's further requests wait in its socket.");
   describe_requests(table, c, {"requests", "sent", "received"});
-  table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.")
+  table
+      .counter("requests_refused", c.requests_refused, "requests",
+               "Requests answered with an error.")
       .sign_as_it_grows(
           "requests are answered with an error, {requests_refused} by now: look at the volumes' "
           "stores, else at what clients ask (past the end, a read-only volume)");
@@ -156,12 +160,12 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
     table.histogram(name, of, "ns", help).at_a_glance("p99");
   };
   times("read_ns", c.read_ns,
-        "A read, from its header's receipt to its answer being handed to the socket.");
-  times("write_ns", c.write_ns, "The same of a write; its payload is received in between.");
-  times("flush_ns", c.flush_ns, "The same of a flush.");
-  times("trim_ns", c.trim_ns, "The same of a trim.");
-  times("write_zeroes_ns", c.write_zeroes_ns, "The same of a write of zeroes.");
-  times("block_status_ns", c.block_status_ns, "The same of a block status.");
+        "The time of a read, from receipt of its header until its answer is handed to the socket.");
+  times("write_ns", c.write_ns, "The same for a write, including receipt of its payload.");
+  times("flush_ns", c.flush_ns, "The same for a flush.");
+  times("trim_ns", c.trim_ns, "The same for a trim.");
+  times("write_zeroes_ns", c.write_zeroes_ns, "The same for a write of zeroes.");
+  times("block_status_ns", c.block_status_ns, "The same for a block status.");
 }
 
 }  // namespace bedplate::nbd

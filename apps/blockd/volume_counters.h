@@ -42,50 +42,55 @@ struct alignas(kCacheLineBytes) StoreCounters {
 
 inline void describe(CounterTable& table, VolumeCounters& c) {
   table.counter("grants", c.grants, "requests",
-                "Places given to writes that are received in place.");
-  table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
-  table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.")
+                "Destinations granted to writes whose payload is received in place.");
+  table.counter("commits", c.commits, "requests", "Writes whose payload has arrived completely.");
+  table
+      .counter("aborts", c.aborts, "requests",
+               "Writes whose client left before the payload had arrived.")
       .no_sign("broken_connections has their clients");
   nbd::describe_requests(table, c.requests, {"operations", "bytes", "bytes"});
   table
-      .histogram("request_ns", c.requests.request_ns, "ns",
-                 "Any of them, from its header's receipt to its answer being handed to the socket.")
+      .histogram(
+          "request_ns", c.requests.request_ns, "ns",
+          "The time of any request, from receipt of its header until its answer is handed to "
+          "the socket.")
       .at_a_glance("p99");
   table
       .gauge("requests_in_flight", c.requests.requests_in_flight, "requests",
-             "Received, and not answered in full yet.")
+             "Requests received and not completely answered yet.")
       .at_a_glance("queue");
 }
 
 inline void describe(CounterTable& table, StoreCounters& c) {
-  table.gauge("operations", c.operations, "operations", "Under way in the store.");
+  table.gauge("operations", c.operations, "operations", "Operations in flight in the store.");
   table
       .gauge("operations_peak", c.operations_peak, "operations",
-             "The most that were under way in the store at once.")
-      .peak_of("volume.operations", "Requests wait for an operation to end.");
+             "The most operations in flight in the store at once.")
+      .peak_of("volume.operations", "Further requests wait for an operation to end.");
   table.gauge("operations_max", c.operations_max, "operations",
-              "The store is given no more than that at once; further requests wait.");
+              "The limit of operations in flight in the store; further requests wait.");
   table.gauge("requests_waiting", c.requests_waiting, "requests",
-              "Wait for an operation of the store to end, or for a buffer.");
-  table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Memory of its buffers that is taken.");
+              "Requests that wait for an operation of the store, or for a buffer.");
+  table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Used memory of its buffers.");
   table
       .gauge("buffer_peak_bytes", c.buffer_peak_bytes, "bytes",
-             "The most memory of its buffers that was taken at once.")
-      .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
+             "The peak of used memory of its buffers.")
+      .peak_of("volume.buffer_bytes", "Requests wait for a buffer, large ones longest.");
   table.gauge("buffer_max_bytes", c.buffer_max_bytes, "bytes",
-              "All of its buffers; requests that find none free wait.");
-  table.counter("errors", c.errors, "requests", "Requests that the store has failed.")
+              "All memory of its buffers; requests that find none free wait.");
+  table.counter("errors", c.errors, "requests", "Requests that failed in the store.")
       .sign_as_it_grows("its store {place} fails requests, {errors} by now");
-  table.counter("operations_ended", c.operations_ended, "operations", "Answered by the store.");
+  table.counter("operations_ended", c.operations_ended, "operations",
+                "Operations completed by the store.");
   table
       .gauge("silent_ns", c.silent_ns, "ns",
-             "How long the store has ended none of those under way; 0: none, or it does.")
+             "How long the store has completed no operation while some are in flight; 0: none is.")
       .sign_from(5 * kNsPerSecond,
                  "its store {place} has answered nothing for {silent_ns} (operations that wait: "
                  "{operations})");
   table
       .boolean("has_failed_flush", c.has_failed_flush,
-               "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.")
+               "A flush has failed: FLUSH and FUA answer EIO until the volume is reopened.")
       .sign_from(1, "a flush of {place} has failed, so what was written may be lost: look at the "
                     "drive, then open the volume anew");
 }

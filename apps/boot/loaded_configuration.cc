@@ -28,8 +28,8 @@ static void describe_plain_text(const char* service, ConfigurationTable& table,
   if (std::none_of(table.keys().begin(), table.keys().end(), is_addresses)) return;
   table.choice("plain_text", &all.plain_text[service], kPlainTextChoices)
       .help("The listeners that serve clients without TLS: those on loopback and Unix sockets, "
-            "all, or none. A service without TLS is refused at boot where others than this machine "
-            "reach it, unless this is `\"allowed\"` ([Plain text](#plain-text)).");
+            "all, or none. A service without TLS that other machines can reach is refused at "
+            "boot, unless this is `\"allowed\"` ([Plain text](#plain-text)).");
 }
 
 static bool is_service_name(const char* name) {

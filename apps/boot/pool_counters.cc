@@ -16,92 +16,92 @@
 namespace bedplate {
 
 void describe(CounterTable& table, PoolCounters& c) {
-  table.gauge("total_bytes", c.total_bytes, "bytes", "Memory that the pool has taken.");
-  table.boolean("sealed", c.is_sealed, "Nothing of the pool moves any more.");
+  table.gauge("total_bytes", c.total_bytes, "bytes", "The memory of the pool.");
+  table.boolean("sealed", c.is_sealed, "The pool is sealed: no mapping of it changes any more.");
   table.boolean("enforced_by_kernel", c.is_enforced_by_kernel,
-                "The kernel keeps the mappings as they are, by mseal.");
+                "The kernel protects the mappings from changes (mseal).");
   table.counter("registrations", c.registrations, "registrations",
-                "Memory made known to devices and rings.");
+                "Registrations of pool memory with devices and rings.");
   table
       .counter("registrations_after_seal", c.registrations_after_seal, "registrations",
-               "Registrations after the seal: 0, or it is a defect.")
+               "Registrations after the seal; any other number than 0 is a defect.")
       .sign_as_it_grows(
           "memory was registered after the seal, {registrations_after_seal} times: this is a "
           "defect; report it with the log and the configuration");
   table
       .counter("allocations_refused", c.allocations_refused, "requests",
-               "Requests for heap memory that got none.")
+               "Refused requests for heap memory.")
       .refusals_of("pool.bytes")
       .sign_as_it_grows("there was no heap memory for {allocations_refused} requests: the log says "
                         "what has it, a larger [pool] bytes gives more");
   table.counter("allocations_checked", c.allocations_checked, "requests",
-                "Debug builds: blocks that were seen to lie in the pool.");
+                "Debug builds: blocks that were checked to lie in the pool.");
   table
       .counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
-               "Calls of free and the like with a pointer that is none of a block.")
+               "Calls of free and the like with a pointer to no block.")
       .sign_as_it_grows(
           "free() gets pointers that are none of a block, {bad_pointers_refused} by now: the log "
           "says who calls; mend that service or library");
   table.flags("support_level", c.support_level, "FREE|CHUNK|MUNMAP",
-              "The properties of this process' malloc that boot has proved.");
+              "The properties of malloc in this process that boot has verified.");
 }
 
 void describe(CounterTable& table, WayCounters& c) {
   table.state("state", c.state, "stopped|refused in libc only|open",
-              "The state of this way to take memory from the pool.");
+              "Whether this method could take memory from the pool.");
 }
 
 void describe(CounterTable& table, SegmentCounters& c) {
-  table.gauge("bytes", c.bytes, "bytes", "How long the segment is.");
+  table.gauge("bytes", c.bytes, "bytes", "The size of the segment.");
   table.gauge("page_bytes", c.page_bytes, "bytes", "The size of its pages.");
-  table.gauge("node", c.node, "node", "The NUMA node that it was asked for; none: any.");
+  table.gauge("node", c.node, "node", "The NUMA node that was requested for it; none: any.");
   table.gauge("address", c.address, "address", "The address of its first byte.");
   table.gauge("device", c.device, "device", "The memfd's st_dev.");
   table.gauge("inode", c.inode, "inode", "The memfd's st_ino.");
   table.boolean("locked", c.is_locked, "It is locked by mlock; hugepages need no lock.");
   table.boolean("writable", c.is_writable, "The appliance may write to it.");
   table.boolean("write_seal", c.has_write_seal,
-                "Nobody can map it writable any more; if not, its writers can punch holes.");
+                "Nobody can map it writable any more. Without this, its writers can punch holes.");
 }
 
 void describe(CounterTable& table, OwnerCounters& c) {
   table.gauge("bytes", c.bytes, "bytes", "Memory that the owner has planned.");
-  table.gauge("used_bytes", c.used_bytes, "bytes",
-              "The part of it that is used; none: its owner has it as a whole, or its process "
-              "alone knows.");
+  table.gauge(
+      "used_bytes", c.used_bytes, "bytes",
+      "The used part of it; none: the owner uses it as a whole, or only its process knows.");
 }
 
 void describe(CounterTable& table, HeapCounters& c) {
-  table.gauge("bytes", c.bytes, "bytes", "Memory for all owners, beside the reserve.");
+  table.gauge("bytes", c.bytes, "bytes", "Memory for all owners, without the reserve.");
   table
       .gauge("used_peak_bytes", c.used_peak_bytes, "bytes",
-             "The most that all owners were charged at once; none: malloc is another's.")
-      .peak_of("pool.bytes", "Requests for heap memory get none, the large ones first.", "bytes");
-  table.gauge("free_bytes", c.free_bytes, "bytes", "Memory that nobody has taken.")
+             "The peak of memory charged to all owners; none: another malloc is in use.")
+      .peak_of("pool.bytes", "Requests for heap memory are refused, large ones first.", "bytes");
+  table.gauge("free_bytes", c.free_bytes, "bytes", "Free memory.")
       .sign_below(10, "bytes",
                   "it is nearly exhausted: {free_bytes} of {bytes} are free, and {largest_owner} "
                   "has the most");
   table.gauge("largest_free_bytes", c.largest_free_bytes, "bytes",
-              "The most that one request can have of it.");
-  table.text("largest_owner", c.largest_owner, "The owner that has the most of it, and how much.");
+              "The largest request that can be met.");
+  table.text("largest_owner", c.largest_owner,
+             "The owner with the most heap memory, and how much that is.");
 }
 
 void describe(CounterTable& table, HeapOwnerCounters& c) {
-  table.gauge("used_bytes", c.used_bytes, "bytes", "Heap memory that the owner is charged.");
+  table.gauge("used_bytes", c.used_bytes, "bytes", "Heap memory charged to the owner.");
   table
       .gauge("used_peak_bytes", c.used_peak_bytes, "bytes",
-             "The most that it was charged at once; none: malloc is another's.")
-      .peak_of("limit.bytes", "Its requests for heap memory get none.");
-  table.gauge("limit_bytes", c.limit_bytes, "bytes",
-              "The most that it may have; none: as much as there is.");
+             "The peak of memory charged to it; none: another malloc is in use.")
+      .peak_of("limit.bytes", "Its requests for heap memory are refused.");
+  table.gauge("limit_bytes", c.limit_bytes, "bytes", "The most that it may have; none: no limit.");
   table.counter("refused", c.refused, "requests", "Requests refused because of the limit.")
       .refusals_of("limit.bytes")
       .sign_as_it_grows("its limit of {limit_bytes} has refused {refused} requests for memory");
 }
 
 void describe(CounterTable& table, HeapClassCounters& c) {
-  table.gauge("used_bytes", c.used_bytes, "bytes", "In blocks of this size that are in use.");
-  table.gauge("free_bytes", c.free_bytes, "bytes", "In blocks of this size that can be had.");
+  table.gauge("used_bytes", c.used_bytes, "bytes", "Memory in used blocks of this size.");
+  table.gauge("free_bytes", c.free_bytes, "bytes", "Memory in free blocks of this size.");
 }
 
 void PoolCountersKeeper::create(CountersFile& file, const AppliancePlan& plan) {

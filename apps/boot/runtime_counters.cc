@@ -36,8 +36,8 @@ void describe(CounterTable& table, ShardCounters& c) {
   describe(table, c.loop);
   table
       .counter("core_moves", c.core_moves, "times",
-               "How often its thread was moved off its core, by a cpuset or taskset; it was pinned "
-               "again where that is possible.")
+               "Moves of its thread off its core, by a cpuset or taskset; it is pinned again "
+               "where that is possible.")
       .sign_as_it_grows("something moves its thread off its core, {core_moves} times by now: see "
                         "who changes its cpuset, or runs taskset on it");
   table.boolean("off_core", c.is_off_core, "Its thread may not run on its core.")
@@ -53,7 +53,7 @@ void describe(CounterTable& table, GroupCounters& c) {
   for (uint32_t state = 0; state < kMemberStateCount; ++state) {
     const char* text = to_text(static_cast<MemberState>(state));
     table.gauge((std::string("members_") + text).c_str(), c.members[state], "members",
-                (std::string("Places of members that are ") + text + ".").c_str());
+                (std::string("Member slots that are ") + text + ".").c_str());
   }
   describe(table, c.shm);
 }
@@ -61,10 +61,10 @@ void describe(CounterTable& table, GroupCounters& c) {
 void describe(CounterTable& table, ShardGroupCounters& c) { describe(table, c.shm); }
 
 void describe(CounterTable& table, PeersCounters& c) {
-  table.counter("async_events", c.async_events, "events", "Events of the device.");
+  table.counter("async_events", c.async_events, "events", "Asynchronous events of the device.");
   table
       .counter("handshakes_refused", c.handshakes_refused, "handshakes",
-               "Attempts to connect that were refused here.")
+               "Connection attempts of peers that were refused.")
       .sign_as_it_grows(
           "peers are refused here, {handshakes_refused} attempts by now: the log says why; have "
           "both ends' configurations agree");
@@ -76,30 +76,33 @@ void describe(CounterTable& table, PeerCounters& c) {
   for (uint32_t state = 0; state <= static_cast<uint32_t>(PeerState::kCutOff); ++state) {
     words += (state == 0 ? "" : "|") + std::string(to_text(static_cast<PeerState>(state)));
   }
-  table.state("state", c.state, words.c_str(), "How far the connection to the peer is.")
+  table.state("state", c.state, words.c_str(), "The state of the connection to the peer.")
       .sign_unless(static_cast<uint64_t>(PeerState::kConnected), "it is not connected: {state}");
 }
 
 void describe(CounterTable& table, ProcessCounters& c) {
-  table.state("state", c.state, kProcessStates, "The state of the process heard last.");
-  table.gauge("pid", c.pid, "process", "Its number; none: none has joined.");
-  table.counter("joined", c.joined, "times", "How often one has joined.");
-  table.counter("died", c.died, "times", "How often one has ended without a word, or was cut off.")
+  table.state("state", c.state, kProcessStates,
+              "The state of the process that was heard from last.");
+  table.gauge("pid", c.pid, "process", "Its process ID; none: none has joined.");
+  table.counter("joined", c.joined, "times", "Joins of these processes.");
+  table.counter("died", c.died, "times", "Processes that ended without leaving, or were cut off.")
       .no_sign("is_down says so until one has joined in its place");
-  table.boolean("is_down", c.is_down, "More have died than have joined since.")
+  table.boolean("is_down", c.is_down, "More processes have died than have joined since.")
       .sign_from(1, "its process {dead_pid} has died, and none has joined in its place");
-  table.gauge("dead_pid", c.dead_pid, "process", "That of the last that died; none: none has.");
+  table.gauge("dead_pid", c.dead_pid, "process",
+              "The process ID of the last that died; none: none has died.");
 }
 
 void describe(CounterTable& table, SignalCounters& c) {
   table.counter("ignored", c.ignored, "signals",
-                "Came and would have ended the process, but mean nothing here; the log has each.");
+                "Ignored signals that would have ended the process; the log names each.");
 }
 
 void describe(CounterTable& table, VfioCounters& c) {
-  table.gauge("groups", c.groups, "groups", "IOMMU groups that reach the pool.");
-  table.gauge("mappings_left", c.mappings_left, "mappings",
-              "How many more the kernel would take; the same from the seal on, or it is a defect.");
+  table.gauge("groups", c.groups, "groups", "IOMMU groups that can access the pool.");
+  table.gauge(
+      "mappings_left", c.mappings_left, "mappings",
+      "Further mappings that the kernel would accept; a change after the seal is a defect.");
 }
 
 // ---- what an appliance has ----------------------------------------------------------------------

@@ -44,125 +44,126 @@ constexpr Choice<SingleCopyKind> kSingleCopies[] = {{"xpmem", SingleCopyKind::kX
 static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
   table.name("name", &settings.name, 1, 32)
       .required()
-      .help("Names the appliance, its lock and its counters file, `NAME.lock` and "
-            "`NAME.stats`.");
+      .help(
+          "The appliance's name; its lock and its counters file are `NAME.lock` and `NAME.stats`.");
   table.path("runtime_directory", &settings.runtime_directory, 1, 255)
       .help("The directory of [these files](#one-name-one-appliance). Created when absent, "
             "removed when empty.");
   table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
-      .help("How long SIGTERM, SIGINT or SIGHUP waits for requests in flight before it closes "
-            "connections; then as long again, but a second at least, for operations on files.");
+      .help("After SIGTERM, SIGINT or SIGHUP, requests in flight have this long to finish; then "
+            "connections are closed, and file operations have as long again, but at least a "
+            "second.");
   table.integer("trace_requests", &settings.trace_requests, 0, kTraceRequestsMax)
-      .help("How many of the last requests each shard keeps for `bedplate trace` "
+      .help("The number of recent requests that each shard records for `bedplate trace` "
             "([trace.md](trace.md)), 64 bytes each in `NAME.stats`; 0: none.");
   table.text("user", &settings.user, 1, 32)
       .otherwise("the one that starts it")
-      .help("Started as root, it becomes this user once all memory is taken: a name, or a number, "
-            "of /etc/passwd ([Giving up root](#giving-up-root)).");
+      .help("The user, by name or number in /etc/passwd, that an appliance started as root "
+            "becomes once all memory is taken ([Giving up root](#giving-up-root)).");
 }
 
 static void describe(ConfigurationTable& table, PoolSettings& settings) {
   table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
       .required()
       .rule(Rule::kMultipleOfPages)
-      .help("The whole pool, segment 0 (owner `boot`) included.");
+      .help("The size of the whole pool, including segment 0 (owner `boot`).");
   table.choice("pages", &settings.pages, kPageChoices)
-      .help("The pages that the pool consists of; see Pages and nodes below. Smaller ones "
-            "are never taken instead, but for what "
+      .help("The page size of the pool; see Pages and nodes below. Smaller pages are never used "
+            "instead, except for memory that "
             "[outsiders](join.md#what-a-joiner-can-and-cannot-do) may write.");
   table.choice("enforce", &settings.enforce, kEnforcements)
-      .help("The guard that refuses to take memory of the sealed pool away: the kernel where it "
-            "can, or a seccomp filter besides ([pool.md](pool.md)).");
+      .help("The guard against unmapping memory of the sealed pool: the kernel where it can, or "
+            "also a seccomp filter ([pool.md](pool.md)).");
   table.size("heap_min_bytes", &settings.heap_min_bytes, 0, kSizeMaxBytes)
-      .help("The heap gets what the services leave over, and at least this much.");
+      .help("The least size of the heap, which gets all memory that no service plans.");
   table.choice("heap_pages", &settings.heap_pages, kPageChoices)
       .otherwise("those of the pool")
-      .help("The pages of the heap alone.");
+      .help("The page size of the heap.");
   table.integer("heap_node", &settings.heap_node, 0, kNodeCountMax - 1)
       .otherwise("the first shard's")
-      .help("The NUMA node that the heap lies on.");
+      .help("The NUMA node of the heap.");
 }
 
 static void describe(ConfigurationTable& table, AllocSettings& settings) {
   table.choice("expect", &settings.expect, kHeaps)
-      .help("States whose memory malloc hands out. The boot is refused if it hands out other "
-            "memory.");
+      .help("The memory that malloc must hand out; boot is refused if it hands out other memory.");
 }
 
 static void describe(ConfigurationTable& table, LimitSettings& settings) {
   table.text("owner", &settings.owner, 1, 63)
       .required()
       .unique()
-      .help("An owner of heap memory, as `bedplate stats` names them: `\"heap:SERVICE\"`, or "
-            "`\"heap\"` for memory that is taken in nobody's name.");
+      .help("An owner of heap memory, as `bedplate stats` names it: `\"heap:SERVICE\"`, or "
+            "`\"heap\"` for memory without a named owner.");
   table.size("bytes", &settings.bytes, kLimitUnitBytes, kSizeMaxBytes)
       .required()
-      .help("How much of the heap this owner may have; what is beyond is refused to it "
-            "alone ([allocator.md](allocator.md)).");
+      .help("The most heap memory that this owner may have; only its own requests beyond that "
+            "are refused ([allocator.md](allocator.md)).");
 }
 
 static void describe(ConfigurationTable& table, EventLoopSettings& settings) {
   table.choice("sockets", &settings.sockets, kSockets)
-      .help("How sockets are driven. The default takes io_uring where the kernel allows it.");
+      .help("The backend of sockets. The default uses io_uring where the kernel allows it, else "
+            "epoll.");
   table.integer("spin_us", &settings.spin_us, 0, 1'000'000)
       .help("How long an idle shard polls, in microseconds, before it sleeps.");
   table.integer("stall_ms", &settings.stall_ms, 0, 600'000)
-      .help("A step that keeps a shard for longer, in milliseconds, is logged by name and "
-            "counted; 0: none is.");
+      .help("A step that occupies a shard for longer, in milliseconds, is logged by name and "
+            "counted as a stall; 0: no step is.");
 }
 
 static void describe(ConfigurationTable& table, ShardSettings& settings) {
   table.name("name", &settings.name, 1, 32)
       .required()
       .unique()
-      .help("The name by which other keys and the counters call this shard.");
+      .help("The name of this shard in other keys and in counters.");
   table.integer("cpu", &settings.cpu, 0, 1023)
       .required()
       .unique()
-      .help("The core that the shard's thread is pinned to. It polls, so no two shards "
-            "share one.");
+      .help("The core that the shard's thread is pinned to. The thread polls, so no two shards "
+            "share a core.");
 }
 
 static void describe(ConfigurationTable& table, GroupSettings& settings) {
   table.name("name", &settings.name, 1, 32)
       .required()
       .unique()
-      .help("Names a trust group; its FIFOs are the segment `fifo:NAME`.");
+      .help("The name of a trust group; its FIFOs lie in the segment `fifo:NAME`.");
   table.choice("layout", &settings.shape.kind, kLayouts)
-      .help("One FIFO for each member and fast boxes for pairs that talk often, or a lane "
-            "for each pair.");
+      .help("`lazy`: one FIFO for each member, and fast boxes for pairs that exchange many "
+            "messages; `mesh`: a lane for each pair.");
   table.integer("members", &settings.shape.member_count, 1, kMemberCountMax)
       .required()
-      .help("How many members there can be at once, the owner of the pool included.");
+      .help("The most members at once, including the owner of the pool.");
   table.integer("entries", &settings.shape.entry_count, 2, 32768)
       .rule(Rule::kPowerOfTwo)
       .help("The entries of each member's FIFO, or of each lane.");
   table.size("eager_bytes", &settings.shape.eager_bytes, 64, kMessageBytesMax)
       .help("The longest message that is copied; longer ones travel by loan or single copy.");
   table.integer("eager_count", &settings.shape.eager_count, 1, kEagerCountMax)
-      .help("How many of these each member has under way at once. Times `eager_bytes` at "
-            "least 128 bytes, in a mesh 192: a put or get takes so much at once.");
+      .help("The most copied messages that each member has in flight. Multiplied by "
+            "`eager_bytes` it is at least 128 bytes, in a mesh 192: a put or get needs that "
+            "much.");
   table.integer("boxes", &settings.shape.box_count, 0, 1 << 20)
       .otherwise("one for each pair, at most 5 for each member")
-      .help("Lazy: how many fast boxes the group has.");
+      .help("Lazy: the number of fast boxes in the group.");
   table.size("box_bytes", &settings.shape.box_bytes, kFastBoxBytesMin, kFastBoxBytesMax)
       .rule(Rule::kPowerOfTwo)
-      .help("Lazy: of each fast box.");
+      .help("Lazy: the size of each fast box.");
   table.integer("box_max_count", &settings.shape.box_count_max, 0, kInboundBoxCountMax)
-      .help("Lazy: how many boxes one receiver gives away at most.");
+      .help("Lazy: the most boxes that one receiver grants.");
   table.integer("send_threshold", &settings.shape.send_threshold, 1, 65535)
-      .help("Lazy: after so many sends a pair gets a box.");
+      .help("Lazy: the number of sends after which a pair gets a box.");
   table.integer("publish_timeout_ms", &settings.shape.publish_timeout_ms, 1, 60'000)
-      .help("Lazy: so long a member that is stopped while it sends may hold up messages of "
-            "others. It sends again when it goes on, so a shorter time loses nothing.");
+      .help("Lazy: how long a member that is stopped during a send may hold up the messages of "
+            "others. When it continues, it sends again, so a short time loses nothing.");
   table.integer("loans", &settings.shape.loan_count, 1, 65535)
-      .help("How many loans of one member can be outstanding.");
+      .help("The most outstanding loans of one member.");
   table.boolean("multi_threaded", &settings.shape.is_multi_threaded)
-      .help("Mesh: several threads of a member send, so heads and tails get cache lines of "
-            "their own.");
+      .help("Mesh: several threads of a member send, so heads and tails get separate cache lines.");
   table.integer("line_bytes", &settings.shape.line_bytes, 64, 128)
       .rule(Rule::kPowerOfTwo)
-      .help("The distance between data of two writers, so that they share no line.");
+      .help("The distance between data of two writers, so that they share no cache line.");
   table.check([&settings](ReadTable& read) { check_group(read, settings); });
 }
 
@@ -170,38 +171,39 @@ static void describe(ConfigurationTable& table, ProcessSettings& settings) {
   table.name("name", &settings.name, 1, 31)
       .required()
       .unique()
-      .help("Names a kind of process that may join. The K-th place, from 0, is NAME.K.");
+      .help("The name of a kind of process that may join. Its K-th slot, from 0, is NAME.K.");
   table.text("user", &settings.user, 1, 32)
       .required()
-      .help("The user that may join as this: a name in /etc/passwd, or a number as text.");
+      .help("The user that may join as this process: a name in /etc/passwd, or a number as text.");
   table.boolean("trusted", &settings.trusted)
-      .help("Shares a group with others; else it has an exchange segment with the owner alone.");
+      .help("A trusted process is a member of a group; any other exchanges messages with the "
+            "owner alone, in an exchange segment.");
   table.group("group", &settings.group)
       .otherwise("required of a trusted one")
       .help("The group that it is a member of.");
   table.integer("max_count", &settings.max_count, 1, kMemberCountMax - 1)
-      .help("How many of them may be joined at once.");
+      .help("The most processes of this name that are joined at once.");
   table.integer("spare_count", &settings.spare_count, 0, kMemberCountMax - 1)
       .otherwise("1, with a heap 0")
-      .help("Trusted: so many places more, heaps among them, for newcomers while the places "
-            "of processes that died are not free yet.");
+      .help("Trusted: the number of additional slots, with their heaps, for new processes while "
+            "the slots of dead ones are not free yet.");
   table.integer("members", &settings.members, 1, kProcessMembersMax)
-      .help("How many members each is: one for each of its shards.");
+      .help("The members of each process: one for each of its shards.");
   table.size("heap_bytes", &settings.heap_bytes, 0, kSizeMaxBytes)
       .otherwise("\"0\"")
       .rule(Rule::kOwnHeap)
-      .help("The heap of each place, in a segment of its own, `heap:NAME.K`.");
+      .help("The size of each slot's heap, in a segment of its own, `heap:NAME.K`.");
   table.texts("read", Type::kGrants, &settings.read, kSegmentCountMax)
-      .help("Further owners whose segments it may read. `\"heap:NAME\"` is the heaps of all "
-            "processes of that name.");
+      .help("Further owners whose segments it may read. `\"heap:NAME\"` stands for the heaps of "
+            "all processes of that name.");
   table.texts("write", Type::kGrants, &settings.write, kSegmentCountMax)
       .help("Further owners whose segments it may read and write: services only.");
   table.size("box_bytes", &settings.box_bytes, kFastBoxBytesMin, kFastBoxBytesMax)
       .rule(Rule::kPowerOfTwo)
-      .help("Not trusted: of each of the two boxes of its exchange segment.");
+      .help("Not trusted: the size of each of the two boxes in its exchange segment.");
   table.boolean("verbs", &settings.verbs)
-      .help("May use the device of `[verbs]`, too: the plan then includes all that it registers, "
-            "and locks, before it is ready ([verbs.md](verbs.md)).");
+      .help("May also use the device of `[verbs]`: the plan then includes all memory that it "
+            "registers, and locks, before it is ready ([verbs.md](verbs.md)).");
   table.check([&settings](ReadTable& read) { check_process(read, settings); });
 }
 
@@ -210,12 +212,12 @@ static void describe(ConfigurationTable& table, MessagesSettings& settings) {
       .otherwise("NAME.join in the runtime directory")
       .help("The socket at which processes join.");
   table.choices("single_copy", &settings.single_copy, kSingleCopies, 0)
-      .help("How memory outside the pool is copied, by the owner and by those who join: the "
-            "first of these that works. Empty: through the pool.");
+      .help("How the owner and joined processes copy memory outside the pool: by the first of "
+            "these mechanisms that works. Empty: through the pool.");
   table.choice("on_join_failure", &settings.on_join_failure, kJoinFailures)
-      .help("The answer to a process that was given its part and could not use it: the others "
-            "carry on, or the appliance drains and ends with 1. A process that was refused, or "
-            "is not trusted, never stops it.");
+      .help("The reaction to a process that was admitted and could not use its memory: the "
+            "others continue, or the appliance drains and ends with 1. A process that was "
+            "refused, or is not trusted, never stops it.");
 }
 
 void describe(ConfigurationTable& file, Configuration& all) {

@@ -26,23 +26,24 @@ struct ServedCounters {
 inline void describe(CounterTable& table, ServedCounters& counters, const char* key = nullptr) {
   table
       .counter("timeouts", counters.timeouts, "connections",
-               "Connections that ended because nothing came or went for too long.")
+               "Connections closed because they were idle for too long.")
       .no_sign("a client that is idle is sent away so, too");
-  table.gauge("connections", counters.connections, "connections", "Those that are open.")
+  table.gauge("connections", counters.connections, "connections", "Open connections.")
       .at_a_glance("clients");
   CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
-                                         "connections", "The most that were open at once.");
+                                         "connections", "The most connections open at once.");
   if (key != nullptr) {
-    peak.peak_of(key, "One client more is turned away, or takes the place of an idle one.");
+    peak.peak_of(key, "A further client is refused, or replaces an idle one.");
   }
   CounterDescription& turned_away =
       table.counter("turned_away", counters.turned_away, "connections",
-                    "Connections ended, or not taken, because there were too many.");
+                    "Connections closed or refused because there were too many.");
   if (key != nullptr) turned_away.refusals_of(key);
   turned_away.sign_as_it_grows(
       "there are too many clients, and {turned_away} were sent away by now: end those that are not "
       "needed, or raise max_connections where there is one");
-  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.").at_a_glance("sent");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Bytes sent to clients.")
+      .at_a_glance("sent");
 }
 
 // A session serves connections one after another.

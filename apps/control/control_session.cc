@@ -25,25 +25,25 @@ bool is_within(std::string_view part, std::span<const char> all) noexcept {
 void describe(CounterTable& table, ControlCounters& counters) {
   table
       .counter("requests", counters.requests, "requests",
-               "Lines that came, and beginnings of lines that were too long or did not end.")
+               "Received requests, including lines that were too long or incomplete.")
       .at_a_glance("requests")
       .no_sign("refused has those of them that were too long");
   table
       .counter("refused", counters.refused, "requests",
-               "Requests that were refused or broken off, asked to be answered or not; the "
-               "others were done.")
+               "Requests that were refused or aborted, including notifications; all others were "
+               "executed.")
       .sign_as_it_grows(
           "requests are refused, {refused} by now: each was answered with its cause and cure; look "
           "at who asks");
   table
       .counter("stuck", counters.stuck, "requests",
-               "Refused requests for a shard that did not come to them, or to others, in time.")
+               "Requests refused because a shard did not respond in time.")
       .sign_as_it_grows(
           "a shard does not come to requests, {stuck} by now: `bedplate top` shows which one is "
           "kept, and by what");
   table
       .counter("not_allowed", counters.not_allowed, "connections",
-               "Connections of users that may not ask.")
+               "Refused connections of users without permission.")
       .sign_as_it_grows(
           "users ask who may not, {not_allowed} by now: have them be of its group, or look at who "
           "they are");

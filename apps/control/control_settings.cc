@@ -13,16 +13,15 @@ constexpr uint64_t kAskersMax = 1024;
 void describe(ConfigurationTable& table, ControlSettings& settings) {
   table.text("group", &settings.group, 1, 32)
       .otherwise("no others may")
-      .help(
-          "A group whose users may ask, too, beside root and the appliance's own user: a name, or "
-          "a number, of /etc/group ([control.md](control.md)).");
+      .help("A group, by name or number in /etc/group, whose users may send requests, besides "
+            "root and the appliance's own user ([control.md](control.md)).");
   table.integer("max_connections", &settings.max_connections, 1, kAskersMax)
-      .help("How many may be open. Their memory is planned; a new one takes the place of one that "
-            "says nothing.");
+      .help("The most open connections. Their memory is planned; a further one replaces an idle "
+            "one.");
   table.path("serial", &settings.serial, 1, 255)
       .otherwise("none: the socket alone")
-      .help("A serial line that is answered on, too, say `/dev/ttyS1`: everybody that has the "
-            "line may ask ([control.md](control.md#a-serial-line)).");
+      .help("A serial line that also takes requests, such as `/dev/ttyS1`, from everybody with "
+            "access to the line ([control.md](control.md#a-serial-line)).");
   table.integer("serial_baud", &settings.serial_baud, kSerialBaudMin, kSerialBaudMax)
       .help(std::string("Its speed: ") + kSerialBauds + ". 8 bits, no parity, one stop bit.");
   table.check([&settings](ReadTable& read) {

@@ -51,70 +51,72 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
   methods_ = methods;
   methods->add({.name = "ping",
                 .result = "{\"appliance\": NAME, \"pid\": N, \"version\": TEXT, \"build\": TEXT}",
-                .help = "Says which appliance this is, and of which version and build."},
+                .help = "Returns the appliance's name, version and build."},
                &call<&RuntimeMethods::ping>, this);
   methods->add({.name = "methods",
                 .result = "[{\"name\", \"parameters\": [...], \"result\", \"help\", \"needs\"}]",
-                .help = "Lists the methods of this appliance, those of its services included."},
+                .help = "Lists the methods of this appliance and of its services."},
                &call<&RuntimeMethods::list>, this);
   methods->add({.name = "counters",
                 .parameters = {{.name = "owner",
                                 .is_required = false,
                                 .help = "A service: only its counters, not the runtime's."}},
                 .result = "[{\"owner\", \"name\", \"instance\", \"labels\", \"counters\"}]",
-                .help = "Says all counters as they are now, set by set."},
+                .help = "Returns all counters, set by set."},
                &call<&RuntimeMethods::say_counters>, this);
   methods->add(
       {.name = "counters.read",
        .parameters = {{.name = "from",
                        .type = ControlType::kNumber,
                        .is_required = false,
-                       .help = "The first byte that is asked for, a multiple of 8; 0 "
-                               "otherwise."},
+                       .help = "The first byte to return, a multiple of 8; default: 0."},
                       {.name = "bytes",
                        .type = ControlType::kNumber,
                        .is_required = false,
-                       .help = "How many, a multiple of 8; all that follow otherwise."}},
+                       .help = "The number of bytes, a multiple of 8; default: all that follow."}},
        .result = "{\"created_ns\": N, \"now_ns\": N, \"bytes\": N, \"words\": [...]}",
-       .help = "Says the file of the counters as it is, without what is traced, for "
-               "`bedplate top` over a line: -N are N words of zeros, a text is its bytes."},
+       .help =
+           "Returns the bytes of the counters file, without the traces, for `bedplate top` over "
+           "a serial line: -N stands for N words of zeros, a text for its bytes."},
       &call<&RuntimeMethods::read_counters>, this);
   methods->add({.name = "plan",
                 .result = "as `bedplate plan --json` has it",
-                .help = "Says every byte of the pool with its owner."},
+                .help = "Returns every byte of the pool with its owner."},
                &call<&RuntimeMethods::say_plan>, this);
   methods->add({.name = "services",
                 .result = "[{\"service\", \"state\": \"serving\", \"wished\", \"draining\" or "
                           "\"drained\"}]",
                 .help = "Lists the services that run, and whether they drain."},
                &call<&RuntimeMethods::list_services>, this);
-  methods->add({.name = "drain",
-                .parameters = {{.name = "service", .help = "Its name, as services has it."}},
-                .result = "{\"service\", \"state\"}",
-                .help = "Has a service finish what was begun and take nothing new, for good; the "
-                        "others go on."},
-               &call<&RuntimeMethods::drain>, this);
-  methods->add({.name = "record",
-                .result = "{\"build\": TEXT, \"threads\": N, \"silent\": N}",
-                .help = "Logs what a record of a crash has, and goes on: the build, and of each "
-                        "thread its calls; those that do not answer are silent.",
-                .needs = "a signal (SIGRTMAX - 3) that nobody else handles"},
-               &call<&RuntimeMethods::record>, this);
+  methods->add(
+      {.name = "drain",
+       .parameters = {{.name = "service", .help = "The service's name, as `services` lists it."}},
+       .result = "{\"service\", \"state\"}",
+       .help = "Makes a service finish its requests and accept no new ones, for good; the other "
+               "services continue."},
+      &call<&RuntimeMethods::drain>, this);
+  methods->add(
+      {.name = "record",
+       .result = "{\"build\": TEXT, \"threads\": N, \"silent\": N}",
+       .help = "Logs the contents of a crash record, and continues: the build, and the call "
+               "stack of each thread that responds.",
+       .needs = "a signal (SIGRTMAX - 3) that nobody else handles"},
+      &call<&RuntimeMethods::record>, this);
   methods->add(
       {.name = "log.show",
        .result = "[{\"component\", \"level\"}]",
-       .help = "Lists the parts of the program that log, each with the lowest level of the "
-               "lines that it writes."},
+       .help = "Lists the parts of the program that log, each with its lowest logged level."},
       &call<&RuntimeMethods::show_log_levels>, this);
-  methods->add({.name = "log.set",
-                .parameters = {{.name = "level", .help = "debug, info, warning or error."},
-                               {.name = "component",
-                                .is_required = false,
-                                .help = "A part, with those below it; without it, all of them."}},
-                .result = "{\"level\", \"components\": N}",
-                .help = "Has lines below the level dropped from now on.",
-                .needs = "a part that log.show lists, or what such parts lie below"},
-               &call<&RuntimeMethods::set_log_levels>, this);
+  methods->add(
+      {.name = "log.set",
+       .parameters = {{.name = "level", .help = "debug, info, warning or error."},
+                      {.name = "component",
+                       .is_required = false,
+                       .help = "A part, including the parts below it; default: all parts."}},
+       .result = "{\"level\", \"components\": N}",
+       .help = "Drops log lines below the level from now on.",
+       .needs = "a part that log.show lists, or what such parts lie below"},
+      &call<&RuntimeMethods::set_log_levels>, this);
 }
 
 void RuntimeMethods::ping(ControlCall& call) const noexcept {

@@ -80,9 +80,10 @@ static void on_connected(void* self, int result) {
 
 static void describe(void* self, bp_table* table) {
   (void)self;
-  bp_table_text(table, "from", &relay.from_text, 63, "Where datagrams come in.");
+  bp_table_text(table, "from", &relay.from_text, 63, "The address that receives datagrams.");
   bp_table_text(table, "to", &relay.to_text, 63, "Where they go.");
-  bp_table_text(table, "collector", &relay.collector, 100, "Who is told how many there were.");
+  bp_table_text(table, "collector", &relay.collector, 100,
+                "The address that gets the number of datagrams.");
 }
 
 static int plan(void* self, bp_plan* p) {
@@ -91,9 +92,9 @@ static int plan(void* self, bp_plan* p) {
   bp_plan_datagram_socket(p, 0, "relay", kBuffers, kBufferBytes);
   bp_plan_connections(p, 0, 1, NULL);
   bp_plan_watches(p, 0, 2); /* the timer, and connecting */
-  bp_plan_counter(p, "relayed", "datagrams", "Datagrams that went on; joined ones are one.");
+  bp_plan_counter(p, "relayed", "datagrams", "Forwarded datagrams; coalesced ones count as one.");
   bp_plan_at_a_glance(p, "relayed", "datagrams");
-  bp_plan_counter(p, "lost", "datagrams", "Datagrams that found no room.");
+  bp_plan_counter(p, "lost", "datagrams", "Datagrams dropped: the queue was full.");
   return 0;
 }
 

@@ -135,8 +135,9 @@ static void methods(void* self, bp_methods* all) {
 static void describe(void* self, bp_table* table) {
   (void)self;
   bp_table_listen(table, "listen", "Where it listens.");
-  bp_table_shard(table, "shard", &store.shard, "The shard that it runs on.");
-  bp_table_integer(table, "entries", &store.entries_max, 1, 1000000, "How many keys it keeps.");
+  bp_table_shard(table, "shard", &store.shard, "The shard that serves it.");
+  bp_table_integer(table, "entries", &store.entries_max, 1, 1000000,
+                   "The most keys that it stores.");
 }
 
 static int plan(void* self, bp_plan* p) {
@@ -147,7 +148,7 @@ static int plan(void* self, bp_plan* p) {
   bp_plan_message(p, "get");
   bp_plan_counter(p, "gets", "requests", "Keys asked for.");
   bp_plan_at_a_glance(p, "gets", "requests");
-  bp_plan_counter(p, "hits", "requests", "Keys that were there.");
+  bp_plan_counter(p, "hits", "requests", "Keys that were found.");
   return 0;
 }
 

@@ -73,17 +73,15 @@ void write_head(int status, std::string_view type, std::string_view more, bool i
 }  // namespace
 
 void describe(CounterTable& table, HttpCounters& counters) {
-  table.counter("requests", counters.requests, "requests", "Requests that were answered.")
+  table.counter("requests", counters.requests, "requests", "Answered requests.")
       .at_a_glance("requests");
-  table
-      .counter("refused", counters.refused, "requests",
-               "Requests that were answered with an error.")
+  table.counter("refused", counters.refused, "requests", "Requests answered with an error.")
       .sign_as_it_grows(
           "requests are answered with an error, {refused} by now ({unauthorized} of them lacked "
           "the token): look at what its clients ask for");
   table.counter("unauthorized", counters.unauthorized, "requests", "Requests without the token.")
       .no_sign("refused has them, and says so");
-  table.gauge("listeners", counters.listeners, "clients", "Clients that have /events now.");
+  table.gauge("listeners", counters.listeners, "clients", "Clients that read /events now.");
   describe(table, counters.connections, "max_connections");
 }
 

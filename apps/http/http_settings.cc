@@ -33,37 +33,36 @@ void describe(ConfigurationTable& table, HttpSettings& settings) {
   table.addresses("listen", &settings.listen, 1, kListenersMax)
       .otherwise("[\"tcp:127.0.0.1:9464\"]")
       .unique()
-      .help("The addresses at which HTTP is served ([http.md](http.md)). One that others than this "
-            "machine reach takes a token or client certificates.");
+      .help("The addresses at which HTTP is served ([http.md](http.md)). An address that other "
+            "machines can reach needs a token or client certificates.");
   table.addresses("image_listen", &settings.image_listen, 1, kListenersMax)
       .otherwise("those of listen")
       .unique()
-      .help("The addresses instead, as first process of an image.");
+      .help("The addresses to use instead as the first process of an image.");
   table.path("token_file", &settings.token_file, 1, 255)
       .otherwise("no token is asked for")
-      .help(
-          "A file with the token that each request must bring, of 16 to 256 bytes: "
-          "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up. Its file is "
-          "for its owner alone, or root's with mode 0640.");
+      .help("A file with the token, of 16 to 256 bytes, that each request must carry: "
+            "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up; it is "
+            "readable by its owner alone, or belongs to root with mode 0640.");
   table.path("tls_certificate", &settings.tls.certificate, 1, 255)
       .otherwise("none: HTTP is in clear")
-      .help("The server's certificate, in PEM, with those between it and its authority behind it: "
-            "all of `listen` is HTTPS then ([http.md](http.md#tls)).");
+      .help("The server's certificate, in PEM, followed by the intermediate certificates; all "
+            "of `listen` is then HTTPS ([http.md](http.md#tls)).");
   table.path("tls_key", &settings.tls.key, 1, 255)
       .otherwise("none: there is no certificate")
-      .help("The private key of `tls_certificate`. Its file is for its owner alone, or root's with "
-            "mode 0640.");
+      .help("The private key of `tls_certificate`. Its file is readable by its owner alone, or "
+            "belongs to root with mode 0640.");
   table.path("tls_client_authorities", &settings.tls.client_authorities, 1, 255)
       .otherwise("none: no client is asked for a certificate")
-      .help("Certificates, in PEM: a client must show one that one of these has signed; or, where "
-            "there is a `token_file`, bring the token.");
+      .help("Certificates of authorities, in PEM: a client must present a certificate signed by "
+            "one of them or, if there is a `token_file`, the token.");
   table.text("host", &settings.host, 1, 253)
       .otherwise("it has no name")
-      .help("A name by which it is asked, beside addresses and `localhost`. A request for another "
-            "name is refused: a page elsewhere may have made it.");
+      .help("A host name that requests may use, besides addresses and `localhost`. A request "
+            "for another name is refused: a foreign web page may have made it.");
   table.integer("max_connections", &settings.max_connections, 1, kConnectionsMax)
-      .help("How many may be open. Their memory is planned; a new one takes the place of one that "
-            "says nothing.");
+      .help("The most open connections. Their memory is planned; a further one replaces an idle "
+            "one.");
   table.check([&settings](ReadTable& read) { check_tls(read, settings.tls); });
 }
 

@@ -172,7 +172,7 @@ void MetricsText::write_head(const Place& place, TextWriter* writer) const noexc
   // In OpenMetrics only the samples have the ending.
   const std::string_view end = is_counter && !is_open ? "_total " : " ";
   const std::string_view help =
-      is_info ? "Values that are no numbers, as labels." : CountersView::text(counter->help);
+      is_info ? "Values that are not numbers, as labels." : CountersView::text(counter->help);
   writer->text("# HELP ");
   write_name(place, writer);
   writer->text(end).escaped(help, is_open ? "\\\"" : "\\").text("\n# TYPE ");

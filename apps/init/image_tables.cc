@@ -56,7 +56,7 @@ void check_crash(ReadTable& table, const CrashSettings& crash) {
 
 static void describe(ConfigurationTable& table, InitSettings& settings) {
   table.choice("on_terminate", &settings.on_terminate, kMachineEnds)
-      .help("How the machine ends after SIGTERM to its first process, and the drain.");
+      .help("How the machine ends after SIGTERM to its first process, once it has drained.");
   table.choice("on_ctrl_alt_del", &settings.on_ctrl_alt_del, kMachineEnds)
       .help("The same after ctrl-alt-del (SIGINT).");
 }
@@ -72,20 +72,21 @@ static void describe(ConfigurationTable& table, NetworkSettings& settings) {
       .help("Its address and network: `\"192.0.2.10/24\"`.");
   table.ip_address("gateway", &settings.gateway)
       .otherwise("no gateway")
-      .help("The way to all other networks.");
+      .help("The router to all other networks.");
   table.integer("mtu", &settings.mtu, 68, 65535)
       .otherwise("the device's own")
       .help("The largest packet.");
   table.text("driver", &settings.driver, 1, kModuleNameMax)
-      .help("The kernel module of the device; the image holds it and what it depends on.");
+      .help("The kernel module of the device; the image holds it and its dependencies.");
 }
 
 static void describe(ConfigurationTable& table, WatchdogSettings& settings) {
-  table.path("device", &settings.device, 1, 255).help("The watchdog that is started and fed.");
+  table.path("device", &settings.device, 1, 255)
+      .help("The watchdog device that is started and fed.");
   table.integer("timeout_s", &settings.timeout_s, 2, 3600)
-      .help("It resets the machine after so long without being fed.");
+      .help("The watchdog resets the machine when it is not fed for this long.");
   table.boolean("required", &settings.required)
-      .help("Refuses a machine without it; else that is a line in the log.");
+      .help("Refuses to boot without the watchdog; if false, a line in the log says so.");
   table.text("driver", &settings.driver, 1, kModuleNameMax)
       .otherwise("part of the kernel")
       .help("The kernel module of the device.");
@@ -95,17 +96,18 @@ static void describe(ConfigurationTable& table, CrashSettings& settings) {
   table.choice("action", &settings.action, kMachineEnds)
       .help("How the machine ends after a crash, or when it cannot boot.");
   table.integer("delay_s", &settings.delay_s, 0, 3600)
-      .help("How long the console shows it before.");
+      .help("How long the console shows the crash before that.");
   table.choice("dump", &settings.dump, kCrashDumps)
-      .help("The part of the pool that a dump keeps: there is no dump, segment `boot` alone, or "
-            "the segments in `owners`.");
+      .help("The part of the pool that is dumped: nothing, segment `boot` alone, or the "
+            "segments in `owners`.");
   table.texts("owners", Type::kOwners, &settings.owners, kSegmentCountMax)
-      .help("The segments that a dump keeps.");
+      .help("The segments that are dumped.");
   table.path("device", &settings.device, 1, kDumpDeviceMax)
       .otherwise("required of a dump")
       .help("The block device that a dump is written to, from its first byte on.");
   table.texts("drivers", Type::kModules, &settings.drivers, 8)
-      .help("Those of the block device and of pstore: `[\"virtio_blk\", \"ramoops\"]`.");
+      .help(
+          "The kernel modules of the block device and of pstore: `[\"virtio_blk\", \"ramoops\"]`.");
   table.check([&settings](ReadTable& read) { check_crash(read, settings); });
 }
 

@@ -43,60 +43,62 @@ struct alignas(kCacheLineBytes) Counters {
 };
 
 inline void describe(CounterTable& table, Counters& c) {
-  table.counter("gets", c.gets, "requests", "Keys that were asked for.").at_a_glance("requests");
-  table.counter("hits", c.hits, "requests", "Keys that were asked for and had a value.");
-  table.counter("misses", c.misses, "requests", "Keys that were asked for and had none.");
-  table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.")
+  table.counter("gets", c.gets, "requests", "Requested keys.").at_a_glance("requests");
+  table.counter("hits", c.hits, "requests", "Requested keys that had a value.");
+  table.counter("misses", c.misses, "requests", "Requested keys that had no value.");
+  table.counter("sets", c.sets, "requests", "Values received completely, stored or not.")
       .at_a_glance("requests");
-  table.counter("stored", c.stored, "items", "Items that were stored, or stored anew.");
+  table.counter("stored", c.stored, "items", "Stored items, new or replaced.");
   table
-      .counter("too_large", c.too_large, "requests",
-               "Values that were refused: longer than value_max_bytes.")
+      .counter("too_large", c.too_large, "requests", "Refused values: longer than value_max_bytes.")
       .sign_as_it_grows("values are refused for their length, {too_large} by now: raise "
                         "value_max_bytes, or have clients send shorter ones");
   table
       .counter("no_memory", c.no_memory, "requests",
-               "Values that were refused: clients held so much that nothing could be evicted.")
+               "Refused values: nothing could be evicted, because clients were being sent so much.")
       .sign_as_it_grows("values find no room, {no_memory} by now: raise cache_bytes, or look for "
                         "clients that take none of their answers");
-  table.counter("flushes", c.flushes, "requests", "flush_all.").at_a_glance("requests");
-  table.counter("delete_hits", c.delete_hits, "requests", "Deletions of what was there.")
+  table.counter("flushes", c.flushes, "requests", "Executed flush_all commands.")
       .at_a_glance("requests");
-  table.counter("delete_misses", c.delete_misses, "requests", "Deletions of what was not there.")
+  table.counter("delete_hits", c.delete_hits, "requests", "Deletions of existing items.")
       .at_a_glance("requests");
-  table.counter("incr_hits", c.incr_hits, "requests", "incr of a number that was there.")
+  table.counter("delete_misses", c.delete_misses, "requests", "Deletions of missing items.")
       .at_a_glance("requests");
-  table.counter("incr_misses", c.incr_misses, "requests", "incr of what was not there.")
+  table.counter("incr_hits", c.incr_hits, "requests", "incr of an existing number.")
       .at_a_glance("requests");
-  table.counter("decr_hits", c.decr_hits, "requests", "decr of a number that was there.")
+  table.counter("incr_misses", c.incr_misses, "requests", "incr of a missing item.")
       .at_a_glance("requests");
-  table.counter("decr_misses", c.decr_misses, "requests", "decr of what was not there.")
+  table.counter("decr_hits", c.decr_hits, "requests", "decr of an existing number.")
       .at_a_glance("requests");
-  table.counter("cas_hits", c.cas_hits, "requests", "cas that stored.");
-  table.counter("cas_misses", c.cas_misses, "requests", "cas of what was not there.");
-  table.counter("cas_badval", c.cas_badval, "requests", "cas of what had changed meanwhile.")
+  table.counter("decr_misses", c.decr_misses, "requests", "decr of a missing item.")
+      .at_a_glance("requests");
+  table.counter("cas_hits", c.cas_hits, "requests", "cas that stored its value.");
+  table.counter("cas_misses", c.cas_misses, "requests", "cas of a missing item.");
+  table.counter("cas_badval", c.cas_badval, "requests", "cas of an item that had changed.")
       .no_sign("this is what cas is for: its client reads the value and tries again");
-  table.counter("touch_hits", c.touch_hits, "requests", "touch of what was there.")
+  table.counter("touch_hits", c.touch_hits, "requests", "touch of an existing item.")
       .at_a_glance("requests");
-  table.counter("touch_misses", c.touch_misses, "requests", "touch of what was not there.")
+  table.counter("touch_misses", c.touch_misses, "requests", "touch of a missing item.")
       .at_a_glance("requests");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");
   table
       .counter("messages_dropped", c.messages_dropped, "messages",
-               "Made no sense, or more waited for loans to come back than there is room for.")
+               "Messages dropped: malformed, or too many waited for returned loans.")
       .sign_as_it_grows(
           "questions by message are dropped, {messages_dropped} by now: have those who ask give "
           "back what is lent to them sooner, and be of this build");
   table
-      .histogram("get_ns", c.get_ns, "ns",
-                 "A get, from its last byte's receipt to its answer being handed to the socket.")
+      .histogram(
+          "get_ns", c.get_ns, "ns",
+          "The time of a get, from receipt of its last byte until its answer is handed to the "
+          "socket.")
       .at_a_glance("p99");
   table
       .histogram("set_ns", c.set_ns, "ns",
-                 "The same of a set, add, replace, append, prepend or cas.")
+                 "The same for a set, add, replace, append, prepend or cas.")
       .at_a_glance("p99");
-  table.histogram("other_ns", c.other_ns, "ns", "The same of any other command.")
+  table.histogram("other_ns", c.other_ns, "ns", "The same for any other command.")
       .at_a_glance("p99");
 }
 

@@ -14,18 +14,19 @@ void describe(ConfigurationTable& table, KvSettings& settings) {
   table.addresses("image_listen", &settings.image_listen, 1, StreamServer::kListenersMax)
       .otherwise("those of listen")
       .unique()
-      .help("The addresses instead, as first process of an image.");
-  table.shard("shard", &settings.shard).help("The shard that all of it lives on.");
+      .help("The addresses to use instead as the first process of an image.");
+  table.shard("shard", &settings.shard).help("The shard that serves all keys and connections.");
   table.size("cache_bytes", &settings.cache_bytes, kMiB, KeyedCache::kMemoryMaxBytes)
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
-      .help("Memory for keys and values. The index takes up to a sixteenth beside it.");
+      .help("Memory for keys and values. The index takes up to a sixteenth in addition.");
   table.size("value_max_bytes", &settings.value_bytes_max, kKiB, kGiB)
-      .help("A longer value is refused. At most a quarter of the cache.");
+      .help("The longest value; longer ones are refused. At most a quarter of the cache.");
   table.integer("max_connections", &settings.max_connections, 1, 65536)
-      .help("How many clients may be connected. Their buffers are planned; more are closed.");
+      .help("The most clients at once. Their buffers are planned; further connections are "
+            "closed at once.");
   table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
-      .help("After how long a client over TCP is disconnected whose host gives no sign of life, or "
-            "that takes none of its replies. 0: it keeps its place for ever.");
+      .help("A client over TCP is disconnected when its host does not respond, or it does not "
+            "read its replies, for this long. 0: never.");
 }
 
 }  // namespace bedplate

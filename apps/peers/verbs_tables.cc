@@ -87,22 +87,22 @@ static void describe(ConfigurationTable& table, VerbsPeerSettings& settings) {
   table.name("name", &settings.name, 1, kVerbsNameMax)
       .required()
       .unique()
-      .help("Another appliance, by the `appliance.name` that it has.");
+      .help("The `appliance.name` of another appliance.");
   table.address("address", &settings.address)
       .otherwise("none: it dials")
       .unique()
-      .help("The address at which it listens.");
+      .help("The address at which that appliance listens.");
 }
 
 static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
   table.name("name", &settings.name, 1, 32)
       .required()
       .unique()
-      .help("Names memory that peers may reach; it is the segment `export:NAME`.");
+      .help("The name of memory that peers may access, the segment `export:NAME`.");
   table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
       .required()
       .rule(Rule::kMultipleOf4KiB)
-      .help("How much.");
+      .help("The size of this memory.");
   table
       .flags("rights",
              {{"read", &settings.may_read},
@@ -110,62 +110,62 @@ static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
               {"atomic", &settings.may_atomic}},
              1)
       .required()
-      .help("The operations that peers may do with it.");
+      .help("The operations that peers may perform on it.");
   table.choice("pages", &settings.pages, kPageChoices)
       .otherwise("those of the pool")
-      .help("The pages of this segment alone.");
+      .help("The page size of this segment.");
 }
 
 static void describe(ConfigurationTable& table, VerbsSettings& settings) {
   table.boolean("required", &settings.required)
-      .help("Refuses a machine without a device that can be used; else that is a line in the "
-            "log, and there are no peers.");
+      .help("Refuses to boot without a usable device; if false, a line in the log says so, and "
+            "there are no peers.");
   table.text("device", &settings.device, 1, kDeviceNameMax)
       .otherwise("the first that can be used")
       .help("The RDMA device, as `bedplate doctor` lists it: `\"mlx5_0\"`.");
   table.integer("port", &settings.port, 1, 255)
       .otherwise("the first that can be used")
-      .help("Its port.");
-  table.shard("shard", &settings.shard).help("The shard that messages with peers live on.");
+      .help("The device's port.");
+  table.shard("shard", &settings.shard).help("The shard that exchanges messages with peers.");
   table.address("listen", &settings.listen)
       .otherwise("it only dials")
       .help("The address that peers dial.");
   table.choice("connect", &settings.connect, kVerbsConnects)
-      .help("How queue pairs find one another: over a socket of our own, or by rdma_cm. The "
+      .help("How queue pairs are connected: over a socket of the runtime, or by rdma_cm. The "
             "same at all peers.");
   table.integer("window", &settings.window, 4, 4096)
       .rule(Rule::kPowerOfTwo)
-      .help("How many messages to a peer, and from it, may be unconsumed. The same at both "
+      .help("The most unconsumed messages in each direction of a connection. The same on both "
             "sides.");
   table.size("message_bytes", &settings.message_bytes, 256, 64 * kKiB)
       .rule(Rule::kPowerOfTwo)
-      .help("The longest message with its header of 32 bytes; longer ones travel by loan. "
-            "The same at both sides.");
+      .help("The longest message, including its header of 32 bytes; longer ones travel by loan. "
+            "The same on both sides.");
   table.integer("operations", &settings.operations, 1, 4096)
-      .help("How many puts, gets and atomics to one peer may be under way.");
+      .help("The most puts, gets and atomics in flight to one peer.");
   table.size("bounce_bytes", &settings.bounce_bytes, 4 * kKiB, kGiB / 2)
       .rule(Rule::kMultipleOf4KiB)
-      .help("Room for copies of lent memory that a peer cannot be let at where it lies; as much "
-            "again for puts and gets of memory that is not the pool's.");
+      .help("Memory for copies of loans that peers cannot access in place; as much again for "
+            "puts and gets of memory outside the pool.");
   table.integer("datagrams", &settings.datagrams, 4, 4096)
       .otherwise("no datagrams")
       .rule(Rule::kPowerOfTwo)
-      .help("How many datagrams may be under way, each way, with all peers; without it none "
-            "are sent or taken ([verbs.md](verbs.md#messages)).");
+      .help("The most datagrams in flight in each direction, with all peers together; without "
+            "this key none are sent or received ([verbs.md](verbs.md#messages)).");
   table.integer("max_peers", &settings.max_peers, 1, kVerbsPeerCountMax)
       .otherwise("as many as are listed")
-      .help("For how many peers queue pairs and memory are planned.");
+      .help("The number of peers for which queue pairs and memory are planned.");
   table.boolean("trust_windows", &settings.trust_windows)
-      .help("Uses memory windows even on a device that does not hold peers to their bounds.");
+      .help("Uses memory windows even on a device that does not enforce their bounds.");
   table.integer("back_off_min_ms", &settings.back_off_min_ms, 1, kBackOffMaxMs)
       .help("The pause before a peer is dialed again; it doubles each time.");
   table.integer("back_off_max_ms", &settings.back_off_max_ms, 1, kBackOffMaxMs)
       .help("The longest such pause.");
   table.integer("give_up_ms", &settings.give_up_ms, 1, 86'400'000)
-      .help("After so long without a connection, sends say that the peer is gone; it is "
-            "dialed on.");
+      .help("After this long without a connection, sends report that the peer is gone; dialing "
+            "continues.");
   table.choice("remote", &settings.remote, kRemoteHeaps)
-      .help("Lets peers read all of the heap, and boot's memory, without being asked "
+      .help("Lets peers read all of the heap, and boot's memory, without asking "
             "([verbs.md](verbs.md)).");
   table.text("driver", &settings.driver, 1, kModuleNameMax)
       .otherwise("part of the kernel")

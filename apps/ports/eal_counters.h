@@ -12,7 +12,7 @@ struct EalCounters {
 
 inline void describe(CounterTable& table, EalCounters& c) {
   table.gauge("heap_bytes", c.heap_bytes, "bytes", "The heap of DPDK, in the pool.");
-  table.gauge("heap_used_bytes", c.heap_used_bytes, "bytes", "The part of it that is taken.");
+  table.gauge("heap_used_bytes", c.heap_used_bytes, "bytes", "The used part of it.");
 }
 
 }  // namespace bedplate

@@ -98,48 +98,49 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
   table.name("name", &settings.name, 1, PortSettings::kNameMax)
       .required()
       .unique()
-      .help("The name by which services (`network = ...`) and its counters call it.");
+      .help("The port's name, in `network = ...` of services and in counters.");
   table.text("device", &settings.device_text, 1, 128)
       .required()
-      .help("`0000:03:00.0` (PCI, in the hands of vfio-pci), `af_packet:INTERFACE`, "
+      .help("`0000:03:00.0` (PCI, bound to vfio-pci), `af_packet:INTERFACE`, "
             "`af_xdp:INTERFACE`, `tap:NAME`, `memif:/PATH`, `ring:NAME` (two ports of one name "
-            "send to one another) or `null`; any other but for one port. See "
+            "send to one another) or `null`; any other device is for one port only. See "
             "[Devices](ports.md#devices).");
   table.choice("role", &settings.role, Choices<MemifRole>(kRoles))
-      .help("With memif: which side listens at the path.");
+      .help("With memif: the side that listens at the path.");
   table.shards("shards", &settings.shards, kShardCountMax)
       .otherwise("all shards")
-      .help("Each has a queue of the port.");
+      .help("The shards that use the port; each has a queue of its own.");
   table
       .texts("addresses", ConfigurationKey::Type::kIpPrefixes, &settings.addresses,
              PortSettings::kAddressesMax)
-      .help("Its addresses and their networks: `[\"192.0.2.10/24\", \"2001:db8::10/64\"]`. One of "
-            "fe80:: it has by itself.");
+      .help("Its addresses and their networks: `[\"192.0.2.10/24\", \"2001:db8::10/64\"]`. It "
+            "has a link-local address (fe80::) by itself.");
   table.texts("gateways", ConfigurationKey::Type::kIpAddresses, &settings.gateways, 2)
-      .help("The way to all other networks, one of each family.");
+      .help("The routers to all other networks, one of each family.");
   table.text("mac", &settings.mac, 0, 17)
       .otherwise("the device's, or one made from the names of appliance and port")
-      .help("Its Ethernet address, where the device has none of its own.");
+      .help("Its Ethernet address, if the device has none of its own.");
   table.boolean("router_advertisements", &settings.takes_routers)
-      .help("Takes routers of IPv6 that announce themselves, where no gateway is named.");
-  table.integer("vlan", &settings.vlan, 0, 4094).help("The tag of all its frames. 0: none.");
+      .help("Accepts IPv6 routers that announce themselves, if no gateway is named.");
+  table.integer("vlan", &settings.vlan, 0, 4094).help("The VLAN tag of all its frames. 0: none.");
   table.integer("mtu", &settings.mtu_bytes, 1280, 9600)
-      .help("The longest packet; a buffer holds a frame of it.");
+      .help("The longest packet; each buffer holds a frame of this size.");
   table.integer("buffers", &settings.buffer_count, 64, kMbufCountMax)
       .otherwise("what its queues and sockets need")
-      .help("How many buffers it has, those that are kept included.");
+      .help("The number of its buffers, including those that services hold.");
   table.integer("descriptors", &settings.descriptor_count, 64, 8192)
       .rule(ConfigurationKey::Rule::kPowerOfTwo)
-      .help("How many frames each queue holds, each way. A device may have limits of its own.");
+      .help("The number of frames in each queue, in each direction. A device may have its own "
+            "limits.");
   table.integer("waiting_datagrams", &settings.waiting_count, 8, 16384)
-      .help("How many datagrams wait on each shard while their stations are asked for their "
-            "Ethernet addresses; beyond them the oldest are dropped.");
+      .help("The most datagrams on each shard that wait for the Ethernet address of their "
+            "destination; beyond that the oldest are dropped.");
   table.integer("idle_poll_us", &settings.idle_poll_us, 10, 100'000)
-      .help("How long an idle shard sleeps at most before it looks at the port again, where the "
-            "device cannot wake it.");
+      .help("The longest sleep of an idle shard between two polls of the port, if the device "
+            "cannot wake it.");
   table.text("forward_to", &settings.forwards_to, 0, PortSettings::kNameMax)
-      .help("A port that sends on all frames that come to this one, as they lie; this one has no "
-            "addresses and no sockets then.");
+      .help("Another port, which sends all frames that this one receives, without a copy; this "
+            "port then has no addresses and no sockets.");
   table.check([&settings](ReadTable& read) {
     check_device(read, settings);
     check_gateways(read, settings);
@@ -154,10 +155,10 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
 void describe(ConfigurationTable& table, DpdkSettings& settings) {
   table.size("heap_bytes", &settings.heap_bytes, 0, kGiB)
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
-      .help("Memory for DPDK beside what the ports are known to need: for drivers that take more.");
+      .help("Additional memory for DPDK, for drivers that need more than is planned for ports.");
   table.boolean("telemetry", &settings.has_telemetry)
-      .help("Switches on DPDK's own telemetry: a socket in its folder in /run/dpdk, and a thread "
-            "for it and for each that asks.");
+      .help("Enables DPDK's own telemetry: a socket in its directory in /run/dpdk, a thread for "
+            "it, and one for each client.");
 }
 
 }  // namespace bedplate

@@ -49,50 +49,52 @@ struct alignas(kCacheLineBytes) StreamCounters {
 };
 
 inline void describe(CounterTable& table, StreamCounters& c) {
-  table.counter("packets", c.packets, "packets", "Datagrams that went on to the outputs.")
+  table.counter("packets", c.packets, "packets", "Datagrams forwarded to the outputs.")
       .at_a_glance("packets");
   table.counter("bytes", c.bytes, "bytes", "Bytes of transport stream in them.")
       .at_a_glance("bytes");
-  table.counter("lost", c.lost, "packets", "Missing on all legs, and not brought back in time.")
+  table.counter("lost", c.lost, "packets", "Packets missing on all legs and not recovered in time.")
       .at_a_glance("lost")
       .sign_as_it_grows(
           "packets are lost on the way here, {lost} by now: look at the sender and the "
           "network; a second leg or FEC would bring them back");
-  table.counter("duplicates", c.duplicates, "packets", "Came once more, as by the other leg.");
-  table.counter("late", c.late, "packets", "Came after they had been given up.")
+  table.counter("duplicates", c.duplicates, "packets",
+                "Packets received again, such as on the other leg.");
+  table.counter("late", c.late, "packets", "Packets received after they had been given up.")
       .sign_as_it_grows("packets come too late, {late} by now: raise window_ms, or look at what "
                         "holds them up on the way");
-  table.counter("restarts", c.restarts, "restarts", "A sender began its numbers anew.");
-  table.counter("rtp_added", c.rtp_added, "packets", "Given RTP, since they came without.");
-  table.gauge("held", c.held, "packets", "Received, and not let go by all yet.");
+  table.counter("restarts", c.restarts, "restarts", "Restarts of a sender's sequence numbers.");
+  table.counter("rtp_added", c.rtp_added, "packets",
+                "Packets that arrived without RTP headers and got some.");
+  table.gauge("held", c.held, "packets", "Packets held for outputs, recordings or readers.");
   table
       .gauge("window_peak", c.window_peak, "packets",
-             "The most by which a packet came ahead of the first that was missing, with itself.")
-      .peak_of("stream.window_packets", "A packet that comes late is given up for lost sooner.");
+             "The largest distance of a received packet from the first missing one, in packets.")
+      .peak_of("stream.window_packets", "Late packets are given up as lost sooner.");
   table
       .gauge("queue_peak", c.queue_peak, "packets",
-             "The most that waited at once for outputs, recordings, readers or their time.")
-      .peak_of("stream.queue_packets", "The oldest packets are dropped for those that are behind.");
-  table.counter("fec_packets", c.fec_packets, "packets", "FEC packets that came.");
-  table.counter("fec_recovered", c.fec_recovered, "packets", "Brought back by FEC.");
+             "The most packets that waited at once for outputs, recordings, readers or their pace.")
+      .peak_of("stream.queue_packets", "Outputs that are behind lose their oldest packets.");
+  table.counter("fec_packets", c.fec_packets, "packets", "Received FEC packets.");
+  table.counter("fec_recovered", c.fec_recovered, "packets", "Packets recovered by FEC.");
   table
       .counter("fec_unrecoverable", c.fec_unrecoverable, "sets",
-               "Sets of FEC packets of which more than one packet stayed missing.")
+               "FEC sets in which more than one packet stayed missing.")
       .sign_as_it_grows("more is lost than FEC brings back, {fec_unrecoverable} sets by now: have "
                         "FEC of columns and rows sent, or a second leg");
-  table.counter("fec_malformed", c.fec_malformed, "packets", "FEC packets that make no sense.")
+  table.counter("fec_malformed", c.fec_malformed, "packets", "Malformed FEC packets.")
       .sign_as_it_grows("what comes at a leg's ports of FEC is none, {fec_malformed} dropped by "
                         "now: look who sends to its port + 2 and + 4, and by which FEC");
   table
       .counter("fec_unprotected", c.fec_unprotected, "sets",
-               "Rows and columns that were sent without FEC, for a gap or want of buffers.")
+               "Rows and columns sent without FEC, because of a gap or too few buffers.")
       .sign_as_it_grows("FEC lacks for {fec_unprotected} rows and columns by now: packets are "
                         "missing as they come, or outputs keep its buffers");
-  table.counter("fec_sent", c.fec_sent, "packets", "FEC packets that were made.");
-  table.counter("ts_packets", c.ts_packets, "packets", "Packets of transport stream.");
-  table.counter("ts_null_packets", c.ts_null_packets, "packets", "Packets of stuffing.");
-  table.gauge("ts_programs", c.ts_programs, "programs", "As PATs have them.");
-  table.gauge("ts_bit_rate", c.ts_bit_rate, "bits/s", "By the last two PCRs.");
+  table.counter("fec_sent", c.fec_sent, "packets", "FEC packets made for outputs.");
+  table.counter("ts_packets", c.ts_packets, "packets", "TS packets.");
+  table.counter("ts_null_packets", c.ts_null_packets, "packets", "TS null packets.");
+  table.gauge("ts_programs", c.ts_programs, "programs", "Programs in the PATs.");
+  table.gauge("ts_bit_rate", c.ts_bit_rate, "bits/s", "The bit rate by the last two PCRs.");
   table.counter("ts_sync_losses", c.ts_sync_losses, "losses", "TR 101 290, 1.1.")
       .sign_as_it_grows("what comes is no transport stream for a while, {ts_sync_losses} times by "
                         "now: look at the encoder or multiplexer");
@@ -126,14 +128,13 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.gauge("pcr_interval_max_ns", c.pcr_interval_max_ns, "ns",
               "The longest between two PCRs: TR 101 290, 2.3a.");
   table.gauge("pcr_accuracy_max_ns", c.pcr_accuracy_max_ns, "ns",
-              "The most that a PCR was off, at a constant rate: TR 101 290, 2.4.");
+              "The largest error of a PCR, at a constant rate: TR 101 290, 2.4.");
   table.counter("pace_restarts", c.pace_restarts, "restarts",
-                "The pace began anew: at a jump of the PCRs, or of their arrival.");
-  table.gauge("readers", c.readers, "processes", "That get the stream by messages.");
+                "Restarts of the pace, at a jump of the PCRs or of their arrival.");
+  table.gauge("readers", c.readers, "processes", "Processes that read the stream by messages.");
   table
       .counter("questions_dropped", c.questions_dropped, "messages",
-               "Messages of would-be readers that made no sense, or came when all places were "
-               "taken.")
+               "Refused requests to read: malformed, or all planned readers were there.")
       .sign_as_it_grows("processes that would read it are sent away, {questions_dropped} by now: "
                         "raise readers, or end those that are not needed");
 }
@@ -203,65 +204,72 @@ struct alignas(kCacheLineBytes) LegCounters {
 };
 
 inline void describe(CounterTable& table, LegCounters& c) {
-  table.counter("packets", c.packets, "packets", "Datagrams that came and made sense.");
-  table.counter("bytes", c.bytes, "bytes", "In them.");
-  table.gauge("lost", c.lost, "packets", "Missing on this leg, by its RTP numbers.")
+  table.counter("packets", c.packets, "packets", "Valid datagrams received.");
+  table.counter("bytes", c.bytes, "bytes", "Bytes in these.");
+  table.gauge("lost", c.lost, "packets", "Packets missing on this leg, by RTP sequence numbers.")
       .no_sign("it falls again as late ones come: what no leg brings is the stream's lost");
-  table.counter("reordered", c.reordered, "packets", "Came behind a later one.")
+  table.counter("reordered", c.reordered, "packets", "Packets received after a later one.")
       .no_sign("they are put in order: those that come too late are the stream's late");
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
-  table.counter("senders", c.senders, "senders", "That had this leg, one after the other.");
-  table.boolean("is_silent", c.is_silent, "No packet of a sender has come for sender_timeout_ms.")
+  table.counter("senders", c.senders, "senders", "Senders of this leg, one after the other.");
+  table.boolean("is_silent", c.is_silent, "No packet has arrived for sender_timeout_ms.")
       .no_sign("comes says so, with the cause");
-  table.counter("silences", c.silences, "silences", "How often that began.");
+  table.counter("silences", c.silences, "silences", "Times that the leg fell silent.");
   std::string words;
   for (const LegArrivalText& each : kLegArrivals) {
     words += (words.empty() ? "" : "|") + std::string(each.word);
   }
   table
       .state("comes", c.comes, words.c_str(),
-             "The kind of packets that come, or the reason why none is taken.")
+             "The kind of received packets, or the reason why none is accepted.")
       .sign_unless(static_cast<uint64_t>(LegArrival::kPackets),
                    "it has nothing to hand on; what comes: {comes}. Look at its sender, at the "
                    "network, and at what it drops");
-  table.counter("foreign", c.foreign, "packets", "Dropped: of a second sender at the same time.")
+  table
+      .counter("foreign", c.foreign, "packets",
+               "Packets dropped: from a second sender at the same time.")
       .sign_as_it_grows(
           "a second sender sends to it, {foreign} packets dropped by now: stop one of "
           "the two, or give it another address");
-  table.counter("outside", c.outside, "packets", "Dropped: numbers that make no sense.")
+  table
+      .counter("outside", c.outside, "packets",
+               "Packets dropped: the sequence number is far from the others.")
       .sign_as_it_grows("RTP numbers make no sense, {outside} packets dropped by now: look whether "
                         "two senders use one SSRC");
-  table.counter("truncated", c.truncated, "packets", "Dropped: too long for a buffer.")
+  table.counter("truncated", c.truncated, "packets", "Packets dropped: too long for a buffer.")
       .sign_as_it_grows(
           "datagrams are too long, {truncated} dropped by now: raise buffer_bytes, or "
           "have shorter ones sent");
   table
       .counter("rtp_malformed", c.rtp_malformed, "packets",
-               "Dropped: neither RTP nor a transport stream, or RTP whose lengths make no sense.")
+               "Packets dropped: neither RTP nor a transport stream, or RTP with invalid lengths.")
       .sign_as_it_grows("neither RTP nor whole TS packets, {rtp_malformed} dropped by now: have "
                         "188-byte packets sent whole (ffmpeg: pkt_size=1316), or RTP");
   table
       .counter("ts_malformed", c.ts_malformed, "packets",
-               "Dropped: no whole number of TS packets of 188 bytes.")
+               "Packets dropped: not a whole number of TS packets of 188 bytes.")
       .sign_as_it_grows("no whole packets of transport stream, {ts_malformed} dropped by now: have "
                         "188-byte packets sent whole (ffmpeg: pkt_size=1316)");
-  table.counter("other_type", c.other_type, "packets", "Dropped: RTP of another payload type.")
+  table
+      .counter("other_type", c.other_type, "packets",
+               "Packets dropped: RTP of another payload type.")
       .sign_as_it_grows(
           "RTP comes to it that is no transport stream by its type, {other_type} packets by now: "
           "have its sender send type 33");
   table
       .counter("no_sync", c.no_sync, "packets",
-               "Dropped: as long as whole TS packets, without their sync bytes.")
+               "Packets dropped: the length of whole TS packets, but no sync bytes.")
       .sign_as_it_grows(
           "what comes to it is no transport stream but by its length, {no_sync} packets by now: "
           "look at what sends to its address");
   table
-      .counter("unnumbered", c.unnumbered, "packets",
-               "Dropped: without RTP, on the second leg, which would double the first.")
+      .counter(
+          "unnumbered", c.unnumbered, "packets",
+          "Packets dropped: without RTP, on the second leg; they would duplicate the first leg's.")
       .sign_as_it_grows(
           "what comes to it has no RTP, whose numbers put two legs together, {unnumbered} packets "
           "by now: have its sender send RTP");
-  table.counter("empty", c.empty, "packets", "RTP without payload, which goes on as it is.");
+  table.counter("empty", c.empty, "packets", "RTP packets without payload, forwarded unchanged.");
 }
 
 struct alignas(kCacheLineBytes) OutputCounters {
@@ -275,23 +283,25 @@ struct alignas(kCacheLineBytes) OutputCounters {
 };
 
 inline void describe(CounterTable& table, OutputCounters& c) {
-  table.counter("packets", c.packets, "packets", "Handed to the network, FEC included.")
+  table.counter("packets", c.packets, "packets", "Packets handed to the network, including FEC.")
       .at_a_glance("packets");
-  table.counter("bytes", c.bytes, "bytes", "In them.").at_a_glance("bytes");
-  table.counter("dropped", c.dropped, "packets", "Oldest first, since it did not take them.")
+  table.counter("bytes", c.bytes, "bytes", "Bytes in these.").at_a_glance("bytes");
+  table
+      .counter("dropped", c.dropped, "packets",
+               "Packets dropped, oldest first, because the output was too slow.")
       .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
       .sign_as_it_grows("the network does not take its packets, and {dropped} are dropped by now: "
                         "look at the interface, and at what else sends by it");
-  table.counter("refused", c.refused, "packets", "That the system would not send.")
+  table.counter("refused", c.refused, "packets", "Packets that the kernel refused to send.")
       .sign_as_it_grows("the system refuses to send, {refused} packets by now: look at the route, "
                         "the MTU and the firewall");
-  table.counter("unreachable", c.unreachable, "errors", "Told by the network afterwards (ICMP).")
+  table.counter("unreachable", c.unreachable, "errors", "Packets reported as undeliverable (ICMP).")
       .sign_as_it_grows("the network says that nobody gets it, {unreachable} times by now: look "
                         "whether its receiver runs, and listens at that port");
   table.boolean("is_aside", c.is_aside,
-                "It is sent to by a socket of its own kind: nobody answered for it.");
-  table.boolean("is_muted", c.is_muted, "Nothing is sent to it, as tsrelay.mute has said.");
+                "It has a separate socket, because nobody answered for its address.");
+  table.boolean("is_muted", c.is_muted, "Nothing is sent to it, because of tsrelay.mute.");
 }
 
 struct alignas(kCacheLineBytes) RecordingCounters {
@@ -307,31 +317,33 @@ struct alignas(kCacheLineBytes) RecordingCounters {
 };
 
 inline void describe(CounterTable& table, RecordingCounters& c) {
-  table.counter("packets", c.packets, "packets", "Written.").at_a_glance("packets");
-  table.counter("bytes", c.bytes, "bytes", "Written.").at_a_glance("bytes");
+  table.counter("packets", c.packets, "packets", "Packets written.").at_a_glance("packets");
+  table.counter("bytes", c.bytes, "bytes", "Bytes written.").at_a_glance("bytes");
   table
-      .counter("dropped", c.dropped, "packets",
-               "Oldest first, since the disk did not follow, or no file could be had.")
+      .counter(
+          "dropped", c.dropped, "packets",
+          "Packets dropped, oldest first, because the disk was too slow or no file was available.")
       .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
       .sign_as_it_grows(
           "the disk is too slow, and {dropped} packets are missing in it: look at the "
           "drive, and at what else writes to it");
-  table.counter("errors", c.errors, "packets", "That could not be written.")
+  table.counter("errors", c.errors, "packets", "Writes that failed.")
       .sign_as_it_grows(
           "packets cannot be written, {errors} by now: look whether the disk is full, "
           "and what the kernel's log says of it");
   table
       .counter("foreign", c.foreign, "packets",
-               "That are no packets of a transport stream, and are not recorded.")
+               "Datagrams that are no transport stream, and are not recorded.")
       .sign_as_it_grows("{foreign} of its packets by now are no transport stream, and are not in "
                         "it: look at what the sender sends");
-  table.counter("files", c.files, "files", "Begun, or continued at a start.");
-  table.gauge("file", c.file, "number", "The number in the name of the file that is written now.");
-  table.boolean("is_next_ready", c.is_next_ready, "The next file is empty, where there is one.");
+  table.counter("files", c.files, "files", "Files begun, or continued after a start.");
+  table.gauge("file", c.file, "number", "The number in the name of the current file.");
+  table.boolean("is_next_ready", c.is_next_ready, "The next file, if there is one, is empty.");
   table
-      .boolean("is_stuck", c.is_stuck,
-               "No file can be had behind the present one: packets that do not fit are dropped.")
+      .boolean(
+          "is_stuck", c.is_stuck,
+          "No next file is available: packets that do not fit into the current one are dropped.")
       .sign_from(1, "the next file of it cannot be emptied, and packets will be missing in it: the "
                     "log says which file, and why");
 }
@@ -344,13 +356,16 @@ struct alignas(kCacheLineBytes) ReaderCounters {
 };
 
 inline void describe(CounterTable& table, ReaderCounters& c) {
-  table.counter("packets", c.packets, "packets", "Lent to processes.");
-  table.counter("dropped", c.dropped, "packets", "Oldest first, since their reader kept too many.")
+  table.counter("packets", c.packets, "packets", "Packets lent to processes.");
+  table
+      .counter("dropped", c.dropped, "packets",
+               "Packets dropped, oldest first, because a reader held too many.")
       .refusals_of("stream.queue_packets")
       .sign_as_it_grows("a reader is too slow, and {dropped} packets are dropped by now: it must "
                         "give back what is lent to it sooner");
-  table.gauge("lent", c.lent, "packets", "That readers have now.");
-  table.counter("gone", c.gone, "processes", "That have left, died, or may not read the buffers.")
+  table.gauge("lent", c.lent, "packets", "Packets that readers hold now.");
+  table
+      .counter("gone", c.gone, "processes", "Readers that left, died, or may not read the buffers.")
       .no_sign("readers come and go; [[process]] tells of one that has died");
 }
 

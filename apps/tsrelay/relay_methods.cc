@@ -24,29 +24,32 @@ void refuse(ControlCall& call, const char* what, std::string_view name, const ch
 
 void RelayService::methods(ControlMethods& methods) {
   const ControlParameter stream = {.name = "stream",
-                                   .help = "Its name, as [[tsrelay.stream]] has it."};
+                                   .help = "The stream's name in [[tsrelay.stream]]."};
   methods.add({.name = "streams",
                .result = "[{\"stream\", \"drained\", \"legs\": [{\"address\", \"silent\"}], "
                          "\"outputs\": N, \"muted\": N}]",
-               .help = "Lists the streams, with their legs, and how many outputs they have."},
+               .help = "Lists the streams, with their legs and the number of outputs."},
               &call<&RelayService::list_streams>, this);
   methods.add({.name = "outputs",
                .parameters = {stream},
                .result = "[{\"output\", \"to\", \"muted\", \"aside\"}]",
-               .help = "Lists the outputs of a stream, as they are now."},
+               .help = "Lists the outputs of a stream and their present state."},
               &call<&RelayService::list_outputs>, this);
-  methods.add({.name = "mute",
-               .parameters = {stream,
-                              {.name = "on",
-                               .type = ControlType::kBoolean,
-                               .help = "True: nothing is sent from now on."},
-                              {.name = "output",
-                               .is_required = false,
-                               .help = "As outputs has it; without it, all of the stream."}},
-               .result = "{\"stream\", \"muted\": N, \"outputs\": N}",
-               .help = "Has outputs sent nothing, or what comes from now on; what came meanwhile "
-                       "is not sent later, and recordings and readers go on."},
-              &call<&RelayService::mute_outputs>, this);
+  methods.add(
+      {.name = "mute",
+       .parameters =
+           {stream,
+            {.name = "on",
+             .type = ControlType::kBoolean,
+             .help = "True: nothing is sent from now on."},
+            {.name = "output",
+             .is_required = false,
+             .help =
+                 "The output's name, as `outputs` lists it; default: all outputs of the stream."}},
+       .result = "{\"stream\", \"muted\": N, \"outputs\": N}",
+       .help = "Mutes outputs, or sends to them again; packets of the meantime are not sent "
+               "later. Recordings and readers continue."},
+      &call<&RelayService::mute_outputs>, this);
 }
 
 // Refuses the call if no stream has the name that it gives.

@@ -39,17 +39,16 @@ Error refused(const RelayStreamSettings& stream, const std::string& what, const 
 static void describe(ConfigurationTable& table, RelayLegSettings& settings) {
   table.text("address", &settings.address, 1, kAddressMax)
       .required()
-      .help("The address at which it is received, such as 239.1.1.1:5004, [ff3e::1]:5004, or "
-            "0.0.0.0:5004.");
+      .help("The address to receive at, such as 239.1.1.1:5004, [ff3e::1]:5004, or 0.0.0.0:5004.");
   table.ip_address("source", &settings.source)
       .otherwise("any sender")
-      .help("The only sender that is received of a multicast group (SSM).");
+      .help("The only accepted sender of a multicast group (SSM).");
   table.text("interface", &settings.interface, 1, kInterfaceMax)
       .otherwise("as the routes say")
-      .help("Over which a multicast group is joined.");
+      .help("The interface on which a multicast group is joined.");
   table.name("network", &settings.network, 1, kNameMax)
       .otherwise("the kernel's")
-      .help("The port whose network it comes by.");
+      .help("The name of the [[port]] that receives it.");
   table.boolean("fec", &settings.fec)
       .help("Receives FEC (ST 2022-1) as well, at this port + 2 and + 4.");
 }
@@ -63,71 +62,76 @@ static void describe(ConfigurationTable& table, RelayOutputSettings& settings) {
       .help("The name of its counters.");
   table.text("interface", &settings.interface, 1, kInterfaceMax)
       .otherwise("as the routes say")
-      .help("Over which a multicast group is sent.");
-  table.integer("ttl", &settings.ttl, 1, 255).help("The hops of what is sent to a group.");
+      .help("The interface that sends to a multicast group.");
+  table.integer("ttl", &settings.ttl, 1, 255)
+      .help("The hop limit of packets to a multicast group.");
   table.name("network", &settings.network, 1, kNameMax)
       .otherwise("the kernel's")
-      .help("The port by whose network it leaves.");
+      .help("The name of the [[port]] that sends it.");
   table.boolean("broadcast", &settings.broadcast)
       .help("Allows a broadcast address: all stations of a network get it.");
-  table.boolean("plain", &settings.plain).help("Leaves RTP headers off.");
-  table.boolean("adds_rtp", &settings.adds_rtp).help("Gets RTP even if the stream comes without.");
+  table.boolean("plain", &settings.plain).help("Sends without RTP headers.");
+  table.boolean("adds_rtp", &settings.adds_rtp)
+      .help("Adds RTP headers if the stream arrives without.");
   table.boolean("fec", &settings.fec)
-      .help("Gets the FEC that [tsrelay.stream.fec] makes, at its port + 2 and + 4.");
+      .help("Also sends the FEC of [tsrelay.stream.fec], to its port + 2 and + 4.");
 }
 
 static void describe(ConfigurationTable& table, RelayRecordingSettings& settings) {
   table.path("path", &settings.path, 2, 4000)
       .required()
-      .help(
-          "The file. With several, a point and a number come behind it: the higher, the younger.");
+      .help("The file. With several files, a dot and a number follow; the newest has the "
+            "highest number.");
   table.integer("files", &settings.files, 1, 1000)
-      .help("How many files there are: those that are full, the present one, and the next, empty.");
+      .help("The number of files: the full ones, the current one, and the next, which is empty.");
   table.size("rotate_bytes", &settings.rotate_bytes, 0, kSizeMaxBytes)
-      .help("A file is followed by the next before it is longer. 0: never for that.");
+      .help("The next file begins before a file becomes longer than this. 0: no limit.");
   table.integer("rotate_s", &settings.rotate_s, 0, 31'536'000)
-      .help("A file is followed by the next after so many seconds. 0: never for that.");
+      .help("The next file begins after this many seconds. 0: no limit.");
 }
 
 static void describe(ConfigurationTable& table, RelayFecSettings& settings) {
   table.integer("columns", &settings.columns, 1, relay::kFecColumnsMax)
-      .help("L: so many columns the matrix has, and a burst of losses may be long.");
-  table.integer("rows", &settings.rows, 4, relay::kFecRowsMax).help("D: so many rows.");
+      .help("L: the number of columns of the matrix, and of losses in a row that are recovered.");
+  table.integer("rows", &settings.rows, 4, relay::kFecRowsMax)
+      .help("D: the number of rows of the matrix.");
   table.boolean("row_packets", &settings.row_packets)
-      .help("Makes FEC packets of rows, too, as of columns.");
+      .help("Makes FEC packets for rows as well as for columns.");
 }
 
 static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
   table.name("name", &settings.name, 1, kNameMax)
       .required()
       .unique()
-      .help("The name of its counters, by which local readers ask for it.");
-  table.shard("shard", &settings.shard).help("The shard that it lives on.");
+      .help("The stream's name, in counters and in requests of local readers.");
+  table.shard("shard", &settings.shard).help("The shard that serves it.");
   table.choice("format", &settings.format, kFormats)
-      .help("The form of the input: transport stream in RTP, or in UDP alone; `auto` looks at "
-            "each datagram.");
+      .help("The format of the input: transport stream in RTP, or in plain UDP; `auto` decides "
+            "for each datagram.");
   table.integer("window_ms", &settings.window_ms, 0, 10'000)
-      .help("How long a missing RTP packet is waited for: by the other leg, by FEC, out of order. "
-            "Without a gap nothing waits.");
+      .help("How long the stream waits for a missing RTP packet: from the other leg, by FEC, or "
+            "out of order. Without a gap nothing waits.");
   table.integer("window_packets", &settings.window_packets, 1, relay::LegMerge::kWindowMax)
-      .help("The same in packets: the window is never longer.");
+      .help("The longest window, in packets.");
   table.integer("queue_packets", &settings.queue_packets, 64, 65536)
       .rule(ConfigurationKey::Rule::kRoundedToPowerOfTwo)
-      .help("How many packets an output may be behind before the oldest are dropped for it. Paced "
+      .help("The most packets that wait for one output before the oldest are dropped. Paced "
             "packets wait there, too.");
   table.integer("sender_timeout_ms", &settings.sender_timeout_ms, 1, 60'000)
-      .help("How long a sender is silent before another one may have its place, and before the log "
-            "says so.");
+      .help("After this long without packets from a sender, the log says so, and another sender "
+            "may take over.");
   table.integer("pace_ms", &settings.pace_ms, 0, 10'000)
-      .help("Not 0: packets leave at the pace of their PCRs, so long after they came on average.");
+      .help("Not 0: packets leave at the pace of their PCRs, on average this long after their "
+            "arrival.");
   table.size("buffer_bytes", &settings.buffer_bytes, 256, kBufferBytesMax)
-      .help("A longer datagram is dropped. A multiple of 64.");
+      .help("The longest datagram, a multiple of 64; longer ones are dropped.");
   table.size("receive_queue_bytes", &settings.receive_queue_bytes, 0, kGiB)
-      .help("Bytes that the kernel holds for each leg before it drops. 0: its default.");
+      .help("The size of the kernel's receive buffer of each leg. 0: its default.");
   table.size("send_queue_bytes", &settings.send_queue_bytes, 0, kGiB)
-      .help("Bytes that the kernel holds for the outputs of one interface. 0: its default.");
+      .help(
+          "The size of the kernel's send buffer for the outputs of one interface. 0: its default.");
   table.integer("readers", &settings.readers, 0, 32)
-      .help("How many local processes may get it by messages; see Readers in "
+      .help("The most local processes that read it by messages; see Readers in "
             "[tsrelay.md](tsrelay.md#readers).");
   table.tables("leg", &settings.legs, 1, relay::LegMerge::kLegsMax);
   table.tables("output", &settings.outputs, 0, 500);

@@ -77,21 +77,19 @@ bool Files::close(uint64_t patience_ns) noexcept {
 
 void describe(CounterTable& table, FileCounters& counters) {
   table.counter("file_operations", counters.operations, "operations",
-                "Operations on the file that have ended.");
+                "Completed operations on the file.");
   table.counter("file_read_bytes", counters.read_bytes, "bytes", "Bytes read from the file.");
   table.counter("file_written_bytes", counters.written_bytes, "bytes",
                 "Bytes written to the file.");
   table.counter("file_polled", counters.polled, "operations",
-                "Operations on the file that were ended by polling.");
+                "Operations on the file completed by polling.");
   table
       .boolean("file_polling_ended", counters.polling_ended,
-               "The kernel has refused to poll its drive, though that is planned.")
+               "The kernel has refused to poll its drive, although polling is configured.")
       .sign_from(1,
                  "the kernel no longer polls its drive, and all goes by the ordinary ring: look at "
                  "queue/io_poll in /sys/block, and start anew, or leave \"polled\" out");
-  table
-      .counter("file_errors", counters.errors, "operations",
-               "Operations on the file that ended with an error.")
+  table.counter("file_errors", counters.errors, "operations", "Failed operations on the file.")
       .sign_as_it_grows("operations on it fail, {file_errors} by now: look whether its file system "
                         "is full, and what the kernel's log says of its drive");
 }

@@ -8,37 +8,37 @@ namespace bedplate {
 void describe(CounterTable& table, SocketCounters& c) {
   table.counter("system_calls", c.system_calls, "calls",
                 "System calls of the sockets: io_uring_enter, recvmmsg and the like.");
-  table.counter("accepts", c.accepts, "connections", "Connections taken.");
+  table.counter("accepts", c.accepts, "connections", "Accepted connections.");
   table.gauge("slow_clients", c.slow_clients, "connections",
-              "Those that have taken nothing of an answer for a second or more.");
+              "Clients that have read nothing of an answer for a second or more.");
   table
       .gauge("slow_client_ns", c.slow_client_ns, "ns",
-             "For how long the slowest of these has not; 0: there is none.")
+             "How long the slowest client has read nothing; 0: there is none.")
       .sign_from(5 * kNsPerSecond,
                  "the client {slow_client} has taken nothing of its answer for {slow_client_ns} "
                  "({slow_clients} in all)");
-  table.text("slow_client", c.slow_client, "Which one that is.");
+  table.text("slow_client", c.slow_client, "The slowest client.");
   table.counter("received_bytes", c.received_bytes, "bytes", "Received from sockets.");
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Sent to sockets.");
   table.counter("received_datagrams", c.received_datagrams, "datagrams",
-                "Received; each of those that the system had joined.");
+                "Received datagrams; coalesced ones (GRO) are counted one by one.");
   table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Sent.");
   table
       .counter("dropped_datagrams", c.dropped_datagrams, "datagrams",
-               "Dropped by the system, which held as many as it may.")
+               "Datagrams dropped by the kernel because the receive buffer was full.")
       .sign_as_it_grows(
           "the kernel drops what it does not take in time, {dropped_datagrams} datagrams by now: "
           "raise receive_queue_bytes, or give it a core of its own");
   table
       .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
-               "Received, but larger than the buffer.")
+               "Received datagrams that were larger than the buffer.")
       .sign_as_it_grows(
           "datagrams come that are longer than their buffer, {truncated_datagrams} by now: raise "
           "buffer_bytes, or have shorter ones sent");
   table
       .counter("cutting_refusals", c.cutting_refusals, "sockets",
-               "Destinations whose datagrams the system would not cut, so that each is sent by "
-               "itself.")
+               "Destinations for which the kernel refused to segment datagrams (GSO), so that "
+               "each is sent by itself.")
       .sign_as_it_grows(
           "the kernel does not cut the datagrams of {cutting_refusals} sockets, which costs time: "
           "`ethtool -K DEVICE tx on`, or another device");

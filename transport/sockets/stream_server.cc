@@ -247,27 +247,28 @@ void describe(CounterTable& table, const StreamServerCounters& counters, const c
       .gauge("connections_open", counters.connections_open, "connections",
              "Clients that are connected.")
       .at_a_glance("clients");
-  CounterDescription& peak =
-      table.gauge("connections_peak", counters.connections_peak, "connections",
-                  "The most clients that were connected at once.");
-  if (key != nullptr) peak.peak_of(key, "One client more than that is closed at once.");
+  CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
+                                         "connections", "The most clients connected at once.");
+  if (key != nullptr) peak.peak_of(key, "Further connections are closed at once.");
   table.counter("connections_total", counters.connections_total, "connections",
                 "Clients that have connected.");
-  CounterDescription& refused =
-      table.counter("connections_refused", counters.connections_refused, "connections",
-                    "Closed at once: there were as many as planned, or it drains.");
+  CounterDescription& refused = table.counter(
+      "connections_refused", counters.connections_refused, "connections",
+      "Connections closed at once: all planned ones were open, or the service drains.");
   if (key != nullptr) refused.refusals_of(key);
   refused.sign_as_it_grows(
       "clients are sent away, {connections_refused} by now: end those that are not needed, or have "
       "more of them planned (max_connections)");
   table
       .counter("connections_foreign", counters.connections_foreign, "connections",
-               "Closed: what came is another protocol, such as HTTP; nothing of it was obeyed.")
+               "Connections closed: the client spoke another protocol, such as HTTP; nothing of "
+               "it was executed.")
       .sign_as_it_grows("{connections_foreign} of its clients spoke another protocol, as a page in "
                         "somebody's browser does: the log says from where");
-  table.counter("received_bytes", counters.received_bytes, "bytes", "Received from clients.")
+  table.counter("received_bytes", counters.received_bytes, "bytes", "Bytes received from clients.")
       .at_a_glance("received");
-  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.").at_a_glance("sent");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Bytes sent to clients.")
+      .at_a_glance("sent");
 }
 
 }  // namespace bedplate

@@ -22,45 +22,47 @@ struct alignas(kCacheLineBytes) TlsCounters {
 
 // Here, not in libbedplate-tls.a: programs without that archive describe them, too.
 inline void describe(CounterTable& table, TlsCounters& c) {
-  table.counter("tls_handshakes", c.handshakes, "handshakes", "Handshakes that were agreed.");
+  table.counter("tls_handshakes", c.handshakes, "handshakes", "Successful handshakes.");
   table
       .counter("tls_failed_protocol", c.failed_protocol, "handshakes",
-               "Failed: what the client sent is no TLS 1.2 or 1.3.")
+               "Failed handshakes: the client does not speak TLS 1.2 or 1.3.")
       .sign_as_it_grows(
           "clients come without TLS 1.2 or 1.3, {tls_failed_protocol} by now: the log names them; "
           "have them use it");
   table
       .counter("tls_failed_credentials", c.failed_credentials, "handshakes",
-               "Failed: the client's key, certificate or ciphers are not ours.")
+               "Failed handshakes: the client's key, certificate or ciphers are not accepted.")
       .sign_as_it_grows(
           "clients bring keys or certificates that are not ours, {tls_failed_credentials} by now: "
           "the log names them; give them good ones");
   table
       .counter("tls_failed_refused", c.failed_refused, "handshakes",
-               "Failed: the client refused our certificate, key or ciphers.")
+               "Failed handshakes: the client refused the server's certificate, key or ciphers.")
       .sign_as_it_grows(
           "clients refuse our certificate or key, {tls_failed_refused} by now: look whether it has "
           "expired, and whom they trust");
   table
       .counter("tls_failed_memory", c.failed_memory, "handshakes",
-               "Failed: the memory for TLS was used up.")
+               "Failed handshakes: the memory for TLS was used up.")
       .sign_as_it_grows(
           "there is no memory for TLS, and {tls_failed_memory} handshakes failed by now: raise its "
           "[[limit]], or have fewer clients");
   table
       .counter("tls_failed_gone", c.failed_gone, "handshakes",
-               "Failed: the client left in the middle.")
+               "Failed handshakes: the client left before the end.")
       .sign_as_it_grows(
           "clients leave in the middle of a handshake, {tls_failed_gone} by now: look at their "
           "logs, and at the network between");
   table
       .counter("tls_broken_records", c.broken_records, "connections",
-               "Closed after the handshake: what came was changed, or is no record.")
+               "Connections closed after the handshake: a record was altered or invalid.")
       .sign_as_it_grows(
           "what comes by TLS was changed on the way, {tls_broken_records} connections by now: look "
           "at what lies between, and at the clients");
-  table.counter("tls_read_bytes", c.read_bytes, "bytes", "Received, without what TLS adds.");
-  table.counter("tls_written_bytes", c.written_bytes, "bytes", "Sent, without what TLS adds.");
+  table.counter("tls_read_bytes", c.read_bytes, "bytes",
+                "Bytes received, without the overhead of TLS.");
+  table.counter("tls_written_bytes", c.written_bytes, "bytes",
+                "Bytes sent, without the overhead of TLS.");
 }
 
 }  // namespace bedplate

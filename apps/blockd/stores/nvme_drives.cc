@@ -71,68 +71,72 @@ Error disagreement(const std::string& name, const std::string& address, const st
 void describe(CounterTable& table, NvmeCounters& c) {
   table.state("state", c.state, NvmeController::kStateWords, "The drive's state.");
   table.gauge("queue_pairs", c.queue_pairs, "pairs", "Pairs of I/O queues, each on a shard.");
-  table.counter("aborts", c.aborts, "commands", "Late ones that the drive has aborted.")
+  table.counter("aborts", c.aborts, "commands", "Late commands that the drive has aborted.")
       .sign_as_it_grows(
           "it is late, and has aborted {aborts} commands by now: look at its temperature and its "
           "firmware, or raise nvme_timeout_ms");
-  table.counter("resets", c.resets, "resets", "How often the drive was reset.");
+  table.counter("resets", c.resets, "resets", "Resets of the drive.");
   table
       .counter("bad_completions", c.bad_completions, "completions",
-               "For no admin command that was under way: a defect of the drive.")
+               "Completions of no pending admin command: a defect of the drive.")
       .sign_as_it_grows(
           "it ends commands that it was not given, {bad_completions} by now: a defect of its own; "
           "look for new firmware, else replace it");
   table
       .gauge("critical_warnings", c.warnings, "bits",
-             "From the drive's health log, as are all that follow: spare low (1), temperature "
-             "(2), unreliable (4), read only (8), backup failed (16).")
+             "Warnings in the drive's health log: spare low (1), temperature (2), unreliable "
+             "(4), read only (8), backup failed (16).")
       .sign_from(1,
                  "it warns of itself ({critical_warnings}: spare 1, temperature 2, unreliable 4, "
                  "read only 8, backup 16): cool it for a 2, else replace it");
   table.gauge("temperature_kelvin", c.temperature_kelvin, "kelvin", "The drive's temperature.");
-  table.gauge("spare_percent", c.spare_percent, "percent", "Spare capacity that is left.");
+  table.gauge("spare_percent", c.spare_percent, "percent", "Remaining spare capacity.");
   table.gauge("used_percent", c.used_percent, "percent",
-              "The part of its life that is used up, as its maker estimates.");
-  table.counter("read_units", c.read_units, "units", "Read from it ever, in 512,000 bytes.");
-  table.counter("written_units", c.written_units, "units", "Written to it ever, likewise.");
-  table.counter("power_cycles", c.power_cycles, "cycles", "How often it was switched on.");
-  table.counter("power_on_hours", c.power_on_hours, "hours", "How long it was on.");
+              "The used part of the drive's endurance, as its maker estimates.");
+  table.counter("read_units", c.read_units, "units",
+                "Data read in the drive's lifetime, in units of 512,000 bytes.");
+  table.counter("written_units", c.written_units, "units",
+                "Data written in the drive's lifetime, in units of 512,000 bytes.");
+  table.counter("power_cycles", c.power_cycles, "cycles", "Times that it was switched on.");
+  table.counter("power_on_hours", c.power_on_hours, "hours", "Hours that it was on.");
   table
       .counter("unsafe_shutdowns", c.unsafe_shutdowns, "times",
-               "Power was lost without a shutdown.")
+               "Losses of power without a shutdown.")
       .no_sign("it is of the drive's whole life, and known at each start");
   table
       .counter("media_errors", c.media_errors, "errors",
-               "Data that it could not read back, in all its life.")
+               "Media errors in the drive's lifetime: data that it could not read.")
       .no_sign("new_media_errors has those of now");
   // Errors from before this start would raise an alert at each start. So the counters are 0 until
   // the first look at the drive's log.
   table
       .counter("new_media_errors", c.new_media_errors, "errors",
-               "Those since the appliance looked for the first time.")
+               "Media errors since the appliance first read the log.")
       .sign_as_it_grows(
           "it loses data, {new_media_errors} times by now and {media_errors} ever: copy its "
           "volumes elsewhere, and replace the drive");
 }
 
 void describe(CounterTable& table, NvmeQueueCounters& c) {
-  table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
+  table.counter("commands", c.commands, "commands", "Commands given to the drive.");
   table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Commands under way.");
-  table.gauge("commands_peak", c.commands_peak, "commands", "The most that were under way at once.")
-      .peak_of("volume.nvme_queue_depth", "Further commands wait for one of them to end.");
-  table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.")
+  table.gauge("commands_peak", c.commands_peak, "commands", "The most commands in flight at once.")
+      .peak_of("volume.nvme_queue_depth", "Further commands wait for a free slot.");
+  table.counter("errors", c.errors, "commands", "Commands that failed, or got no answer.")
       .sign_as_it_grows(
           "it fails commands, {errors} by now ({timeouts} without an answer): the log "
           "says which; if it goes on, replace the drive");
-  table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.")
+  table
+      .counter("timeouts", c.timeouts, "commands",
+               "Commands without an answer within nvme_timeout_ms.")
       .no_sign("errors has them in its words");
   table
       .counter("bad_completions", c.bad_completions, "completions",
-               "For no command that was under way: a defect of the drive.")
+               "Completions of no pending command: a defect of the drive.")
       .sign_as_it_grows(
           "it ends commands that it was not given, {bad_completions} by now: a defect of its own; "
           "look for new firmware, else replace it");
-  table.counter("interrupts", c.interrupts, "interrupts", "That woke the shard.");
+  table.counter("interrupts", c.interrupts, "interrupts", "Interrupts that woke the shard.");
 }
 
 NvmeOptions NvmeDrives::Drive::options() const {

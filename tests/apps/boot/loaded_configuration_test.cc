@@ -23,7 +23,7 @@ void describe(ConfigurationTable& table, Tenant& tenant) {
 struct TenantService : Service {
   const char* name() const noexcept override { return "cache"; }
   void describe(ConfigurationTable& table) override {
-    table.size("bytes", &bytes, 4 * kKiB, kGiB).help("How much.");
+    table.size("bytes", &bytes, 4 * kKiB, kGiB).help("The size of this memory.");
     table.integer("limit", &limit, 1, 100).help("At least what tenants have.");
     table.tables("tenant", &tenants, 0, 8);
     table.check([this](ReadTable& read) {

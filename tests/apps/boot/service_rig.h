@@ -27,7 +27,7 @@ struct TestService : Service {
   explicit TestService(const char* its_name) : own_name(its_name) {}
   const char* name() const noexcept override { return own_name; }
   void describe(ConfigurationTable& table) override {
-    table.size("bytes", &bytes, 4096, kGiB).help("How much.");
+    table.size("bytes", &bytes, 4096, kGiB).help("The size of this memory.");
     table.shard("shard", &shard).help("Where.");
   }
   Result<void> plan(ServicePlan& asked) override {

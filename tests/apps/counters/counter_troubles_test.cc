@@ -68,12 +68,12 @@ TEST_GROUP(CounterTroubles){};
 TEST(CounterTroubles, AreKnownByTheirWords) {
   CHECK(tells_of_trouble(described("dropped", "Some.")));
   CHECK(tells_of_trouble(described("some", "Dropped: no RTP.")));
-  CHECK(tells_of_trouble(described("some", "Answered with an error.")));
+  CHECK(tells_of_trouble(described("some", "Requests answered with an error.")));
   CHECK(tells_of_trouble(described("file_errors", "Some.")));
   CHECK(tells_of_trouble(described("some", "What lay in it is LOST.")));
   CHECK(tells_of_trouble(
       described("down", "Whether it was refused.", "boolean", CounterKind::kGauge)));
-  CHECK(!tells_of_trouble(described("packets", "Datagrams that came and made sense.")));
+  CHECK(!tells_of_trouble(described("packets", "Valid datagrams received.")));
   CHECK(!tells_of_trouble(described("plosses", "Displosses.")));
   CHECK(!tells_of_trouble(
       described("peak", "The first that was missing.", "packets", CounterKind::kGauge)));

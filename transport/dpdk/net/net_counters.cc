@@ -18,45 +18,44 @@ struct DropText {
 constexpr DropText kTexts[] = {
     {"none", "not dropped", nullptr},
     {"too-short", "a header did not fit into the frame", "look at the station that sends them"},
-    {"other-vlan", "tagged otherwise than the port is configured", nullptr},
-    {"other-mac", "to another station, or from none", nullptr},
+    {"other-vlan", "another VLAN tag than the port's", nullptr},
+    {"other-mac", "to another station, or without a valid source", nullptr},
     {"ether-type", "neither ARP, IPv4 nor IPv6", nullptr},
-    {"ip-header", "an IP header whose version, lengths or options make no sense",
+    {"ip-header", "an IP header with an invalid version, length or option",
      "look at the station that sends them"},
     {"ip-checksum", "the checksum of an IPv4 header was wrong",
      "look at the cable, the switch, and the sender's offloads"},
-    {"ip-source", "from an address that no station may send with",
+    {"ip-source", "from an address that is not valid as a source",
      "look at the station that sends them"},
     {"ip-destination", "to an address or group that is not this port's", nullptr},
-    {"fragment", "fragments are not put together",
-     "have datagrams sent that fit the MTU of the way"},
+    {"fragment", "a fragment: fragments are not reassembled",
+     "have datagrams sent that fit the path MTU"},
     {"extension-headers", "IPv6 extension headers: too many, too long, or unknown options",
      "look at the station that sends them"},
-    {"routing-header", "the sender chose the way", "look at the station that sends them"},
+    {"routing-header", "a source-routed packet", "look at the station that sends them"},
     {"protocol", "neither UDP, ICMP, IGMP nor MLD", nullptr},
     {"scattered", "the datagram did not fit into one buffer of the port",
      "lower the MTU of those that send here"},
-    {"udp-length", "a UDP length that makes no sense", "look at the station that sends them"},
+    {"udp-length", "an invalid UDP length", "look at the station that sends them"},
     {"udp-checksum", "a UDP checksum was wrong, or missing with IPv6",
      "look at the cable, the switch, and the sender's offloads"},
     {"no-socket", "no socket takes that port and sender", nullptr},
-    {"socket-full", "all buffers of the socket were kept",
+    {"socket-full", "all buffers of the socket were in use",
      "give its service more buffers, or a core of its own"},
-    {"arp", "an ARP message that makes no sense", "look at the station that sends them"},
-    {"icmp", "an ICMP message whose length, checksum or quote makes no sense",
+    {"arp", "an invalid ARP message", "look at the station that sends them"},
+    {"icmp", "an ICMP message with an invalid length, checksum or quote",
      "look at the station that sends them"},
     {"neighbour", "neighbour discovery that RFC 4861 refuses",
      "look at the station that sends them"},
-    {"groups", "an IGMP or MLD message that makes no sense", "look at the switch's querier"},
-    {"rate-limited", "answers not given, since there were too many",
-     "look for a station that floods this one"},
-    {"unresolved", "datagrams to send whose neighbour did not answer",
-     "look whether those that it sends to are there"},
-    {"waiting-full", "datagrams to send, too many of which waited for a neighbour",
-     "look whether those that it sends to are there"},
+    {"groups", "an invalid IGMP or MLD message", "look at the switch's querier"},
+    {"rate-limited", "answers beyond the rate limit", "look for a station that floods this one"},
+    {"unresolved", "datagrams whose neighbour did not answer",
+     "check that their destinations are up"},
+    {"waiting-full", "datagrams beyond the queue of those that wait for a neighbour",
+     "check that their destinations are up"},
     {"no-buffer", "answers and copies for which the port had no buffer",
      "give the port more buffers"},
-    {"queue-full", "answers for which the port, or another shard, had no room",
+    {"queue-full", "answers for which the queue of the port, or of another shard, was full",
      "give it longer queues, or a core of its own"},
 };
 static_assert(sizeof kTexts / sizeof kTexts[0] == kDropCount);
@@ -69,35 +68,35 @@ const char* to_text(Drop cause) noexcept {
 }
 
 void describe(CounterTable& table, NetCounters& c) {
-  table.counter("received_frames", c.received_frames, "frames", "Frames that were looked at.");
+  table.counter("received_frames", c.received_frames, "frames", "Frames examined.");
   table.counter("received_datagrams", c.received_datagrams, "datagrams", "Handed to sockets.");
   table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.");
   table.counter("sent_frames", c.sent_frames, "frames", "Frames handed to the port.");
-  table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Datagrams of sockets that went.");
+  table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Datagrams sent by sockets.");
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
   table.counter("copied_bytes", c.copied_bytes, "bytes",
-                "Sent bytes that were copied; the rest went by reference.");
+                "Sent bytes that were copied; all others were sent by reference.");
   table.counter("summed_bytes", c.summed_bytes, "bytes",
-                "Sent bytes that were read for a checksum, which the device does not make.");
+                "Sent bytes that were read for a checksum that the device does not compute.");
   table
       .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
-               "Longer than the buffer of their socket.")
+               "Datagrams longer than the buffer of their socket.")
       .sign_as_it_grows(
           "datagrams come that are longer than their buffer, {truncated_datagrams} by now: raise "
           "buffer_bytes, or have shorter ones sent");
   table.counter("looped_frames", c.looped_frames, "frames",
-                "Own multicast, and what went to an own address.");
+                "Frames looped back: own multicast, and packets to an own address.");
   table.counter("handed_frames", c.handed_frames, "frames", "Frames handed to other shards.");
   table.counter("echo_replies", c.echo_replies, "replies", "Answers to ping.");
   table
       .counter("address_conflicts", c.address_conflicts, "times",
-               "Another station claimed an address of this port.")
+               "Claims of another station to an address of this port.")
       .sign_as_it_grows(
           "another station has an address of this port, {address_conflicts} times by now: the log "
           "names both; give one of them another address");
   table
       .counter("neighbours_full", c.neighbours_full, "times",
-               "No room was left for one more neighbour.")
+               "Neighbours refused: the table was full.")
       .sign_as_it_grows(
           "there is no room for more neighbours, {neighbours_full} times by now: have fewer "
           "stations in its network, with a router before them");

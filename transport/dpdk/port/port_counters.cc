@@ -5,37 +5,41 @@
 namespace bedplate {
 
 void describe(CounterTable& table, PortCounters& c) {
-  table.state("state", c.state, kPortStateWords, "The state of the link; or the device is gone.");
+  table.state("state", c.state, kPortStateWords,
+              "The state of the link, or that the device is gone.");
   table.gauge("speed_mbps", c.speed_mbps, "Mbit/s",
-              "The speed of the link, as the device says it.");
-  table.counter("link_downs", c.link_downs, "times", "The link went down, or the device away.");
-  table.counter("link_ups", c.link_ups, "times", "The link came up.");
+              "The speed of the link, as the device reports it.");
+  table.counter("link_downs", c.link_downs, "times",
+                "Times that the link went down, or the device away.");
+  table.counter("link_ups", c.link_ups, "times", "Times that the link came up.");
   table.flags("offloads", c.offloads, kPortOffloadWords,
-              "The work that the device does; the rest is done in software.");
+              "The offloads of the device; all other work is done in software.");
   table
-      .counter("missed_frames", c.missed_frames, "frames",
-               "Came, and the device had no room: the shard was too slow.")
+      .counter(
+          "missed_frames", c.missed_frames, "frames",
+          "Received frames dropped by the device: its queue was full, as the shard was too slow.")
       .sign_as_it_grows("its shards are too slow, and {missed_frames} frames are lost by now: give "
                         "each a core of its own, longer queues, or more of them");
-  table.counter("receive_errors", c.receive_errors, "frames", "Came damaged, as the device says.")
+  table
+      .counter("receive_errors", c.receive_errors, "frames",
+               "Damaged frames received, as the device reports.")
       .sign_as_it_grows("frames come damaged, {receive_errors} by now: look at the cable, the "
                         "module and the other end of the link");
-  table.counter("send_errors", c.send_errors, "frames", "The device could not send them.")
+  table.counter("send_errors", c.send_errors, "frames", "Frames that the device could not send.")
       .sign_as_it_grows("the device fails to send, {send_errors} frames by now: look at its link, "
                         "and at what its driver logs");
   table
       .counter("no_buffer_frames", c.no_buffer_frames, "frames",
-               "Came, and all buffers were in use, as the device says.")
+               "Received frames dropped by the device: all buffers were in use.")
       .refusals_of("buffers")
       .sign_as_it_grows("frames find no buffer, and {no_buffer_frames} are lost by now: give the "
                         "port more buffers");
-  table.gauge("free_buffers", c.free_buffers, "buffers", "Buffers that nobody has.");
+  table.gauge("free_buffers", c.free_buffers, "buffers", "Free buffers.");
   table
       .gauge("used_peak_buffers", c.used_peak_buffers, "buffers",
-             "The most of its buffers that were in use, as seen twice a second.")
+             "The most buffers in use, sampled twice a second.")
       .peak_of("buffers",
-               "Frames that come, or are to be sent, find no buffer. Bursts between two looks are "
-               "not seen.",
+               "Frames to receive or send find no buffer. Bursts between two samples are not seen.",
                "buffers");
   table.gauge("buffers", c.buffers, "buffers", "All of its buffers.");
 }
@@ -45,24 +49,24 @@ void describe(CounterTable& table, PortQueueCounters& c) {
       .at_a_glance("frames in");
   table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.")
       .at_a_glance("received");
-  table.counter("received_bursts", c.received_bursts, "bursts", "In so many bursts.");
-  table.counter("sent_frames", c.sent_frames, "frames", "Frames that the device took.")
+  table.counter("received_bursts", c.received_bursts, "bursts", "Bursts of received frames.");
+  table.counter("sent_frames", c.sent_frames, "frames", "Frames given to the device.")
       .at_a_glance("frames out");
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.").at_a_glance("sent");
   table
       .counter("refused_frames", c.refused_frames, "frames",
-               "Frames that the full queue did not take at first.")
+               "Frames that waited because the queue was full.")
       .no_sign("nothing is lost: they wait, and are offered again");
-  table.counter("no_buffer", c.no_buffer, "times", "A buffer to send was wanted; none was free.")
+  table.counter("no_buffer", c.no_buffer, "times", "Sends without a free buffer.")
       .sign_as_it_grows(
           "nothing is left to send in, {no_buffer} times by now: give the port more buffers");
   table
       .counter("unforwarded_frames", c.unforwarded_frames, "frames",
-               "Frames dropped: the port that they were to be sent on by was full.")
+               "Frames dropped: the queue of the port that forwards them was full.")
       .sign_as_it_grows(
           "the port that frames go on by is full, and {unforwarded_frames} are dropped by now: "
           "give it longer queues, or less to send");
-  table.counter("wakes", c.wakes, "times", "The shard slept, and a frame that came woke it.");
+  table.counter("wakes", c.wakes, "times", "Times that a received frame woke the sleeping shard.");
 }
 
 }  // namespace bedplate

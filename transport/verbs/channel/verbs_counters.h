@@ -40,63 +40,62 @@ struct VerbsCounters {
 };
 
 inline void describe(CounterTable& table, DatagramCounters& c) {
-  table.counter("datagrams_sent", c.sent, "datagrams", "Given to the device.");
-  table.counter("datagrams_received", c.received, "datagrams", "Came, and were good.");
+  table.counter("datagrams_sent", c.sent, "datagrams", "Datagrams given to the device.");
+  table.counter("datagrams_received", c.received, "datagrams", "Valid datagrams received.");
   table
       .counter("datagrams_unknown", c.strange, "datagrams",
-               "Dropped: of nobody who is connected here now.")
+               "Datagrams dropped: their sender is not connected.")
       .sign_as_it_grows(
           "datagrams come of nobody who is connected, {datagrams_unknown} dropped by now: look "
           "for a peer that was given up, or who else sends to this queue");
   table
       .counter("datagrams_malformed", c.malformed, "datagrams",
-               "Dropped: from a peer, too short or with a header that is none.")
+               "Datagrams of peers dropped: too short, or with an invalid header.")
       .sign_as_it_grows(
           "peers send datagrams of no sense, {datagrams_malformed} dropped by now: have all peers "
           "be of builds that agree");
   table
       .counter("datagrams_failed", c.failed, "datagrams",
-               "Sends that the device did not take, or could not end.")
+               "Datagrams that the device refused or failed to send.")
       .sign_as_it_grows(
           "the device does not send, {datagrams_failed} datagrams by now: look at its port "
           "(`rdma link`), and at the kernel's log");
   table
       .counter("datagram_resets", c.renewed, "resets",
-               "The queue pair failed and was brought up again; what lay in it is lost.")
+               "Restarts of the failed queue pair; datagrams in it were lost.")
       .sign_as_it_grows(
           "its queue of datagrams fails, {datagram_resets} times by now, and loses what lies in "
           "it: look at the device in the kernel's log");
 }
 
 inline void describe(CounterTable& table, VerbsCounters& c) {
-  table.counter("sent", c.sent, "messages", "Active messages and loans.");
-  table.counter("received", c.received, "messages", "Messages that came.");
-  table
-      .counter("unhandled", c.unhandled, "messages",
-               "Messages and datagrams that no handler was set for.")
+  table.counter("sent", c.sent, "messages", "Sent messages and loans.");
+  table.counter("received", c.received, "messages", "Received messages.");
+  table.counter("unhandled", c.unhandled, "messages", "Messages and datagrams without a handler.")
       .sign_as_it_grows(
           "messages come that nothing here handles, {unhandled} by now: have their senders be of "
           "a build that agrees with this one");
   table
       .counter("resent", c.resent, "messages",
-               "After a loss, to the same instance, which had not got them.")
+               "Messages sent again after a lost connection, to the same instance of the peer.")
       .no_sign("nothing of it is lost, and broken has its cause");
   table
       .counter("lost", c.lost, "messages",
-               "Accepted, and not consumed by an instance that is no more.")
+               "Accepted messages that the peer's instance had not consumed when it ended.")
       .sign_as_it_grows("a peer has ended before it had all, and {lost} messages are lost by now: "
                         "its log says why it did, those who sent them must do so again");
-  table.counter("connected", c.connected, "connections", "Connections that were made.");
-  table.counter("broken", c.broken, "connections", "Connections that broke.")
+  table.counter("connected", c.connected, "connections", "Established connections.");
+  table.counter("broken", c.broken, "connections", "Broken connections.")
       .sign_as_it_grows(
           "connections to peers break, {broken} by now: look at the cable, the switch and the "
           "peer's log");
-  table.counter("cut_off", c.cut_off, "peers", "Peers that broke the rules.")
+  table.counter("cut_off", c.cut_off, "peers", "Peers cut off because they violated the protocol.")
       .sign_as_it_grows(
           "peers that broke the rules are cut off, {cut_off} by now: the log names them; have "
           "both be of builds that agree");
-  table.counter("bounced_bytes", c.bounced_bytes, "bytes", "Copied through bounce buffers.");
-  table.counter("kicks", c.kicks, "requests", "Posted only because none had ended for a while.");
+  table.counter("bounced_bytes", c.bounced_bytes, "bytes", "Bytes copied through bounce buffers.");
+  table.counter("kicks", c.kicks, "requests",
+                "Requests posted only because none had completed for a while.");
   describe(table, c.datagrams);
 }
 
