@@ -1,5 +1,5 @@
-// Writes that come in bursts: what is copied from the connection's buffer, what is received in
-// place, and clients that leave in between.
+// Writes that come in bursts: small ones are copied from the connection's buffer, large ones are
+// received straight into the volume, and a client may leave in the middle of a burst.
 #include <algorithm>
 #include <string>
 
@@ -14,12 +14,12 @@ namespace {
 
 class BlockServerBurstTest : public BlockServerFixture {
  public:
-  // A write whose payload has arrived with its header asks for no place. All that is sent here at
-  // once arrives at once: a Unix socket takes it in one piece.
+  // A write whose payload arrives with its header asks for no destination. Bytes sent in one call
+  // arrive together: a Unix socket takes them whole.
   void small_writes_need_no_grant() {
     NbdPeer peer = negotiated();
     const std::string data = pattern(10, 14 * 512);
-    LONGS_EQUAL(0, peer.do_one(kWrite, 0, 512, data.substr(0, 512)));  // says what will come
+    LONGS_EQUAL(0, peer.do_one(kWrite, 0, 512, data.substr(0, 512)));  // reads ahead
     for (uint64_t i = 0; i < 14; ++i) {
       peer.ask(kWrite, 1'000 + 600 * i, 512, std::string_view(data).substr(512 * i, 512));
     }
@@ -30,20 +30,20 @@ class BlockServerBurstTest : public BlockServerFixture {
     for (uint64_t i = 0; i < 14; ++i) CHECK(peer.reads(1'000 + 600 * i, data.substr(512 * i, 512)));
   }
 
-  // Writes that come together are taken as small ones, up to 32 KiB; those that are waited for are
-  // not. A burst here is less than a Unix socket takes in one piece.
+  // Writes of up to 32 KiB count as small if they arrive together, and as large if the client waits
+  // for each. A Unix socket takes each burst of this test whole.
   void writes_between_small_and_large() {
     constexpr uint32_t kBetween = 9 * kKiB;
     struct {
       int count;
       uint64_t grants;
     } const steps[] = {
-        {3, 0}, {3, 0},          // small, as those before them
-        {1, 0}, {1, 1}, {1, 2},  // the first is there with its header; from then on each is alone
-        {3, 4}, {3, 4},          // two until it is seen that the client does not wait
+        {3, 0}, {3, 0},          // small, like the writes before them
+        {1, 0}, {1, 1}, {1, 2},  // the first arrives with its header; the next ones come alone
+        {3, 4}, {3, 4},          // two grants before the server sees that the client does not wait
     };
     NbdPeer peer = negotiated();
-    NbdPeer reader = negotiated();  // a read of the same connection would be read ahead of, too
+    NbdPeer reader = negotiated();  // a read on `peer` would change its read-ahead
     LONGS_EQUAL(0, peer.do_one(kWrite, 0, 1, "x"));
     for (const auto& step : steps) {
       const auto count = static_cast<uint64_t>(step.count);
@@ -82,7 +82,7 @@ class BlockServerBurstTest : public BlockServerFixture {
     NbdPeer victim = negotiated();
     LONGS_EQUAL(0, victim.do_one(kWrite, 0, 1, "x"));
     const std::string data = pattern(11, 6 * 1000);
-    for (uint64_t i = 0; i < 6; ++i) {  // of the last one 300 bytes
+    for (uint64_t i = 0; i < 6; ++i) {  // only 300 bytes of the last one
       victim.ask(kWrite, 1000 * i, 1000,
                  std::string_view(data).substr(1000 * i, i < 5 ? 1000 : 300));
     }
@@ -98,8 +98,9 @@ class BlockServerBurstTest : public BlockServerFixture {
     CHECK(watcher.reads(5300, std::string(700, '\0')));
   }
 
-  // More than the server reads ahead, so payloads and headers are cut wherever the buffer ends.
-  // Requests that wait for a slot lie there while payloads beside them are copied.
+  // A burst larger than the read-ahead buffer, so the end of the buffer cuts payloads and headers
+  // anywhere. Requests that wait for a slot stay in the buffer while payloads next to them are
+  // copied.
   void a_long_burst_of_small_writes() {
     for (const uint32_t bytes : {1U, 511U, 4096U, 16'384U}) {
       NbdPeer peer = negotiated();

@@ -35,7 +35,7 @@ class BlockServerFixture : public Utest {
  public:
   virtual RigVariant variant() const = 0;
 
-  // Apart, because CppUTest's new knows no alignment.
+  // Allocated on its own, because CppUTest's operator new ignores alignment.
   std::unique_ptr<BlockServerRig> rig;
   BlockServerOptions options;
   int fd_count_before = 0;
@@ -54,7 +54,7 @@ class BlockServerFixture : public Utest {
     CHECK(drained);
     LONGS_EQUAL(fd_count_before, count_fds());
   }
-  // Its queue takes two operations at once, so that others wait.
+  // The volume's queue runs two operations at once, so that further ones wait.
   void add_stored_volume() {
     const StoreQueueShape shape = {align_up(StoreQueue::kBufferBytesMin, kMiB), 2};
     options.volumes.push_back({"disk0", 0, false, {}, shape});
@@ -77,7 +77,7 @@ class BlockServerFixture : public Utest {
 
 }  // namespace bedplate::test
 
-// The groups of a fixture.
+// Defines the test groups of a fixture: one for each variant of the server.
 #define BP_BLOCK_SERVER_GROUPS(name, fixture)                                           \
   BP_BLOCK_SERVER_GROUP(name##UringOneShard, fixture, (RigVariant{true, false}))        \
   BP_BLOCK_SERVER_GROUP(name##UringTwoShards, fixture, (RigVariant{true, true}))        \
@@ -90,7 +90,7 @@ class BlockServerFixture : public Utest {
   }                                                                                       \
   ;
 
-// A test in all of them: the statements before the start, and the body.
+// Defines a test in all of these groups. `prepare`: statements that run before the server starts.
 #define BP_ALL_VARIANTS(name, sentence, prepare, body)           \
   BP_ONE_VARIANT(name##UringOneShard, sentence, prepare, body)   \
   BP_ONE_VARIANT(name##UringTwoShards, sentence, prepare, body)  \

@@ -1,5 +1,5 @@
-// The data path's law for the whole block server, with real sockets: from a request's receipt to
-// its reply, and while the shards sleep in between.
+// The data path's law for the whole block server, with real sockets: it holds from the receipt of a
+// request to its reply, and while the shards sleep in between.
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -16,7 +16,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// Watches a loop from one call to another.
+// Watches a loop between the calls begin() and end().
 class LoopWatch {
  public:
   LoopWatch(EventLoop& loop, Permit permit) : loop_(loop), permit_(permit) {
@@ -68,7 +68,8 @@ class BlockServerLawTest : public BlockServerFixture {
   }
 
  private:
-  // Small and large, alone and many at a time, and such as are refused.
+  // Sends small and large requests, alone and many at a time, and one that is refused. Returns
+  // whether all replies are right.
   static bool run(NbdPeer& peer) {
     bool is_right = true;
     for (const uint32_t bytes : {1U, 512U, 4096U, 20'000U, 300'000U}) {

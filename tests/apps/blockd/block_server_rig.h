@@ -1,5 +1,5 @@
 // A whole block server in the test's process: its pool, one or two shards with real sockets, and
-// functions to connect to it. Peers are threads of the process, so sanitizers see all sides.
+// functions to connect to it. Peers run in this process, too, so sanitizers see all sides.
 #pragma once
 
 #include <atomic>
@@ -28,10 +28,10 @@ namespace bedplate::test {
 struct RigVariant {
   bool uring = false;
   bool two_shards = false;
-  bool on_both = false;  // volumes live on them in turn, not on the second alone
+  bool on_both = false;  // volumes run on both shards in turn, not only on the volumes' shard
 };
 
-// A thread with a loop and a socket backend. Like the appliance's, without its pinning.
+// A thread with a loop and a socket backend, like a shard of the appliance, but not pinned.
 class RigShard {
  public:
   ~RigShard() { stop(); }
@@ -60,7 +60,7 @@ class RigShard {
   EventLoop loop;
   SocketCounters counters;
   std::unique_ptr<StreamSockets> sockets;
-  std::vector<FileOptions> file_options;  // before create()
+  std::vector<FileOptions> file_options;  // set before create()
   Files files;
 
  private:
@@ -114,7 +114,7 @@ class BlockServerRig {
   BlockServerRig(const BlockServerRig&) = delete;
   BlockServerRig& operator=(const BlockServerRig&) = delete;
 
-  // Returns whether the backend is available here; anything else that fails is an assertion.
+  // Returns whether the backend is available here. Asserts that all other steps succeed.
   bool start(const BlockServerOptions& options, const RigVariant& variant) {
     for (const SegmentRequest& request : plan_block_server(options)) {
       uint64_t bytes = 0;
@@ -163,7 +163,8 @@ class BlockServerRig {
     return true;
   }
 
-  // Drains and stops. Returns whether everything was drained in time. All peers must have gone.
+  // Drains and stops the server. Returns whether the drain ended in time. Requires: all peers have
+  // disconnected.
   bool stop() {
     bool drained = true;
     if (is_running_) {
@@ -193,7 +194,7 @@ class BlockServerRig {
   VolumeCounters volume_counters;
   StoreCounters store_counters;
 
-  // How long the files are that volumes with a queue lie on; they have no names.
+  // The size of the file of each volume with a queue. The files have no names.
   static constexpr uint64_t kFileBytes = 2 * kMiB;
 
  private:
@@ -226,7 +227,7 @@ class BlockServerRig {
   void listen_unix() {
     unix_listener_ = Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     unix_address_.sun_family = AF_UNIX;
-    // An address without a name: the system chooses one that is no file.
+    // Binds without a name: the kernel chooses an abstract address, which is no file.
     const bool listens = bind(unix_listener_.number(), reinterpret_cast<sockaddr*>(&unix_address_),
                               sizeof(sa_family_t)) == 0 &&
                          listen(unix_listener_.number(), 64) == 0;

@@ -27,7 +27,7 @@ constexpr uint32_t kEnospc = 28;
 
 namespace {
 
-// Tells a volume on its shard; lives as long as that.
+// Holds a volume, by a call on its shard. Lives until the server has stopped.
 struct Hold {
   Hold(BlockServer& its_server, size_t its_volume) : server(its_server), volume(its_volume) {
     server.volume_loop(volume).submit(call);
@@ -47,7 +47,7 @@ class BlockServerTest : public BlockServerFixture {
  public:
   std::deque<Hold> holds;
 
-  // Each of two shards has one.
+  // Each of the two shards has one volume.
   void volumes_of_each_are_served() {
     CHECK(&rig->server.volume_loop(0) == &rig->volumes.loop);
     CHECK(&rig->server.volume_loop(1) == &rig->connections.loop);
@@ -70,7 +70,7 @@ class BlockServerTest : public BlockServerFixture {
       holds.emplace_back(rig->server, i);
       peers[i].ask(kRead, 0, 512);
       CHECK(peers[i].flush());
-      // A drain takes no more of those that it finds on their way.
+      // A drain takes no new requests, so the request must be taken first.
       CHECK(eventually([&] { return rig->connection_counters.requests_read.read() == i + 1; }));
     }
     rig->server.request_drain();
@@ -145,7 +145,7 @@ class BlockServerTest : public BlockServerFixture {
       LONGS_EQUAL(kEinval, peer.do_one(99, 0, 1));
       LONGS_EQUAL(kEinval, peer.do_one(kRead, 0, 1, {}, 0x8000));
       LONGS_EQUAL(kEnospc, peer.do_one(kWrite, kVolumeBytes - 999, 1000, data));
-      // Longer than the buffer for what is dropped, and with the next request on its heels.
+      // The payload is longer than the buffer for dropped payloads, and the next request follows.
       const std::string long_data = pattern(5, 3 * kMiB);
       peer.ask(kWrite, 0, 3 * kMiB, long_data);
       peer.ask(kFlush, 0, 0);
@@ -208,7 +208,7 @@ class BlockServerTest : public BlockServerFixture {
     for (const bool after_write : {false, true}) {
       const size_t total = 28 + 40 + 28 + 28;
       for (size_t cut = 1; cut < total; ++cut) {
-        // The request before decides how far the server reads ahead.
+        // The previous request decides how far the server reads ahead.
         if (after_write) {
           LONGS_EQUAL(0, peer.do_one(kWrite, 1000, 50, still));
         } else {
@@ -258,7 +258,7 @@ class BlockServerTest : public BlockServerFixture {
         CHECK(rig->has_open(1));
         CHECK(watcher.reads(kAt - kBytes, before.substr(0, kBytes)));
         CHECK(watcher.reads(kAt + kBytes, before.substr(2 * kBytes)));
-        // Bytes that did not arrive were not written; those that did may be there or not.
+        // Bytes that did not arrive were not written. Bytes that arrived may have been written.
         CHECK(watcher.reads(kAt + sent, before.substr(kBytes + sent, kBytes - sent)));
       }
     }
@@ -266,7 +266,7 @@ class BlockServerTest : public BlockServerFixture {
   }
 
   void gone_with_replies_outstanding() {
-    for (int i = 0; i < 12; ++i) {  // more often than there are connections
+    for (int i = 0; i < 12; ++i) {  // more clients than connection slots
       NbdPeer victim = i % 2 == 0 ? rig->connect() : rig->connect_tcp();
       CHECK(victim.negotiate(i % 3 == 0) > 0);
       for (int k = 0; k < 60; ++k) victim.ask(kRead, 0, 200'000);  // more than any buffer holds
@@ -282,7 +282,7 @@ class BlockServerTest : public BlockServerFixture {
     }
   }
 
-  // It says no more, and then it hears no more, either.
+  // The client first shuts down its sending side, then closes the socket.
   void gone_in_two_steps() {
     NbdPeer victim = negotiated();
     for (int k = 0; k < 8; ++k) victim.ask(kRead, 0, 400'000);  // more than any buffer holds
@@ -322,7 +322,7 @@ class BlockServerTest : public BlockServerFixture {
     CHECK_EQUAL(1, counted().connections_refused.read());
     CHECK_EQUAL(options.max_connections, counted().connections_open.read());
     for (NbdPeer& each : peers) CHECK(each.reads(0, std::string(9, '\0')));
-    peers.pop_back();  // makes room for one
+    peers.pop_back();  // frees one connection
     CHECK(rig->has_open(options.max_connections - 1));
     CHECK_EQUAL(options.max_connections, counted().connections_peak.read());
     NbdPeer next = negotiated();
@@ -332,7 +332,7 @@ class BlockServerTest : public BlockServerFixture {
 
   void handshake_takes_too_long() {
     NbdPeer fast = rig->connect();
-    CHECK(eventually([&] {  // it, too, may take too long, on a busy machine
+    CHECK(eventually([&] {  // on a busy machine this client may be too slow, too
       if (fast.negotiate() > 0) return true;
       fast = rig->connect();
       return false;
@@ -347,14 +347,14 @@ class BlockServerTest : public BlockServerFixture {
     CHECK(slow.hears_the_end());
     CHECK(rig->has_open(1));
     CHECK_EQUAL(timeouts + 2, counted().handshake_timeouts.read());
-    CHECK(fast.reads(0, std::string(9, '\0')));  // its time would have been up before theirs
+    CHECK(fast.reads(0, std::string(9, '\0')));  // its timer would have expired before theirs
   }
 
   void more_in_flight_than_slots() {
     NbdPeer peer = negotiated();
     const std::string data = pattern(8, 256 * 1024);
     LONGS_EQUAL(0, peer.do_one(kWrite, 0, 256 * 1024, data));
-    // 200 reads of 64 KiB: nothing is read until all are asked for. Four slots hold the server.
+    // The peer queues 200 reads of 64 KiB before it sends any. The server has few slots for them.
     std::vector<uint64_t> cookies;
     for (uint64_t i = 0; i < 200; ++i) cookies.push_back(peer.ask(kRead, i * 512, 65536));
     std::set<uint64_t> answered;
@@ -365,7 +365,7 @@ class BlockServerTest : public BlockServerFixture {
       CHECK(answered.insert(which).second);
       CHECK(reply.error == 0 && reply.data == data.substr(which * 512, 65536));
     }
-    // The same with writes, whose payloads lie between the headers.
+    // The same with writes: their payloads lie between the headers.
     for (uint64_t i = 0; i < 200; ++i) {
       peer.ask(kWrite, 300'000 + i * 1000, 1000, std::string_view(data).substr(i * 77, 1000));
     }
@@ -407,7 +407,7 @@ class BlockServerTest : public BlockServerFixture {
     CHECK(eventually([&] { return rig->server.is_drained(); }));
     CHECK_EQUAL(1, rig->volume_counters.commits.read());
     CHECK_EQUAL(0, counted().connections_open.read());
-    // Nobody new is served.
+    // A new client is not served.
     NbdPeer late = rig->connect();
     CHECK_EQUAL(3, counted().connections_total.read());
   }
@@ -425,8 +425,9 @@ class BlockServerTest : public BlockServerFixture {
   }
 };
 
-// Two connections, each with a stripe of the volume for itself, many requests in flight; those that
-// overlap are never in flight together, so the model knows every byte of every reply.
+// Two connections send many requests at once, each within its own stripe of the volume. Requests
+// that overlap are in flight together only if both read, so the model knows each byte of each
+// reply.
 void BlockServerTest::random_requests() {
   const test::Seed seed;
   std::mt19937_64 random(seed.value());
@@ -532,7 +533,7 @@ BP_ALL_VARIANTS(BlockServer, AClientGoneDuringTheHandshakeIsForgotten, ,
 BP_ALL_VARIANTS(BlockServer, ADrainFinishesWhatHasBegun, , drain_finishes_what_has_begun())
 BP_ALL_VARIANTS(BlockServer, RandomRequestsAgreeWithTheModel, , random_requests())
 
-// ---- the plan -----------------------------------------------------------------------------------
+// ---- The plan -----------------------------------------------------------------------------------
 
 TEST_GROUP(BlockServerPlan) {
   BlockServerOptions options;

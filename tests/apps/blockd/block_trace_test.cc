@@ -1,4 +1,4 @@
-// A block server's trace ring: its records of requests, in every way a server can be set up.
+// A block server's trace ring: its records of requests, in every variant of the server.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace {
 
 class BlockTraceTest : public BlockServerFixture {
  public:
-  // `volume`: the number of volume `name` among the server's.
+  // `volume`: the index of the volume `name`.
   void stations_follow_one_another(std::string_view name, uint16_t volume) {
     const uint16_t kinds[] = {kWrite, kWrite, kRead, kTrim, kWriteZeroes, kFlush};
     const uint32_t lengths[] = {300'000, 100, 4096, 4096, 100'000, 0};
@@ -35,7 +35,8 @@ class BlockTraceTest : public BlockServerFixture {
       LONGS_EQUAL(0, record.source);
       CHECK(record.begin_ns > 0);
       CHECK(record.passed[kSent - 1] < kNsPerSecond * 200 >> kTraceStepLog2);
-      // The large one is granted its place; the payload of the small one may come with its header.
+      // Only writes are granted a destination: the large one always, the small one unless its
+      // payload came with its header.
       CHECK(kinds[i] == kWrite || record.passed[kGranted - 1] == kTraceNotPassed);
       CHECK(i > 0 || record.passed[kGranted - 1] <= record.passed[kQueued - 1]);
       for (uint32_t station = kBegun; station <= kSent; ++station) {

@@ -1,5 +1,5 @@
-// The handshake of NBD: every answer, every refusal, and any conversation in any pieces against
-// the slow reference.
+// The handshake of NBD: every answer, every refusal, and random conversations, cut anywhere,
+// compared with the slow reference.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -42,7 +42,7 @@ constexpr uint32_t kInvalid = 0x80000003;
 constexpr uint32_t kUnknown = 0x80000006;
 constexpr uint32_t kTooBig = 0x80000009;
 
-// 64 exports, the most there can be, with names as long as they can be.
+// The maximum of 64 exports, with names of the maximum length.
 struct ManyExports {
   std::vector<std::string> names;
   std::vector<ExportInfo> infos;
@@ -60,7 +60,7 @@ struct ManyExports {
 }  // namespace
 
 TEST_GROUP(NbdNegotiation){
-    // The outcome of `input`, fed as a whole; error texts are cut out of the output.
+    // Returns the outcome of `input`, fed as a whole. Error texts are cut out of the output.
     static Outcome converse(std::string_view input, std::span<const ExportInfo> exports = kExports){
         Negotiation negotiation(exports);
 Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
@@ -74,8 +74,8 @@ static void expect_output(const std::string& output, const Outcome& outcome) {
   MEMCMP_EQUAL(output.data(), outcome.output.data(), output.size());
 }
 
-// After the greeting and the client's flags, `options` are answered by `replies`, and then a LIST
-// is still served.
+// Checks that `options`, after the greeting and the client's flags, are answered by `replies`, and
+// that a LIST is served afterwards.
 static void expect_goes_on(const std::string& options, const std::string& replies) {
   const std::string input = kHello + options + option(3, "");
   const Outcome outcome = converse(input);
@@ -86,7 +86,7 @@ static void expect_goes_on(const std::string& options, const std::string& replie
   LONGS_EQUAL(input.size(), outcome.taken_bytes);
 }
 
-// `input` ends the connection without an answer, with this reason.
+// Checks that `input` ends the connection without an answer, for this reason.
 static void expect_disconnect(const std::string& input, const char* reason) {
   Negotiation negotiation(kExports);
   const Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
@@ -277,7 +277,7 @@ TEST(NbdNegotiation, TheAllocationContextIsListedAndSet) {
   CHECK(converse(ready + set + option(1, "ram0")).block_status);
   CHECK_FALSE(converse(ready + set + option(7, info_data("ram"))).block_status);
   CHECK_FALSE(converse(ready + option(7, info_data("ram0"))).block_status);
-  // The last one counts, also when it is refused.
+  // The last SET_META_CONTEXT counts, even if it is refused.
   const std::string refused = option(10, data("ram0", {"base:allocation"}) + "x");
   CHECK_FALSE(converse(ready + set + refused + option(7, info_data("ram0"))).block_status);
   const std::string too_long = option(10, std::string(8193, 'x'));
@@ -307,7 +307,7 @@ TEST(NbdNegotiation, MalformedInfoAndGoAreInvalid) {
     expect_goes_on(option(type, be(5, 4) + "ram0" + be(0, 2)), refusal);
     expect_goes_on(option(type, be(0xffffffff, 4) + "ram0" + be(0, 2)), refusal);
     expect_goes_on(option(type, be(4, 4) + "ram0" + be(0xffff, 2)), refusal);
-    // A malformed name is not looked up, or a client could not tell the two apart.
+    // Malformed data are refused before the name is looked up.
     expect_goes_on(option(type, info_data("none") + "x"), refusal);
   }
 }
@@ -331,7 +331,7 @@ TEST(NbdNegotiation, UnknownNamesAreUnknown) {
 }
 
 TEST(NbdNegotiation, DataOf8KiBIsLookedAtAndNoMore) {
-  // "ram0" and as many information requests as fit, the last of them a real one.
+  // The name "ram0" and this many information requests; only the last one is known.
   const auto stretched = [](size_t requests) {
     std::string data = be(4, 4) + "ram0" + be(requests, 2);
     while (requests-- > 1) data += be(99, 2);
@@ -381,7 +381,7 @@ class RandomClient {
 
   uint64_t below(uint64_t limit) { return random_() % limit; }
 
-  // A conversation that is right in most places, so that it gets far.
+  // Returns a conversation that is mostly valid, so that it gets far.
   std::string conversation(std::span<const ExportInfo> exports) {
     std::string text = be(below(20) == 0 ? random_() : below(4), 4);
     for (uint64_t left = below(12); left > 0; --left) text += some_option(exports);
@@ -415,7 +415,8 @@ class RandomClient {
     return data;
   }
 
-  // As clients begin that will ask for extents, of the export that they said or another one.
+  // The start of a client that will ask for extents. Sometimes GO names another export than
+  // SET_META_CONTEXT.
   std::string some_start(std::span<const ExportInfo> exports) {
     const std::string name(exports[below(exports.size())].name);
     const std::string_view other = below(4) == 0 ? exports[below(exports.size())].name : name;
@@ -486,7 +487,7 @@ TEST(NbdNegotiation, AnyConversationInAnyPiecesIsAnsweredAsTheReferenceDoes) {
     }
   }
   LONGS_EQUAL(6000, agreed);
-  // Otherwise the random client would prove little.
+  // Each state and the contexts must occur often, or the random client proves little.
   LONGS_EQUAL(3, ends.size());
   for (const auto& [state, count] : ends) CHECK(count > 100);
   CHECK(contexts > 10);

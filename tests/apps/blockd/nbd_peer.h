@@ -1,5 +1,5 @@
-// A small NBD client for tests. Every wait has a bound. Sending also receives arriving data, so
-// that neither side can block the other; outstanding requests are remembered by their cookies.
+// A small NBD client for tests. Every wait has a time limit. It also receives while it sends, so
+// that neither side can block the other. It finds outstanding requests by their cookies.
 #pragma once
 
 #include <cerrno>
@@ -45,11 +45,12 @@ class NbdPeer {
   }
   size_t outstanding_count() const { return outstanding_.size(); }
 
-  // ---- bytes ----
+  // ---- Bytes ----
 
   void queue(std::string_view bytes) { out_ += bytes; }
 
-  // Moves what can be moved; waits for at most a while. Returns whether the stream is still open.
+  // Sends and receives once, as far as possible; waits at most 100 ms. Returns whether the stream
+  // is still open.
   bool pump() {
     pollfd event = {fd_.number(), static_cast<short>(POLLIN | (out_.empty() ? 0 : POLLOUT)), 0};
     ::poll(&event, 1, 100);
@@ -80,7 +81,7 @@ class NbdPeer {
     queue(bytes);
     return flush();
   }
-  // The next `count` bytes, or fewer when the stream ends or the bound is reached.
+  // Returns the next `count` bytes, or fewer if the stream ends or the time is up.
   std::string hear(size_t count) {
     const uint64_t end = monotonic_ns() + kPatienceNs;
     while (in_.size() < count && monotonic_ns() < end && pump()) {
@@ -89,14 +90,15 @@ class NbdPeer {
     in_.erase(0, heard.size());
     return heard;
   }
-  // Whether the server ends the stream, with nothing more to say.
+  // Whether the server ends the stream and sends nothing more.
   bool hears_the_end() {
     const uint64_t end = monotonic_ns() + kPatienceNs;
     while (in_.empty() && monotonic_ns() < end && pump()) {
     }
     return in_.empty() && is_ended_;
   }
-  // Waits until the server has taken in all that was sent. On Unix sockets.
+  // Waits until the server has received all bytes sent. Returns whether it has. Requires: a Unix
+  // socket.
   bool is_taken() {
     const uint64_t end = monotonic_ns() + kPatienceNs;
     int left = 1;
@@ -108,7 +110,7 @@ class NbdPeer {
 
   // ---- NBD ----
 
-  // Up to the transmission. Returns the size of the export, or 0.
+  // Negotiates up to the transmission. Returns the size of the export; 0: it failed.
   uint64_t negotiate(bool structured = false, std::string_view name = "") {
     using namespace nbd_reference;
     if (hear(18) != "NBDMAGICIHAVEOPT" + be(3, 2)) return 0;
@@ -126,7 +128,7 @@ class NbdPeer {
   }
   uint16_t flags = 0;  // of the export
 
-  // Queues a request; returns its cookie.
+  // Queues a request. Returns its cookie.
   uint64_t ask(uint16_t command, uint64_t offset, uint32_t length, std::string_view payload = {},
                uint16_t command_flags = 0) {
     const uint64_t cookie = next_cookie_++;
@@ -136,7 +138,8 @@ class NbdPeer {
     return cookie;
   }
 
-  // The next reply. No when the stream ends, the bound is reached, or it is not a valid one.
+  // Receives the next reply. Returns false if the stream ends, the time is up, or the reply is not
+  // valid.
   bool next_reply(PeerReply& reply) {
     using nbd_reference::number_at;
     if (!flush()) return false;
@@ -168,7 +171,8 @@ class NbdPeer {
     return number_at(payload, 0, 8) == asked.offset;
   }
 
-  // One request and its reply. Returns the error; kNoReply when there was none.
+  // Sends one request and receives its reply. Returns the error of the reply; kNoReply: there was
+  // no valid reply.
   static constexpr uint32_t kNoReply = ~uint32_t{0};
   uint32_t do_one(uint16_t command, uint64_t offset, uint32_t length, std::string_view payload = {},
                   uint16_t command_flags = 0) {

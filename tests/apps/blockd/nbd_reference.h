@@ -31,16 +31,16 @@ inline uint64_t test_seed() {
                          : static_cast<uint64_t>(std::time(nullptr));
 }
 
-// ---- Words of a client ------------------------------------------------------------------------
+// ---- Messages of a client ---------------------------------------------------------------------
 
-// The lowest `count` bytes of `value`, the highest first.
+// Returns the low `count` bytes of `value` in big-endian order.
 inline std::string be(uint64_t value, int count) {
   std::string text;
   for (int i = count - 1; i >= 0; --i) text += static_cast<char>(value >> (8 * i) & 0xff);
   return text;
 }
 
-// The number that `count` bytes at `at` say, the highest first.
+// Reads the big-endian number in the `count` bytes at `at`.
 inline uint64_t number_at(std::string_view text, size_t at, size_t count) {
   uint64_t value = 0;
   for (size_t i = 0; i < count; ++i) value = value << 8 | static_cast<uint8_t>(text.at(at + i));
@@ -66,16 +66,16 @@ inline std::string request(uint64_t flags, uint64_t command, uint64_t cookie, ui
 
 // ---- The handshake ----------------------------------------------------------------------------
 
-// How a conversation went.
+// The server's output and state after a conversation.
 struct Outcome {
-  std::string output;  // all that the server said
+  std::string output;  // all output of the server
   State state = State::kNegotiating;
   size_t taken_bytes = 0;   // of the input
   size_t export_index = 0;  // in kTransmission
   bool structured_replies = false;
   bool block_status = false;
   bool aborted = false;
-  const char* broken = nullptr;  // the promise that was broken on the way
+  const char* broken = nullptr;  // the promise that Negotiation has broken
 
   bool operator==(const Outcome&) const = default;
 };
@@ -96,7 +96,8 @@ inline size_t find_export(std::span<const nbd::ExportInfo> exports, std::string_
   return SIZE_MAX;
 }
 
-// The answer to the whole option GO or INFO; sets `index` to the export if the answer is yes.
+// Returns the answer to a complete option GO or INFO. Sets `index` to the export if the answer is
+// yes.
 inline std::string answer_to_info(std::span<const nbd::ExportInfo> exports, uint64_t type,
                                   std::string_view data, bool structured_replies, size_t& index) {
   const std::string invalid = reply(type, 0x80000003, "");
@@ -124,8 +125,8 @@ inline std::string answer_to_info(std::span<const nbd::ExportInfo> exports, uint
   return answer + reply(type, 1, "");
 }
 
-// The answer to the whole option LIST_META_CONTEXT (9) or SET_META_CONTEXT (10); `set_for`: the
-// export that base:allocation is set for then.
+// Returns the answer to a complete option LIST_META_CONTEXT (9) or SET_META_CONTEXT (10).
+// `set_for`: the export for which base:allocation is set afterwards.
 inline std::string answer_to_contexts(std::span<const nbd::ExportInfo> exports, uint64_t type,
                                       std::string_view data, bool structured_replies,
                                       size_t& set_for) {
@@ -155,12 +156,12 @@ inline std::string answer_to_contexts(std::span<const nbd::ExportInfo> exports, 
          reply(type, 1, "");
 }
 
-// The outcome that the server must reach for `input`, all sent by the client without waiting. Error
-// texts are left out: see without_error_texts.
+// Returns the required outcome for `input`, which the client sends without waiting for answers.
+// Error texts are left out: see without_error_texts.
 inline Outcome expected(std::span<const nbd::ExportInfo> exports, std::string_view input) {
   Outcome outcome;
   outcome.output = "NBDMAGICIHAVEOPT" + be(3, 2);
-  outcome.taken_bytes = input.size();  // unless it ends earlier
+  outcome.taken_bytes = input.size();  // unless the conversation ends earlier
   size_t context_for = SIZE_MAX;
   size_t at = 0;
   const auto end = [&](State state) {
@@ -224,7 +225,7 @@ inline Outcome expected(std::span<const nbd::ExportInfo> exports, std::string_vi
   return outcome;
 }
 
-// `output` with the texts of error replies cut out. Bytes that do not look like a reply stay, as
+// Returns `output` without the texts of error replies. Bytes that are no option reply stay, such as
 // the answer to EXPORT_NAME.
 inline std::string without_error_texts(std::string_view output) {
   std::string result(output.substr(0, 18));
@@ -241,12 +242,12 @@ inline std::string without_error_texts(std::string_view output) {
   return at > output.size() ? result : result + std::string(output.substr(at));
 }
 
-// How the bytes of a conversation arrive and leave.
+// How the bytes of a conversation are split into parts.
 enum class Feeding {
-  kWhole,       // all that there is, as often as it takes
+  kWhole,       // everything that is left, in and out
   kPolite,      // at most wanted_bytes(), all output at once
   kByteByByte,  // in and out
-  kRandom,      // pieces of random sizes, in and out
+  kRandom,      // parts of random sizes, in and out
 };
 inline constexpr Feeding kFeedings[] = {Feeding::kWhole, Feeding::kPolite, Feeding::kByteByByte,
                                         Feeding::kRandom};
@@ -332,7 +333,7 @@ class Driver {
 
 // ---- Requests ---------------------------------------------------------------------------------
 
-// The verdict on a request, by the specification's numbers, in 128 bits where sums are made.
+// Returns the verdict on a request, with the specification's numbers and sums in 128 bits.
 inline nbd::Verdict expected_verdict(const nbd::Request& request, const nbd::ExportView& view) {
   using Kind = nbd::Verdict::Kind;
   using Wide = unsigned __int128;

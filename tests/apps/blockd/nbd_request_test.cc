@@ -1,5 +1,5 @@
-// Requests of NBD: what is accepted, every refusal, the bytes of every reply header, and any
-// request against the slow reference.
+// Requests of NBD: accepted ones, every refusal, the bytes of every reply header, and random
+// requests compared with the slow reference.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -44,7 +44,7 @@ static void expect_accept(const Request& request, const ExportView& view) {
   CHECK(check(request, view) == Verdict{});
 }
 
-// A WRITE is refused with its payload drained, anything else without.
+// Checks that the request is refused with `error`, and that the payload of a WRITE is drained.
 static void expect_refuse(ErrorCode error, const Request& request, const ExportView& view) {
   const Verdict verdict = check(request, view);
   const bool has_payload = request.command == Command::kWrite && request.length > 0;
@@ -53,7 +53,7 @@ static void expect_refuse(ErrorCode error, const Request& request, const ExportV
   LONGS_EQUAL(has_payload ? request.length : 0, verdict.drain_bytes);
 }
 
-// The bytes that an encoder wrote, and whether it left those behind them alone.
+// Returns the bytes that `encode` wrote. Checks that it left the bytes behind them unchanged.
 template <typename Encode>
 static std::string encoded(Encode encode) {
   std::byte bytes[kMaxReplyHeaderBytes];
@@ -161,7 +161,7 @@ TEST(NbdRequest, PastTheEndIsRefused) {
     expect_refuse(error, request(command, kVolumeBytes, 1), kVolume);
     expect_refuse(error, request(command, kVolumeBytes - 1, 2), kVolume);
     expect_refuse(error, request(command, kVolumeBytes + 1, 1), kVolume);
-    // offset + length comes out small in 64 bits.
+    // offset + length overflows 64 bits.
     expect_refuse(error, request(command, UINT64_MAX, 1), kVolume);
     expect_refuse(error, request(command, UINT64_MAX, 2), kLargest);
     expect_refuse(error, request(command, UINT64_MAX - 4095, 8192), kVolume);
@@ -257,7 +257,7 @@ TEST(NbdRequest, EncodesABlockStatus) {
 
 namespace {
 
-// A number near a border where something changes, or any number.
+// Returns a number near a limit of the protocol, a small number, or any number.
 uint64_t some_number(std::mt19937_64& random, uint64_t volume_bytes) {
   const uint64_t borders[] = {0,          4096,         32 << 20,   64 << 20,
                               UINT32_MAX, volume_bytes, UINT64_MAX, volume_bytes - UINT32_MAX};
@@ -292,7 +292,7 @@ TEST(NbdRequest, AnyRequestIsJudgedAsTheReferenceDoes) {
     CHECK(verdict == nbd_reference::expected_verdict(decoded, view));
     ++kinds[static_cast<int>(verdict.kind)];
   }
-  // Otherwise the random requests would prove little.
+  // Each kind of verdict must occur often, or the random requests prove little.
   for (const int count : kinds) CHECK(count > 1000);
 }
 

@@ -1,4 +1,4 @@
-// STARTTLS in the handshake: who may say what before TLS and after it.
+// STARTTLS in the handshake: which options the server accepts before TLS and after it.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,7 +30,7 @@ const std::string kGo = option(7, be(0, 4) + be(0, 2));
 TEST_GROUP(NbdTls) {
   Negotiation negotiation{kExports};
 
-  // Sends and receives what is pending; error texts are cut out.
+  // Returns the pending output, and marks it as sent.
   std::string pending() {
     std::string all;
     while (!negotiation.pending_output().empty()) {
@@ -48,10 +48,10 @@ TEST_GROUP(NbdTls) {
   void say(const std::string& text) {
     CHECK_EQUAL(text.size(), negotiation.consume(std::as_bytes(std::span(text))));
   }
-  // The answer to one option.
+  // Returns the answer to one option, without error texts.
   std::string answer(const std::string& text) {
     say(text);
-    // The texts begin behind a greeting.
+    // without_error_texts() expects a greeting of 18 bytes first.
     return without_error_texts(std::string(18, 'g') + pending()).substr(18);
   }
   void start() {
@@ -122,7 +122,7 @@ TEST(NbdTls, IsHadOnce) {
   CHECK(negotiation.state() == Negotiation::State::kTransmission);
 }
 
-// Somebody in between may have said it.
+// An attacker on the network may have sent the options before TLS.
 TEST(NbdTls, WhatWasAgreedBeforeItIsForgotten) {
   begin(Tls::kOffered);
   CHECK(answer(option(8, "")) == reply(8, 1, ""));

@@ -1,4 +1,4 @@
-// The layouts of the NBD messages, byte by byte, against numbers written out by hand.
+// The layouts of the NBD messages, compared byte by byte with numbers written by hand.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace bedplate::nbd {
 namespace {
 
-// The bytes of a message as hexadecimal digits.
+// Returns the bytes of a message as hexadecimal digits.
 template <typename T>
 std::string hex(const T& message) {
   constexpr char kDigits[] = "0123456789abcdef";

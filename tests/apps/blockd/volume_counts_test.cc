@@ -1,4 +1,4 @@
-// The counts of a volume as its clients see it, on the data path.
+// The counters of a volume's requests, from the client's side of the data path.
 #include <deque>
 #include <string>
 
@@ -26,7 +26,7 @@ class VolumeCountsTest : public BlockServerFixture {
     LONGS_EQUAL(0, peer.do_one(kFlush, 0, 0));
     LONGS_EQUAL(0, peer.do_one(kTrim, 0, 512));
     LONGS_EQUAL(0, peer.do_one(kWriteZeroes, 512, 512));
-    // A refused request takes its time, and is none of them.
+    // A refused request counts in request_ns, but not by its kind.
     CHECK(peer.do_one(kTrim, kVolumeBytes, 512) != 0);
     CHECK(nothing_is_in_flight());
     CHECK_EQUAL(2, counts().requests_write.read());
@@ -37,11 +37,12 @@ class VolumeCountsTest : public BlockServerFixture {
     CHECK_EQUAL(1, counts().requests_trim.read());
     CHECK_EQUAL(1, counts().requests_write_zeroes.read());
     CHECK_EQUAL(7, counts().request_ns.count());
-    // The server's are those of its only volume that was asked.
+    // The server's counters equal those of the only volume in use.
     CHECK_EQUAL(counted().written_bytes.read(), counts().written_bytes.read());
   }
 
-  // A request is in its queue until it was answered or its client has gone.
+  // A request is in flight until it is answered. The request of a client that has left is in flight
+  // until the volume returns it.
   void in_flight() {
     NbdPeer peer = negotiated(), leaver = negotiated();
     hold(true);
@@ -69,9 +70,9 @@ class VolumeCountsTest : public BlockServerFixture {
       told.server.set_held(0, told.is_on);
     }
   };
-  std::deque<Teller> tellers_;  // until the loops have ended
+  std::deque<Teller> tellers_;  // live until the loops have ended
 
-  // Tells the volume on its shard.
+  // Holds or releases the volume, by a call on its shard.
   void hold(bool is_on) {
     rig->server.volume_loop(0).submit(tellers_.emplace_back(rig->server, is_on).call);
     CHECK(eventually([&] { return rig->server.is_held(0) == is_on; }));

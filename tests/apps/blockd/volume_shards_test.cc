@@ -1,4 +1,5 @@
-// Which shard a volume lives on: that it names, one that is near its drive, the emptiest.
+// The choice of a volume's shard: the one that it names, else one near its drive, else the one with
+// the fewest volumes.
 #include "apps/blockd/volume_shards.h"
 
 #include "CppUTest/TestHarness.h"

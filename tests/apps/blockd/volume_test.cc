@@ -1,4 +1,4 @@
-// The volumes' side of blockd alone, fed through its lanes: grants, commits, zeroing in slices.
+// VolumeService alone, fed through its lanes: grants, commits, and zeroing in slices.
 #include "apps/blockd/volume_datapath.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct alignas(kCacheLineBytes) LaneMemory {
   std::byte bytes[BlockRequestFifo::bytes_for(kLaneItems)];
 };
 
-// CppUTest's new must not make these: it knows no alignment.
+// Allocated apart from the test group, because CppUTest's operator new ignores alignment.
 struct Parts {
   LaneMemory request_lane;
   LaneMemory reply_lane;
@@ -62,7 +62,7 @@ TEST_GROUP(VolumeService) {
   }
   void push(BlockRequest & each) { CHECK(requests->try_push(&each)); }
 
-  // The next reply, or nullptr.
+  // Returns the next reply; nullptr: none.
   BlockRequest* reply() {
     BlockRequest* one[1] = {};
     return replies->pop_batch(one) == 1 ? one[0] : nullptr;
@@ -104,10 +104,11 @@ TEST(VolumeService, GrantsAWriteItsDestinationAndCountsWhatBecameOfIt) {
   CHECK_EQUAL(2, parts->counters.grants.read());
   CHECK_EQUAL(1, parts->counters.commits.read());
   CHECK_EQUAL(1, parts->counters.aborts.read());
-  CHECK(is_filled(0, kVolumeBytes, 0xee));  // it touches no payload
+  CHECK(is_filled(0, kVolumeBytes, 0xee));  // VolumeService touches no payload
 }
 
-// Whole lines go past the caches, the others not: both wherever they come from, and only theirs.
+// Copies of whole lines bypass the caches, other copies do not. Both change exactly their range,
+// and the payload may have any alignment.
 TEST(VolumeService, CopiesAPayloadThatHasArrivedWithItsHeader) {
   const std::vector<std::byte> payload(1024 + 1, std::byte{0x11});
   constexpr uint64_t kLookedAtBytes = 16 * kKiB;
@@ -176,7 +177,7 @@ TEST(VolumeService, ALongZeroingLeavesOthersTheirTurnAndIsAnsweredOnlyWhenDone) 
     CHECK(polls < 100);
     if (done == nullptr) CHECK(!is_filled(0, kVolumeBytes, 0));
   }
-  CHECK(polls >= 8);  // in slices of a MiB at most
+  CHECK(polls >= 8);  // each slice has at most 1 MiB
   CHECK(is_filled(0, kVolumeBytes, 0));
   LONGS_EQUAL(0, service.poll(64));
 }
@@ -212,7 +213,7 @@ TEST(VolumeService, RingsOnlyWhenItHasReplied) {
   BlockRequest zero = request(nbd::Command::kWriteZeroes, 0, 2 * kMiB);
   push(zero);
   service.poll(64);
-  CHECK(!is_rung());  // half of it
+  CHECK(!is_rung());  // half of the range is zeroed
   service.poll(64);
   CHECK(is_rung());
   POINTERS_EQUAL(&zero, reply());

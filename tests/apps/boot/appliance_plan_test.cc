@@ -1,4 +1,5 @@
-// The plan of an appliance: every byte with its owner, and what is said when it does not fit.
+// The plan of an appliance: each byte has an owner, and a plan that does not fit is refused with a
+// cure.
 #include "apps/boot/appliance_plan.h"
 
 #include <cstring>
@@ -86,7 +87,8 @@ TEST(AppliancePlan, IsNoneThatIsNotOfItsConfiguration) {
   }));
 }
 
-// Its buffers lie in the pool, its bytes do not; a thread looks for its extents beside a ring, too.
+// The volume's buffers lie in the pool; its data lie in the file. Even with io_uring, a thread
+// finds the extents of the file.
 TEST(AppliancePlan, AVolumeOnAFileHasBuffersAndAThread) {
   configuration.event_loop.sockets = SocketBackendChoice::kIoUring;
   VolumeSettings disk = {.name = "disk"};
@@ -102,12 +104,12 @@ TEST(AppliancePlan, AVolumeOnAFileHasBuffersAndAThread) {
   CHECK_EQUAL(StoreQueue::bytes_for(disk.queue), volume->carves[1].bytes);
   LONGS_EQUAL(3, made.stacks.count);
   blockd.settings().volumes.back().file = "";
-  blockd.settings().volumes.back().device = "/dev/disk";  // all of it is data
+  blockd.settings().volumes.back().device = "/dev/disk";  // all of a device counts as data
   LONGS_EQUAL(2, plan().stacks.count);
 }
 
-// One queue pair for both volumes of a drive on one shard, beside their buffers; one for each where
-// they live on two.
+// Volumes of a drive share a queue pair if they are on the same shard. On two shards, each has its
+// own.
 TEST(AppliancePlan, ADriveHasAQueuePairForEachShard) {
   const auto on_drive = [this](const char* name, uint32_t space) {
     VolumeSettings disk = {.name = name};
@@ -129,7 +131,7 @@ TEST(AppliancePlan, ADriveHasAQueuePairForEachShard) {
   STRCMP_EQUAL("nvme-queue:0000:01:00.0/1", drives->carves[1].owner.text);
   CHECK_EQUAL(queue_bytes, drives->carves[1].bytes);
   LONGS_EQUAL(1, made.vfio_devices().size());
-  // Its queue's counters measure the depth of both volumes.
+  // The counters of the queue measure both volumes.
   const std::vector<CounterSet> sets = made.counters();
   const auto is_queue = [](const CounterSet& set) { return set.name == "nvme_queues"; };
   const auto queue = std::find_if(sets.begin(), sets.end(), is_queue);
@@ -165,7 +167,8 @@ TEST(AppliancePlan, VolumesOfADriveDriveItInOneWay) {
   STRCMP_EQUAL("volume disk drives it in another way", other.error().answer);
 }
 
-// The module and the key go into an image, the device is made before it is opened.
+// A bootable image gets the kernel module and the keyring. A maker makes the device before it is
+// opened.
 TEST(AppliancePlan, AnImageOfAClusterIsMappedByTheKernel) {
   VolumeSettings disk = {.name = "disk", .rbd = "rbd/disk"};
   disk.queue.buffer_bytes = 33 * kMiB;
@@ -188,7 +191,7 @@ TEST(AppliancePlan, AnImageOfAClusterHasOneWriterOrReaders) {
   disk.queue.buffer_bytes = 33 * kMiB;
   VolumeSettings other = disk;
   other.name = "other";
-  other.rbd_timeout_s = 60;  // as [blockd.ceph] says
+  other.rbd_timeout_s = 60;  // the default of [blockd.ceph]
   blockd.settings().volumes = {disk, other};
   const AppliancePlan readers = plan();
   const std::vector<FileNeed>& files = readers.services[0].files;
@@ -272,7 +275,7 @@ TEST(AppliancePlan, VolumesSpreadOverTheirShards) {
   CHECK(blockd.volume_shards(asked) == std::vector<uint32_t>({1, 0}));
   blockd.settings().volumes[1].shard = 1;
   CHECK(blockd.volume_shards(asked) == std::vector<uint32_t>({1, 1}));
-  LONGS_EQUAL(0, blockd.options(asked).volumes[1].shard);  // the only one that has volumes
+  LONGS_EQUAL(0, blockd.options(asked).volumes[1].shard);  // an index: only one shard has volumes
 }
 
 TEST(AppliancePlan, AVolumeWithANodeLivesOnAShardThatIsThere) {
@@ -297,7 +300,7 @@ TEST(AppliancePlan, ASegmentHasThePagesAndTheNodeOfItsOwnKeys) {
   LONGS_EQUAL(6, find(made, "volume:ram1")->node);
 }
 
-// Which they get depends on the machine; a small page is none of the answers.
+// The page size depends on the machine, but it is a hugepage for all segments but `boot`.
 TEST(AppliancePlan, LargestIsAHugepage) {
   configuration.pool.pages = PageWish::kLargest;
   for (const SegmentPlan& segment : plan().pool.segments) {
@@ -356,7 +359,7 @@ TEST(AppliancePlan, APartOfTheHeapIsKeptForTheOwnerThatHasPlannedIt) {
   const ServiceNeeds needs = plan.take().take();
   LONGS_EQUAL(1, needs.kept_heaps.size());
   STRCMP_EQUAL("heap:cache", needs.kept_heaps[0].owner.text);
-  // A piece for each thread.
+  // One granule for each thread.
   CHECK_EQUAL(3 * kHeapGranularityBytes, needs.kept_heaps[0].bytes);
 }
 

@@ -10,7 +10,7 @@
 
 using namespace bedplate;
 
-// The pool is planned from segment 1 on.
+// The added heap is segment 1, where the segments of the pool's plan would begin.
 BP_PROBE(BootsBesideAddedHeap) {
   BP_PROBE_CHECK(add_heap(4 * kMiB, PageSize::k4KiB).ok());
   BP_PROBE_CHECK(Appliance(Configuration{}).boot() == 1);

@@ -1,4 +1,5 @@
-// The user that root is given up for: what is looked at with its rights, and what becomes its own.
+// [appliance] user: the appliance gives up root and becomes this user. Checks run with the user's
+// rights, and the pool's files become the user's.
 #include "apps/boot/appliance_user.h"
 
 #include <cstdlib>
@@ -24,7 +25,7 @@ using namespace bedplate;
 
 namespace {
 
-// Root's right to `capability`, of the calling thread.
+// Drops `capability` from the effective set of the calling thread.
 bool give_up(int capability) {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
@@ -40,7 +41,7 @@ std::string text_of(const Error& error) {
   return format_error(error, text, sizeof text);
 }
 
-// Root that may become another user: a container's may not.
+// Whether this is root and may become another user; root of a container may not.
 bool can_become() { return getuid() == 0 && setegid(getegid()) == 0; }
 
 }  // namespace
@@ -97,7 +98,7 @@ TEST(ApplianceUser, OnlyRootCanBecomeAnother) {
       _exit(!found.ok() ? 2 : found.value() ? 3 : 0);
     });
   };
-  LONGS_EQUAL(0, as_user(find_user_id("nobody").take()).exit_code);  // that it is already
+  LONGS_EQUAL(0, as_user(find_user_id("nobody").take()).exit_code);  // it is this user already
   const test::Ended ended = as_user(4711);
   LONGS_EQUAL(2, ended.exit_code);
   CHECK(ended.said("this is user 4711, and only root can become another; start it as root"));
@@ -124,7 +125,7 @@ TEST(ApplianceUser, GetsTheRuntimeDirectoryAndKeepsIt) {
   CHECK(stat(configuration.appliance.runtime_directory.c_str(), &made) == 0);
   LONGS_EQUAL(find_user_id("nobody").take(), made.st_uid);
   LONGS_EQUAL(0, problems().size());
-  CHECK(give_runtime_directory(configuration).ok());  // it is there already
+  CHECK(give_runtime_directory(configuration).ok());  // the directory exists already
   rmdir(configuration.appliance.runtime_directory.c_str());
   rmdir(base);
 }
@@ -138,7 +139,7 @@ TEST(ApplianceUser, DirectoriesAreTriedAsTheUser) {
   CHECK_EQUAL(0, chown(directory, nobody.id, nobody.group));
   LONGS_EQUAL(0, problems().size());
   CHECK_EQUAL(0, chown(directory, 0, 0));
-  CHECK_EQUAL(0, chmod(directory, 01777));  // what root has made only root can remove
+  CHECK_EQUAL(0, chmod(directory, 01777));  // sticky: the user could not remove root's files
   LONGS_EQUAL(1, problems().size());
   rmdir(directory);
 }
@@ -160,7 +161,8 @@ TEST(ApplianceUser, WithoutOneThisProcessLooks) {
   STRCMP_EQUAL("seen", found[0].answer);
 }
 
-// Root is not bound by it: the limit is lifted for the user, or else it keeps the right to pass it.
+// The limit does not bind root. With CAP_SYS_RESOURCE, root lifts the limit for the user. Without
+// it, the user keeps CAP_IPC_LOCK.
 TEST(ApplianceUser, TheLimitOfLockedMemoryIsNone) {
   if (!can_change) BP_SKIP("needs root that may become another user");
   plan.pool.segments = {{"boot", 64 * kMiB, PageSize::k4KiB, {}}};

@@ -17,7 +17,7 @@ using namespace bedplate;
 
 namespace {
 
-constexpr int kNoCore = CPU_SETSIZE - 1;  // that this machine does not have
+constexpr int kNoCore = CPU_SETSIZE - 1;  // a core that this machine does not have
 
 size_t count_of(const std::string& text, const std::string& words) {
   size_t count = 0;
@@ -52,7 +52,7 @@ TEST_GROUP(CoreWatch) {
     pinned.join();
   }
 
-  // As taskset does it, or the kernel where a cpuset shrinks.
+  // Moves the thread off its core, as taskset does, or the kernel when a cpuset shrinks.
   void move_away() {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
@@ -99,7 +99,7 @@ TEST(CoreWatch, WhatMayNotGoBackIsASignAndToldOnce) {
   LONGS_EQUAL(1, counters.is_off_core.read());
   LONGS_EQUAL(1, count_of(text, "\n"));
   CHECK(text.find("may not go back (Invalid argument); give that core back") != text.npos);
-  CHECK(is_pinned(thread.load(), cpu));  // where it may be it stays
+  CHECK(is_pinned(thread.load(), cpu));  // the thread stays on its core
 }
 
 TEST(CoreWatch, OneThatIsBackIsNoSign) {

@@ -1,5 +1,5 @@
-// The plan of groups and processes: every segment of theirs, and what is said of those that do not
-// go together.
+// The plan of groups and processes: all their segments, and the errors for settings that do not fit
+// together.
 #include "apps/boot/messages_plan.h"
 
 #include <cstring>
@@ -75,7 +75,7 @@ TEST(MessagesPlan, NamesEverySegmentInTheOrderOfTheFile) {
                owners.c_str());
 }
 
-// Outsiders can punch holes into memory that they may write.
+// Outsiders can punch holes into memory that they may write, so no device uses it.
 TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
   ProcessSettings other = configuration.processes[0];
   other.name = "other";
@@ -85,7 +85,7 @@ TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
   configuration.processes.push_back(other);
   configuration.services = {&blockd};
   blockd.settings().volumes = {{"ram0", 4 * kMiB, false}};
-  // A stranger's user may be anybody: it is not trusted.
+  // `probe` is not trusted, so it is an outsider under any user.
   const std::string strangers = " heap:probe.0 exchange:probe.0 heap:probe.1 exchange:probe.1";
   const std::string others = " fifo:quick heap:other.0 heap:other.1 heap:other.2";
   const struct {
@@ -108,7 +108,7 @@ TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
       CHECK_TEXT(segment.page == (is_small ? PageSize::k4KiB : PageSize::k2MiB),
                  segment.owner.text);
       const bool is_heap = segment.owner.view().starts_with("heap:other");
-      if (is_outside && is_heap) CHECK_EQUAL(5 * kMiB, segment.bytes);  // in whole pages of its own
+      if (is_outside && is_heap) CHECK_EQUAL(5 * kMiB, segment.bytes);  // whole pages of 4 KiB
     }
   }
 }
@@ -186,7 +186,7 @@ TEST(MessagesPlan, WithoutGroupsAndProcessesThereIsNothing) {
 }
 
 TEST(MessagesPlan, AGroupHasPlacesForTheOwnerAndAllProcesses) {
-  configuration.groups[0].shape.member_count = 15;  // 3 times 5, and the owner
+  configuration.groups[0].shape.member_count = 15;  // 3 * 5 members and the owner need 16
   refused("planning the group slow",
           "its processes and the owner have 16 members, it has places "
           "for 15",

@@ -1,4 +1,4 @@
-// Datagram sockets that are opened before anything is taken: what stands in the way of each.
+// Datagram sockets are opened before any memory is taken. Each failure is reported with its cause.
 #include "apps/boot/openings.h"
 
 #include <netinet/in.h>
@@ -25,7 +25,7 @@ class OpeningsBodies : public service_rig::ServiceBodies {
     made.options.shares_port = shares_port;
     return made;
   }
-  // Opens `all`; returns what was wrong with them, one below the other.
+  // Opens `all`. Returns the problems, one a line.
   std::string open(const std::vector<DatagramOpening>& all) {
     opened.clear();
     problems.clear();
@@ -95,7 +95,8 @@ TEST(Openings, SaysWhatTheSystemRefuses) {
   STRCMP_CONTAINS("joining the group 239.1.2.3", open({group}).c_str());
 }
 
-// Each is joined to see whether it can be, and left: nothing comes before its service is there.
+// Each group is joined as a check, and left again, so that no datagram arrives before the service
+// runs.
 TEST(Openings, LeavesTheGroupsThatItHasTried) {
   DatagramOpening group = at("239.1.2.3:0", true);
   group.memberships = {{group.options.local.ip, {}, "lo"}};

@@ -1,4 +1,5 @@
-// Outsiders: which processes are, what they may write, and how that is kept from doing harm.
+// Outsiders: which processes are outsiders, which segments they may write, and how the plan keeps
+// these segments from doing harm.
 #include "apps/boot/outsiders.h"
 
 #include <string>
@@ -12,7 +13,7 @@ using namespace bedplate;
 TEST_GROUP(Outsiders) {
   Configuration configuration;
   ProcessSettings worker;    // trusted, of this user
-  ProcessSettings guest;     // trusted, of another
+  ProcessSettings guest;     // trusted, of another user
   ProcessSettings stranger;  // not trusted
 
   void setup() override {
@@ -26,7 +27,8 @@ TEST_GROUP(Outsiders) {
     stranger.trusted = false;
   }
 
-  // One segment as keep_from_outsiders leaves it; the error's text where it is refused.
+  // Applies keep_from_outsiders() to one segment, which `owner` names. Returns the text of the
+  // error; "": none.
   std::string keep(const char* owner, SegmentRequest* request) {
     configuration.processes = {worker, guest, stranger};
     std::vector<SegmentRequest> segments = {*request};

@@ -1,5 +1,5 @@
-// The appliance's side of verbs before anything is taken: what the machine lacks, in the report or
-// in the log. tests/guest/verbs_test.py tests with a whole appliance.
+// The checks of verbs before memory is taken: anything that the machine lacks is in the report or
+// in the log. tests/guest/verbs_test.py tests a whole appliance.
 #include "apps/peers/verbs_peers.h"
 
 #include <string>
@@ -20,7 +20,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// With so much in its pool that segment 0 of the tests fits.
+// Returns a configuration with [verbs]. Its pool is large enough for segment 0 of the tests.
 std::string file_with_verbs(const std::string& lines) {
   std::string text = file_with(4, "bytes = \"2 GiB\"") + "[verbs]\n" + lines;
   return text.erase(text.find("[blockd]"), text.find("[verbs]") - text.find("[blockd]"));
@@ -65,7 +65,7 @@ TEST(Peers, ADeviceThatIsNotIsALineInTheLog) {
   STRCMP_CONTAINS("demo: there are no peers, as [verbs] required = false allows", text.c_str());
 }
 
-// Nor is what else is missing for them, and an address that is taken by then is no problem.
+// Without a device, a missing module and an address that is taken are no problems either.
 TEST(Peers, WhatIsNotRequiredIsNoProblemWhateverIsMissing) {
   if (has_device) BP_SKIP("there is an RDMA device");
   const auto taken = listen_at(parse_socket_address("tcp:127.0.0.1:7473").take());
@@ -94,7 +94,7 @@ TEST(Peers, AllThatIsMissingIsInOneReport) {
   STRCMP_CONTAINS("/dev/infiniband/rdma_cm", managed[1].doing);
 }
 
-// ---- With one ----
+// ---- With a device ----
 
 TEST_GROUP(VerbsPeers) { bool has_device = has_verbs_device(); };
 
@@ -103,8 +103,8 @@ TEST(VerbsPeers, AllThatIsThereIsGood) {
   LONGS_EQUAL(0, problems_of(file_with_verbs("listen = \"tcp:127.0.0.1:7471\"\n")).size());
 }
 
-// From the memory to the end, without an appliance around it: what it keeps is looked at by
-// is_valid(). Its segment is the pool's for good.
+// Runs VerbsPeers from its memory to its end without an appliance, and checks is_valid() at each
+// step. A probe, because its segment stays in the pool.
 BP_PROBE(VerbsPeersWholeLife) {
   const auto configuration =
       parsed(file_with_verbs("listen = \"tcp:127.0.0.1:7471\"\n[[verbs.peer]]\nname = \"b\"\n"));
@@ -116,7 +116,7 @@ BP_PROBE(VerbsPeersWholeLife) {
     if (!(segment.owner == owner)) continue;
     BP_PROBE_CHECK(pool.create_segment(owner, segment.bytes, PageSize::k4KiB, 1).ok());
   }
-  const test::FakeRoot directory;  // before what lies in it: it goes last
+  const test::FakeRoot directory;  // declared first, so it is removed last
   NameLock lock;
   CountersFile file;
   BP_PROBE_CHECK(lock.take(directory.path(), "demo").ok());
@@ -138,7 +138,7 @@ BP_PROBE(VerbsPeersWholeLife) {
   for (int i = 0; i < 100; ++i) {
     messenger.poll(16);
     peers.poll(1);
-    BP_PROBE_CHECK(peers.is_valid() && !peers.is_drained());  // nobody has asked
+    BP_PROBE_CHECK(peers.is_valid() && !peers.is_drained());  // no drain was requested
   }
   peers.refresh_counters();
   peers.request_drain();
@@ -175,7 +175,7 @@ TEST(VerbsPeers, OfTwoDevicesTheOneThatIsNamedIsTaken) {
   STRCMP_CONTAINS("rxe1 port 1", problems[0].answer);
 }
 
-// All of them at once, each with what is needed and what there is.
+// All limits are reported at once, each with the number needed and the device's maximum.
 TEST(VerbsPeers, WhatTheDeviceLimitsIsSaidWithBothNumbers) {
   if (!has_device) BP_SKIP(kNoVerbs);
   auto device = VerbsDevice::open({}).take();

@@ -1,4 +1,5 @@
-// Preflight: silent when all is there, and otherwise everything at once, each with its cure.
+// Preflight reports nothing if the machine has everything; else it reports all problems at once,
+// each with its cure.
 #include "apps/boot/preflight.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ int usable_core() {
   return -1;
 }
 
-// Rights belong to threads: only the calling one loses its right to lock any amount of memory.
+// Drops CAP_IPC_LOCK. Capabilities belong to threads, so only the calling thread loses it.
 bool give_up_locking() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
@@ -77,7 +78,7 @@ TEST_GROUP(Preflight) {
     setrlimit(RLIMIT_MEMLOCK, &locked_before);
   }
 
-  // As a service's.
+  // Plans `count` connections of a service.
   void plan_connections(uint64_t count) {
     ServiceNeeds needs;
     needs.descriptors = count;
@@ -85,11 +86,11 @@ TEST_GROUP(Preflight) {
     plan.services = {needs};
   }
 
-  // Large beside what this process has mapped.
+  // Large compared with the mappings of this process.
   static constexpr uint64_t kLargeBytes = 64 * kGiB;
-  // The most that the tests' program has mapped itself, where no sanitizer maps terabytes.
+  // The most that the test program itself has mapped. (A sanitizer maps terabytes.)
   static constexpr uint64_t kOtherBytesMax = 4 * kGiB;
-  // The memory that must be lockable, as preflight complains; 0: it does not.
+  // Returns the lockable memory that preflight demands in its error; 0: it reports no such error.
   uint64_t needed_bytes() {
     const auto problems = preflight(configuration, plan);
     const Error* error = find(problems, "looking at the limit of locked memory");
@@ -181,7 +182,7 @@ TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {
   const HugepageCounts counts = hugepage_counts(PageSize::k2MiB);
   if (!counts.supported) BP_SKIP("this kernel has no hugepages of 2 MiB");
   configuration.pool.pages = PageWish::k2MiB;
-  const uint64_t needed = counts.available_count + (uint64_t{1} << 20);  // more than others free
+  const uint64_t needed = counts.available_count + (uint64_t{1} << 20);  // others may free some
   plan.pool.segments.push_back({"heap", needed * 2 * kMiB, PageSize::k2MiB, {}});
   const auto problems = preflight(configuration, plan);
   const Error* found = find(problems, "looking for hugepages of 2 MiB");
@@ -280,7 +281,7 @@ TEST(Preflight, StrictAccountingAndOutsidersDoNotGoTogether) {
                "memory that it shares may not be had again",
                answer("2", false).c_str());
   std::filesystem::remove(file);
-  CHECK(check_overcommit(configuration, file).ok());  // a kernel without it
+  CHECK(check_overcommit(configuration, file).ok());  // a kernel without this file
 }
 
 TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {
@@ -316,7 +317,7 @@ TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {
   CHECK(gave_up);
   const Error* error = find(problems, "looking at the limit of locked memory");
   CHECK(error != nullptr);
-  // All that will be mapped, what the program has already included.
+  // Everything that will be mapped counts, including the mappings that the program has already.
   uint64_t needed = 0;
   const std::string allowed = std::to_string(locked_before.rlim_max / kKiB) + " KiB are allowed, ";
   LONGS_EQUAL(1, std::sscanf(error->answer, (allowed + "%" SCNu64).c_str(), &needed));
@@ -326,7 +327,7 @@ TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {
                error->cure);
 }
 
-// A ring is charged for the whole pool, hugepages included.
+// The kernel charges each ring for the whole pool, hugepages included.
 TEST(Preflight, CountsThePoolOnceMoreForEachRing) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer maps more than any pool has");
   if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
@@ -351,7 +352,7 @@ TEST(Preflight, CountsThePoolOnceMoreForEachRing) {
   CHECK_EQUAL(3 * kLargeBytes, with_two_rings);
 }
 
-// A shard with files that are polled has two rings, however many files these are.
+// A shard with polled files has two rings, whatever the number of files.
 TEST(Preflight, CountsThePoolOnceMoreForAPolledRing) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer maps more than any pool has");
   if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
@@ -398,7 +399,7 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooFewHugepages) {
                found[1]->answer);
 }
 
-// Segment 0 of this process is used already; what the plan has beyond it is not.
+// Segment 0 of this process is already in use; the plan's other segments are not.
 TEST(Preflight, NamesTheControlGroupThatAllowsTooLittleMemory) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer maps more than any pool has");
   test::FakeRoot root;
@@ -412,7 +413,7 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooLittleMemory) {
   const auto problems = preflight(configuration, plan, root.path());
   found = find(problems, "looking at the control group's limit of memory");
   CHECK(found != nullptr);
-  // More than the pages: their tables, the program, the kernel's part of it.
+  // Besides the pages, the need includes page tables, the program and the kernel's part.
   uint64_t needed_kib = 0;
   LONGS_EQUAL(1, std::sscanf(found->answer,
                              "1024 KiB are allowed, 0 KiB of them used, %" SCNu64 " KiB more",
@@ -444,7 +445,7 @@ TEST(Preflight, TheProbeOfIoUringAgreesWithWhatTheSocketsMeet) {
   CHECK_EQUAL(sockets->create(options).ok(), probe_io_uring().ok());
 }
 
-// Profiles know the calls of io_uring one by one: a ring that can be set up is of no use by itself.
+// A seccomp profile may forbid single calls of io_uring, so a ring that was set up may be useless.
 TEST(Preflight, TheProbeOfIoUringNamesACallThatIsForbidden) {
   if (!probe_io_uring().ok()) BP_SKIP("io_uring is not available here");
   for (const auto& [number, name] : {std::pair{SYS_io_uring_enter, "io_uring_enter"},

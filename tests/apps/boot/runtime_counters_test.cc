@@ -1,4 +1,4 @@
-// The runtime's counters: all of them are described.
+// All counters of the runtime have descriptions.
 #include "apps/boot/runtime_counters.h"
 
 #include "apps/counters/counters_format.h"
@@ -9,7 +9,7 @@ using namespace bedplate;
 
 TEST_GROUP(RuntimeCounters){};
 
-// Every word of the runtime's structs is one that is described: none is counted and not shown.
+// Every word of the runtime's counter structs is described, so every counter is shown.
 TEST(RuntimeCounters, NoneIsForgotten) {
   for (const CounterSet& set : all_runtime_counters()) {
     uint64_t described_bytes = 0;
@@ -19,7 +19,7 @@ TEST(RuntimeCounters, NoneIsForgotten) {
       CHECK_TEXT(counter.words.size() < sizeof CounterRecord::words, counter.name.c_str());
       described_bytes += bytes_of(counter.kind);
     }
-    // Those on cache lines of their own have padding.
+    // Structs with cache lines of their own have padding.
     uint64_t counted_bytes = set.bytes;
     if (set.name == "shard") {
       counted_bytes = sizeof(EventLoopCounters) + sizeof(SocketCounters) + 2 * sizeof(Counter);

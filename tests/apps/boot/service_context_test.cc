@@ -1,4 +1,4 @@
-// A service's context: the things it gets, by the names of its plan, and those it is refused.
+// A service's context hands out the planned objects by their names, and refuses all others.
 #include "apps/boot/service_context.h"
 
 #include <memory>
@@ -30,7 +30,7 @@ int usable_core() {
   return cpu;
 }
 
-// A directory that must be empty in the end.
+// A temporary directory, which must be empty when it is removed.
 struct TemporaryDirectory {
   TemporaryDirectory() { CHECK(mkdtemp(path) != nullptr); }
   ~TemporaryDirectory() { LONGS_EQUAL(0, rmdir(path)); }
@@ -89,7 +89,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   VfioPool vfio(*pool);
   ServiceDrains drains;
-  Fd datagrams[2];  // none is opened ahead
+  Fd datagrams[2];  // no socket is opened ahead
   ServiceContext context(needs,
                          {configuration, made.value(), *pool, shards, messengers,
                           made.value().message_names, counters, peers, vfio, drains},

@@ -1,4 +1,4 @@
-// A service whose plan is set by a test, and the appliance that it runs in.
+// A service with a plan that the test sets, and the configuration of its appliance.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,7 @@ class ServiceBodies : public Utest {
     configuration.services = {&cache};
   }
 
-  // Why there is no plan; "": there is one.
+  // Returns why the plan is refused; "": it is not refused.
   const char* refusal() {
     const auto made = plan_appliance(configuration);
     if (made.ok()) return "";

@@ -1,4 +1,4 @@
-// A shard's messenger as a source of its loop: its last look before a sleep is at all ways.
+// A shard's messenger as a source of its loop: the last poll before a sleep polls all groups.
 #include "apps/boot/shard_messenger.h"
 
 #include "tests/transport/messages/talkative_provider.h"
@@ -11,8 +11,8 @@ using namespace bedplate::test;
 
 TEST_GROUP(ShardMessenger){};
 
-// A group from which nothing has come for long is polled now and then. A message for it that comes
-// just before the sleep rings nobody: the last look must find it.
+// A group that has been quiet for long is polled only now and then. A message that comes just
+// before the sleep rings no bell, so the last poll must find it.
 TEST(ShardMessenger, TheLastLookBeforeASleepIsAtQuietGroupsToo) {
   GroupRig first(shape_of(GroupKind::kLazy, 2)), second(shape_of(GroupKind::kLazy, 2));
   const MessageNames names;

@@ -1,4 +1,4 @@
-// A shard as an application meets it: its loop has its sockets, and sleeps in them.
+// A shard as applications see it: its loop polls its sockets, and sleeps in them.
 #include "apps/boot/shard.h"
 
 #include "platform/cpu.h"
@@ -10,7 +10,7 @@
 using namespace bedplate;
 
 TEST_GROUP(Shard) {
-  // Apart, because CppUTest's new knows no alignment.
+  // Allocated on their own, because CppUTest's operator new ignores alignment.
   std::unique_ptr<ShardCounters> counters = std::make_unique<ShardCounters>();
   std::unique_ptr<Shard> shard = std::make_unique<Shard>();
 
@@ -24,8 +24,8 @@ TEST_GROUP(Shard) {
   }
 };
 
-// The sockets would be looked at when something else wakes the loop, and served late without a
-// word.
+// With another sleeper, the sockets could not wake the loop, and would be served late without an
+// error.
 TEST(Shard, SleepsInItsSocketsAndInNothingElse) {
   make(SocketBackendChoice::kEpoll);
   test::PlainSleeper other(shard->loop());

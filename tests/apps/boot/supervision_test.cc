@@ -1,4 +1,4 @@
-// The words to the supervisor of an appliance, with shards that the test turns by hand.
+// The messages to the supervisor of an appliance. The test counts the rounds of the shards itself.
 #include "apps/boot/supervision.h"
 
 #include <array>
@@ -56,7 +56,7 @@ TEST_GROUP(Supervision) {
       supervision.watch(rounds[i], bells[i]);
     }
   }
-  // All that it has heard since the last time.
+  // Returns all messages to the supervisor since the last call.
   std::string heard() {
     std::string all;
     char text[1024];
@@ -95,7 +95,7 @@ TEST(Supervision, LongWorkTellsHowFarItIs) {
                "left",
                heard().c_str());
   time_ns += kNsPerSecond;
-  progress.look();  // stuck, as far as it knows
+  progress.look();  // no progress since the last report
   STRCMP_EQUAL("STATUS=taking: 1 MiB of 4 MiB (25 %), 512 KiB/s, 6 s left", heard().c_str());
 }
 
@@ -143,12 +143,12 @@ TEST(Supervision, OneShardThatIsStuckIsEnoughToSayNothing) {
     turn_after(kNsPerSecond);
   }
   STRCMP_EQUAL("", heard().c_str());
-  rounds[1].add(1);  // it was only slow
+  rounds[1].add(1);  // the shard was only slow
   turn_after(kNsPerSecond);
   STRCMP_EQUAL("WATCHDOG=1", heard().c_str());
 }
 
-// A loop without work makes no rounds: it is woken to make one.
+// A loop without work makes no rounds, so the supervision wakes it to make one.
 TEST(Supervision, AShardThatSleepsIsWokenToAnswer) {
   open();
   for (Doorbell& bell : bells) bell.announce_sleep();
@@ -167,7 +167,8 @@ TEST(Supervision, AShardThatSleepsIsWokenToAnswer) {
   STRCMP_EQUAL("WATCHDOG=1", heard().c_str());
 }
 
-// Nobody looked for far longer than the watchdog's time, and nothing moved: all were stopped.
+// If turn() was not called for far longer than the watchdog's time and no shard moved, the whole
+// process was stopped.
 TEST(Supervision, AProcessThatWasStoppedGoesOn) {
   open();
   supervision.serves(now_ns);

@@ -1,4 +1,4 @@
-// The C interface, called as C programs call it: this file is C as well, and compiles with Unity.
+// The C interface, called as C programs call it: this file is also valid C, for Unity.
 //
 // Here it is compiled as C++, with Unity's macros mapped onto CppUTest (tests/support). Under Unity
 // it is linked as a program whose malloc is the pool's.
@@ -24,7 +24,7 @@
 
 static const size_t kPage = 4096;
 
-// Hidden from the compiler, which would refuse it.
+// Volatile: the compiler would refuse a constant of this size.
 static volatile size_t too_many_bytes = (size_t)1 << 40;
 
 static char block_of_the_program[100];
@@ -114,7 +114,7 @@ TEST(CInterface, OtherMemoryIsNotThePools) {
   TEST_ASSERT_EQUAL_INT(0, bp_contains(NULL, 1));
 }
 
-// ---- the support level --------------------------------------------------------------------------
+// ---- The support level --------------------------------------------------------------------------
 
 TEST(CInterface, SupportIsFreeAndChunkBeforeTheSeal) {
   NEEDS_THE_POOLS_HEAP();
@@ -133,7 +133,7 @@ TEST(CInterface, EverySupportLevelHasAText) {
   TEST_ASSERT_EQUAL_STRING("unknown", bp_support_level_text(8));
 }
 
-// ---- the audit ----------------------------------------------------------------------------------
+// ---- The audit ----------------------------------------------------------------------------------
 
 TEST(CInterface, AuditOfASoundPoolIsOk) {
   char text[256] = "";
@@ -143,8 +143,8 @@ TEST(CInterface, AuditOfASoundPoolIsOk) {
   TEST_ASSERT_EQUAL_INT(1, bp_audit(NULL, 0));
 }
 
-// In a child, whose mappings are its own: the pool of this process stays whole. (Its locks are not
-// inherited, which the audit tells as well.) Returns the number of the first thing that is wrong.
+// Runs in a child, so that the pool of this process stays whole. (A child does not inherit memory
+// locks, which the audit also reports.) Returns the number of the first failed step; 0: none.
 static int audit_without_a_page(void* page) {
   char text[512];
   if (munmap(page, kPage) != 0) return 1;
@@ -202,7 +202,7 @@ static void count_call(void* context) { low_memory_calls += *(int*)context; }
 TEST(CInterface, LowMemoryIsTold) {
   NEEDS_THE_POOLS_HEAP();
   int one = 1;
-  // 256 MiB have room for one, and not for two.
+  // A heap of 256 MiB has space for one such block, but not for two.
   const size_t large_bytes = (size_t)160 << 20;
   void* large = bp_alloc(large_bytes);
   TEST_ASSERT_TRUE(large != NULL);
@@ -210,7 +210,7 @@ TEST(CInterface, LowMemoryIsTold) {
   TEST_ASSERT_TRUE(bp_alloc(large_bytes) == NULL);
   TEST_ASSERT_TRUE(low_memory_calls > 0);
   int calls = low_memory_calls;
-  // A request that even an empty heap could not meet says nothing about how much is free.
+  // A request that even an empty heap cannot meet does not count as low memory.
   TEST_ASSERT_TRUE(bp_alloc(too_many_bytes) == NULL);
   TEST_ASSERT_EQUAL_INT(calls, low_memory_calls);
   bp_on_low_memory(0, NULL, NULL);

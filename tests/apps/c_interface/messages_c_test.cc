@@ -1,6 +1,6 @@
-// The C interface to messages (apps/c_interface/messages_c.h), as far as it goes without a pool to
-// join: its refusals, and their words (apps/c_interface/error_c.h). C, as bedplate_c_test.cc is;
-// system tests show its work with peers, by the example in C and tests/system/c_peer.c.
+// The C interface to messages (apps/c_interface/messages_c.h) without a pool to join: its errors,
+// and their texts (apps/c_interface/error_c.h). This file is also valid C, like bedplate_c_test.cc.
+// System tests use the interface with peers: the example in C, and tests/system/c_peer.c.
 #include "apps/c_interface/bedplate.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// The C interface to services (apps/c_interface/service_c.h), as far as it needs no appliance
-// (tests/system/service_c_test.py).
+// The C interface to services (apps/c_interface/service_c.h) without an appliance.
+// tests/system/service_c_test.py tests it with an appliance.
 #include "apps/c_interface/bedplate_service.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ TEST_GROUP(ServiceC) {
   int run(unsigned version, size_t bytes) {
     return bp_main_of(version, bytes, 2, words, &service, 1);
   }
-  // The exit code of `check` on a configuration with these tables; what it logs is in `said`.
+  // Runs `check` on a configuration with these tables. Returns its exit code; its log is in `said`.
   int check(const std::string& tables) {
     char check_word[6] = "check";
     char path[] = "/tmp/bedplate-test-XXXXXX";
@@ -73,7 +73,7 @@ TEST(ServiceC, AServiceThatHasNoNameOrAWrongOneIsRefused) {
 }
 
 TEST(ServiceC, AFunctionThatFailsWithoutAReasonIsNamed) {
-  bp_fail("opening the store", "it is full", "make room");  // an earlier error is not its own
+  bp_fail("opening the store", "it is full", "make room");  // an earlier error, not that of plan()
   service.plan = [](void*, bp_plan*) { return -1; };
   LONGS_EQUAL(2, check("[store]\n"));
   STRCMP_CONTAINS("calling plan of the service store: it returned -1 without a reason; "

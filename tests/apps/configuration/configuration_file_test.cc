@@ -1,5 +1,5 @@
-// Configurations in files: what can go wrong in reading them, the demos, and the documentation
-// against the parser.
+// Configurations in files: errors of reading, the demos, and the documentation compared with the
+// parser.
 #include "apps/boot/loaded_configuration.h"
 #include "tests/apps/configuration/configuration_support.h"
 
@@ -11,14 +11,14 @@ using namespace bedplate;
 
 namespace {
 
-// The text of a cell of a Markdown table, without blanks and backquotes.
+// Returns the text of a cell of a Markdown table, without blanks and backquotes.
 std::string trimmed(const std::string& cell) {
   const size_t begin = cell.find_first_not_of(" `");
   if (begin == std::string::npos) return "";
   return cell.substr(begin, cell.find_last_not_of(" `") - begin + 1);
 }
 
-// A file that goes away with the test.
+// A file that is removed at the end of the test.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text) {
@@ -34,7 +34,7 @@ class TemporaryFile {
   char path_[32] = "/tmp/bp_configuration_XXXXXX";
 };
 
-// A good file has no problem; a bad one has one.
+// Loads a file. Checks that a good file has no problem, and that a bad file has one.
 std::optional<ParsedConfiguration> load(const std::string& path, Error* problem) {
   std::vector<Error> problems;
   ParsedConfiguration all;
@@ -88,7 +88,7 @@ TEST(ConfigurationFile, RefusesFilesThatCannotBeRead) {
                   load_refusal(too_large.path()).c_str());
 }
 
-// Each of these could keep its reader waiting for ever.
+// A read of any of these files could block for ever.
 TEST(ConfigurationFile, RefusesAtOnceWhatIsNoRegularFile) {
   char directory[] = "/tmp/bp_configuration_XXXXXX";
   CHECK(mkdtemp(directory) != nullptr);
@@ -165,7 +165,7 @@ TEST(ConfigurationFile, DocumentationHasEveryKeyAsTheParserKnowsIt) {
   CHECK_TEXT(row == keys.size(), row < keys.size() ? keys[row].name.c_str() : "");
 }
 
-// So nobody asks in what: sizes are bytes, and no other key is called so.
+// The names of keys for sizes end in "bytes", and no others, so the unit of a size is clear.
 TEST(ConfigurationFile, SizesAreCalledBytes) {
   for (const KeyDescription& key : all_keys()) {
     const bool is_size = key.type == "size" || key.name == "group.line_bytes";
@@ -173,7 +173,7 @@ TEST(ConfigurationFile, SizesAreCalledBytes) {
   }
 }
 
-// A default that is written out changes nothing.
+// A default that is written into the file changes nothing.
 TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
   const std::string mesh = "[[group]]\nname = \"other\"\nlayout = \"mesh\"\nmembers = 2\n";
   const std::string stranger = "[[process]]\nname = \"other\"\nuser = \"1\"\ntrusted = false\n";
@@ -185,7 +185,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     const size_t dot = key.name.rfind('.');
     const std::string table = key.name.substr(0, dot);
     const std::string setting = key.name.substr(dot + 1) + " = " + key.default_text;
-    // Some keys have a meaning in one kind of table only.
+    // Some keys are valid in only one kind of table.
     const bool is_for_other = key.name == "group.multi_threaded" || key.name == "process.box_bytes";
     std::string text = (is_for_other ? file_with({}) + mesh + stranger : file_with_messages()) +
                        "[[network]]\ninterface = \"eth0\"\n[watchdog]\n[verbs]\n"

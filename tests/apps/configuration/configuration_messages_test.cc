@@ -1,12 +1,13 @@
-// Groups, processes and messages in a configuration: what they mean, and every refusal with its
-// exact position.
+// Groups, processes and messages in a configuration: the meaning of their keys, and every refusal
+// with its exact position.
 #include "tests/apps/configuration/configuration_support.h"
 
 using namespace bedplate;
 
 namespace {
 
-// The file with `text` as its whole [[group]] or [[process]]: from line 13 on.
+// Return the valid file with `text` as its [[group]], which begins at line 13, or as its
+// [[process]], which begins at line 16.
 std::string with_group(const std::string& text) { return file_with({}) + "[[group]]\n" + text; }
 std::string with_process(const std::string& text) {
   return file_with({}) + "[[group]]\nname = \"main\"\nmembers = 9\n[[process]]\n" + text;
@@ -43,7 +44,7 @@ std::string group_with(const NumberKey& key, long value) {
 
 TEST_GROUP(ConfigurationMessages){};
 
-// ---- It works ----
+// ---- Accepted files ----
 
 TEST(ConfigurationMessages, ShortTablesHaveTheDefaults) {
   STRCMP_CONTAINS(" group main lazy 3 128 4096 4 2 4096 32 16 128 0 64 process worker root 1 0 1 2 "
@@ -297,7 +298,7 @@ TEST(ConfigurationMessages, RefusesSocketsThatAreTooLong) {
         file_with(2, "name = \"demo\"\nruntime_directory = \"" + directory + more + "\"");
     return text + kMessagesLines;
   };
-  ACCEPTED(file(""));  // with /demo.join 107 bytes
+  ACCEPTED(file(""));  // 107 bytes with /demo.join
   STRCMP_CONTAINS("f:1:1: \"/xxx", refusal(file("x")).c_str());
   STRCMP_CONTAINS("is too long for a socket: 108 bytes; set \"socket\" in [messages]: path: begins "
                   "with /, 1..107 bytes",

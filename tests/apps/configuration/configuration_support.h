@@ -1,5 +1,5 @@
-// Support for tests of the configuration: a valid file whose lines tests replace, and the resulting
-// message.
+// Support for tests of the configuration: a valid file whose lines tests replace, the parser's
+// messages, and the settings as text.
 #pragma once
 
 #include <algorithm>
@@ -47,10 +47,10 @@ inline constexpr std::array<const char*, 12> kLines = {
 
 struct Change {
   size_t line;       // from 1
-  std::string text;  // instead of it; may hold several lines, or none
+  std::string text;  // replaces the line; may have several lines, or none
 };
 
-// The good file with some lines replaced.
+// Returns the valid file with some lines replaced.
 inline std::string file_with(const std::vector<Change>& changes) {
   std::string text;
   for (size_t index = 0; index < kLines.size(); ++index) {
@@ -67,7 +67,7 @@ inline std::string file_with(size_t line, const std::string& text) {
   return file_with({{line, text}});
 }
 
-// The good file and a process that exchanges messages.
+// The lines that add a group and a process to the valid file.
 inline constexpr const char* kMessagesLines =
     "[[group]]\nname = \"main\"\nmembers = 2\n"                             // 13 to 15
     "[[process]]\nname = \"worker\"\nuser = \"root\"\ngroup = \"main\"\n";  // 16 to 19
@@ -115,7 +115,7 @@ inline std::vector<KeyDescription> all_keys() {
   return configuration_keys(services);
 }
 
-// A line for each problem of `text`; none when it is accepted.
+// Returns a line for each problem of `text`; none: it is accepted.
 inline std::vector<std::string> refusals(const std::string& text, const char* path = "f") {
   std::vector<Error> problems;
   const auto configuration = parse(text, path, &problems);
@@ -129,7 +129,7 @@ inline std::vector<std::string> refusals(const std::string& text, const char* pa
   return messages;
 }
 
-// The first of them, "" when it is accepted.
+// Returns the first problem of `text`; "": it is accepted.
 inline std::string refusal(const std::string& text, const char* path = "f") {
   const std::vector<std::string> messages = refusals(text, path);
   return messages.empty() ? "" : messages[0];
@@ -180,7 +180,6 @@ inline std::string address_text(const std::optional<SocketAddress>& address) {
   return address ? address->text() : "-";
 }
 
-// Describes the settings for peers.
 inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
   if (!v.enabled) return;
   out << " verbs " << v.required << " '" << v.device << "' " << int{v.port} << ' ' << v.shard << ' '
@@ -198,7 +197,7 @@ inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
   }
 }
 
-// The settings that the first process of an image reads.
+// Returns the settings that the first process of an image reads, as text.
 inline std::string described_init(const ParsedConfiguration& c) {
   std::ostringstream out;
   for (const SocketAddress& address : c.blockd().image_listen) out << ' ' << address.text();
@@ -219,7 +218,7 @@ inline std::string described_init(const ParsedConfiguration& c) {
   return out.str();
 }
 
-// Everything that a configuration says, for comparisons.
+// Returns the settings of a configuration as text, except those of described_init().
 inline std::string described(const ParsedConfiguration& c) {
   std::ostringstream out;
   out << c.appliance.name << ' ' << c.appliance.runtime_directory << ' '
@@ -259,7 +258,7 @@ inline std::string source_text(const char* name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The lines of a list of two addresses.
+// Returns a list of two addresses, on two lines.
 inline std::string listen_line(const std::string& first, const std::string& second) {
   return "listen = [\"" + first + "\",\n  \"" + second + "\"]";
 }

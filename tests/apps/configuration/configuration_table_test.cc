@@ -1,4 +1,5 @@
-// A table of somebody's own: described beside its settings, read as strictly as ours.
+// A table of a service: it is described next to its settings, and read as strictly as the runtime's
+// tables.
 #include "apps/configuration/configuration_table.h"
 
 #include <string>
@@ -40,7 +41,7 @@ struct Settings {
   std::vector<Tenant> tenants;
 };
 
-// Found by the type of the settings, whatever their namespace.
+// The table finds describe() by the type of the settings, in any namespace.
 void describe(bedplate::ConfigurationTable& table, Tenant& tenant) {
   table.name("name", &tenant.name, 1, 8).required().unique().help("Whose part it is.");
   table.integer("share", &tenant.share, 1, 100).help("Of all.");
@@ -77,7 +78,7 @@ TEST_GROUP(ConfigurationTable) {
   cache::Settings settings;
   Configuration shards;
 
-  // A line for each problem; none when it is good.
+  // Returns a line for each problem; "": none.
   std::string read(const std::string& text) {
     settings = {};
     shards.shards = {{"a", 0}, {"b", 1}, {"c", 2}};
@@ -110,7 +111,7 @@ TEST(ConfigurationTable, LeavesDefaultsWhereTheFileSaysNothing) {
   CHECK(settings.bytes == kMiB && settings.slots == 8 && settings.verbose && !settings.node);
   CHECK(settings.policy == cache::Policy::kLeastUsed);
   LONGS_EQUAL(1, settings.fallbacks.size());
-  LONGS_EQUAL(7, settings.first);  // nobody named one
+  LONGS_EQUAL(7, settings.first);  // the file names no shard
   CHECK(!settings.own.has_value());
   LONGS_EQUAL(1, settings.tenants.size());
   LONGS_EQUAL(1, settings.tenants[0].share);
@@ -212,7 +213,7 @@ TEST(ConfigurationTable, TellsItsKeysWithTheirDefaults) {
                "ways []: list of addresses: 0..2 numeric IPv4 or IPv6 addresses, unique\n",
                told.c_str());
   STRCMP_EQUAL("[[cache.tenant]]", table.find_child("tenant")->label().c_str());
-  LONGS_EQUAL(0, settings.tenants.size());  // a sample was described
+  LONGS_EQUAL(0, settings.tenants.size());  // describe() was called for a sample
 }
 
 TEST(ConfigurationTable, AKeyThatIsDescribedTwiceIsAProgrammingError) {

@@ -1,5 +1,5 @@
-// The meaning of a configuration (apps/configuration/configuration_checks.h), and every refusal
-// of a file's shape with its exact position.
+// The settings that a file gives (apps/configuration/configuration_checks.h), and every refusal of
+// a file's shape with its exact position.
 #include "tests/apps/configuration/configuration_support.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ using namespace bedplate;
 
 namespace {
 
-// The lines of `count` copies of a table, each with numbers that differ.
+// Returns `count` copies of a table, each with a number of its own.
 std::string shards(int count) {
   std::string text;
   for (int index = 0; index < count; ++index) {
@@ -32,7 +32,7 @@ std::string volumes(int count) {
 
 TEST_GROUP(Configuration){};
 
-// ---- It works ----
+// ---- Accepted files ----
 
 TEST(Configuration, SmallestFileHasTheDefaults) {
   const auto c = parsed(file_with({{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
@@ -138,7 +138,7 @@ TEST(Configuration, RefusesWhatIsNotUtf8) {
   for (const char* bytes : {"\xFF", "\x80", "\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80",
                             "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xC3",
                             "\xE2\x82", "\xF0\x9F\x98", "\xE2\x28\xA1"}) {
-    // Columns count characters: é is one.
+    // A column counts characters, so é counts once.
     REFUSED("f:11:10: a byte that is not UTF-8; save the file as UTF-8 text", 11,
             "name = \"\xC3\xA9" + std::string(bytes) + "\"");
   }
@@ -161,9 +161,9 @@ TEST(Configuration, RefusesLinesAndNestingThatWouldOverflowTheStack) {
           2, "name = " + std::string(9, '[') + std::string(9, ']'));
 }
 
-// Reading takes memory of segment 0, and without exceptions there is no way back.
+// The parser takes memory of segment 0. Without exceptions it could not recover if that ran out.
 TEST(Configuration, RefusesMoreValuesThanBootHasMemoryFor) {
-  std::string list = "x = [\n";  // a line is 1000 elements
+  std::string list = "x = [\n";  // each line has 1000 elements
   for (int line = 0; line < 300; ++line) {
     for (int element = 0; element < 1000; ++element) list += "1,";
     list += "\n";
@@ -183,7 +183,7 @@ TEST(Configuration, RefusesWhatIsNoToml) {
   REFUSED("f:7:7: not TOML: Error while parsing value: could not determine value type; expected "
           "TOML 1.0, as docs/configuration.md shows it",
           7, "cpu = zero");
-  // The TOML library's own code takes these for impossible.
+  // The code of the TOML library assumes that these cannot occur.
   for (const char* header :
        {"[[=", "[[[a]]]", "[[[]]", "[=", "[\"a\"", "[[", "\u00E9 = 1", "[\u00E9]", "x = \u00E9"}) {
     STRCMP_CONTAINS("f:8:", refusal(8, header).c_str());
@@ -361,7 +361,7 @@ TEST(Configuration, RefusesTooManyTables) {
           head + shards(1) + "[blockd]\nlisten = [\"activation:\"]\n" + volumes(65));
 }
 
-// ---- Every problem, and only true ones ----
+// ---- All problems, without their consequences ----
 
 TEST(Configuration, ReportsEveryProblemInTheOrderOfTheFile) {
   const auto begins = [](const std::vector<std::string>& messages,
@@ -382,7 +382,7 @@ TEST(Configuration, ReportsEveryProblemInTheOrderOfTheFile) {
   begins(refusals(std::string("x = 1\n")),
          {"f:1:1: unknown key \"x\"", "f:1:1: [appliance] is missing", "f:1:1: [pool] is missing",
           "f:1:1: [[shard]] is missing"});
-  // Tables come in the file's order, not in the alphabet's or in that of the documentation.
+  // Problems come in the order of the file, not of the alphabet or of the documentation.
   STRCMP_CONTAINS("f:1:25: \"spin_us\" is -1",
                   refusal("event_loop = {spin_us = -1}\n" + file_with(2, "name = 1")).c_str());
 }
@@ -395,7 +395,7 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
                   "\"pool\"?",
                   refusal(3, "[pol]").c_str());
   LONGS_EQUAL(1, refusals(file_with(4, "byte = \"256 MiB\"")).size());
-  // Nor is what depends on a misspelt key, or on a misspelt table.
+  // Keys that depend on a misspelt key or table cause no further problem.
   const std::string misspelt[] = {
       file_with({}) + "[[group]]\nname = \"main\"\nmembers = 2\n"
                       "[[process]]\nname = \"w\"\nuser = \"1\"\ngruop = \"main\"\n",
@@ -414,10 +414,10 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
     LONGS_EQUAL(1, messages.size());
     STRCMP_CONTAINS("did you mean", messages[0].c_str());
   }
-  // A wrong page is not a wrong pool size.
+  // A wrong page size causes no problem with the size of the pool.
   STRCMP_CONTAINS("f:5:9: \"pages\" is \"4 KB\"",
                   refusal(4, "bytes = \"1028 KiB\"\npages = \"4 KB\"").c_str());
-  // A shard with a bad name is not one that nobody knows.
+  // A shard with an invalid name is not reported as unknown.
   STRCMP_CONTAINS("f:14:8: \"name\" is \"Other\"",
                   refusal(file_with({{8, "[blockd]\nvolumes_shards = [\"Other\"]"},
                                      {10, ""},
@@ -426,7 +426,7 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
                       .c_str());
 }
 
-// Each is short, but a file may have thousands.
+// Each problem is short, but a file may have thousands.
 TEST(Configuration, EndsTheReportWhereItIsOfNoMoreHelp) {
   std::string text = file_with({});
   for (int i = 0; i < 1000; ++i) text += "[x" + std::to_string(i) + "]\n";
@@ -447,7 +447,7 @@ TEST(Configuration, MessagesStayOneLineWithTheirPosition) {
 
 // ---- Random damage ----
 
-// A damaged file is accepted, or refused with a position that lies in it.
+// A damaged file is accepted, or refused with a position within the file.
 TEST(Configuration, DamagedFilesAreRefusedWithAPosition) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

@@ -1,4 +1,4 @@
-// Every refusal of a single value, and of values that do not go together, with its exact position.
+// Every refusal of a single value, and of values that do not fit together, with its exact position.
 #include "apps/boot/loaded_configuration.h"
 #include "tests/apps/configuration/configuration_support.h"
 
@@ -60,7 +60,7 @@ TEST(ConfigurationValues, RefusesIntegers) {
   REFUSED("f:7:7: \"cpu\" is 9223372036854775807" + cure, 7, "cpu = 9223372036854775807");
 }
 
-// Each integer key at its limits and one past them, as all_keys() states them.
+// Tests each integer key at the limits that all_keys() states, and one past each limit.
 TEST(ConfigurationValues, IntegersKeepTheirLimits) {
   int checked = 0;
   for (const KeyDescription& key : all_keys()) {
@@ -166,7 +166,7 @@ TEST(ConfigurationValues, RefusesAddressesWhereTheyStand) {
   REFUSED("f:10:13: an address in \"listen\" is an integer; write it as \"tcp:ADDRESS:PORT\", "
           "\"unix:/PATH\" or \"activation:\"",
           9, "listen = [\"tcp:127.0.0.1:1\",\n            10809]");
-  // Cut off at its NUL the path would be a good one.
+  // If the NUL ended the path, the path would be valid.
   REFUSED("f:9:11: an address in \"listen\" contains a control character; write it as "
           "\"tcp:ADDRESS:PORT\", \"unix:/PATH\" or \"activation:\"",
           9, "listen = [\"unix:/run/a\\u0000b\"]");
@@ -186,7 +186,7 @@ TEST(ConfigurationValues, RefusesWhatIsTaken) {
           12, "bytes = 4096\n[[blockd.volume]]\nname = \"ram0\"\nbytes = 4096");
   // The same name in another kind of table is no clash.
   ACCEPTED(11, "name = \"main\"");
-  // Names are compared whole, however alike they look in a message.
+  // Names are compared in full, although a message may shorten them to the same text.
   const std::string stem(254, 'x');
   ACCEPTED(
       file_with({{11, "name = \"" + stem + "a\""},
@@ -241,7 +241,7 @@ TEST(ConfigurationValues, RefusesAddressesThatClash) {
   ACCEPTED(9, listen_line("unix:/s", "unix:/t"));
 }
 
-// The kernel is the reference: what clashes here is what it refuses to listen at together.
+// The kernel is the reference: two addresses clash exactly if the kernel refuses to listen at both.
 TEST(ConfigurationValues, AddressesClashAsTheKernelSays) {
   const auto listener = [](const char* host, uint16_t port) {
     SocketAddress address;
@@ -251,13 +251,13 @@ TEST(ConfigurationValues, AddressesClashAsTheKernelSays) {
     return address;
   };
   const auto port_of = [](const Fd& listening) {
-    sockaddr_in6 bound{};  // both families keep the port at the same place
+    sockaddr_in6 bound{};  // the port has the same offset in both families
     socklen_t bound_bytes = sizeof bound;
     getsockname(listening.number(), reinterpret_cast<sockaddr*>(&bound), &bound_bytes);
     return ntohs(bound.sin6_port);
   };
   std::vector<const char*> hosts = {"0.0.0.0", "127.0.0.1", "127.0.0.2"};
-  // Without IPv6 the table is smaller, and as true.
+  // Without IPv6, fewer pairs of addresses are tested.
   if (listen_at(listener("::1", 0)).ok()) hosts.insert(hosts.end(), {"::", "::1"});
   for (const char* first_host : hosts) {
     for (const char* second_host : hosts) {
@@ -268,7 +268,7 @@ TEST(ConfigurationValues, AddressesClashAsTheKernelSays) {
         CHECK(first.ok());
         port = port_of(first.value());
         kernel_accepts = listen_at(listener(second_host, port)).ok();
-        // A refusal that comes without the first as well is about another key.
+        // A refusal that also comes without the first listener has another cause: tries again.
         first.value().close();
         is_known = kernel_accepts || listen_at(listener(second_host, port)).ok();
       }

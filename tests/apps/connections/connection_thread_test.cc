@@ -1,6 +1,6 @@
-// Connections served by one thread, with sessions that say what they hear: places, and that there
-// are none; those that may not ask; answers made elsewhere; ends. tests/system/http_test.py has the
-// slow tests.
+// Connections served by one thread, with sessions that echo lines: connections beyond the number of
+// sessions, clients that may not ask, answers made by other threads, and ends.
+// tests/system/http_test.py has the slow tests.
 #include "apps/connections/connection_thread.h"
 
 #include <atomic>
@@ -24,13 +24,13 @@ using namespace bedplate::test;
 
 namespace {
 
-// Says each line that it hears. "end": then nothing more; "wait": once may_answer is set; the
-// beginning of a line is a request that is not complete.
+// Echoes each line. It ends after "end", and answers "wait" once may_answer is set. The beginning
+// of a line is an incomplete request.
 class LineEcho final : public ConnectionSession {
  public:
   std::atomic<int> open_count{0};  // how often it was opened
   std::atomic<bool> is_open{false};
-  std::atomic<bool> is_there{false};  // it waits
+  std::atomic<bool> is_there{false};  // it has received "wait"
   std::atomic<bool> may_answer{false};
   std::atomic<bool> holds{false};
 
@@ -138,7 +138,7 @@ TEST_GROUP(ConnectionThread) {
   void say(const Fd& fd, std::string_view words) {
     LONGS_EQUAL(words.size(), send(fd.number(), words.data(), words.size(), MSG_NOSIGNAL));
   }
-  // The next line; empty: the other end says nothing more.
+  // Returns the next line; empty: the other end sends nothing more.
   std::string heard(const Fd& fd) {
     std::string line;
     char byte = 0;
@@ -149,7 +149,9 @@ TEST_GROUP(ConnectionThread) {
     }
     return line;
   }
-  // Closed with its question unread, it would be reset, and might not read the word at all.
+  // Checks that the client gets `word` and an orderly end although it sends a request. If the
+  // thread closed without reading the request, the kernel would reset the connection, and `word`
+  // might be lost.
   void expect_told_though_it_asks(const Fd& fd, const char* word) {
     say(fd, std::string(3000, 'x'));
     STRCMP_EQUAL(word, heard(fd).c_str());
@@ -170,9 +172,9 @@ TEST(ConnectionThread, AnswersOneAfterTheOtherAndEnds) {
   STRCMP_EQUAL("two\n", asked(client, "two\n").c_str());
   STRCMP_EQUAL("end\n", asked(client, "end\n").c_str());
   STRCMP_EQUAL("", heard(client).c_str());
-  // Thrown away, or refused where this comes late.
+  // The thread drops this line; the send fails if the connection is already closed.
   (void)!send(client.number(), "late\n", 5, MSG_NOSIGNAL);
-  CHECK(eventually([&] { return !sessions[0].is_open; }));  // it lingers for a second
+  CHECK(eventually([&] { return !sessions[0].is_open; }));  // the connection lingers for a second
   LONGS_EQUAL(12, counters.sent_bytes.read());
   LONGS_EQUAL(1, counters.connections_peak.read());
   CHECK(eventually([&] { return counters.connections.read() == 0; }));
@@ -216,7 +218,7 @@ TEST(ConnectionThread, OneTooManyIsTold) {
   const Fd third = connected();
   expect_told_though_it_asks(third, "too many\n");
   LONGS_EQUAL(1, counters.turned_away.read());
-  // More of them than are heard out at once.
+  // More clients than the thread still reads from after it has turned them away.
   std::vector<Fd> others;
   for (uint32_t i = 0; i < ConnectionThread::kLeavingMax + 2; ++i) others.push_back(connected());
   for (const Fd& other : others) {
@@ -259,7 +261,7 @@ TEST(ConnectionThread, AnEndClosesWhatIsOpen) {
   const Fd client = connected();
   STRCMP_EQUAL("a\n", asked(client, "a\n").c_str());
   thread->stop();
-  thread->stop();  // there is none any more
+  thread->stop();  // the thread has already ended
   CHECK_FALSE(sessions[0].is_open);
   STRCMP_EQUAL("", heard(client).c_str());
 }

@@ -1,4 +1,4 @@
-// A client's conversation with a session, without a socket.
+// A conversation of a client with a session, without a socket.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace bedplate::test {
 
-// Says `text` and returns the answers, both `step` bytes at once, until the session waits, has
-// ended or has heard all. Takes away the part of `text` that it has heard.
+// Sends `text` and returns the answers, both in parts of at most `step` bytes, until the session
+// waits, has ended or has received all. Removes the received part from `text`.
 inline std::string said_to(ConnectionSession& session, std::string_view* text,
                            size_t step = SIZE_MAX) {
   std::string answers;

@@ -1,4 +1,4 @@
-// A line that is always there, beside those that connect.
+// A standing line, served in addition to the clients that connect.
 #include "apps/connections/standing_line.h"
 
 #include <atomic>
@@ -26,7 +26,7 @@ using namespace bedplate;
 
 namespace {
 
-// Says each line again; of "over" it ends, and is held until it is let go.
+// Echoes each line. After "over" the session is over, and held until `is_let_go`.
 class EchoSession final : public ConnectionSession {
  public:
   explicit EchoSession(std::atomic<bool>& is_let_go) noexcept : is_let_go_(is_let_go) {}
@@ -70,7 +70,7 @@ class EchoSession final : public ConnectionSession {
   char out_[64] = {};
 };
 
-// A socket pair, whose far end the test has.
+// A line over a socket pair; the test has its far end.
 class FakeStandingLine final : public StandingLine {
  public:
   Fd open() noexcept override {
@@ -93,7 +93,7 @@ class FakeStandingLine final : public StandingLine {
     fd->close();
   }
 
-  // Once it was opened, which it is in turns of a second.
+  // Waits until the line is opened, which the thread tries once a second. Returns its far end.
   Fd take_far_end() {
     Fd far;
     test::eventually([&] {
@@ -183,7 +183,7 @@ TEST(StandingLine, ServesALineBesideClients) {
     STRCMP_EQUAL("line\n", echo_of(far, "line\n").c_str());
     STRCMP_EQUAL("client\n", echo_of(one, "client\n").c_str());
   }
-  // It is none of the connections, and its place is not theirs.
+  // The line does not count as a connection, and clients never get its session.
   LONGS_EQUAL(1, counters.connections_peak.read());
   const Fd two = client();
   STRCMP_EQUAL("(end)", heard_line(one).c_str());
@@ -213,7 +213,7 @@ TEST(StandingLine, KeepsAPlaceForALineThatIsNotThere) {
 TEST(StandingLine, OpensALineAgain) {
   begin(2);
   Fd far = line.take_far_end();
-  STRCMP_EQUAL("\n", heard_line(far).c_str());  // what is not read would make it an error
+  STRCMP_EQUAL("\n", heard_line(far).c_str());  // unread bytes would make the close an error
   far.close();
   CHECK(test::eventually([&] { return line.lost_count == 1; }));
   LONGS_EQUAL(0, line.last_error);
@@ -232,7 +232,7 @@ TEST(StandingLine, OpensALineAgain) {
   LONGS_EQUAL(2, line.closed_count);
 }
 
-// Its session is over and held by somebody: the line goes on with another, once there is one.
+// If its session is over and held, the line continues with another session, once one is free.
 TEST(StandingLine, ALineOutlivesItsSession) {
   begin(2);
   const Fd far = line.take_far_end();

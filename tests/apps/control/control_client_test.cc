@@ -1,5 +1,4 @@
-// A client of the control socket: its requests, and its handling of answers, bad ones and missing
-// ones.
+// A client of the control socket: its requests, and its handling of good, bad and missing answers.
 #include "apps/control/control_client.h"
 
 #include <atomic>
@@ -38,8 +37,8 @@ TEST_GROUP(ControlClient) {
     root.reset();
   }
 
-  // The other end of the one connection: hears a request behind an empty line, says `answers`, with
-  // the id that it heard for each @, and ends it, once it has been left where it `stays`.
+  // The other end of the connection: receives an empty line and a request, sends `answers` with the
+  // request's id in place of each @, and closes. If it `stays`, it waits for the client to close.
   struct Peer {
     Peer(int listener, std::string answers, bool stays = false)
         : thread([this, listener, answers = std::move(answers), stays]() mutable {
@@ -75,7 +74,7 @@ TEST_GROUP(ControlClient) {
     const size_t at = request.find("\"id\":\"") + 6;
     return request.substr(at, request.find('"', at) - at);
   }
-  // The answer heard over a line that says `answers`, or the error.
+  // Returns the answer that a client gets over a line that sends `answers`, or the error.
   std::string heard_over_a_line(const std::string& answers) {
     Peer peer(listener.number(), answers);
     auto client = ControlClient::connect_to_line(address.path);
@@ -90,7 +89,7 @@ TEST_GROUP(ControlClient) {
 };
 
 TEST(ControlClient, AsksAndIsAnswered) {
-  // As long as a plan may be.
+  // As long as the answer with a plan may be.
   const std::string answer =
       R"({"jsonrpc":"2.0","id":@,"result":")" + std::string(1 << 20, 'x') + "\"}\n";
   Peer peer(listener.number(), answer);
@@ -135,7 +134,7 @@ TEST(ControlClient, SaysThatTheConnectionEnded) {
 TEST(ControlClient, SaysThatNothingCame) {
   auto client = ControlClient::connect(address.path, {.silence_ns = kNsPerSecond / 100});
   CHECK(client.ok());
-  // Said before it is asked, so that no thread must be in time.
+  // The peer sends this before the request, so no thread has to be in time.
   const Fd peer(accept(listener.number(), nullptr, nullptr));
   LONGS_EQUAL(11, send(peer.number(), R"({"jsonrpc":)", 11, MSG_NOSIGNAL));
   const auto answered = client.value().ask("ping");
@@ -187,7 +186,7 @@ TEST(ControlClient, SaysWhatIsRefusedBeforeItWasRead) {
                said_of(answered.error()).c_str());
 }
 
-// A connection whose other end never falls silent, and what is said of it.
+// The other end never falls silent, but sends nothing for this client.
 TEST(ControlClient, WaitsNoLongerForWhatOthersAreTold) {
   auto client = ControlClient::connect_to_line(
       address.path, {.silence_ns = 60 * kNsPerSecond, .in_all_ns = kNsPerSecond / 10});
@@ -214,7 +213,7 @@ TEST(ControlClient, WaitsNoLongerForWhatOthersAreTold) {
                said_of(answered.error()).c_str());
 }
 
-// A line that only costs time and stack is no answer.
+// A line with too much nesting or too many members is skipped: it would only cost time and stack.
 TEST(ControlClient, WhatIsTooDeepOrTooBroadIsPassedOver) {
   std::string broad = R"({"id":@,"result":{)";
   for (int i = 0; i < 20'000; ++i) broad += "\"" + std::to_string(i) + "\":1,";
@@ -226,7 +225,8 @@ TEST(ControlClient, WhatIsTooDeepOrTooBroadIsPassedOver) {
   STRCMP_CONTAINS(R"({"b":7})", heard.c_str());
 }
 
-// On a line such a complaint is about what an earlier client has left; it steers no terminal.
+// On a serial line, an error without an id is about the remains of an earlier client. Its control
+// characters do not reach the terminal.
 TEST(ControlClient, WhatALineComplainsOfIsNotTheAnswer) {
   const std::string heard =
       heard_over_a_line(R"({"id":null,"error":{"code":-32700,"message":"no \u001b]JSON\n"}})"

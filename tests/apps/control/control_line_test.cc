@@ -1,4 +1,4 @@
-// The serial line of [control]: it breaks, and is opened again.
+// The serial line of [control] is opened again after it breaks.
 #include "apps/control/control_line.h"
 
 #include <cerrno>
@@ -17,7 +17,7 @@ using namespace bedplate;
 
 TEST_GROUP(ControlLine) {
   std::unique_ptr<test::FakeRoot> root;
-  std::string path;  // of a link to it, as udev makes them
+  std::string path;  // of a symbolic link to the line, as udev makes them
   Fd master;
   Counter losses;
 
@@ -104,7 +104,7 @@ TEST(ControlLine, OneThatComesAndGoesDoesNotFillTheLog) {
   LONGS_EQUAL(100, losses.read());
   const std::string text = log.text();
   CHECK(text.size() > 100 && text.size() < 4 * 256);
-  // Its last word is right.
+  // The last message is the current state.
   CHECK(text.ends_with("is there again\n"));
 }
 

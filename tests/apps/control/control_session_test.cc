@@ -1,4 +1,4 @@
-// The control session's answers, without a socket, and its work at a loop.
+// The answers of a control session, without a socket, and its calls on an event loop.
 #include "apps/control/control_session.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ TEST_GROUP(ControlSession) {
         {.name = "refuse"},
         [](void* /*context*/, ControlCall& call) noexcept {
           Error error;
-          call.result().begin_object();  // what was begun is not said
+          call.result().begin_object();  // the refusal drops this beginning
           call.refuse(error.set_doing("doing").set_answer("no").set_cure("ask again"));
         },
         this);
@@ -100,7 +100,7 @@ TEST_GROUP(ControlSession) {
     loop->set_sleeper(*sleeper);
     site.shards = {{loop.get(), "main"}};
   }
-  // Has what was submitted done, here; a loop runs once.
+  // Runs the submitted calls on this thread. Then makes a new loop, because a loop runs only once.
   void run_loop() {
     LoopCall end = {
         .function = [](void* ended) noexcept { static_cast<EventLoop*>(ended)->stop(); },
@@ -148,7 +148,7 @@ TEST(ControlSession, AnswersWithTheIdThatItWasGiven) {
                      .c_str(),
                  said(line + "\n").c_str());
   }
-  // The id comes behind what is wrong.
+  // The id comes after the error.
   STRCMP_CONTAINS(
       "\"id\":5,",
       said("{\"jsonrpc\":\"2.0\",\"params\":[1,[2]],\"method\":\"a\",\"id\":5}\n").c_str());
@@ -168,7 +168,7 @@ TEST(ControlSession, SaysWhatIsWrong) {
   expect_code(-32600, R"({"jsonrpc":"2.0","method":"echo","more":1})");
   expect_code(-32600,
               "{\"jsonrpc\":\"2.0\",\"method\":\"echo\",\"id\":\"" + std::string(65, 'x') + "\"}");
-  // Whole numbers that no integer, and no floating-point number, holds.
+  // Integers too large for 64 bits, or even for a floating-point number.
   for (const size_t digits : {65, 308, 309, 400, 4000}) {
     const std::string id(digits, '9');
     STRCMP_CONTAINS(
@@ -179,7 +179,7 @@ TEST(ControlSession, SaysWhatIsWrong) {
                   said("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{\"n\":" +
                        std::string(400, '9') + "}}\n")
                       .c_str());
-  // An id takes more room than it had; what is refused is no second one.
+  // An escaped id takes more space than in the request. Refused ids are not added to the first.
   std::string many_ids = R"({"jsonrpc":"2.0","method":"echo")";
   for (int i = 0; i < 50; ++i) {
     many_ids += ",\"id\":\"";
@@ -229,7 +229,7 @@ TEST(ControlSession, WhatBelongsToALoopIsDoneThere) {
   CHECK_FALSE(session->is_waiting() || session->is_held());
 }
 
-// It may yet be done, so its memory is nobody else's before it was.
+// The loop may still run the call, so the session holds its memory until then.
 TEST(ControlSession, ALoopThatDoesNotComeToItIsSaidToBeStuck) {
   said(request("cache.flush"));
   session->look(UINT64_MAX);
@@ -248,11 +248,11 @@ TEST(ControlSession, ALoopThatDoesNotComeToItIsSaidToBeStuck) {
   STRCMP_EQUAL(answer("2").c_str(), said("").c_str());
 }
 
-// The loop comes to it after the session has given up: it goes on with nothing.
+// The loop runs the call after the session has given up, and the result is dropped.
 TEST(ControlSession, WhatComesTooLateIsNotSaid) {
   said(request("cache.dump"));
   session->look(UINT64_MAX);
-  run_loop();  // which has more to say
+  run_loop();  // the method has more parts
   const std::string answered = said("");
   LONGS_EQUAL(1, std::count(answered.begin(), answered.end(), '\n'));
   STRCMP_CONTAINS("-32002", answered.c_str());
@@ -275,7 +275,7 @@ TEST(ControlSession, AnAnswerThatIsLateInItsMiddleIsBrokenOff) {
   run_loop();
 }
 
-// Else each would keep a place.
+// Otherwise each call to the stuck shard would hold another session.
 TEST(ControlSession, AShardThatIsStuckIsAskedForNothingMore) {
   said(request("cache.flush"));
   session->look(UINT64_MAX);
@@ -298,7 +298,7 @@ TEST(ControlSession, AShardThatIsStuckIsAskedForNothingMore) {
   site.sessions.clear();
 }
 
-// Each line is one request, and each of these is refused or done.
+// Each line counts as one request. Each request in this test is refused or carried out.
 TEST(ControlSession, ItsCountersAddUp) {
   const auto expect_counts = [this](uint64_t requests, uint64_t refused) {
     LONGS_EQUAL(requests, counters.requests.read());
@@ -320,7 +320,7 @@ TEST(ControlSession, ItsCountersAddUp) {
   expect_counts(5, 4);
 }
 
-// ---- On a line that is always there ----
+// ---- On a serial line ----
 
 TEST(ControlSession, ALineBeginsWithAnEmptyOne) {
   session->begin_line();
@@ -342,7 +342,7 @@ TEST(ControlSession, ALineGoesOnBehindWhatItCannotRead) {
       STRCMP_EQUAL(wanted.c_str(), answered.substr(end).c_str());
     }
   }
-  // Noise, and half of a request that somebody left.
+  // Noise, and the beginning of a request that another client left.
   const std::string answered = said(std::string("\xff\x80\x00{\"jsonr\n", 11) + good);
   STRCMP_CONTAINS("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700", answered.c_str());
   STRCMP_EQUAL(wanted.c_str(), answered.substr(answered.find('\n') + 1).c_str());
@@ -359,7 +359,7 @@ TEST(ControlSession, ALineForgetsWhatDoesNotEnd) {
   CHECK_FALSE(session->is_over());
   CHECK_FALSE(session->is_in_request());
   STRCMP_EQUAL("", said(R"("2.0","id":1,"method":"refuse"})").c_str());
-  CHECK_FALSE(session->is_in_request());  // it is asked for no end once more
+  CHECK_FALSE(session->is_in_request());  // the rest of that line has no time limit
   STRCMP_EQUAL(answer("[\"a\",7,false]").c_str(),
                said("\n" + request("echo", R"("text":"a")")).c_str());
 }
@@ -370,7 +370,7 @@ TEST(ControlSession, ALineIsNotAnsweredItsEcho) {
   std::string echo = said("{]\n" + request("refuse") + request("echo", R"("text":"a")"));
   LONGS_EQUAL(3, std::count(echo.begin(), echo.end(), '\n'));
   STRCMP_EQUAL("", said(echo).c_str());
-  // On a connection it is an error, as it was.
+  // On a connection, the echo is an error.
   session->open(-1);
   STRCMP_CONTAINS("-32600", said(echo).c_str());
 }
@@ -382,11 +382,11 @@ TEST(ControlSession, ALineEndsAnAnswerThatIsBrokenOff) {
   CHECK(session->is_waiting());
   run_loop();
   session->look(0);
-  answered += said("");  // the first piece has gone, and the next one is waited for
+  answered += said("");  // the first part is sent; the next one is awaited
   CHECK(session->is_waiting());
-  session->look(UINT64_MAX);  // the loop does not come to it
+  session->look(UINT64_MAX);  // the loop does not run the call
   answered += said("");
-  CHECK(session->is_over());  // what is late keeps this session; the line gets another
+  CHECK(session->is_over());  // the late call holds this session; the line gets another
   const size_t end = answered.find('\n');
   STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"result":[0)", answered.substr(0, end).c_str());
   STRCMP_CONTAINS("{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002",
@@ -395,7 +395,7 @@ TEST(ControlSession, ALineEndsAnAnswerThatIsBrokenOff) {
 }
 
 #if BP_DEBUG
-// Or nothing would ask it for the rest: what has been sent does.
+// The session asks for the next part once a part is sent. So a part without text is an error.
 TEST(ControlSession, AMethodThatGoesOnHasSaidSomething) {
   methods.add(
       {.name = "silent"},

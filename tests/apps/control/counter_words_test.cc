@@ -1,4 +1,4 @@
-// How words of a counters file are said.
+// Words of a counters file as items of JSON.
 #include "apps/control/counter_words.h"
 
 #include <cstring>
@@ -43,12 +43,12 @@ TEST(CounterWords, ATextIsItsBytes) {
                                                                      32)))
                                                .c_str());
   STRCMP_EQUAL("[\"say \\\"hi\\\"\"]", said(words_of("say \"hi\"")).c_str());
-  // One that fills its words goes on in the next one that has characters.
+  // A text that fills its words continues in the next word that has characters.
   STRCMP_EQUAL("[\"eight ofsixteen!\",-1]",
                said(words_of(std::string("eight ofsixteen!\0\0\0\0\0\0\0\0", 24))).c_str());
 }
 
-// As texts they could be read back, too, but most of them are counters.
+// Such words could be written as texts, too, but most of them are counters.
 TEST(CounterWords, WhatIsShortOrNotPrintableIsANumber) {
   STRCMP_EQUAL("[29550]", said(words_of("ns")).c_str());
   STRCMP_EQUAL("[65]", said({'A'}).c_str());

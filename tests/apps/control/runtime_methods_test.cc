@@ -1,4 +1,4 @@
-// The methods of every appliance, without an appliance: here, the draining of services.
+// The control methods that every appliance has, without an appliance: the drain of services.
 #include "apps/control/runtime_methods.h"
 
 #include <memory>

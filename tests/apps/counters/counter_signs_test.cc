@@ -1,4 +1,5 @@
-// Counters that say when something needs a look: each rule, what is said, and what a reader sees.
+// Alerts on counters (the code calls an alert a sign): each rule, the texts, and the alerts that a
+// reader sees.
 #include "apps/counters/counter_signs.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
     running = std::make_unique<test::Running>(directory, "demo", sets);
     running->publish();
     signs.create(running->file, sets);
-    for (size_t i = 0; i < 2; ++i) {  // sound ones
+    for (size_t i = 0; i < 2; ++i) {  // raises no alert
       of(i).free_bytes.set(50);
       of(i).bytes.set(100);
       of(i).state.set(1);
@@ -69,7 +70,7 @@ TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
     CountersFileFixture::teardown();
   }
   Watched& of(size_t index) { return *static_cast<Watched*>(running->file.values(sets[index])); }
-  // The signs raised after so many seconds of looks, one a second.
+  // Evaluates the rules once a second, for so many seconds. Returns the alerts raised at the end.
   std::string seen_after(uint64_t seconds) {
     for (uint64_t i = 0; i < seconds; ++i) signs.look(now_ns += kSecond);
     std::string all;
@@ -110,8 +111,8 @@ TEST(CounterSigns, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
   expect_seen("", 1);
 }
 
-// A text too long for its place ends with a whole character: a page or metrics that are no UTF-8
-// would be worth nothing.
+// A text that is too long is cut between characters: a page or metrics with invalid UTF-8 would be
+// useless.
 TEST(CounterSigns, NoCharacterIsCutInTwo) {
   for (const char* const character : {"\u00e9", "\u20ac", "\U0001f40c"}) {
     const size_t bytes = std::strlen(character);
@@ -150,7 +151,7 @@ TEST(CounterSigns, AGaugeBelowAPartOfAnother) {
 TEST(CounterSigns, AStateThatLasts) {
   begin();
   of(0).state.set(0);
-  expect_seen("", 5);  // it may be just being made
+  expect_seen("", 5);  // the connection may be about to be made
   expect_seen("disks stores a: it is waiting", 1);
   of(0).state.set(1);
   expect_seen("", 1);
@@ -158,7 +159,7 @@ TEST(CounterSigns, AStateThatLasts) {
 
 TEST(CounterSigns, WhatGrewIsASignForAMinute) {
   begin();
-  of(0).errors.set(7);  // long ago: before the first look
+  of(0).errors.set(7);  // before the first look, perhaps long ago
   expect_seen("", 2);
   of(0).errors.add(1);
   expect_seen("disks stores a: 8 errors", 1);
@@ -175,7 +176,7 @@ TEST(CounterSigns, WhatStandsThoughItIsNotAsleep) {
   expect_seen("", 1);
 }
 
-// A reader elsewhere sees the same, and a file whose signs lead out of it is none.
+// A reader of the file sees the same alerts. It refuses a file whose alerts point outside the file.
 TEST(CounterSigns, ReadersSeeThemAndForeignOnesAreJudged) {
   begin();
   of(1).errors.add(0);
@@ -199,7 +200,7 @@ TEST(CounterSigns, ReadersSeeThemAndForeignOnesAreJudged) {
   running->file.header().sign_count = count;
   running->file.header().sign_record_bytes -= 8;
   CHECK(!reader.value().snapshot().ok());
-  running->file.header().sign_record_bytes = 0;  // an older build's has zeros there
+  running->file.header().sign_record_bytes = 0;  // an older build wrote zeros there
   running->file.header().sign_count = 0;
   CHECK(reader.value().snapshot().ok());
 }
@@ -222,7 +223,7 @@ TEST(CounterSigns, WhatAServicePlansIsJudged) {
   POINTERS_EQUAL(nullptr, defect_of(sign, set));
 }
 
-// Each growing counter of failures, losses or drops in this tree is a sign; each says what to do.
+// Growth of a counter of failures, losses or drops raises an alert, whose text says what to do.
 namespace {
 
 class Grown {
@@ -283,7 +284,7 @@ TEST(CounterSigns, WhatADriveOrAFileFails) {
                               "\"polled\" out\n");
 }
 
-// The drive's earlier losses are read from its log after the first look.
+// The drive's earlier losses are read from its log only after the first look.
 TEST(CounterSigns, WhatADriveHadLostBeforeIsNone) {
   for (const CounterDescription& each : described_counters<NvmeCounters>()) {
     if (each.name == "media_errors") CHECK(each.sign.rule == CounterSign::Rule::kNone);

@@ -1,4 +1,4 @@
-// Every counter of loss, drops and refusals says when it needs a look, or why it never does.
+// Every counter of losses, drops or refusals has an alert, or says why it has none.
 #include <string>
 #include <vector>
 
@@ -34,11 +34,11 @@ using SignRule = CounterSign::Rule;
 
 template <typename Counters>
 CounterSet set_of() {
-  // The labels are those that signs name.
+  // The labels that texts of alerts name.
   return {"some", "set", "one", sizeof(Counters), described_counters<Counters>(), {{"place", ""}}};
 }
 
-// All that this tree describes: tests/system/command_line_test.py compares with the sources.
+// All counters of this tree. tests/system/command_line_test.py compares this list with the sources.
 template <typename... Counters>
 std::vector<CounterSet> sets_of() {
   return {set_of<Counters>()...};
@@ -91,7 +91,8 @@ TEST(CounterTroubles, HaveASignOrAReason) {
   STRCMP_EQUAL("", lacking.c_str());
 }
 
-// Signs name counters that are there, and fit their place. A sign of growth says a counter's value.
+// Alerts name existing counters, and their texts fit. The text of an alert on growth has the value
+// of a counter.
 TEST(CounterTroubles, SignsAreSound) {
   for (const CounterSet& set : all_sets()) {
     for (const CounterDescription& each : set.counters) {

@@ -1,4 +1,4 @@
-// An appliance's counters, for tests of the writer of the counters file and of its readers.
+// The counters of an appliance, for tests of the counters file's writer and of its readers.
 #pragma once
 
 #include <cstdlib>
@@ -39,7 +39,7 @@ inline const std::vector<CounterSet> kSets = {
     {"relay", "feeds", "a", sizeof(FeedCounters), described_counters<FeedCounters>()},
     {"relay", "feeds", "b", sizeof(FeedCounters), described_counters<FeedCounters>()}};
 
-// An appliance, as far as its name and its counters go.
+// The parts of an appliance that hold its name and its counters.
 struct Running {
   NameLock lock;
   CountersFile file;
@@ -62,7 +62,7 @@ inline uint64_t hits_of(const CountersReader& reader) {
   return *snapshot_of(reader).sets()[0].read("hits");
 }
 
-// Locks all of `path`, as any process can that may read it: by fcntl and by flock.
+// Locks the whole file `path` by fcntl and by flock, as any process can that may read it.
 inline Fd lock_to_read(const std::string& path) {
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct flock lock {};
@@ -82,13 +82,14 @@ struct CountersFileFixture : Utest {
     CHECK(mkdtemp(root) != nullptr);
     directory = std::string(root) + "/run";
   }
-  // Fails if a test leaves anything in it.
+  // Fails if a test leaves anything in `root`.
   void teardown() override { LONGS_EQUAL(0, rmdir(root)); }
 
   std::string path(const std::string& name) { return directory + "/" + name + ".stats"; }
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
 
-  // A file as a crashed appliance leaves it: nobody holds its lock. `spoil` changes it first.
+  // Leaves a file as a crashed appliance does: nobody holds its lock. `spoil` changes the file
+  // first.
   void leave_behind(
       const std::string& name,
       const std::function<void(CountersHeader&)>& spoil = [](CountersHeader&) {}) {
@@ -100,7 +101,7 @@ struct CountersFileFixture : Utest {
       const uint64_t bytes = crashed.file.header().file_bytes;
       spoil(crashed.file.header());
       LONGS_EQUAL(0, std::system(("cp " + path(name) + " " + aside).c_str()));
-      crashed.file.header().file_bytes = bytes;  // which it is unmapped by
+      crashed.file.header().file_bytes = bytes;  // the size for munmap()
     }
     mkdir(directory.c_str(), 0755);
     LONGS_EQUAL(0, rename(aside.c_str(), path(name).c_str()));

@@ -1,4 +1,4 @@
-// The counters file: how it is made, kept and removed, and what stands in its way.
+// The counters file is made, kept and removed, whatever already exists at its path.
 #include "apps/counters/counters_file.h"
 
 #include <cerrno>
@@ -80,12 +80,12 @@ TEST(CountersFile, ADirectoryThatOthersUseStays) {
     CHECK(exists(path("two")));
     CHECK(!exists(path("one")));
   }
-  CHECK(!exists(directory));  // the last one out
+  CHECK(!exists(directory));  // the last appliance removes the directory
 }
 
 TEST(CountersFile, AFileThatCannotBeMadeIsRefused) {
   mkdir(directory.c_str(), 0755);
-  mkdir(path("demo").c_str(), 0755);  // something else has its name
+  mkdir(path("demo").c_str(), 0755);  // a directory has its name
   {
     NameLock lock;
     CountersFile file;
@@ -116,7 +116,7 @@ TEST(CountersFile, WhatAPlantedLinkLeadsToStaysAsItIs) {
   rmdir(directory.c_str());
 }
 
-// Others may read the counters of an appliance that crashed, and so lock them.
+// Other users may read the counters of a crashed appliance, and so may lock the file.
 TEST(CountersFile, ALockOfAReaderKeepsNobodyFromStarting) {
   leave_behind("demo");
   const Fd held = lock_to_read(path("demo"));
@@ -127,7 +127,7 @@ TEST(CountersFile, ALockOfAReaderKeepsNobodyFromStarting) {
   CHECK(opened.value().is_running());
 }
 
-// A reader has what a crashed one left before its eyes while the next one starts.
+// A reader has the file of the crashed appliance open while the next appliance starts.
 TEST(CountersFile, WhatACrashedOneLeftDoesNotChangeUnderItsReader) {
   leave_behind("demo");
   Result<CountersReader> opened = CountersReader::open(directory, "demo");
@@ -136,7 +136,8 @@ TEST(CountersFile, WhatACrashedOneLeftDoesNotChangeUnderItsReader) {
   CHECK_EQUAL(77, hits_of(opened.value()));
 }
 
-// On a full file system, a mapping alone would end the process at its first touch.
+// On a full file system, the first access to a mapping would end the process. So the space is
+// allocated first.
 BP_PROBE(CountersFileOnAFullFileSystem) {
   if (geteuid() != 0) test::probe_skipped("a file system of its own takes root");
   if (unshare(CLONE_NEWNS) != 0 ||
@@ -168,8 +169,8 @@ TEST(CountersFile, AFullFileSystemIsAnErrorAndNothingIsLeft) {
 
 namespace {
 
-// The next signal comes this long after the last was handled. If many of them come and nothing is
-// made, the machine is too slow for them: then they come half as often.
+// The next signal comes this long after the last one was handled. If kSignalsInVainMax signals come
+// before a file is made, the machine is too slow for them, and their interval doubles.
 constexpr uint32_t kSignalsInVainMax = 100;
 constexpr suseconds_t kSignalUs = 20;
 volatile sig_atomic_t signals_in_vain = 0;

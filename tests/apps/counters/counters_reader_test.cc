@@ -1,4 +1,4 @@
-// The reader of counters files: of this build and of others, live and after a crash.
+// The reader of counters files of this build and of others, live and after a crash.
 #include "apps/counters/counters_reader.h"
 
 #include <algorithm>
@@ -45,11 +45,11 @@ TEST(CountersReader, AReaderSeesWhatTheApplianceWrites) {
   CHECK(opened.value().appliance() == "demo");
   LONGS_EQUAL(getpid(), opened.value().pid());
   CHECK_EQUAL(5, hits_of(opened.value()));
-  file.gets().hits.add(1);  // it is live
+  file.gets().hits.add(1);  // the reader sees later changes
   CHECK_EQUAL(6, hits_of(opened.value()));
 }
 
-// The reader knows no service: all that it shows stands in the file.
+// The reader knows no service: all names and descriptions come from the file.
 TEST(CountersReader, DescribesTheCountersOfServices) {
   Running running(directory, "demo");
   running.gets().hits.set(3);
@@ -77,7 +77,7 @@ TEST(CountersReader, DescribesTheCountersOfServices) {
                "relay.feeds[b]\n"
                "lost counter 7 packets: Never came.\n",
                text.c_str());
-  // Each struct has lines of its own: no two shards write to one.
+  // Each struct has cache lines of its own, so no two shards write to the same line.
   for (const CounterSet& set : kSets) {
     LONGS_EQUAL(0, reinterpret_cast<uintptr_t>(running.file.values(set)) % kCacheLineBytes);
   }
@@ -153,7 +153,8 @@ TEST(CountersReader, RecordsThatLeadOutOfTheFileAreNotFollowed) {
   spoiled([](Header& header) { counter_record(header, 2).bytes = 0; });
 }
 
-// Every set may claim all counters: so many are nobody's.
+// Each set may claim all counter records. A file with more counters than any appliance has is
+// refused.
 TEST(CountersReader, MoreCountersThanAnybodyHasAreNotBelieved) {
   const CounterSet set = kSets[0];
   const std::string copy = std::string(root) + "/copy";
@@ -163,7 +164,7 @@ TEST(CountersReader, MoreCountersThanAnybodyHasAreNotBelieved) {
     CountersHeader& header = running.file.header();
     const uint64_t bytes = header.file_bytes;
     Fd fd(open(copy.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    // 2,000 sets of 1,000 counters each, all of which are one record of the first.
+    // 2,000 sets share the same 1,000 counter records, which are copies of the first record.
     constexpr uint32_t kCount = 1000;
     const uint64_t sets_at = bytes;
     const uint64_t counters_at = sets_at + 2 * kCount * sizeof(CounterSetRecord);
@@ -190,7 +191,8 @@ TEST(CountersReader, MoreCountersThanAnybodyHasAreNotBelieved) {
   LONGS_EQUAL(0, unlink(copy.c_str()));
 }
 
-// A file is cut or changed while somebody has it open: one clear line, at every length.
+// If a file is cut or changed while a reader has it open, the reader reports a clear error, at
+// every length.
 TEST(CountersReader, AFileThatChangesUnderItsReaderIsRefused) {
   leave_behind("demo");
   {
@@ -216,13 +218,13 @@ TEST(CountersReader, AFileThatChangesUnderItsReaderIsRefused) {
     LONGS_EQUAL(0, truncate(path("demo").c_str(), off_t{1} << 40));
     STRCMP_EQUAL("it is longer than counters can be", answer().c_str());
     LONGS_EQUAL(0, truncate(path("demo").c_str(), 0));
-    LONGS_EQUAL(0, truncate(path("demo").c_str(), off_t{1} << 40));  // foreign: all zeros
+    LONGS_EQUAL(0, truncate(path("demo").c_str(), off_t{1} << 40));  // a foreign file of zeros
     STRCMP_EQUAL("the file is not complete, or none of counters", answer().c_str());
   }
   remove_all("demo");
 }
 
-// A snapshot stays as it was read, whatever becomes of the file.
+// A snapshot does not change with the file.
 TEST(CountersReader, ASnapshotStaysAsItWas) {
   leave_behind("demo");
   {
@@ -236,12 +238,12 @@ TEST(CountersReader, ASnapshotStaysAsItWas) {
   remove_all("demo");
 }
 
-// A newer build has kinds, units and longer records that this one does not know.
+// A newer build may have kinds and units that this build does not know.
 TEST(CountersReader, WhatThisBuildDoesNotKnowIsHandedOnAsItIs) {
   leave_behind("demo", [](CountersHeader& header) {
     std::strcpy(counter_record(header, 0).kind, "sketch");
     std::strcpy(counter_record(header, 1).unit, "parsecs");
-    std::memset(counter_record(header, 2).name, 'x', sizeof CounterRecord::name);  // without an end
+    std::memset(counter_record(header, 2).name, 'x', sizeof CounterRecord::name);  // without a NUL
   });
   {
     Result<CountersReader> opened = CountersReader::open(directory, "demo");
@@ -259,7 +261,7 @@ TEST(CountersReader, WhatThisBuildDoesNotKnowIsHandedOnAsItIs) {
 
 TEST(CountersReader, RecordsMayGrowAtTheirEnds) {
   leave_behind("demo", [](CountersHeader& header) {
-    // The only record that is looked at lies twice as far apart from a next one.
+    // Only one record is read. The records are twice as long.
     header.counters.count = 1;
     header.counters.record_bytes *= 2;
     header.sets.count = 1;
@@ -273,7 +275,7 @@ TEST(CountersReader, RecordsMayGrowAtTheirEnds) {
   remove_all("demo");
 }
 
-// An older build knew of no columns: what lies there is another record.
+// The records of an older build have no column. The bytes there belong to the next record.
 TEST(CountersReader, RecordsOfAnOlderBuildAreShorter) {
   leave_behind("demo", [](CountersHeader& header) {
     std::strcpy(counter_record(header, 0).column, "none");
@@ -314,10 +316,10 @@ TEST(CountersReader, StatesAndFlagsAreReadAsWords) {
   };
   STRCMP_EQUAL("waiting/none", told(0, 0).c_str());
   STRCMP_EQUAL("cut off/READ WRITE", told(2, 3).c_str());
-  STRCMP_EQUAL("3/WRITE 4", told(3, 6).c_str());  // of a newer build
+  STRCMP_EQUAL("3/WRITE 4", told(3, 6).c_str());  // values of a newer build
 }
 
-// The owners of heap memory are found out by and by.
+// Spare sets are for owners of heap memory, which become known at run time.
 TEST(CountersReader, SpareSetsAreThereOnceTheyAreTaken) {
   CounterSet spare = {"", "gets", "", sizeof(HitCounters), described_counters<HitCounters>(),
                       {}, true};

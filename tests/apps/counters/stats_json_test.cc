@@ -1,4 +1,4 @@
-// The counters of a made-up appliance as JSON, to the byte, in pieces of any length.
+// The counters of a simulated appliance as JSON, compared byte by byte, in parts of any length.
 #include "apps/counters/stats_json.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ void describe(CounterTable& table, AllKinds& counters) {
   table.text("client", counters.client, "Who it is.");
 }
 
-// Those of one object do not follow one another.
+// The sets of one JSON object are not next to each other.
 const std::vector<CounterSet> kAll = {
     {"relay", "feeds", "b", sizeof(test::FeedCounters), described_counters<test::FeedCounters>()},
     {"", "box", "x", sizeof(AllKinds), described_counters<AllKinds>(), {{"backend", "a \"b\""}}},
@@ -42,7 +42,7 @@ const std::vector<CounterSet> kAll = {
 }  // namespace
 
 TEST_GROUP_BASE(StatsJson, test::CountersFileFixture) {
-  uint64_t look_count = 0;  // of the last one
+  uint64_t look_count = 0;  // of the last call of all()
 
   std::string all(CountersView counters, const StatsJson::Options& options,
                   size_t piece_bytes = StatsJson::kPieceBytesMin, size_t order_count = 64) {
@@ -81,7 +81,7 @@ TEST(StatsJson, EachKindInItsPlace) {
       "\"services\":{\"relay\":{\"hits\":0,\"held_bytes\":0,"
       "\"feeds\":{\"a\":{\"lost\":0},\"b\":{\"lost\":0}}}}}\n";
   STRCMP_EQUAL(expected.c_str(), all(running.file.view(), {}).c_str());
-  // The same for people.
+  // The layout for people has the same content.
   const std::string lines = all(running.file.view(), {.layout = JsonLayout::kLines});
   STRCMP_EQUAL(without_spaces(expected).c_str(), without_spaces(lines).c_str());
   STRCMP_CONTAINS(",\n  \"signs\": [],\n  \"box\": {\n    \"x\": {\n      \"backend\": \"a",
@@ -103,7 +103,7 @@ TEST(StatsJson, DescribedItHasTheColumnOfWhatIsSeenAtAGlance) {
   STRCMP_CONTAINS("\"help\":\"A level.\"}", text.c_str());
 }
 
-// However long a file's values of an unknown kind are, they come in pieces; so does all else.
+// Everything is written in parts, even a long list of values of an unknown kind.
 TEST(StatsJson, PiecesAreTheWhole) {
   std::vector<CounterSet> sets;
   for (int i = 0; i < 200; ++i) {
@@ -121,13 +121,13 @@ TEST(StatsJson, PiecesAreTheWhole) {
               std::count(whole.begin(), whole.end(), '}'));
 }
 
-// A foreign file may have very many: with room for all each is looked at once to find their order,
-// and with less the text is the same.
+// A foreign file may have very many sets. If `order` has space for all sets, one look at each finds
+// their order. With less space, the text is the same.
 TEST(StatsJson, TheOrderOfManySetsTakesOneLookAtEach) {
   constexpr uint32_t kCount = 1000;
   std::vector<CounterSet> sets;
   for (uint32_t i = 0; i < kCount; ++i) {
-    const uint32_t number = (i * 1237 + 11) % kCount;  // each once, in no order
+    const uint32_t number = (i * 1237 + 11) % kCount;  // each number once, unsorted
     sets.push_back({number % 3 == 0 ? "" : "relay", "feeds", std::to_string(number),
                     sizeof(test::FeedCounters), described_counters<test::FeedCounters>()});
   }
@@ -144,7 +144,7 @@ TEST(StatsJson, TheOrderOfManySetsTakesOneLookAtEach) {
   }
 }
 
-// A file of others may have any text: none is too long for a piece.
+// A foreign file may have any text. Even the longest alert fits into one part.
 TEST(StatsJson, TheLongestSignFits) {
   const std::string label(sizeof(CounterLabelRecord::value) - 1, '\1');
   CounterSet set = {"relay", "feeds", "b", sizeof(test::FeedCounters), {}};

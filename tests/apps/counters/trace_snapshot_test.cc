@@ -1,5 +1,5 @@
-// A reader's snapshot of the last requests: whole ones alone, while shards write, and no more than
-// the file has.
+// A reader's snapshot of the last requests: it has only complete records, even while shards write,
+// and follows no record out of the file.
 #include "apps/counters/trace_snapshot.h"
 
 #include <atomic>
@@ -88,8 +88,8 @@ TEST(TraceSnapshot, RequestsHaveTheWordsOfTheirServices) {
   CHECK(seen(directory).requests().empty());
   traced.write(0, 0, {.handle = 9, .bytes = 512, .subject = 1, .kind = 1}, {640, 6400});
   traced.write(1, 1, {.handle = 1, .bytes = 188}, {128});
-  traced.write(1, 0, {.subject = 2, .kind = 7}, {0, 64});  // it has no such words
-  traced.write(1, 9, {}, {64});                            // nobody's
+  traced.write(1, 0, {.subject = 2, .kind = 7}, {0, 64});  // the service has no words for them
+  traced.write(1, 9, {}, {64});                            // no service has the number 9
   const TraceSnapshot snapshot = seen(directory);
   LONGS_EQUAL(3, snapshot.requests().size());
   STRCMP_EQUAL("net 1 cache put b 9 512: received 0 done 640 sent 6400",
@@ -113,7 +113,7 @@ TEST(TraceSnapshot, TheLastOnesAreThereInTheirOrder) {
   }
 }
 
-// The counters of such a file are those of any other.
+// The counters of a file with traces are read like those of any other file.
 TEST(TraceSnapshot, CountersAreReadWithoutThem) {
   Traced traced(directory);
   static_cast<HitCounters*>(traced.file.values(kSets[0]))->hits.set(3);
@@ -142,8 +142,8 @@ TEST(TraceSnapshot, WhatWasToldIsNotToldAgain) {
   STRCMP_EQUAL("disk", taken.value().requests()[1].shard.c_str());
 }
 
-// The records are written again and again while they are read: what is told was written so, and
-// of what was not written over meanwhile nothing is left out.
+// A thread overwrites the records while they are read. The snapshots have only records that were
+// written so, and leave out only records that were overwritten meanwhile.
 TEST(TraceSnapshot, ARecordThatChangesIsNotTold) {
   TraceShape shape = kShape;
   shape.record_count = 1024;
@@ -176,7 +176,7 @@ TEST(TraceSnapshot, ARecordThatChangesIsNotTold) {
                             request.stations[1].after_ns == request.number * 64 &&
                             request.stations[2].after_ns == request.number * 64;
       torn += is_whole ? 0 : 1;
-      // The number before it, the last of those in between.
+      // The writer may have overwritten the record before this one, the last omitted record.
       const bool was_written_over = request.number - 1 + shape.record_count <= begun_by_now;
       left_out += request.number == last + 1 || was_written_over ? 0 : 1;
       last = request.number;
@@ -222,7 +222,7 @@ TEST(TraceSnapshot, RecordsThatLeadOutOfTheFileAreNotFollowed) {
   spoiled([&](Header& header) { ring(header).records.offset = 64; });
   spoiled([&](Header& header) { ring(header).records.offset = ~uint64_t{0} - 7; });
   spoiled([&](Header& header) { ring(header).records.record_bytes = 32; });
-  spoiled([&](Header& header) {  // one over the other
+  spoiled([&](Header& header) {  // two rings overlap
     (&ring(header))[1].records.offset = ring(header).records.offset;
   });
   spoiled([&](Header& header) { source(header).first_subject = ~0U; });

@@ -1,4 +1,4 @@
-// The generated stream: as it should be in the eyes of the inspector.
+// The inspector finds no fault in the generated stream.
 #include "apps/examples/ts_generator.h"
 
 #include <memory>

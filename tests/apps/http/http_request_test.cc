@@ -1,5 +1,5 @@
-// Requests that are read, requests that are refused, and what two readers could understand in two
-// ways, which is refused as well.
+// Requests that are accepted, and requests that are refused, among them those that two readers
+// could understand differently.
 #include "apps/http/http_request.h"
 
 #include <string>
@@ -10,7 +10,7 @@
 using namespace bedplate;
 
 TEST_GROUP(HttpRequest){
-    // The status of a request, the same if it comes byte by byte or at once.
+    // Returns the status of a request. Checks that it is the same if the request comes in parts.
     int status(const std::string& text){const HttpReading whole = read_http_request(text);
 HttpReading part;
 for (size_t bytes = 0; bytes <= text.size() && part.status == 0; ++bytes) {
@@ -69,11 +69,11 @@ TEST(HttpRequest, WhatIsNoneIsRefused) {
         "G(T / HTTP/1.1", "GET /\x7f HTTP/1.1", "GET /\tx HTTP/1.1", "\x16\x03\x01", "/"}) {
     LONGS_EQUAL(400, status(std::string(line) + "\r\n\r\n"));
   }
-  LONGS_EQUAL(400, status("GET / HTTP/1.1\r\n\r\n"));  // without a host
+  LONGS_EQUAL(400, status("GET / HTTP/1.1\r\n\r\n"));  // without Host
   LONGS_EQUAL(400, status(std::string("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 29)));
 }
 
-// As proxies send it: [RFC 9112, 3.2.2].
+// Proxies get absolute targets: [RFC 9112, 3.2.2].
 TEST(HttpRequest, ATargetMayBeAbsolute) {
   const auto read = [](const std::string& target) {
     const std::string text = "GET " + target + " HTTP/1.1\r\nHost: evil.example\r\n\r\n";
@@ -85,7 +85,7 @@ TEST(HttpRequest, ATargetMayBeAbsolute) {
   STRCMP_EQUAL("[::1] /", read("HTTPS://[::1]").c_str());
   STRCMP_EQUAL("a /", read("Http://a?x").c_str());
   STRCMP_EQUAL("evil.example /x", read("/x").c_str());
-  LONGS_EQUAL(400, status("GET http://a/ HTTP/1.1\r\n\r\n"));  // without the field
+  LONGS_EQUAL(400, status("GET http://a/ HTTP/1.1\r\n\r\n"));  // without Host
   LONGS_EQUAL(400, status("GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"));
 }
 
@@ -102,7 +102,7 @@ TEST(HttpRequest, ASchemeHasNoCase) {
   }
 }
 
-// A request is judged by itself, whatever came with it.
+// A request is read by itself, whatever bytes follow it.
 TEST(HttpRequest, WhatFollowsIsNotLookedAt) {
   LONGS_EQUAL(200, read_http_request("GET / HTTP/1.0\r\n\r\nHEAD /\rx").status);
 }

@@ -1,4 +1,4 @@
-// The HTTP session's answers, without a socket.
+// The answers of an HTTP session, without a socket.
 #include "apps/http/http_session.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
   HttpSite site;
   std::unique_ptr<HttpSession> session = std::make_unique<HttpSession>(site);
 
-  // Everything that is answered to `text`, which comes and is answered `step` bytes at once.
+  // Returns all answers to `text`. Receives and sends at most `step` bytes at a time.
   std::string said(const std::string& text, size_t step = SIZE_MAX) {
     site.counters = &counters;
     session->open(-1);
@@ -50,13 +50,13 @@ TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
       STRNCMP_EQUAL((std::string("HTTP/1.1 ") + status).c_str(), said(text, step).c_str(), 12);
     }
   }
-  // The body of an answer in chunks, which nothing follows.
-  // Metrics without the line that differs in each look.
+  // Returns `metrics` without the line that differs from call to call.
   static std::string without_age(const std::string& metrics) {
     const size_t begin = metrics.find("bedplate_appliance_uptime_seconds{}");
     if (begin == std::string::npos) return metrics;
     return metrics.substr(0, begin) + metrics.substr(metrics.find('\n', begin) + 1);
   }
+  // Returns the body of an answer in chunks. Checks that nothing follows it.
   static std::string joined(const std::string& answer) {
     std::string rest = answer.substr(answer.find("\r\n\r\n") + 4), body;
     for (;;) {
@@ -96,7 +96,7 @@ TEST(HttpSession, HealthAndReadiness) {
   CHECK(head.ends_with("\r\n\r\n"));
 }
 
-// Without the token the page has nothing of the appliance in it: it asks for that.
+// Without the token, the page has no data of the appliance; it asks for the token.
 TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
   site.token = "secret";
   remember("a secret line");
@@ -106,7 +106,7 @@ TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
   const std::string body = joined(page);
   CHECK(body.ends_with("</script>\n"));
   CHECK(body.find("secret line") == std::string::npos);
-  CHECK(body.find("://") == std::string::npos);  // nothing from elsewhere
+  CHECK(body.find("://") == std::string::npos);  // it loads nothing from other hosts
   expect_status("401", get("/metrics"));
   expect_status("401", get("/log"));
   expect_status("401", get("/stats.json"));
@@ -114,7 +114,8 @@ TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
   CHECK(said("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n").ends_with("\r\n\r\n"));
 }
 
-// Without JavaScript, too; how much is wrong stands where one looks first, and is not green.
+// Even without JavaScript, the page begins with the state and the number of alerts. A bad state is
+// not green.
 TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
   const std::vector<CounterSet> sets = {
       {"disk", "drives", "a", sizeof(Failing), described_counters<Failing>()},
@@ -129,7 +130,7 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
     const std::string state =
         std::string("<p><span id=\"state\" role=\"status\" class=\"") + class_name + "\">" + words;
     STRCMP_CONTAINS((state + "</span>").c_str(), page.c_str());
-    // The title says the same, of whom; and the name is what the page begins with.
+    // The title has the same state, and the name of the appliance. The page begins with the name.
     const std::string name = site.token.empty() ? "pump-7" : "Bedplate";
     const bool is_said = std::string_view(class_name) == "bad" && site.token.empty();
     const std::string title = (is_said ? "! " + std::string(words) + " - " : "") + name;
@@ -156,7 +157,7 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
   expect_state("bad", "A token is needed");
 }
 
-// The log is served as text: no HTML, nothing that steers a terminal, and one line stays one.
+// The log is served as text: it has no HTML and no control characters, and each message is a line.
 TEST(HttpSession, TheLogIsText) {
   test::Running running(directory, "a");
   site.view = running.file.view();
@@ -171,7 +172,7 @@ TEST(HttpSession, TheLogIsText) {
   LONGS_EQUAL(1, count_of(page, "</pre>"));
 }
 
-// In that connection, and not in the next one.
+// The certificate counts in its own connection, but not in the next one.
 TEST(HttpSession, ACertificateStandsForTheToken) {
   site.token = "secret";
   site.counters = &counters;
@@ -199,7 +200,7 @@ TEST(HttpSession, LongAnswersInChunksAreThoseWithout) {
   }
 }
 
-// As many clients as may, each second, until the appliance drains.
+// A limited number of clients get events each second, until the appliance drains.
 TEST(HttpSession, EventsComeInRounds) {
   test::Running running(directory, "a");
   site.view = running.file.view();
@@ -243,7 +244,7 @@ TEST(HttpSession, EventsComeInRounds) {
   STRCMP_CONTAINS("event:log\n\nevent:metrics\ndata:", round_at(kNsPerSecond).c_str());
   remember("a new one");
   STRCMP_CONTAINS("\nevent:log\ndata:a new one\n\n", round_at(2 * kNsPerSecond).c_str());
-  // One that takes nothing has no further round.
+  // A client that receives nothing gets no further round.
   session->look(3 * kNsPerSecond);
   const std::string pending(session->output());
   CHECK(!pending.empty() && !session->is_waiting());

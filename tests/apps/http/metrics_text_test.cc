@@ -1,4 +1,4 @@
-// The counters of a made-up appliance as both formats have them, to the byte.
+// The counters of a simulated appliance in both formats, compared byte by byte.
 #include "apps/http/metrics_text.h"
 
 #include <cstring>
@@ -52,7 +52,7 @@ std::string all(test::Running& running, MetricsFormat format,
   }
   return text;
 }
-// The lines of one metric.
+// Returns the lines of one metric.
 std::string of(const std::string& text, const std::string& name) {
   std::string lines;
   for (size_t at = 0; at < text.size();) {
@@ -100,7 +100,8 @@ TEST(MetricsText, EachKindInTheTextFormat) {
   STRCMP_EQUAL("bedplate_cache_hits_total{} 0\n", of(text, "bedplate_cache_hits_total{").c_str());
 }
 
-// Each of them once, behind its head, with whose it is; a service's own are one set.
+// Each such metric has one mark, after its head, with its owner and set. The counters of a service
+// itself are one set.
 TEST(MetricsText, WhatIsSeenAtAGlanceIsMarked) {
   struct Marked {
     Counter sent_bytes;
@@ -171,7 +172,7 @@ TEST(MetricsText, OpenMetricsDiffers) {
   STRCMP_EQUAL("\n# EOF\n", text.substr(text.size() - 7).c_str());
 }
 
-// Its buckets are those of the histogram, put together; the sum is at most a sixteenth too large.
+// Each bucket of the text combines several buckets of the histogram.
 TEST(MetricsText, HistogramsAddUp) {
   test::Running running(directory, "a", kAll);
   Histogram& waits = box(running, 0).wait_ns;
@@ -195,7 +196,7 @@ TEST(MetricsText, HistogramsAddUp) {
 
 TEST(MetricsText, PiecesAreTheWhole) {
   test::Running running(directory, "a", kAll);
-  // But for its age, which is another one.
+  // Without the age of the appliance, which differs from call to call.
   const auto from_the_first_set = [&](size_t piece_bytes) {
     const std::string text = all(running, MetricsFormat::kOpenMetrics, piece_bytes);
     return text.substr(text.find("# HELP bedplate_box"));

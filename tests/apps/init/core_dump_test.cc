@@ -1,4 +1,4 @@
-// Dumps: what the kernel is told about them, and where what it hands over goes.
+// Core dumps: the settings that the kernel gets, and the device that a dump is written to.
 #include "apps/init/core_dump.h"
 
 #include <csignal>
@@ -25,7 +25,7 @@ std::string text_in(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Chooses for the process's own pool, and exits with 1 where that is refused.
+// Calls choose_dump() for the pool of the process. Logs "chosen", or the error.
 void choose(CrashDump dump) {
   test::as_first_process([dump] {
     CrashSettings settings;
@@ -58,7 +58,7 @@ BP_PROBE(ChooseOwners) { choose(CrashDump::kOwners); }
 BP_PROBE(DumpToADisk) { dump_to("/dev/disk", "power-off"); }
 BP_PROBE(DumpToNothing) { dump_to("/dev/none", "halt"); }
 
-// A file that takes two bytes stands for a disk that does.
+// A file with a limit of two bytes stands for a small disk.
 BP_PROBE(DumpToASmallDisk) {
   const rlimit two = {2, 2};
   signal(SIGXFSZ, SIG_IGN);
@@ -112,7 +112,7 @@ TEST(CoreDump, AKernelWithoutDumpsIsAnError) {
        "boot a kernel with core dumps");
 }
 
-// The kernel's helpers have no standard error but what they open.
+// A helper that the kernel starts has no standard error, so it opens the kernel's log.
 TEST(CoreDump, WhatComesIsOnTheDisk) {
   BP_SKIP_WITHOUT_MACHINE();
   says("DumpToADisk", "");
@@ -124,7 +124,7 @@ TEST(CoreDump, WhatComesIsOnTheDisk) {
 
 TEST(CoreDump, WhatHasNoRoomIsCounted) {
   BP_SKIP_WITHOUT_MACHINE();
-  std::filesystem::remove(machine.path("/dev/kmsg"));  // it then says it where this can read it
+  std::filesystem::remove(machine.path("/dev/kmsg"));  // then the log goes to standard error
   says("DumpToASmallDisk", "crash: writing the dump to /dev/disk, which has 2 of 4 bytes: File too "
                            "large; name a larger device in [crash]");
   STRCMP_EQUAL("co", text_in(machine.path("/dev/disk")).c_str());

@@ -1,5 +1,5 @@
-// Crashes: what the first process says of its own, and of earlier ones. The machine's end and the
-// kernel's part in it are in tests/guest.
+// Crashes: the first process logs its own crash, and the records of earlier crashes. tests/guest
+// tests the end of the machine and the kernel's part.
 #include "apps/init/crash.h"
 
 #include <atomic>
@@ -38,7 +38,7 @@ BP_PROBE(CrashByAFault) {
   });
 }
 
-// Another thread is found by its directory, and has the time until the machine ends.
+// The crash handler finds the other thread by its directory, and stops it until the machine ends.
 BP_PROBE(CrashBesideAThread) {
   test::as_first_process([] {
     std::atomic<pid_t> other{0};
@@ -105,13 +105,13 @@ TEST(Crash, OfManyThreadsOneRecordsIt) {
   STRCMP_CONTAINS("crash: reboot in 5 s", text.c_str());
 }
 
-// The kernel takes over.
+// With a dump, the process ends by a fault, and the kernel takes over.
 TEST(Crash, ToBeDumpedItEndsByAFault) {
   BP_SKIP_WITHOUT_MACHINE();
   const test::Ended ended = machine.run("CrashWithADump");
   CHECK(ended.said("crash: dumping, then reboot"));
   CHECK_FALSE(ended.said("crash: reboot in"));
-  LONGS_EQUAL(1, ended.exit_code);  // another signal than the guard's
+  LONGS_EQUAL(1, ended.exit_code);  // ended by another signal than the guard's SIGSYS
 }
 
 TEST(Crash, ARecordThatCannotBeReadIsSaidAndKept) {

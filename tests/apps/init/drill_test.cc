@@ -1,4 +1,4 @@
-// Drills: their names, and what each does to its process.
+// Drills: their names, and the effect of each on its process.
 #include "apps/init/drill.h"
 
 #include <csignal>
@@ -19,7 +19,7 @@ std::string text_of(const Error& error) {
   return format_error(error, text, sizeof text);
 }
 
-// The drill on a loop whose time has come.
+// Runs the drill on a loop, and lets its timer expire.
 test::Ended drilled(Drill drill) {
   return test::run_forked([drill] {
     EventLoop loop;
@@ -51,7 +51,7 @@ TEST(Drill, WithoutOneNothingHappens) {
 }
 
 TEST(Drill, EndsItsProcessInItsWay) {
-  BP_SKIP_UNDER_SANITIZER();  // which tells of faults itself
+  BP_SKIP_UNDER_SANITIZER();  // a sanitizer handles faults itself
   const test::Ended asserted = drilled(Drill::kAssertion);
   CHECK(asserted.said("a drill is about to begin") && asserted.said("this is a drill"));
   LONGS_EQUAL(SIGABRT, asserted.signal);

@@ -1,5 +1,5 @@
-// A machine for the first process: a directory as a probe's root, a network of its own, and a
-// kernel that mounts nothing, waits for nothing, and turns a reboot into the end of the process.
+// A simulated machine for the first process: a directory as the root of a probe, a network of its
+// own, and a filter of system calls. Mounts and sleeps do nothing; a reboot ends the process.
 #pragma once
 
 #include <cerrno>
@@ -27,7 +27,7 @@ namespace bedplate::test {
 inline constexpr int kMachineEnded = 10;
 inline constexpr const char* kRootVariable = "BP_TEST_ROOT";
 
-// The test's side: files, and a probe that runs among them.
+// The test's side: the files of the machine, and a run of a probe in it.
 class FakeMachine {
  public:
   FakeMachine() {
@@ -52,12 +52,13 @@ inline bool can_have_machine() {
          }) == 0;
 }
 
-// A sanitizer wants the machine's own /proc.
+// A sanitizer needs the real /proc.
 #define BP_SKIP_WITHOUT_MACHINE() \
   BP_SKIP_UNDER_SANITIZER();      \
   if (!test::can_have_machine()) BP_SKIP("needs root that may make namespaces")
 
-// Calls that end a machine end the process; those that would change one do nothing.
+// Installs the filter: calls that would end the machine end the process, and calls that would
+// change the machine do nothing. Returns whether this succeeds.
 inline bool guard_machine() {
   sock_filter steps[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -70,15 +71,15 @@ inline bool guard_machine() {
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, LINUX_REBOOT_CMD_CAD_ON, 2, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, LINUX_REBOOT_CMD_CAD_OFF, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO),  // 0: it is done
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO),  // errno 0: success
   };
   const sock_fprog program = {sizeof steps / sizeof *steps, steps};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// A probe's side: takes `steps` as process 1 of such a machine, and exits with kMachineEnded where
-// they ended it.
+// The probe's side: runs `steps` as process 1 of the machine. Exits with kMachineEnded if they
+// ended the machine, else with 1.
 template <typename Steps>
 void as_first_process(Steps steps) {
   const char* root = std::getenv(kRootVariable);

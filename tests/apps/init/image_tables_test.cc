@@ -1,4 +1,4 @@
-// The tables that only the first process of an image looks at.
+// The tables that only the first process of an image uses.
 #include "apps/init/image_settings.h"
 #include "tests/apps/configuration/configuration_support.h"
 
@@ -6,7 +6,7 @@ using namespace bedplate;
 
 namespace {
 
-// The lines follow the good file's: the first of them is number 13.
+// Returns the valid file with `lines` appended, from line 13 on.
 std::string with(const std::string& lines) { return file_with({}) + lines; }
 
 }  // namespace

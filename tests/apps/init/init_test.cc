@@ -1,5 +1,5 @@
-// The first process: which one is, and how it goes on in a machine that lacks something. One that
-// has all of it is in tests/guest.
+// The first process: how it is recognised, and its errors in a machine that lacks something.
+// tests/guest tests it in a complete machine.
 #include "apps/init/init.h"
 
 #include <filesystem>
@@ -49,7 +49,7 @@ namespace {
 constexpr const char* kGood = "[appliance]\nname = \"demo\"\n[pool]\nbytes = \"256 MiB\"\n"
                               "[[shard]]\nname = \"main\"\ncpu = 0\n";
 
-// Runs it: it must say `words`, and end the machine.
+// Runs the first process. Checks that it logs `words`, and ends the machine.
 void ends_with(test::FakeMachine& machine, std::initializer_list<const char*> words) {
   const test::Ended ended = machine.run("FirstProcess");
   for (const char* said : words) STRCMP_CONTAINS(said, ended.text);

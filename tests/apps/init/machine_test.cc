@@ -1,5 +1,5 @@
-// The machine, as far as it can be touched: limits in a child, and a reboot that the kernel never
-// hears of.
+// The functions of machine.h: limits are set in a child, and calls of reboot(2) do not reach the
+// kernel.
 #include "apps/init/machine.h"
 
 #include <cerrno>
@@ -24,7 +24,7 @@ using namespace bedplate;
 
 namespace {
 
-// The last command to reboot(2). libc puts two magic numbers before it.
+// The last command to reboot(2). libc passes two magic numbers before the command.
 constinit uint64_t asked = 0;
 constinit long outcome_of_reboot = 0;
 long remember(const uint64_t* arguments) {
@@ -33,7 +33,7 @@ long remember(const uint64_t* arguments) {
 }
 bool answer_reboots() { return test::answer_calls(SYS_reboot, &remember); }
 
-// Makes a call that does not return: the process ends in it, with an exit code for the command.
+// Ends the machine. The call of reboot(2) ends the process, with an exit code for the command.
 int reboot_of(MachineEnd end) {
   if (!answer_reboots()) return 99;
   test::answer_of_call = [](const uint64_t* arguments) -> long {

@@ -1,4 +1,4 @@
-// Which modules an image's configuration needs, and what comes of those that do not load.
+// The modules that an image's configuration needs, and the errors of modules that do not load.
 #include "apps/init/modules.h"
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ std::string text_of(const Error& error) {
   return format_error(error, text, sizeof text);
 }
 
-// A directory with the named files, which goes with the test.
+// A directory with files, removed at the end of the test.
 class Directory {
  public:
   Directory() { CHECK(mkdtemp(path_) != nullptr); }
@@ -43,7 +43,8 @@ class Directory {
 
 TEST_GROUP(Modules){};
 
-// The modules that `configuration` needs together with `services`, which it does not name.
+// Returns the modules that `configuration` and `services` need. `configuration` does not name the
+// services.
 static std::vector<std::string> needed(const Configuration& configuration,
                                        std::vector<ServiceNeeds> services = {}) {
   AppliancePlan plan;

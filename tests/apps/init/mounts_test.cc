@@ -1,5 +1,5 @@
-// The first process's mounts, in a directory that is a child's root, with a kernel that says yes to
-// nearly everything.
+// The mounts of the first process, in a child with a directory as its root. A simulated mount(2)
+// succeeds for all types but one.
 #include "apps/init/mounts.h"
 
 #include <cerrno>
@@ -26,7 +26,7 @@ using namespace bedplate;
 
 namespace {
 
-// The type of mount that is refused, and the error.
+// The type of file system that is refused, and the error.
 constinit const char* refused_type = "";
 constinit int refusal = 0;
 constinit int mounted_count = 0;
@@ -54,7 +54,8 @@ TEST_GROUP(Mounts) {
   }
   void teardown() override { std::filesystem::remove_all(root); }
 
-  // With file systems of that type refused. The exit code: how many were mounted.
+  // Mounts all file systems in a child; those of `type` are refused with `error`. The exit code is
+  // the number of mounts.
   test::Ended mount_all(const char* type, int error) {
     return test::run_forked([&] {
       refused_type = type;

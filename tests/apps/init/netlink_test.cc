@@ -1,5 +1,5 @@
-// Messages by what the kernel's own macros read in them, and what the kernel does about them, in a
-// network of a child's own.
+// Netlink messages, read with the kernel's macros, and their effects in a network namespace of a
+// child.
 #include "transport/sockets/netlink.h"
 
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@ using namespace bedplate;
 
 namespace {
 
-// The attribute `type` behind the `Body` of `message`, which must have it once.
+// Returns the attribute `type` behind the `Body` of `message`. Checks that `message` has it.
 template <typename Body>
 const rtattr& attribute_of(const NetlinkMessage& message, uint16_t type) {
   const nlmsghdr& header = message.header();
@@ -79,8 +79,8 @@ int mtu_of(const char* interface) {
   return ioctl(any.number(), SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : -1;
 }
 
-// Works with the kernel, in a network that has only a loopback. Returns 0, or the number of the
-// step that went wrong.
+// Sends messages to the kernel, in a network with only a loopback device. Returns 0, or the number
+// of the failed step; 100: the namespace cannot be made.
 int run_steps() {
   if (unshare(CLONE_NEWNET) != 0) return 100;
   NetlinkSocket kernel;
@@ -102,7 +102,7 @@ int run_steps() {
   return 0;
 }
 
-// As run_steps(): what one end of a connection leaves behind when it is closed.
+// Like run_steps(): counts the bytes that a closed connection has not sent yet.
 int run_sending_steps() {
   if (unshare(CLONE_NEWNET) != 0) return 100;
   NetlinkSocket kernel;

@@ -1,4 +1,4 @@
-// Networks as [[network]] has them, in a child's network of a loopback and nothing else.
+// Networks of [[network]], in a child whose network has only a loopback device.
 #include "apps/init/network.h"
 
 #include <sched.h>
@@ -25,7 +25,7 @@ NetworkSettings loopback_with(const char* address, const char* gateway = "", uin
   return network;
 }
 
-// Brings them up in a child; its log ends with the error.
+// Brings the networks up in a child. Its log ends with the error, if there is one.
 test::Ended bring_up_apart(const std::vector<NetworkSettings>& networks) {
   return test::run_forked([&] {
     if (unshare(CLONE_NEWNET) != 0) _exit(kNoNetwork);

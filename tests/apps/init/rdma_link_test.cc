@@ -1,5 +1,5 @@
-// Soft RoCE on an interface: the message, and what is said where there is none to put it on. That
-// it works the guest tests show.
+// Soft RoCE on an interface: the netlink message, and the error for an interface that does not
+// exist. The guest tests use a real interface.
 #include "apps/init/rdma_link.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The watchdog: what becomes of one that is not there, or none; and one whose calls are answered
-// here, in a child. That a loop which hangs is crashed the guest tests show.
+// The watchdog: errors of a device that is missing or is no watchdog, and a simulated device in a
+// child. The guest tests have a loop that hangs in a whole appliance.
 #include "apps/init/watchdog.h"
 
 #include <cerrno>
@@ -33,9 +33,9 @@ std::string text_of(const Error& error) {
   return format_error(error, text, sizeof text);
 }
 
-// A device that takes the timeout it likes, and counts how often it is fed.
+// A simulated device. It may choose its own timeout, and counts how often it is fed.
 struct Device {
-  int timeout_s = 0;  // 0: the one that is asked for
+  int timeout_s = 0;  // 0: the requested one
   bool can_be_set = true;
   int fed_count = 0;
 };
@@ -62,7 +62,7 @@ WatchdogSettings settings_for(const char* path) {
   return settings;
 }
 
-// Starts one with such a device in a child, which then takes `steps`.
+// Starts a watchdog with the device `one` in a child, which then runs `steps`.
 template <typename Steps>
 test::Ended with_device(const Device& one, Steps steps) {
   return test::run_forked([&] {
@@ -134,7 +134,7 @@ TEST(Watchdog, IsFedWhileEveryLoopTurns) {
   const auto ended = with_device({}, [](Watchdog& watchdog) {
     watchdog.feed();
     if (device.fed_count != 1) return 1;
-    watchdog.feed();  // again at once: it is not hungry yet
+    watchdog.feed();  // too early: this does not feed the device
     if (device.fed_count != 1) return 2;
     watchdog.keep_alive();
     if (device.fed_count != 2) return 3;
@@ -160,7 +160,7 @@ TEST(Watchdog, EachLoopMarksTheTime) {
   CHECK(loop.timers().next_deadline_ns() != TimerQueue::kNever);
 }
 
-// A loop that never begins: it has no thread, so the control thread crashes in its place.
+// The loop never begins, so it has no thread. The thread that calls feed() crashes in its stead.
 TEST(Watchdog, ALoopThatDoesNotTurnIsNotFedAndThenCrashes) {
   const test::Ended ended = test::run_forked([] {
     if (!test::answer_calls(SYS_ioctl, &answer)) _exit(99);
@@ -176,7 +176,7 @@ TEST(Watchdog, ALoopThatDoesNotTurnIsNotFedAndThenCrashes) {
       return false;
     });
   });
-  // One second, and more where this process had no core.
+  // At least one second, and more if this process got no core.
   constexpr char kHungry[] = "not fed any more: the event loop of shard 0 has not turned for ";
   CHECK(ended.said(kHungry));
   CHECK(std::atoi(std::strstr(ended.text, kHungry) + sizeof kHungry - 1) >= 1);

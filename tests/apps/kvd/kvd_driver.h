@@ -14,7 +14,7 @@
 
 namespace bedplate::kvd {
 
-// A cache of its own, and what counts.
+// A cache with the environment of its sessions.
 struct CacheRig {
   explicit CacheRig(uint64_t bytes, uint64_t value_bytes_max = 64 * 1024)
       : own(bytes, kValueWord.size(), counters.cache) {
@@ -23,7 +23,7 @@ struct CacheRig {
     environment = {nullptr, &cache, &counters, &facts, &stats};
   }
 
-  // On a line of their own, which what CppUTest allocates (a test with this in it) need not be.
+  // Allocated on their own, because CppUTest's operator new ignores alignment.
   std::unique_ptr<Counters> own_counters = std::make_unique<Counters>();
   Counters& counters = *own_counters;
   test::KeyedCacheRig own;
@@ -43,7 +43,7 @@ class Client {
   Session& session() { return session_; }
   void sent() { session_.sent(cache_.now_ns()); }
 
-  // Moves up to `piece_max` bytes of *text into the session, which takes none where it has no room.
+  // Moves up to `piece_max` bytes of *text into the session. Returns whether the session took any.
   bool give(std::string_view* text, size_t piece_max) {
     const StreamSession::Input input = session_.input();
     size_t moved = 0;
@@ -57,7 +57,7 @@ class Client {
     return moved > 0;
   }
 
-  // The replies that are on their way now: the client's then.
+  // Receives all replies that the session can send now.
   std::string take() {
     std::string all;
     for (auto pieces = session_.replies(); !pieces.empty(); pieces = session_.replies()) {
@@ -69,7 +69,7 @@ class Client {
     return all;
   }
 
-  // All that is answered to `text`, which comes in pieces of `piece_max` bytes.
+  // Sends `text` in parts of `piece_max` bytes. Returns all replies.
   std::string say(std::string_view text, size_t piece_max = ~size_t{0}) {
     std::string all;
     while (!text.empty()) {

@@ -1,5 +1,5 @@
 // The data path's law for a session of kvd, and with it for StreamSession: every command, values
-// that are received in place and lent, pieces of any length.
+// that are received in place or lent, and input in parts of any length.
 #include <string>
 #include <string_view>
 
@@ -16,7 +16,7 @@ TEST_GROUP(KvdLaw) {
   CacheRig rig{1024 * 1024};
   Client client{rig};
 
-  // All that is answered, without a string of it. Returns how many bytes.
+  // Receives all replies without copying them. Returns how many bytes they have.
   size_t drain() noexcept {
     size_t bytes = 0;
     for (auto pieces = client.session().replies(); !pieces.empty();

@@ -1,4 +1,5 @@
-// Gets of kvd by message: values in the message, lent, or out of reach; what waits and is bounded.
+// Gets of kvd by message: a value comes in the message, on loan, or is out of reach. The number of
+// loans and of waiting questions is bounded.
 #include "apps/kvd/message_gets_datapath.h"
 
 #include <memory>
@@ -34,7 +35,7 @@ static_assert(alignof(GroupRig) <= alignof(std::max_align_t));
 TEST_GROUP(KvdMessages) {
   TestPool pool;
   GroupRig rig{lazy_shape(), &*pool};
-  // Aligned to lines, which a test as CppUTest allocates it need not be.
+  // Allocated on their own, because CppUTest's operator new ignores alignment.
   std::unique_ptr<Counters> own_counters = std::make_unique<Counters>();
   std::unique_ptr<EventLoop> own_loop = std::make_unique<EventLoop>();
   Counters& counters = *own_counters;
@@ -75,7 +76,7 @@ TEST_GROUP(KvdMessages) {
     return from.to(0).am_send(kGet, std::as_bytes(std::span(question)));
   }
   void poll() {
-    for (int i = 0; i < 600; ++i) {  // loans are looked for now and then
+    for (int i = 0; i < 600; ++i) {  // loans are checked only now and then
       server->messenger.poll(16);
       gets.poll(16);
       client->messenger.poll(16);
@@ -98,8 +99,8 @@ TEST(KvdMessages, AShortValueComesInTheMessage) {
   CHECK_EQUAL(1, counters.misses.read());
 }
 
-// The value is lent in place and stays as it was: a new value goes elsewhere until the loan is
-// back.
+// The value is lent in place and does not change: until the loan is returned, a new value goes
+// elsewhere.
 TEST(KvdMessages, ALongValueIsLentAndStaysAsItIs) {
   const std::string value(5000, 'v');
   set("long", value);
@@ -135,12 +136,13 @@ TEST(KvdMessages, WhatAPeerMayNotReadIsCopiedOrOutOfReach) {
   LONGS_EQUAL(0, gets.lent_count());
 }
 
-// A sixteenth of the cache to one peer; then its questions wait until something comes back.
+// One peer may have a sixteenth of the cache on loan. Then its questions wait until it returns a
+// loan.
 TEST(KvdMessages, WhatIsLentIsBoundedAndTheRestWaits) {
   for (int i = 0; i < 6; ++i) set("k" + std::to_string(i), std::string(5'000, 'x'));
   for (int i = 0; i < 6; ++i) CHECK(ask("k" + std::to_string(i), *client) == SendStatus::kDone);
   poll();
-  LONGS_EQUAL(3, client->received.size());  // 16 KiB hold three
+  LONGS_EQUAL(3, client->received.size());  // three fit into 16 KiB
   for (size_t i = 0; i < 6; ++i) {
     CHECK(client->received.size() > i);
     client->messenger.release(client->received[i].loan);
@@ -170,7 +172,7 @@ TEST(KvdMessages, QuestionsThatMakeNoSenseAreCountedAndDropped) {
   poll();
   CHECK_EQUAL(std::size(texts), counters.messages_dropped.read());
   LONGS_EQUAL(0, client->received.size());
-  // While one that holds up the others waits, so many wait with it, and no more.
+  // While a question waits for a loan, the next ones wait behind it, up to a limit.
   for (int i = 0; i < 4; ++i) set("k" + std::to_string(i), std::string(5'000, 'x'));
   for (int i = 0; i < 4; ++i) CHECK(ask("k" + std::to_string(i), *client) == SendStatus::kDone);
   poll();

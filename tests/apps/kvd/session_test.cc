@@ -1,4 +1,4 @@
-// A kvd client's session: every command, every refusal, pieces, pipelines, limits.
+// A kvd client's session: every command, every refusal, input in parts, pipelines and limits.
 #include <ctime>
 #include <string>
 
@@ -17,7 +17,7 @@ std::string set_text(const std::string& key, const std::string& value) {
   return "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
 }
 
-// A bit of everything, with mistakes.
+// Many commands, some of them with mistakes.
 const std::string kScript =
     "set a 1 0 3\r\nabc\r\nget a\r\ngets a b\r\nbogus\r\nadd a 0 0 1\r\nx\r\n"
     "set b 0 0 1 noreply\r\ny\r\nget  a  b \r\nappend a 0 0 2\r\nde\r\n"
@@ -75,7 +75,7 @@ TEST(KvdSession, Counts) {
 
 TEST(KvdSession, Expires) {
   ANSWERS("STORED\r\nEND\r\n", "set a 0 -1 1\r\nx\r\nget a\r\n");
-  ANSWERS("STORED\r\nEND\r\n", "set a 0 2592001 1\r\nx\r\nget a\r\n");  // in 1970
+  ANSWERS("STORED\r\nEND\r\n", "set a 0 2592001 1\r\nx\r\nget a\r\n");  // a time in 1970
   ANSWERS("STORED\r\nSTORED\r\n", "set a 0 10 1\r\nx\r\nset b 0 10 1\r\nx\r\n");
   ANSWERS("TOUCHED\r\nNOT_FOUND\r\n", "touch b 20\r\ntouch c 20\r\n");
   rig.cache.set_time(rig.cache.now_ns() + 10'000'000'000);
@@ -116,7 +116,7 @@ TEST(KvdSession, RefusesAsMemcachedDoes) {
   CHECK_FALSE(client.session().is_over());
 }
 
-// A page in somebody's browser can have it send all of this but the first byte's.
+// A web page can make a browser send most of these texts.
 TEST(KvdSession, OtherProtocolsEndItBeforeAnythingOfThemIsObeyed) {
   const std::string body = "set pwned 0 0 1\r\nx\r\nflush_all\r\n";
   const std::string long_path(3000, 'p');
@@ -159,7 +159,7 @@ TEST(KvdSession, AnObjectTooLargeIsRefusedAndSkipped) {
   const std::string value(70'000, 'x');
   ANSWERS("STORED\r\n", set_text("a", "old"));
   ANSWERS("SERVER_ERROR object too large for cache\r\n", set_text("a", value));
-  ANSWERS("END\r\n", "get a\r\n");  // what the client wanted gone is gone
+  ANSWERS("END\r\n", "get a\r\n");  // the client wanted to replace the old value
   ANSWERS("STORED\r\n", set_text("a", std::string(40'000, 'a')));
   ANSWERS("SERVER_ERROR object too large for cache\r\n",
           "append a 0 0 40000\r\n" + std::string(40'000, 'b') + "\r\n");
@@ -208,7 +208,7 @@ TEST(KvdSession, NothingMoreIsTakenFromWhoReadsNothing) {
   while (client.give(&text, endless.size())) (void)client.session().replies();
   CHECK(endless.size() - text.size() <= 2 * Session::kBufferBytes);
   client.sent();
-  CHECK(client.session().replies().size() > 1);  // it goes on where it was
+  CHECK(client.session().replies().size() > 1);  // the session continues with the rest
 }
 
 TEST(KvdSession, WhatIsOnItsWayDoesNotGrow) {
@@ -239,7 +239,7 @@ TEST(KvdSession, AValueOnItsWayIsNotOverwritten) {
   client.sent();
 }
 
-// As a value that a process has by message is pinned.
+// A value that a process got by message is pinned like this one.
 TEST(KvdSession, AValueThatOthersReadIsNotCountedInPlace) {
   client.say(set_text("n", "10"));
   CacheItem& held = *rig.cache.find("n");
@@ -268,7 +268,7 @@ TEST(KvdSession, ALineIsNotEndless) {
   CHECK(client.session().is_over());
 }
 
-// As clients that ask for a thousand at once do.
+// Some clients ask for a thousand keys at once.
 TEST(KvdSession, AGetHasAnyNumberOfKeys) {
   std::string keys, values;
   for (int i = 0; i < 2000; ++i) {
@@ -304,7 +304,7 @@ TEST(KvdSession, ALongKeyInALongLineIsRefusedAndTheRestDropped) {
     }
     Client other(rig);
     CHECK_TRUE(other.say("get" + keys + "\r\nget a\n", piece) == "END\r\nEND\r\n");
-    // Not a key in a whole buffer.
+    // A whole buffer without a key.
     CHECK_TRUE(other.say("get" + std::string(20'000, ' ') + "\r\n", piece) ==
                "CLIENT_ERROR line too long\r\n");
   }
@@ -332,7 +332,7 @@ TEST(KvdSession, AClientThatLeavesGivesBackWhatItHad) {
   ANSWERS("END\r\n", "get a\r\n");
 }
 
-// By the names of memcached, each with what memcached counts by it.
+// The counters have memcached's names and meanings.
 TEST(KvdSession, StatsHaveTheCounters) {
   const auto expect = [&](const std::string& name, const std::string& value) {
     const std::string stats = client.say("stats\r\n");
@@ -404,10 +404,10 @@ TEST(KvdSession, StatsOfOtherKindsAndTheirReset) {
         "STAT total_items 0\r\n", "STAT curr_items 1\r\n", "STAT pid 4711\r\n"}) {
     if (stats.find(line) == stats.npos) FAIL((line + stats).c_str());
   }
-  LONGS_EQUAL(3, rig.counters.gets.read());  // what the appliance counts only grows
+  LONGS_EQUAL(3, rig.counters.gets.read());  // the appliance's counters only grow
 }
 
-// Replies of one send have taken as long as that send's requests have waited.
+// All requests that one send answers get the same time: from their first receive to the send.
 TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
   const auto give_at = [&](uint64_t ns, std::string_view text) {
     rig.cache.set_time(ns);
@@ -416,7 +416,7 @@ TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
   give_at(1000, "set a 0 0 1\r\nx\r\nget a\r\nget b\r\n");
   CHECK_FALSE(client.session().replies().empty());
   client.session().handed_over(1016);
-  // These wait for the send, and so do not count from the last receive.
+  // These requests wait for the send, so their time does not begin with the last receive.
   give_at(2000, "get a\r\n");
   give_at(3000, "delete a\r\n");
   client.sent();
@@ -432,7 +432,7 @@ TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
   CHECK_EQUAL(16, rig.counters.get_ns.percentile(0.5));
 }
 
-// A request begins to count when the last of it is there.
+// The time of a request begins when its last byte arrives.
 TEST(KvdSession, TheTimeOfARequestBeginsWithItsLastByte) {
   for (const auto& [ns, text] :
        {std::pair<uint64_t, std::string_view>{1000, "ge"}, {9000, "t a\r\n"}}) {

@@ -1,4 +1,4 @@
-// The plan of [verbs]: its segments to the byte, and the product of contexts, regions and bytes.
+// The plan of [verbs]: its segments to the byte, and the regions and locked bytes of each context.
 #include "apps/peers/peers_plan.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bytes = "1 MiB"
 rights = ["read"]
 )";
 
-// In the tests segment 0 alone has 256 MiB.
+// In tests, segment 0 alone has 256 MiB, so the pool must be larger.
 std::string with_pool(std::string text, const char* bytes = "\"512 MiB\"") {
   return text.replace(text.find("\"256 MiB\""), 9, bytes);
 }
@@ -117,7 +117,7 @@ TEST(PeersPlan, OpenedMemoryIsLockedOnceMore) {
   LONGS_EQUAL(1, plan.verbs.size());
   const VerbsContextPlan& own = plan.verbs[0];
   STRCMP_EQUAL("demo", own.process.c_str());
-  // The export, and what the provider opens.
+  // The export, and the memory that the provider opens to peers.
   LONGS_EQUAL(plan.pool.segments.size() + 1 + VerbsProvider::kExportCount, own.region_count);
   CHECK_EQUAL(plan.pool.total_bytes() + verbs_shared_bytes({}) + kMiB, own.locked_bytes);
 
@@ -129,8 +129,8 @@ TEST(PeersPlan, OpenedMemoryIsLockedOnceMore) {
               open.locked_bytes);
 }
 
-// A process registers its segment 0, its heap, its FIFOs and what it may write; nothing that it
-// only reads.
+// A process registers its segment 0, its heap, its FIFOs and the segments that it may write, but no
+// segment that it only reads.
 TEST(PeersPlan, ProcessesRegisterWhatTheyMayWrite) {
   const std::string process = R"(verbs = true
 max_count = 3
@@ -152,7 +152,7 @@ write = ["export:area"]
   CHECK_EQUAL(3 * worker.locked_bytes, worker.total_bytes());
 }
 
-// An outsider could take pages from under all devices but its own.
+// An outsider could take its pages away from under other devices, so only it registers them.
 TEST(PeersPlan, WhatOutsidersWriteIsRegisteredByThemselvesAlone) {
   std::string text = file_with_messages("verbs = true\nheap_bytes = \"8 MiB\"\n") + kVerbsLines;
   const AppliancePlan trusting = planned(text);
@@ -168,8 +168,8 @@ TEST(PeersPlan, WhatOutsidersWriteIsRegisteredByThemselvesAlone) {
                   plan_refusal(text).c_str());
 }
 
-// The regions of all processes that use the device, and the queues of the appliance; another device
-// counts for nothing.
+// The demands on a device are the regions of all processes that use it, and the appliance's queues.
+// Other devices do not count.
 TEST(PeersPlan, DemandsAreThoseOfOneDevice) {
   std::string text = file_with_messages("verbs = true\nmax_count = 3\n") + kVerbsLines;
   text.replace(text.find("members = 2"), 11, "members = 4");

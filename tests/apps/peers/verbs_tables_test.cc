@@ -1,4 +1,5 @@
-// [verbs], its peers and exports: what they mean, and every refusal with its exact position.
+// [verbs], its peers and exports: the meaning of the keys, and every refusal with its exact
+// position.
 #include "apps/peers/verbs_settings.h"
 #include "tests/apps/configuration/configuration_support.h"
 
@@ -6,7 +7,7 @@ using namespace bedplate;
 
 namespace {
 
-// The lines follow the good file's: [verbs] is number 13.
+// Returns the valid file with [verbs] at line 13, and `lines` in it.
 std::string with(const std::string& lines) { return file_with({}) + "[verbs]\n" + lines; }
 
 constexpr const char* kListen = "listen = \"tcp:10.0.0.1:7471\"\n";
@@ -17,7 +18,7 @@ std::string with_peers(const std::string& lines) { return with(kListen + lines);
 
 TEST_GROUP(VerbsTables){};
 
-// ---- It works ----
+// ---- Accepted files ----
 
 TEST(VerbsTables, AbsentItIsOff) { CHECK(!verbs_settings(parsed(file_with({}))).enabled); }
 
@@ -82,7 +83,7 @@ TEST(VerbsTables, AProcessMayUseThem) {
   ACCEPTED(file_with_messages("verbs = false\n"));
 }
 
-// ---- Refused ----
+// ---- Refused files ----
 
 TEST(VerbsTables, RefusesNumbers) {
   const struct {
@@ -111,7 +112,7 @@ TEST(VerbsTables, RefusesNumbers) {
           with("window = 48\n"));
 }
 
-// A call by rdma_cm has its caller's name as a hash.
+// A call over rdma_cm carries its caller's name as a hash.
 TEST(VerbsTables, RefusesNamesThatRdmaCmCannotTellApart) {
   const std::string table = "[[verbs.peer]]\nname = ";
   const std::string peers = table + "\"glbvs\"\n" + table + "\"yacxa\"\n";

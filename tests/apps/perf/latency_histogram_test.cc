@@ -38,7 +38,7 @@ TEST(LatencyHistogram, WhatLastsForeverIsCountedToo) {
   CHECK_EQUAL(2, times.count());
 }
 
-// Beside a sorted list.
+// Compares the percentiles with a sorted list.
 TEST(LatencyHistogram, PercentilesAreRightToAThousandth) {
   const Seed seed;
   std::mt19937_64 random(seed.value());

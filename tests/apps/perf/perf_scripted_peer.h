@@ -16,9 +16,9 @@ class PerfScriptedPeer : public Provider, public Endpoint {
   explicit PerfScriptedPeer(Dispatcher& dispatcher)
       : Endpoint("scripted", kLimits), dispatcher_(dispatcher) {}
 
-  uint32_t released_count = 0;  // of the loans that came with what was said
+  uint32_t released_count = 0;  // of the loans of say_with_loan()
 
-  // In a later poll: `id` comes from here.
+  // Delivers the message `id` from this peer in a later poll.
   void say(AmId id, std::span<const std::byte> payload) {
     later([this, id, text = std::vector<std::byte>(payload.begin(), payload.end())] {
       dispatcher_.deliver({*this, id, text, {}});
@@ -31,7 +31,7 @@ class PerfScriptedPeer : public Provider, public Endpoint {
 
   const char* name() const noexcept override { return "scripted"; }
   Result<Endpoint*> connect(const PeerAddress&) override { return this; }
-  // One of what is due.
+  // Runs one of the actions of later().
   uint32_t poll(uint32_t) noexcept override {
     if (next_ == due_.size()) return 0;
     const auto action = due_[next_++];

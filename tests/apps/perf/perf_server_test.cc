@@ -15,7 +15,7 @@ namespace {
 
 volatile sig_atomic_t must_stop = 0;
 
-// Says what the test has it say; some polls after that the server stops.
+// A client that sends the test's messages. Some polls after the last one, the server stops.
 class Client final : public PerfScriptedPeer {
  public:
   using PerfScriptedPeer::PerfScriptedPeer;
@@ -45,7 +45,7 @@ class Client final : public PerfScriptedPeer {
     return PerfScriptedPeer::expose(memory);
   }
   void withdraw(const RemoteMemory&) noexcept override { --exposed_count; }
-  // No put ever ends.
+  // Puts never end.
   SendStatus start(const RemoteOperation& operation) noexcept override {
     if (operation.kind != OperationKind::kPut) return SendStatus::kRefused;
     if (put_count == kPerfListed) return SendStatus::kAgain;
@@ -83,7 +83,7 @@ TEST(PerfServer, AnswersAndCounts) {
   PerfTally tally;
   std::memcpy(&tally, client.heard[1].payload.data(), sizeof tally);
   LONGS_EQUAL(1, tally.received_count);
-  LONGS_EQUAL(1, tally.wrong_count);  // the number is not 1
+  LONGS_EQUAL(1, tally.wrong_count);  // the message does not have the number 1
 }
 
 TEST(PerfServer, WhatMakesNoSenseIsNotAnswered) {

@@ -1,5 +1,5 @@
-// Ports in a configuration: what is read, what is planned for them and for the sockets on them, and
-// what stands against them. tests/system/ports_test.py drives them.
+// Ports in a configuration: their keys, the plan for them and for the sockets on them, and their
+// errors. tests/system/ports_test.py runs ports.
 #include "apps/ports/port_service.h"
 
 #include <optional>
@@ -52,7 +52,7 @@ TEST_GROUP(PortService) {
   std::optional<Configuration> configuration;
   char text[1024];
 
-  // The first problem, or "".
+  // Reads a configuration. Returns the first problem; "": none.
   std::string read(const std::string& tables) {
     ports.emplace(dpdk);
     user = {};
@@ -66,7 +66,7 @@ TEST_GROUP(PortService) {
                                         "f", services, &problems);
     return problems.empty() ? "" : format_error(problems[0], text, sizeof text);
   }
-  // The plan of a good one.
+  // Returns the plan of a valid configuration.
   AppliancePlan plan(const std::string& tables) {
     STRCMP_EQUAL("", read(tables).c_str());
     configuration->pool.bytes = boot_segment_bytes() + 512 * kMiB;
@@ -202,7 +202,7 @@ TEST(PortService, SocketsOnAPortHaveTheirBuffersThere) {
   const AppliancePlan made = plan(port + "[user]\nsockets = 3\nbuffers = 1000\n");
   const uint64_t with_sockets = bytes_of(made, "buffers:wan");
   CHECK_EQUAL(3000 * mbuf_shape(1500, 64).stride_bytes(), with_sockets - alone);
-  // Asked again it says the same.
+  // A second plan is the same.
   auto again = plan_appliance(*configuration);
   CHECK(again.ok());
   CHECK_EQUAL(with_sockets, bytes_of(again.value(), "buffers:wan"));

@@ -14,7 +14,8 @@ constexpr uint32_t kHeadBytes = sizeof(rte_ether_hdr) + sizeof(rte_ipv4_hdr) + s
 constexpr uint32_t kPlacesLog2 = 16;
 const std::byte* came_in_at[1U << kPlacesLog2];
 
-// The payload of UDP over IPv4 if its heads lie in one piece, else nullptr.
+// Returns the payload of UDP over IPv4; nullptr: it is another frame, or its headers do not lie in
+// the first segment.
 const std::byte* payload_of(const rte_mbuf* frame) noexcept {
   if (frame->pkt_len < kHeadBytes + sizeof(uint32_t) || frame->data_len < kHeadBytes)
     return nullptr;

@@ -1,5 +1,5 @@
-// Observes the frames that port drivers receive and send, by DPDK's own hooks around each burst:
-// checks whether a datagram's payload is sent from the address it was received at. For
+// Observes the frames that port drivers receive and send, with DPDK's callbacks for each burst.
+// Checks whether a datagram's payload is sent from the address it was received at. For
 // tests/system/port_echo.cc.
 #pragma once
 

@@ -40,7 +40,7 @@ CounterSet scene_set(const char* owner, const char* name, const char* instance) 
   return {owner, name, instance, sizeof(Counters), described_counters<Counters>()};
 }
 
-// An appliance whose counters are `sets`, and two looks at it.
+// An appliance with the counters `sets`, and two snapshots of them.
 struct CountersScene : CountersFileFixture {
   std::vector<CounterSet> sets;
   std::unique_ptr<Running> running;

@@ -1,4 +1,4 @@
-// Listening sockets: opened, taken over from the service manager, and gone without a trace.
+// Listening sockets: opened, taken over from the service manager, and removed with their files.
 #include "apps/services/listeners.h"
 
 #include <cstdio>
@@ -50,7 +50,7 @@ bool is_listening(int fd) {
 }  // namespace
 
 TEST_GROUP(Listeners) {
-  static constexpr int kFirst = 3;  // where a service manager puts what it passes
+  static constexpr int kFirst = 3;  // the first descriptor that a service manager passes
   static constexpr int kCount = 2;
 
   char root[64] = "/tmp/bedplate-listeners-XXXXXX";
@@ -71,7 +71,7 @@ TEST_GROUP(Listeners) {
 
   std::string path(const char* name) { return std::string(root) + "/" + name; }
 
-  // Puts `fd` where the manager would, and remembers what was there.
+  // Passes `fd` as the manager would. Saves the descriptor that has its number.
   void pass(int index, int fd) {
     saved[index] = fcntl(kFirst + index, F_DUPFD_CLOEXEC, 100);
     dup2(fd, kFirst + index);
@@ -121,7 +121,7 @@ TEST(Listeners, OpeningTwiceIsAProgrammingError) {
                 listeners.open({tcp_address(0)}, &problems));
 }
 
-// Others hold the sockets by reference, and could spoil them.
+// Users have a reference to the sockets, and could corrupt them.
 TEST(Listeners, ASocketThatIsNotTheirsAloneOrClosedIsAProgrammingError) {
   Listeners listeners("listen");
   listeners.open({tcp_address(0), unix_address(path("a.sock"))}, &problems);
@@ -183,7 +183,7 @@ TEST(Listeners, TakesOverWhatTheServiceManagerPasses) {
 }
 
 TEST(Listeners, WhatOthersReachIsRefusedWhereOnlyThisMachineMay) {
-  const Fd open = listening();  // at any address
+  const Fd open = listening();  // bound to any address
   pass(0, open.number());
   announce(getpid(), "1");
   Listeners local("listen in [here]", {"others reach it", "close it"});

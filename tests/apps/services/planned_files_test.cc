@@ -1,5 +1,5 @@
-// Files of services: how they are planned, what is said of those that cannot be opened, and the
-// functions of the C interface that operate on them.
+// Files of services: their plan, the errors of files that cannot be opened, and the functions of
+// the C interface that operate on files.
 #include "apps/services/planned_files.h"
 
 #include <deque>
@@ -60,7 +60,7 @@ TEST_GROUP(PlannedFiles) {
     needs->push_back(taken.take());
     return "";
   }
-  // The fault of the plan, or of opening the files.
+  // Returns the error of the plan, or of opening the files; "": none.
   std::string problem(const std::vector<FilePlan>& files, bool may_create = true) {
     std::vector<ServiceNeeds> needs;
     const std::string refused = planned(files, &needs);
@@ -117,7 +117,7 @@ class Maker final : public DeviceMaker {
       const Fd file(open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
       CHECK(file.is_open() && ftruncate(file.number(), 4096) == 0);
     }
-    // An open file would still be locked: so the file is closed by now.
+    // Checks that the file is closed: an open file would still be locked.
     ~Made() override {
       const Fd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
       CHECK(flock(file.number(), LOCK_EX | LOCK_NB) == 0);
@@ -139,7 +139,7 @@ TEST(PlannedFiles, AreMadeBeforeTheyAreOpenedAndGoOnceTheyAreClosed) {
   FilePlan plan = journal();
   plan.path = "/dev/for/people";
   plan.maker = &maker;
-  for (const bool may_create : {true, false}) {  // `check` looks at the device, too
+  for (const bool may_create : {true, false}) {  // `check` makes the device, too
     std::vector<ServiceNeeds> needs;
     STRCMP_EQUAL("", planned({plan}, &needs).c_str());
     std::vector<Error> problems;
@@ -156,7 +156,7 @@ TEST(PlannedFiles, AreMadeBeforeTheyAreOpenedAndGoOnceTheyAreClosed) {
   CHECK(access(path.c_str(), F_OK) != 0);
   maker.is_refused = true;
   STRCMP_EQUAL("making it: no; none", problem({plan}).c_str());
-  FilePlan second = plan;  // on the same device, and in the same trouble
+  FilePlan second = plan;  // on the same device, with the same error
   second.name = "second";
   std::vector<ServiceNeeds> needs;
   STRCMP_EQUAL("", planned({plan, second}, &needs).c_str());
@@ -190,14 +190,14 @@ TEST(PlannedFiles, HaveOneWriterOrReaders) {
   int status = 0;
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
   LONGS_EQUAL(0, WEXITSTATUS(status));
-  FilePlan careless = journal();  // whoever writes
+  FilePlan careless = journal();  // does not exclude writers
   careless.is_writable = false;
   STRCMP_EQUAL("", problem({careless}).c_str());
 }
 
 namespace {
 
-// The test sets the path of its file, and whether the content may be written over.
+// A keeper with a path and a verdict that the test sets: whether the content may be overwritten.
 class Keeper final : public FileKeeper {
  public:
   std::string at;
@@ -206,7 +206,7 @@ class Keeper final : public FileKeeper {
 
   Result<std::string> path() override { return at; }
   Result<void> check(int fd) override {
-    // Anybody else finds it locked.
+    // Another open finds the file locked.
     const Fd other(open(at.c_str(), O_RDWR | O_CLOEXEC));
     CHECK(fd >= 0 && flock(other.number(), LOCK_EX | LOCK_NB) != 0);
     ++checked_count;
@@ -366,7 +366,7 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
                "name one of these",
                problem({plan}).c_str());
   plan.path = path;
-  LONGS_EQUAL(0, mkfifo(path.c_str(), 0600));  // whose other end would be waited for
+  LONGS_EQUAL(0, mkfifo(path.c_str(), 0600));  // a blocking open would wait for its other end
   for (const bool is_direct : {false, true}) {
     plan.is_direct = is_direct;
     STRCMP_CONTAINS("it is neither a file nor a block device", problem({plan}).c_str());
@@ -379,7 +379,7 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
                problem({plan}).c_str());
 }
 
-// On any drive: if its file system takes direct access, the error says that polling is lacking.
+// If the drive cannot be polled, the error says so. Needs a file system with direct access.
 TEST(PlannedFiles, ThatArePolledLieOnADriveThatIs) {
   FilePlan plan = journal();
   plan.is_created = plan.is_direct = true;

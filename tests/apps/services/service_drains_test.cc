@@ -1,4 +1,4 @@
-// Which services are asked to drain, when, how often, and what is said of it.
+// ServiceDrains asks each service to drain once, on a wish or at the end, and logs it.
 #include "apps/services/service_drains.h"
 
 #include <string>
@@ -36,7 +36,7 @@ TEST_GROUP(ServiceDrains) {
   ServiceDrains drains;
 
   void setup() override { drains.create(services); }
-  // One turn, and what it logs.
+  // Makes one turn. Returns its log.
   std::string turn() {
     test::StderrCapture capture;
     drains.turn();

@@ -1,5 +1,5 @@
-// The seam between the runtime and services: what a service may say, in which order it is asked,
-// and what is said of one that is defective.
+// The interface between the runtime and services: the plans that a service may make, the order of
+// the calls, and the errors of a defective service.
 #include "apps/services/service.h"
 
 #include <stdexcept>
@@ -85,7 +85,7 @@ void describe(CounterTable& table, AtAGlance& c) {
   table.gauge("level", c.level, "items", "A level.").at_a_glance("fifteen letters");
 }
 
-// On which sockets can be planned, on the second shard.
+// A network for sockets on the second shard only.
 struct TestNetwork final : DatagramNetwork {
   Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) override {
     Error error;
@@ -124,7 +124,7 @@ TEST(Service, MayHaveItsTableSeveralTimes) {
   auto read = parse("[[relay]]\nbytes = \"8 KiB\"\n[[relay]]\nbytes = \"12 KiB\"\n", &problem);
   STRCMP_EQUAL("", problem.c_str());
   LONGS_EQUAL(1, read->services.size());  // it runs once
-  CHECK_EQUAL(12 * kKiB, relay.bytes);    // and was described for each, in their order
+  CHECK_EQUAL(12 * kKiB, relay.bytes);    // described for each table, in their order
   parse("[[relay]]\n[[relay]]\n[[relay]]\n", &problem);
   STRCMP_CONTAINS("[[relay]] number 3 is too many; expected 1..2 of them", problem.c_str());
   parse("[relay]\n", &problem);
@@ -212,7 +212,7 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
   LONGS_EQUAL(runtime_count + 2, plan.counters().size());
   STRCMP_EQUAL("", plan.counters()[runtime_count - 1].owner.c_str());
   STRCMP_EQUAL("relay", plan.counters()[runtime_count + 1].owner.c_str());
-  // The heap has room for what they want beside its own least.
+  // The heap must hold the services' demands in addition to its own minimum.
   configuration.pool.bytes -= kMiB;
   STRCMP_CONTAINS("heap needs 18874368 bytes", refusal());
   configuration.pool.bytes = pool_bytes;
@@ -321,7 +321,7 @@ TEST(Service, DatagramSocketsThatMakeNoSenseAreRefusedByName) {
 TEST(Service, ItsDatagramSocketsMayBeOnTheNetworkOfAnother) {
   TestNetwork network;
   relay.network = &network;
-  configuration.services = {&relay, &cache};  // what others stand on comes first
+  configuration.services = {&relay, &cache};  // a service that others use comes first
   std::vector<uint32_t> known;
   relay.to_plan = [&](ServicePlan&) {
     known = network.planned;
@@ -333,9 +333,9 @@ TEST(Service, ItsDatagramSocketsMayBeOnTheNetworkOfAnother) {
   };
   auto made = plan_appliance(configuration);
   CHECK(made.ok());
-  LONGS_EQUAL(1, known.size());  // it knows what is wanted when it plans
+  LONGS_EQUAL(1, known.size());  // it knows the demand when it plans
   LONGS_EQUAL(10, known[0]);
-  LONGS_EQUAL(2, made.value().pool.segments.size());  // boot and heap: the buffers are not its own
+  LONGS_EQUAL(2, made.value().pool.segments.size());  // boot and heap: the network has the buffers
   LONGS_EQUAL(0, made.value().needs_on(1).watches);
   LONGS_EQUAL(0, made.value().services[1].descriptors);
   STRCMP_EQUAL("cache", made.value().services[1].name.c_str());
@@ -434,7 +434,7 @@ TEST(Service, ItsMessagesHaveNumbersAndOneNameEach) {
   LONGS_EQUAL(128, *made.value().message_names.find("cache.get"));
   LONGS_EQUAL(129, *made.value().message_names.find("cache.put"));
   LONGS_EQUAL(130, *made.value().message_names.find("relay.get"));
-  CHECK_FALSE(made.value().has_shard_group);  // one shard talks to nobody but itself
+  CHECK_FALSE(made.value().has_shard_group);  // a single shard needs no group
   CHECK_FALSE(made.value().needs_on(0).has_messages);
   STRCMP_CONTAINS("giving the message \"cache.get\" a number: it has one already",
                   refusal([](ServicePlan& asked) {

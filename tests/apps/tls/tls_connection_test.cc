@@ -1,5 +1,5 @@
-// TLS around a session that says what it hears, with the library's own client: both versions, long
-// texts, certificates that count instead of a token, clients that speak no TLS, ends.
+// TLS around a session that echoes its input, with the library's own client: both versions, long
+// texts, client certificates, clients that speak no TLS, and ends.
 #include "apps/tls/tls_connection.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ using namespace bedplate::test;
 
 namespace {
 
-// Says what it hears; "." ends it.
+// Echoes its input. Input that ends with "." ends it.
 class Echo final : public ConnectionSession {
  public:
   bool is_open = false;
   bool is_certified = false;
   bool has_begun = false;  // a request that is not complete
-  bool waits = false;      // for what it says next
+  bool waits = false;      // for its next output
 
   void open(int) noexcept override {
     is_open = true;
@@ -72,14 +72,14 @@ TEST_GROUP_BASE(TlsConnection, TlsSessionFixture) {
   void serve(const TlsFiles& files) {
     environment.where = "[server]";
     CHECK(environment.credentials.load(files, "[server]", &problems));
-    while (environment.log_limit.try_pass("[server]")) continue;  // what fails on purpose
+    while (environment.log_limit.try_pass("[server]")) continue;  // no log of deliberate failures
   }
   void connect(int version) {
     new_client(version);
     client->start();
     connection->open(-1);
   }
-  // All that both have for one another, in pieces.
+  // Moves all bytes between the client and the connection, at most `bytes_max` at a time.
   void exchange(size_t bytes_max = SIZE_MAX) {
     while (true) {
       const std::string_view said = connection->output().substr(0, bytes_max);
@@ -188,7 +188,7 @@ TEST(TlsConnection, HttpInClearEndsIt) {
   LONGS_EQUAL(1, counters.failed_protocol.read());
 }
 
-// Encrypted, it is as little with the client as it was before.
+// Encrypted output that is not sent yet has not reached the client.
 TEST(TlsConnection, WhatIsSaidIsSentBeforeItWaitsOrIsLate) {
   serve(certificates());
   connect(TLS1_3_VERSION);
@@ -213,7 +213,7 @@ TEST(TlsConnection, WhatIsSaidIsSentBeforeItWaitsOrIsLate) {
 #endif
 }
 
-// It has the time of a request, from its first byte.
+// A handshake has the time limit of a request, from its first byte.
 TEST(TlsConnection, AHandshakeThatIsTooSlowIsBrokenOff) {
   serve(certificates());
   connect(TLS1_3_VERSION);
@@ -226,7 +226,7 @@ TEST(TlsConnection, AHandshakeThatIsTooSlowIsBrokenOff) {
   CHECK_FALSE(connection->is_in_request());
   connection->closed();
   LONGS_EQUAL(1, counters.failed_gone.read());
-  connect(TLS1_3_VERSION);  // the next one is served
+  connect(TLS1_3_VERSION);  // the next client is served
   LONGS_EQUAL(0, agree());
   echo.has_begun = true;
   connection->time_out();
@@ -240,7 +240,7 @@ TEST(TlsConnection, AClientThatLeaves) {
   serve(certificates());
   connect(TLS1_3_VERSION);
   connection->closed();
-  LONGS_EQUAL(0, counters.failed_gone.read());  // it has not begun
+  LONGS_EQUAL(0, counters.failed_gone.read());  // no handshake has begun
   connect(TLS1_3_VERSION);
   client->handshake();
   exchange();

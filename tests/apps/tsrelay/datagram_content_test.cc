@@ -1,4 +1,4 @@
-// The kind of a datagram is told by its content, not by its length.
+// The content of a datagram decides its kind, not its length.
 #include "apps/tsrelay/datagram_content_datapath.h"
 
 #include <vector>
@@ -55,7 +55,7 @@ TEST(DatagramContent, TransportStreamsBareAndInRtp) {
 }
 
 TEST(DatagramContent, RtpOfALengthThatIsAMultipleOf188) {
-  // A header of 188 bytes: CSRCs and an extension.
+  // A header of 188 bytes, most of which are an extension.
   std::vector<std::byte> rest(176, std::byte{0});
   store_u16(rest.data() + 2, 43);
   const auto stream = transport(6);
@@ -64,7 +64,7 @@ TEST(DatagramContent, RtpOfALengthThatIsAMultipleOf188) {
   LONGS_EQUAL(7 * kTsPacketBytes, long_header.size());
   CHECK(of(long_header, true) == Content::kTransport);
   LONGS_EQUAL(188, head.header_bytes);
-  // G.711 of 47 ms; with padding; H.264 of a type of its own.
+  // 47 ms of G.711; G.711 in a datagram of 376 bytes; H.264 with a dynamic type, twice.
   CHECK(of(rtp({.payload_type = 8}, std::vector<std::byte>(376, std::byte{0xD5})), true) ==
         Content::kOtherType);
   CHECK(of(rtp({.payload_type = 8}, std::vector<std::byte>(364, std::byte{0xD5})), true) ==
@@ -73,7 +73,7 @@ TEST(DatagramContent, RtpOfALengthThatIsAMultipleOf188) {
         Content::kNoSync);
   CHECK(of(rtp({.payload_type = 96}, std::vector<std::byte>(1304, std::byte{0x65})), true) ==
         Content::kNotWhole);
-  // A transport stream by its bytes, of a type that bears another thing.
+  // The payload is a transport stream, but the type is for another format.
   CHECK(of(rtp({.payload_type = 14}, transport(7)), true) == Content::kOtherType);
 }
 
@@ -112,7 +112,8 @@ TEST(DatagramContent, WhatIsEmptyOrBrokenHasItsNumber) {
   CHECK(of(unaligned, false) == Content::kNotWhole);
 }
 
-// No byte but its own tells a stranger's datagram: what is called a transport stream is one.
+// Random datagrams are rarely taken for a transport stream, and only if more than half of their
+// packets begin with the sync byte.
 TEST(DatagramContent, ChanceIsNoTransportStream) {
   Dice dice;
   uint32_t taken = 0;

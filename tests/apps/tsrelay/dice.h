@@ -1,5 +1,5 @@
-// Random choices for the relay's tests, with a seed that is shown and repeated
-// (tests/support/seed.h).
+// Random choices for the relay's tests. A failed test prints the seed, which can be set for another
+// run (tests/support/seed.h).
 #pragma once
 
 #include <cstdint>

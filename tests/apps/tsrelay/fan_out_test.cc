@@ -1,5 +1,5 @@
-// A fan-out costs datagrams, and no look at their bytes. The pages that packets lie in cannot be
-// read while they go out, and each touch of one is seen.
+// A fan-out sends datagrams without an access to their bytes: the pages of the packets are closed
+// while the packets are sent, and an access is detected.
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -13,7 +13,7 @@ using namespace bedplate::relay;
 
 namespace {
 
-// Pages of which each touch is counted while they are closed.
+// Pages that count an access while they are closed. The access opens them.
 class WatchedPages {
  public:
   explicit WatchedPages(size_t byte_count) : byte_count_(byte_count) {
@@ -78,7 +78,7 @@ TEST(FanOut, ToFiveHundredOutputsNoByteOfAPacketIsTouched) {
   }
   r.out.notes = false;
   r.create();
-  // Judged, put in order and inspected, but not sent: there is no room.
+  // The packets are checked, ordered and inspected, but not sent: the socket has no space.
   r.out.room = 0;
   for (uint32_t i = 0; i < kPackets; ++i) CHECK(r.give(0, r.payload()));
   r.work();

@@ -1,5 +1,5 @@
-// FEC as it is sent and as it is received: to the byte, what it can bring back, and what it must
-// refuse.
+// FEC as it is sent and as it is received: every byte, the packets that it recovers, and the input
+// that it must refuse.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -22,15 +22,15 @@ constexpr uint32_t kBufferBytes = 2048;
 struct Made {
   std::vector<std::byte> bytes;
   bool is_row;
-  size_t after;  // so many media packets
+  size_t after;  // media packets added before it
 };
 
-// The sending side, and all that it makes.
+// The sending side, and all FEC packets that it makes.
 struct Sending final : FecSenderSink {
   FecSender sender;
   std::vector<Made> made;
   size_t media_count = 0;
-  uint32_t out_count = 0;  // buffers
+  uint32_t out_count = 0;  // buffers in use
   uint32_t out_max = ~0U;
 
   Sending(uint32_t columns, uint32_t rows, bool has_rows) {
@@ -59,7 +59,7 @@ struct Sending final : FecSenderSink {
   }
 };
 
-// The receiving side: items are places in a list.
+// The receiving side. An item is an index in `items`.
 struct Receiving final : FecReceiverSink {
   std::unique_ptr<FecReceiver> receiver = std::make_unique<FecReceiver>();
   std::vector<std::vector<std::byte>> items;
@@ -118,7 +118,7 @@ TEST(Fec, ToTheByte) {
     media.push_back(packet(dice, static_cast<uint16_t>(65530 + i), 188 * (1 + i % 7)));
     sending.add(media.back());
   }
-  LONGS_EQUAL(10 + 4, sending.made.size());  // columns of the second matrix leave in the third
+  LONGS_EQUAL(10 + 4, sending.made.size());  // the second matrix's columns are sent with the third
   uint16_t row_sequence = 0;
   uint16_t column_sequence = 0;
   for (const Made& made : sending.made) {
@@ -146,7 +146,7 @@ TEST(Fec, ToTheByte) {
     MEMCMP_EQUAL(sum.data(), fec.sum.data(), longest);
     if (made.is_row) LONGS_EQUAL(0, made.after % 4);
   }
-  // A column each five packets, never two at once.
+  // One column is sent every five packets, never two at once.
   std::set<size_t> after;
   for (const Made& made : sending.made) {
     if (!made.is_row) CHECK(after.insert(made.after).second && made.after % 5 == 1);
@@ -177,10 +177,10 @@ TEST(Fec, AGapCountsColumnsThatWaitToBeSent) {
   sending.add(packet(dice, 16));        // sends the first column
   LONGS_EQUAL(5, sending.made.size());
   sending.add(packet(dice, 20));
-  LONGS_EQUAL(3 + 1 + 1, sending.sender.unprotected_count());  // three wait; 16's column and row
+  LONGS_EQUAL(3 + 1 + 1, sending.sender.unprotected_count());  // three wait; 16's column, row
 }
 
-// Any losses that the rows and columns of one matrix can bring back, as a simple model says.
+// Random losses in one matrix: the receiver recovers the packets that a simple model recovers.
 TEST(Fec, BringsBackWhatCanBeBroughtBack) {
   for (int round = 0; round < 60; ++round) {
     const uint32_t columns = 4 + dice.below(5);
@@ -198,7 +198,7 @@ TEST(Fec, BringsBackWhatCanBeBroughtBack) {
       const auto one = packet(dice, sequence, 188 * (1 + dice.below(7)));
       all[sequence] = one;
       sending.add(one);
-      // The first matrices tell the receiver of the last what there is.
+      // Only the fourth matrix has losses. The first matrices show their shape.
       const bool is_lost = i >= 3 * matrix && i < 4 * matrix && dice.below(100) < 12;
       if (is_lost) lost.insert(i - 3 * matrix);
       if (!is_lost) receiving.media(one);
@@ -230,7 +230,7 @@ TEST(Fec, BringsBackWhatCanBeBroughtBack) {
   }
 }
 
-// FEC restores RTP's other parts beside the payload, and packets without one.
+// FEC restores the other parts of RTP besides the payload, and packets without a payload.
 TEST(Fec, PaddingExtensionsCsrcsAndEmptyPacketsComeBackAsTheyWere) {
   Sending sending(5, 5, true);
   Receiving receiving;
@@ -288,13 +288,13 @@ TEST(Fec, WhatIsNoFecIsRefused) {
     bad[at] = std::byte{value};
     return bad;
   };
-  CHECK(parse_fec(std::span(good).first(28), &fec));  // of packets that are empty
+  CHECK(parse_fec(std::span(good).first(28), &fec));  // FEC of empty packets
   CHECK(!parse_fec(std::span(good).first(27), &fec));
   CHECK(!parse_fec({}, &fec));
   CHECK(!parse_fec(with(0, 0x40), &fec));
-  CHECK(!parse_fec(with(16, 0x21), &fec));  // no E
-  CHECK(!parse_fec(with(17, 1), &fec));     // a mask
-  CHECK(!parse_fec(with(24, 8), &fec));     // another sum
+  CHECK(!parse_fec(with(16, 0x21), &fec));  // without the E bit
+  CHECK(!parse_fec(with(17, 1), &fec));     // with a mask
+  CHECK(!parse_fec(with(24, 8), &fec));     // another kind of sum
   CHECK(!parse_fec(with(25, 0), &fec));
   CHECK(!parse_fec(with(26, 0), &fec));
   CHECK(!parse_fec(with(26, 21), &fec));
@@ -316,9 +316,9 @@ TEST(Fec, SumsThatMakeNoPacketAreRefused) {
       if (i != 40) receiving.media(one);
       for (; given < sending.made.size(); ++given) {
         auto made = sending.made[given].bytes;
-        if (kind == 0) made[14] = std::byte{0xFF};  // longer than the sum
+        if (kind == 0) made[14] = std::byte{0xFF};  // a length beyond the sum
         if (kind == 1) made[0] |= std::byte{0x1F};  // CSRCs, and an extension that is too long
-        if (kind == 2) {  // shorter than the others, and so is what it says
+        if (kind == 2) {                            // a short sum, and the length of a short packet
           made.resize(kFecHeadersBytes + 100);
           store_u16(made.data() + 14, 188 ^ 50);
         }

@@ -1,4 +1,4 @@
-// A leg says whether it gets packets, nothing, or datagrams that it drops, and why.
+// A leg reports whether it gets packets, nothing, or datagrams that it drops, and the cause.
 #include "tests/apps/tsrelay/relay_rig.h"
 
 #include <vector>
@@ -17,7 +17,7 @@ TEST_GROUP(LegArrival) {
 
   void setup() override { rig.create(); }
   void give(std::span<const std::byte> datagram) { rig.give(0, datagram); }
-  // As after a second in which each of `datagrams` came.
+  // Gives the leg `datagrams`, and lets a second pass. Returns the leg's report.
   const char* seen(const std::vector<std::vector<std::byte>>& datagrams) {
     for (const auto& each : datagrams) rig.give(0, each);
     rig.work(1000 * kMs);
@@ -31,7 +31,7 @@ TEST_GROUP(LegArrival) {
 };
 
 TEST(LegArrival, IsNothingOfASenderThatIsSilent) {
-  STRCMP_EQUAL("packets", seen({}));  // that was the first look
+  STRCMP_EQUAL("packets", seen({}));  // the first look
   STRCMP_EQUAL("nothing", seen({}));
   rig.give(0, rig.rtp(1));
   rig.work(1);
@@ -40,7 +40,7 @@ TEST(LegArrival, IsNothingOfASenderThatIsSilent) {
   STRCMP_EQUAL("nothing", seen({}));
 }
 
-// ffmpeg's datagrams have 1472 bytes where nobody says otherwise.
+// ffmpeg's datagrams have 1472 bytes by default.
 TEST(LegArrival, IsWhatIsDroppedMost) {
   (void)seen({});
   auto rtp = rig.rtp(1);

@@ -1,5 +1,6 @@
-// Two legs in order: duplicates, gaps and their window, restarts; then chance against a simple
-// model: what came by either leg within the window is delivered, once and in order.
+// The merge of two legs: duplicates, gaps and their window, and restarts; then random arrivals
+// against a simple model: each packet that came by a leg within the window is delivered once, in
+// order.
 #include "apps/tsrelay/leg_merge_datapath.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ struct Book final : MergeSink {
   uint32_t missing = 0;
   std::map<MergeDrop, uint32_t> dropped;
   uint32_t restarts = 0;
-  std::string order;  // of items and restarts
+  std::string order;  // the order of items and restarts
 
   void deliver(uint32_t item, uint32_t missing_count) noexcept override {
     delivered.push_back(item);
@@ -50,7 +51,7 @@ TEST_GROUP(LegMerge) {
     slots.assign(LegMerge::slot_count(window_packets), {});
     merge.create({.window_ns = window_ns, .window_packets = window_packets, .sink = &book}, slots);
   }
-  // Items are told by their number; the time of the stream goes with it.
+  // Inserts a packet. The short forms derive the item and the timestamp from the sequence number.
   void put(uint32_t leg, uint16_t sequence, uint32_t item, uint32_t timestamp) {
     merge.insert({item, leg, sequence, timestamp, now});
     CHECK(merge.is_valid());
@@ -91,7 +92,7 @@ TEST(LegMerge, OrderIsRestored) {
   create(16);
   put_all(0, {1, 4, 3, 2, 6, 5});
   STRCMP_EQUAL("1 2 3 4 5 6 ", book.order.c_str());
-  LONGS_EQUAL(3, merge.span_peak());  // of 4, which comes ahead of 2 and 3
+  LONGS_EQUAL(3, merge.span_peak());  // 4 comes ahead of 2 and 3
   LONGS_EQUAL(3, merge.leg_report(0).reordered);
   LONGS_EQUAL(0, merge.leg_report(0).lost);
 }
@@ -128,7 +129,7 @@ TEST(LegMerge, TheWindowIsOneOfPacketsToo) {
   put(0, 15);  // the fifth from 11 on
   STRCMP_EQUAL("10 12 13 14 15 ", book.order.c_str());
   LONGS_EQUAL(1, merge.lost_count());
-  put(0, 22);  // 16 and more than a window: those that cannot be waited for are missing at once
+  put(0, 22);  // more than a window ahead: packets before the window are lost at once
   LONGS_EQUAL(4, merge.lost_count());
   put(0, 19);
   merge.expire(~uint64_t{0} - 1);
@@ -141,20 +142,20 @@ TEST(LegMerge, ARestartIsBelievedWhenTwoSaySo) {
   put_all(0, {100, 101, 103});
   put(0, 40000);
   LONGS_EQUAL(0, book.restarts);
-  put(0, 104);  // the stray one was one
+  put(0, 104);  // the stray packet is dropped
   LONGS_EQUAL(1, book.dropped[MergeDrop::kOutside]);
   put(0, 50000);
   put(0, 50001);
   STRCMP_EQUAL("100 101 103 104 | 50000 50001 ", book.order.c_str());
   LONGS_EQUAL(1, merge.lost_count());
-  // The slower leg still brings the old ones.
+  // The slower leg still brings old packets.
   put_all(1, {102, 103, 104});
   LONGS_EQUAL(3, book.dropped[MergeDrop::kLate]);
   LONGS_EQUAL(1, book.restarts);
   put_all(1, {50000, 50001, 50002});
   LONGS_EQUAL(2, book.dropped[MergeDrop::kDuplicate]);
   LONGS_EQUAL(50002, book.delivered.back());
-  // Long after, they are a sender's that has restarted once more.
+  // Long after, such numbers mean that the sender has restarted once more.
   now += LegMerge::kOldNs;
   put(0, 105);
   put(0, 106);
@@ -194,7 +195,7 @@ TEST(LegMerge, ChanceAgainstAModel) {
     constexpr uint32_t kCount = 3000;
     const uint32_t first = dice.below(65536);
     std::set<uint32_t> arrived;
-    // Each leg loses some and is at most 20 behind; packets come up to 10 too early or late.
+    // Each leg loses packets. One leg is up to 20 packets behind; each packet is up to 10 late.
     std::vector<std::pair<uint32_t, std::pair<uint32_t, uint32_t>>> events;
     const uint32_t skew = dice.below(20);
     for (uint32_t i = 0; i < kCount; ++i) {

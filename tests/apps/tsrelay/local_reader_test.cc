@@ -1,5 +1,5 @@
-// A local process as reader of a stream, which is lent to it: this messenger stands for the
-// process, and keeps or gives back the loans.
+// A local process reads a stream by loans of its packets. The messenger of the test plays the
+// process: it holds loans or gives them back.
 #include "apps/tsrelay/local_reader_datapath.h"
 
 #include <cstdint>
@@ -34,8 +34,8 @@ TEST_GROUP(LocalReader) {
   Endpoint* self = nullptr;
   LocalReader reader;
   struct Got {
-    std::vector<Loan> loans;        // that its process has
-    std::vector<uint64_t> numbers;  // of all that came
+    std::vector<Loan> loans;        // that the process has
+    std::vector<uint64_t> numbers;  // of all packets that came
   } got;
   std::vector<Loan>& loans = got.loans;
   std::vector<uint64_t>& numbers = got.numbers;
@@ -95,7 +95,7 @@ TEST_GROUP(LocalReader) {
 };
 
 TEST(LocalReader, APacketIsLentUntilItComesBack) {
-  push();  // nobody has asked
+  push();  // the reader has not begun
   reader.begin(*self, kPacket);
   push();
   push();
@@ -110,7 +110,7 @@ TEST(LocalReader, APacketIsLentUntilItComesBack) {
   CHECK_EQUAL(0, counters.lent.read());
 }
 
-// Only packets of the transport stream have numbers: a reader misses nothing by the others.
+// Only packets of the transport stream have numbers, so other packets leave no gap.
 TEST(LocalReader, NumbersAreOfPacketsOfTheStream) {
   reader.begin(*self, kPacket);
   for (uint32_t i = 0; i < 12; ++i) push(i % 3 == 1 ? PacketKind::kEmpty : PacketKind::kMedia);
@@ -147,7 +147,7 @@ TEST(LocalReader, OneThatKeepsAllLosesTheOldest) {
   CHECK_EQUAL(2 * lent_max, counters.packets.read());
 }
 
-// A reader that waits for room and goes must not be told of room later.
+// A reader that ends while it waits for space must get no notice of space later.
 TEST(LocalReader, OneThatGoesWhileItWaitsForRoomWaitsNoMore) {
   reader.begin(*self, kPacket);
   fill_queue();

@@ -1,4 +1,4 @@
-// Packets leave at the pace of their PCRs, whatever jitter they came with.
+// Packets leave at the pace of their PCRs, whatever their jitter on arrival.
 #include "apps/tsrelay/pacer_datapath.h"
 
 #include <vector>
@@ -25,7 +25,7 @@ TEST_GROUP(Pacer) { Pacer pacer{50 * kMs}; };
 
 TEST(Pacer, JitterIsTakenOut) {
   Dice dice;
-  // A packet each ms, a PCR with each fifth, and 0 to 20 ms of jitter.
+  // A packet each ms, a PCR in each fifth packet, and 0 to 20 ms of jitter.
   std::vector<uint64_t> due;
   for (uint64_t i = 0; i < 1000; ++i) {
     const uint64_t sent = i * kMs;
@@ -68,7 +68,7 @@ TEST(Pacer, ADiscontinuityBeginsALineAnew) {
   const uint64_t after = pacer.due_ns(clock_at(9'000'000 * kMs), kBytes, 20 * kMs);
   DOUBLES_EQUAL(70e6, static_cast<double>(after), 1e3);
   LONGS_EQUAL(2, pacer.restart_count());
-  // The sender stops for a second and goes on as if nothing were.
+  // The sender stops for a second, and then continues its PCRs without a gap.
   const uint64_t late = pacer.due_ns(clock_at(9'000'010 * kMs), kBytes, 1030 * kMs);
   DOUBLES_EQUAL(1080e6, static_cast<double>(late), 1e3);
   LONGS_EQUAL(3, pacer.restart_count());
@@ -99,12 +99,12 @@ TEST(Pacer, AClockThatSaysTheSameTwiceTellsNothing) {
 
 TEST(Pacer, ALineEndsASecondBehindItsLastPcr) {
   for (uint64_t i = 0; i < 10; ++i) pacer.due_ns(clock_at(i * 10 * kMs), kBytes, i * 10 * kMs);
-  // Four times as fast now, and without PCRs: what the line says is not the pace of it any more.
+  // The stream is now four times as fast, without PCRs, so the line no longer shows its pace.
   uint64_t now = 100 * kMs;
   for (; now < 1080 * kMs; now += 10 * kMs) {
     for (int i = 0; i < 4; ++i) CHECK(pacer.due_ns({}, kBytes, now) <= now + 150 * kMs);
   }
-  now += 100 * kMs;  // what was due meanwhile is past
+  now += 100 * kMs;  // the due times so far have passed
   for (uint64_t i = 0; i < 10'000; ++i, now += 10 * kMs) {
     const uint64_t due = pacer.due_ns({}, kBytes, now);
     CHECK(due <= now + 150 * kMs);

@@ -1,5 +1,5 @@
-// Packets and those that want them: buffers go back to where they are from, once; taps take at
-// their own pace, and the slowest loses the oldest.
+// The ring of packets and its taps: each buffer goes back to its socket once. Each tap takes
+// packets at its own pace, and the slowest tap loses the oldest packets.
 #include "apps/tsrelay/packet_ring_datapath.h"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 struct Tap final : RingTap {
   PacketRing* ring = nullptr;
-  uint64_t most = ~uint64_t{0};  // so many more are taken
+  uint64_t most = ~uint64_t{0};  // how many more it takes
   std::vector<uint32_t> taken;
   std::vector<uint32_t> missing;
   bool is_busy = false;
@@ -52,7 +52,7 @@ TEST_GROUP(PacketRing) {
       ring.add_tap(*tap);
     }
   }
-  // One whose length is its number, in a buffer of the socket.
+  // Pushes a packet in a buffer of the socket; its length is its number.
   void push(uint32_t number, uint64_t due_ns = 0) {
     const uint32_t index = table.take();
     table[index].bytes = socket.memory.data() + number % 16 * FakeSocket::kBufferBytes;
@@ -102,7 +102,7 @@ TEST(PacketRing, TheSlowLoseTheOldest) {
 TEST(PacketRing, WhatIsNotDueWaits) {
   push(1, 50);
   push(2, 200);
-  push(3, 150);  // behind one that is due later
+  push(3, 150);  // behind a packet that is due later
   ring.pump(100);
   CHECK((fast.taken == std::vector<uint32_t>{1}));
   LONGLONGS_EQUAL(200, ring.due_ns());
@@ -123,7 +123,8 @@ TEST(PacketRing, AFullRingHurriesBeforeItDrops) {
   LONGS_EQUAL(0, fast.missing.size() + slow.missing.size());
 }
 
-// Once all outputs have had it; of one that an output has missed it is told that not all had it.
+// The stations of a packet are recorded once all outputs have taken it. If an output has missed it,
+// the last station is left out.
 TEST(PacketRing, ThePacketsStationsAreToldWhenItGoes) {
   TraceRecord records[8];
   TraceRing traces;

@@ -1,5 +1,4 @@
-// The files of a recording: what they are called, in which order they come, and which may be
-// emptied.
+// The files of a recording: their names, their order, and the check whether a file may be emptied.
 #include "apps/tsrelay/recording_files.h"
 
 #include <cstdlib>
@@ -35,7 +34,7 @@ TEST_GROUP(RecordingFiles) {
     for (size_t i = 0; i < count; ++i) all += packet;
     return all;
   }
-  // The ends of the files' names, behind "news.ts.".
+  // Returns the ends of the files' names, after "news.ts.".
   std::string names(RecordingFiles & files) {
     std::string all;
     for (uint32_t i = 0; i < files.count(); ++i) {
@@ -123,7 +122,7 @@ TEST(RecordingFiles, NothingButATransportStreamIsTakenForARecording) {
   STRCMP_EQUAL("", said_of(packets(1)).c_str());
   STRCMP_EQUAL("", said_of(packets(100)).c_str());
   STRCMP_EQUAL("", said_of(packets(40) + packets(1).substr(0, 100)).c_str());  // torn at the end
-  STRCMP_EQUAL("", said_of(hole + packets(40) + hole).c_str());  // writes that failed, or were lost
+  STRCMP_EQUAL("", said_of(hole + packets(40) + hole).c_str());  // writes that failed or were lost
   STRCMP_EQUAL("it has 1880 bytes that are no transport stream",
                said_of(packets(9) + std::string(188, 'x')).c_str());
   for (const std::string& content :

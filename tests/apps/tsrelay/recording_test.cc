@@ -1,5 +1,5 @@
-// Recordings: where each packet is written, when the next file is begun, and what becomes of
-// packets and writes that fail. The disk is a stand-in that answers when it is told to.
+// Recordings: the position of each packet in the files, the change to the next file, and the errors
+// of packets and writes. The simulated disk completes writes when the test says so.
 #include "apps/tsrelay/recording_datapath.h"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST_GROUP(Recording) {
     if (files != nullptr) files->close(0);
     std::filesystem::remove_all(directory);
   }
-  // As after a start: opens the files, and makes the recording.
+  // Opens the files and makes the recording, as a start does.
   void begin(uint32_t count, const RecordingOptions& given) {
     if (files != nullptr) files->close(0);
     files = std::make_unique<Files>();
@@ -114,7 +114,7 @@ TEST_GROUP(Recording) {
     for (uint32_t i = 0; i < count; ++i) push();
     pump(now_ns);
   }
-  // The oldest write that is under way ends, and is in its file.
+  // Completes the oldest write under way. A positive `result`: the packet is in its file.
   void answer(int64_t result = kBytes) {
     FileOperation& operation = *disk.issued.front();
     disk.issued.erase(disk.issued.begin());
@@ -134,7 +134,7 @@ TEST_GROUP(Recording) {
     LONGS_EQUAL(offset, disk.issued[index]->offset);
     LONGS_EQUAL(kBytes, disk.issued[index]->bytes);
   }
-  // "000001:376 000002:0": the files there are, by name, with their sizes.
+  // Returns the names of all files, with their sizes: "000001:376 000002:0".
   std::string listed() {
     std::vector<std::string> all;
     for (const auto& each : std::filesystem::directory_iterator(directory)) {
@@ -157,11 +157,11 @@ TEST(Recording, GoesOnWithTheNextFileAndNoneIsLongerThanItMayBe) {
   check_write(1, "a", kBytes);
   check_write(2, "b", 0);
   LONGS_EQUAL(1, counters.file.read());
-  recording->prepare();  // writes are on their way to it: it is left alone
+  recording->prepare();  // leaves the file alone: writes to it are under way
   answer();
   answer();
   STRCMP_EQUAL("000000:376 000001:0", listed().c_str());
-  record(2);  // the second one waits: there is no room, and no empty file
+  record(2);  // the second packet waits: no file has space
   LONGS_EQUAL(2, disk.issued.size());
   check_write(1, "b", kBytes);
   LONGS_EQUAL(0, counters.dropped.read());
@@ -201,7 +201,7 @@ TEST(Recording, WhereTheNextFileCannotBeHadPacketsAreDropped) {
   CHECK(ring->is_drained());
 }
 
-// As where its directory may not be written to for a while.
+// The same as if the directory could not be written to for a while.
 TEST(Recording, GoesOnOnceTheNextFileCanBeHadAfterAll) {
   begin(2, {.rotate_bytes = 2 * kBytes});
   record(4);
@@ -250,7 +250,7 @@ TEST(Recording, AStartGoesOnBehindTheLastWholePacketOfTheYoungestFile) {
   record(6);
   answer_all();
   CHECK(truncate((path + ".000001").c_str(), kBytes + 10) == 0);  // torn by a crash
-  // The clock says that the first one is the youngest.
+  // By its time, the first file is the youngest.
   CHECK(utimensat(AT_FDCWD, (path + ".000000").c_str(), nullptr, 0) == 0);
   begin(3, {.rotate_bytes = 4 * kBytes});
   LONGS_EQUAL(1, counters.file.read());

@@ -1,6 +1,6 @@
-// A day of a relay, in the time of the test: 200 changes of tables, 50 failovers of its encoder, 20
-// losses of its interface, and clocks that jump. At its end, and after each of them, the stream is
-// paced, watched and recorded, nothing but the network has lost packets, and nothing is held.
+// A day of a relay, in simulated time: 200 changes of tables, 50 failovers of its encoder, 20
+// losses of its interface, and clocks that jump. After each event and at the end, the stream is
+// paced, watched and recorded. Only the network has lost packets, and no buffer is held.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -34,7 +34,7 @@ struct Encoder {
   std::vector<MadeProgram> programs;
   uint8_t pat_version = 0;
   uint64_t clock_ticks = 0;  // ahead of the test's time
-  bool announces = false;    // that its clock has jumped
+  bool announces = false;    // announces that its clock has jumped
   uint16_t sequence = 0;
   uint32_t ssrc = 0;
   std::string from = "10.0.0.1:5000";
@@ -50,7 +50,7 @@ struct Encoder {
              {0x86, static_cast<uint16_t>(base + 3), {}}},
             static_cast<uint8_t>(dice.below(2))};
   }
-  // Those of the programs before have no PID of it.
+  // Adds a program with a number and PIDs that no other program has.
   void add(Dice& dice) {
     for (uint16_t number = 1;; ++number) {
       MadeProgram its = program(dice, number);
@@ -62,7 +62,7 @@ struct Encoder {
       return;
     }
   }
-  // All that is sent in a step.
+  // Returns the datagrams of one step.
   std::vector<Bytes> step(uint64_t now_ns) {
     Bytes all;
     const auto put = [&](const Bytes& packets) {
@@ -99,7 +99,7 @@ struct Encoder {
   }
 };
 
-// Records a ring into files that are full after 1 MiB. The disk answers when it is asked to.
+// Records a ring into files of 1 MiB at most. answer() completes all writes.
 struct Recorder final : FileBackend {
   static constexpr uint64_t kFileBytes = 1 << 20;
   static constexpr uint32_t kFileCount = 3;
@@ -181,7 +181,7 @@ TEST_GROUP(RelayDay) {
   uint64_t given = 0;
   uint64_t unplugged = 0;  // datagrams
   uint64_t wall_ns = 1'000'000'000 * kMs;
-  uint64_t jumps = 0;  // of clocks, that nobody announced
+  uint64_t jumps = 0;  // of clocks, not announced
 
   RelayRig& r() { return *rig; }
   const StreamCounters& counters() { return *rig->counters; }
@@ -206,7 +206,7 @@ TEST_GROUP(RelayDay) {
       r().stream.look_for_missing(r().now);
     }
   }
-  // The encoder sends, and nothing comes.
+  // The encoder sends, but nothing arrives.
   void unplug(uint64_t ns) {
     for (const uint64_t end = r().now + ns; r().now < end;) {
       unplugged += encoder->step(r().now).size();
@@ -228,7 +228,7 @@ TEST_GROUP(RelayDay) {
     } else if (what == 2) {
       std::swap(programs[0], programs[1]);
       ++encoder->pat_version;
-    } else if (what == 3) {  // all of it moves to other PIDs
+    } else if (what == 3) {  // another program replaces the first one
       programs.erase(programs.begin());
       encoder->add(dice);
       std::rotate(programs.begin(), programs.end() - 1, programs.end());
@@ -237,7 +237,7 @@ TEST_GROUP(RelayDay) {
       MadeProgram& its = programs[0];
       its.clock_pid = its.streams[its.clock_pid == its.streams[0].pid ? 1 : 0].pid;
       ++its.version;
-    } else {  // and without another version
+    } else {  // a PID changes without a new version
       MadeProgram& its = programs[0];
       its.streams[1].pid = static_cast<uint16_t>(its.pid + 4 + dice.below(8));
       if (its.clock_pid != its.streams[0].pid) its.clock_pid = its.streams[1].pid;
@@ -252,7 +252,7 @@ TEST_GROUP(RelayDay) {
     encoder->sequence = static_cast<uint16_t>(dice.below(65536));
     encoder->ssrc = before.ssrc + 1;
     encoder->from = before.from;
-    if (what == 1) {  // the spare, after a silence
+    if (what == 1) {  // the spare encoder, after a silence
       encoder->from = before.from == "10.0.0.1:5000" ? "10.0.0.2:7000" : "10.0.0.1:5000";
       encoder->ssrc = dice.below(2) == 0 ? before.ssrc : encoder->ssrc;
       r().work(501 * kMs);
@@ -270,7 +270,7 @@ TEST(RelayDay, ItIsPacedAndWatchedToItsEnd) {
   recorder = std::make_unique<Recorder>(r().stream.ring());
   encoder = std::make_unique<Encoder>();
   encoder->add(dice);
-  encoder->clock_ticks = kPcrModulus - 100 * kPcrHz;  // it goes around on the way
+  encoder->clock_ticks = kPcrModulus - 100 * kPcrHz;  // it wraps around during the test
   run(1000 * kMs);
   uint32_t changes = 0;
   uint32_t failovers = 0;
@@ -291,7 +291,7 @@ TEST(RelayDay, ItIsPacedAndWatchedToItsEnd) {
       ++changes;
     }
     run(300 * kMs);
-    // From here on nothing happens: it is as if it had always been so.
+    // Nothing changes from here on, so no fault may be counted.
     const uint64_t restarts = counters().pace_restarts.read();
     const uint64_t discontinuities = counters().pcr_discontinuities.read();
     const uint64_t faults_before = faults();
@@ -302,7 +302,7 @@ TEST(RelayDay, ItIsPacedAndWatchedToItsEnd) {
     CHECK(losses > 0 || faults() == 0);  // only a lost interface makes faults
     LONGS_EQUAL(encoder->programs.size(), counters().ts_programs.read());
     CHECK(counters().ts_bit_rate.read() > 0);
-    // The last packets wait for their time, and not for ever.
+    // The last packets wait for their time, but not for ever.
     CHECK(r().stream.deadline_ns() >= r().now);
     CHECK(r().stream.deadline_ns() <= r().now + 3 * kDelayNs);
   }
@@ -313,7 +313,8 @@ TEST(RelayDay, ItIsPacedAndWatchedToItsEnd) {
   const uint64_t pid_errors = counters().ts_pid_errors.read();
   const uint64_t pmt_errors = counters().ts_pmt_errors.read();
   const uint64_t pat_errors = counters().ts_pat_errors.read();
-  // It is watched: the audio of its first program, a PMT and the PAT are missed.
+  // The stream is watched: missing audio of the first program, a missing PMT and a missing PAT are
+  // counted.
   encoder->withheld = encoder->programs[0].streams[1].pid;
   if (encoder->withheld == encoder->programs[0].clock_pid) {
     encoder->withheld = encoder->programs[0].streams[0].pid;

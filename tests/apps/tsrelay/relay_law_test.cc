@@ -1,6 +1,5 @@
-// The data path's law for a stream: two legs with losses and FEC, a pace, a hundred outputs of
-// which some are refused, a stall, a sender that restarts, packets without payload, tables that
-// change.
+// The data path's law for a stream: two legs with losses and FEC, a pace, a hundred outputs (one of
+// them refused), a stall, a sender that restarts, packets without payload, and tables that change.
 #include "tests/apps/tsrelay/relay_rig.h"
 #include "tests/apps/tsrelay/ts_mux.h"
 
@@ -25,7 +24,7 @@ TEST(RelayLaw, AWholeStream) {
   sending.options.has_fec_rows = true;
   sending.outputs[0].has_fec = true;
   sending.create();
-  // The input is made beforehand: the media, and FEC that a relay has made.
+  // Makes the input beforehand: the media, and the FEC of a sending relay.
   for (uint32_t i = 0; i < 2000; ++i) {
     sending.give(0, sending.rtp(i));
     sending.work(1'000'000);
@@ -38,7 +37,7 @@ TEST(RelayLaw, AWholeStream) {
   r.out.refused_port = RelayRig::port(50);
   r.out.notes = r.out_aside.notes = false;
   r.create();
-  // Another sender with other tables, of which some are empty.
+  // Another sender, with other tables. Some of its packets are empty.
   TsMux mux;
   std::vector<Bytes> others;
   for (uint32_t i = 0; i < 200; ++i) {

@@ -1,5 +1,5 @@
-// Memberships and interfaces for multicast, kept by name while numbers change, with a made-up
-// network.
+// Memberships and interfaces for multicast follow the interfaces' names while their numbers change,
+// on a simulated network.
 #include "apps/tsrelay/relay_memberships.h"
 
 #include <cerrno>
@@ -45,7 +45,8 @@ TEST_GROUP(RelayMemberships) {
   void join(const char* interface) {
     memberships.add_group(0, socket, at("239.1.1.1:0").ip, {}, interface, network);
   }
-  // The requests to the socket after so long: "3>5" left and joined, ">5" sent over.
+  // Returns the requests to the socket after this time: "3>5": leaves 3 and joins 5; ">5": sends
+  // over 5.
   std::string look(bool has_changed, uint64_t after_ns = kSecond / 2) {
     socket.asked.clear();
     now += after_ns;
@@ -103,7 +104,7 @@ TEST(RelayMemberships, ASilentLegJoinsNowAndThen) {
   STRCMP_EQUAL("", told.c_str());
   expect("", look(false, Memberships::kAgainNs - 1));
   expect("3>3", look(false, 1));
-  // Sooner where the network has changed, though not with each change.
+  // It joins sooner if the network has changed, but not with each change.
   expect("3>3", look(true, Memberships::kAgainChangedNs));
   expect("", look(true, Memberships::kAgainChangedNs - 1));
   is_silent = false;
@@ -116,7 +117,7 @@ TEST(RelayMemberships, WithoutANameTheRoutesSay) {
   expect("", look(true));
   network.toward = 4;
   expect("3>4", look(true));
-  // A route that is gone takes nothing away, as long as the interface is there.
+  // The loss of a route changes nothing while the interface is there.
   network.toward = 0;
   network.by_name["eth1"] = 4;
   expect("", look(true));
@@ -130,7 +131,7 @@ TEST(RelayMemberships, MulticastIsSentByTheNewNumber) {
   memberships.add_sender(socket, "eth0", network);
   expect("", look(true));
   network.by_name.clear();
-  expect("", look(true));  // there is nothing to send over
+  expect("", look(true));  // there is no interface to send over
   STRCMP_EQUAL("out eth0 0 0", told.c_str());
   network.by_name["eth0"] = 9;
   expect(">9", look(true));

@@ -1,4 +1,4 @@
-// Datagrams with an RTP number, but no transport stream to hand on: nothing waits for them.
+// Datagrams with an RTP number but without a transport stream: no other packet waits for them.
 #include "tests/apps/tsrelay/relay_rig.h"
 
 #include <memory>
@@ -22,7 +22,7 @@ TEST_GROUP(RelayNumbers) {
   }
 };
 
-// A packet that goes nowhere has a number like the others.
+// A packet that is dropped for its content uses up its number.
 TEST(RelayNumbers, WhatIsDroppedBehindAGoodHeadIsNotLost) {
   RelayRig& r = make(1, 2);
   r.outputs[1].is_plain = true;
@@ -53,13 +53,13 @@ TEST(RelayNumbers, WhatIsDroppedBehindAGoodHeadIsNotLost) {
     r.work();
   }
   LONGS_EQUAL(0, r.counters->lost.read() + r.counters->restarts.read() + r.leg().lost.read());
-  LONGS_EQUAL(LegMerge::kNever, r.stream.deadline_ns());  // nothing waits
+  LONGS_EQUAL(LegMerge::kNever, r.stream.deadline_ns());  // no packet waits
   LONGS_EQUAL(1, r.counters->window_peak.read());
   CHECK(without_rtp(r.out, RelayRig::port(0)) == wanted);
   CHECK(r.out.all_to(RelayRig::port(1)) == wanted);
   LONGS_EQUAL(10, r.leg().truncated.read());
   LONGS_EQUAL(10, r.leg().other_type.read());
-  LONGS_EQUAL(30, r.leg().rtp_malformed.read());  // padding of 0, and lengths
+  LONGS_EQUAL(30, r.leg().rtp_malformed.read());  // a padding of 0, and wrong lengths
   LONGS_EQUAL(10, r.leg().ts_malformed.read());
   LONGS_EQUAL(0, r.kept_count());
 }
@@ -120,7 +120,7 @@ TEST(RelayNumbers, RtpWithoutPayloadIsOneOfItsFecSet) {
       const auto& one = sending.out.sent[passed];
       if (one.to.port != RelayRig::port(0)) {
         r.fec_sockets[0]->give(one.content, at("10.0.0.1:5002"));
-      } else {  // one of each third row is lost, with and without payload
+      } else {  // one packet of each third row is lost
         const bool is_lost = media > 100 && media < 500 && media % 15 == media / 15 % 5;
         lost += is_lost ? 1 : 0;
         if (!is_lost) r.give(0, one.content);
@@ -161,7 +161,7 @@ TEST(RelayNumbers, WhatOthersSendHasNoNumberHere) {
   }
   CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
   LONGS_EQUAL(200, r.leg().foreign.read());
-  // Nor do they keep a leg from one that has something to send.
+  // A sender of empty packets does not keep the leg from a sender of a stream.
   write_rtp({.sequence = 100, .ssrc = 7}, empty.data());
   for (uint32_t i = 0; i < 60; ++i) {
     r.give(0, empty);

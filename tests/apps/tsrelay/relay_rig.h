@@ -20,7 +20,7 @@ namespace bedplate::relay {
 
 inline DatagramAddress at(const char* text) { return parse_datagram_address(text).value(); }
 
-// A datagram socket, as far as the relay sees it.
+// A simulated datagram socket.
 struct FakeSocket final : DatagramSocket {
   static constexpr uint32_t kBufferBytes = 2048;
   static constexpr uint32_t kHeadroomBytes = kRtpHeadroomBytes;
@@ -41,18 +41,18 @@ struct FakeSocket final : DatagramSocket {
   std::vector<bool> is_kept;
   DatagramOwner owner;
   bool open_ = true;
-  std::string asked;  // of interfaces, by their numbers
+  std::string asked;  // the requests about interfaces, by number
   int join_error = 0;
-  // ---- sending ----
+  // ---- Sending ----
   std::vector<Sent> sent;
-  size_t room = ~size_t{0};  // so many more are taken
+  size_t room = ~size_t{0};  // how many more datagrams it takes
   uint16_t refused_port = 0;
   bool notes = true;
 
   uint32_t kept_count() const {
     return static_cast<uint32_t>(std::count(is_kept.begin(), is_kept.end(), true));
   }
-  // Gives one to the owner, as from `from`. Returns whether it was kept.
+  // Gives the owner a datagram from `from`. Returns whether the owner keeps it.
   bool give(std::span<const std::byte> bytes, const DatagramAddress& from,
             uint64_t received_ns = 0) {
     const auto free = std::find(is_kept.begin(), is_kept.end(), false);
@@ -62,7 +62,7 @@ struct FakeSocket final : DatagramSocket {
     datagram.bytes = memory.data() + (free - is_kept.begin()) * kBufferBytes + kHeadroomBytes;
     datagram.is_truncated = bytes.size() > kRoom;
     datagram.byte_count = static_cast<uint32_t>(std::min(bytes.size(), kRoom));
-    std::copy_n(bytes.data(), datagram.byte_count, datagram.bytes);  // of an empty one: nothing
+    std::copy_n(bytes.data(), datagram.byte_count, datagram.bytes);  // it may be empty
     datagram.from = from;
     datagram.received_ns = received_ns;
     owner.received(owner.context, {&datagram, 1});
@@ -112,7 +112,7 @@ struct FakeSocket final : DatagramSocket {
     is_kept[index] = false;
   }
 
-  // The content of what was sent to a port, in a row.
+  // Returns the content of all datagrams that were sent to a port.
   std::vector<std::byte> all_to(uint16_t port) const {
     std::vector<std::byte> all;
     for (const Sent& one : sent) {
@@ -126,7 +126,7 @@ struct FakeSocket final : DatagramSocket {
   }
 };
 
-// The content that was sent to a port in RTP, without the RTP headers.
+// Returns the payload of all RTP packets that were sent to a port.
 inline std::vector<std::byte> without_rtp(const FakeSocket& socket, uint16_t port) {
   std::vector<std::byte> all;
   for (const auto& one : socket.sent) {
@@ -157,7 +157,7 @@ struct RelayRig {
   std::vector<std::byte> pool_memory;
   std::unique_ptr<TsGenerator> generator = std::make_unique<TsGenerator>();
   uint64_t now = kBegin;
-  std::vector<std::byte> input;  // the payload of all that was made
+  std::vector<std::byte> input;  // the payload of all packets that were made
 
   explicit RelayRig(uint32_t leg_count = 1, uint32_t output_count = 1, bool has_fec = false) {
     options.window_ns = 1'000'000;
@@ -213,7 +213,7 @@ struct RelayRig {
     return static_cast<uint16_t>(kFirstPort + kPortStep * output);
   }
 
-  // Seven packets of a stream, noted in `input`.
+  // Makes seven packets of a stream, and adds them to `input`.
   std::vector<std::byte> payload() {
     std::vector<std::byte> bytes(7 * kTsPacketBytes);
     for (uint32_t i = 0; i < 7; ++i) generator->next(bytes.data() + i * kTsPacketBytes);

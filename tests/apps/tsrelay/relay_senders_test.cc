@@ -1,5 +1,5 @@
-// The sender that has a leg: one that restarts goes on at once, and two that share an address take
-// no turns.
+// The sender that has a leg: it continues at once after a restart, and two senders that share an
+// address do not take turns.
 #include "tests/apps/tsrelay/relay_rig.h"
 #include "tests/apps/tsrelay/ts_mux.h"
 
@@ -51,11 +51,11 @@ TEST(RelaySenders, ARestartOnTwoLegsOneBehindTheOther) {
   }
   r.stream.drain();
   CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
-  LONGS_EQUAL(5, r.counters->restarts.read() - 1);  // the last one: it is drained
+  LONGS_EQUAL(5, r.counters->restarts.read() - 1);  // the last one is the drain
   LONGS_EQUAL(0, r.counters->lost.read() + r.leg(0).foreign.read());
   LONGS_EQUAL(6, r.leg(0).senders.read());
   LONGS_EQUAL(6, r.leg(1).senders.read());
-  LONGS_EQUAL(5 * (kBehind - 1), r.leg(1).foreign.read());  // of the SSRC before
+  LONGS_EQUAL(5 * (kBehind - 1), r.leg(1).foreign.read());  // of the previous SSRC
 }
 
 TEST(RelaySenders, TwoBehindOneAddressDoNotTakeTurns) {
@@ -72,7 +72,7 @@ TEST(RelaySenders, TwoBehindOneAddressDoNotTakeTurns) {
     }
     LONGS_EQUAL(3 * kEach, given);
     r.stream.drain();
-    // The one that comes back keeps it.
+    // The sender that comes back keeps the leg.
     std::map<uint32_t, uint32_t> came;
     for (const auto& one : r.out.sent) ++came[load_u32(one.content.data() + 8)];
     CHECK(came[1] >= kEach - 2 * burst);
@@ -91,12 +91,12 @@ TEST(RelaySenders, AStrayPacketTakesNothing) {
     r.input = before;
     r.give(0, r.rtp(i));
     r.give(0, stray);
-    if (i % 5 == 0) r.give(0, stray);  // twice is not two in a row
+    if (i % 5 == 0) r.give(0, stray);  // a repetition is not the next packet
     r.work(kMs);
   }
   CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
   LONGS_EQUAL(1, r.leg().senders.read());
-  LONGS_EQUAL(1, r.kept_count());  // it waits for a second one, not for ever
+  LONGS_EQUAL(1, r.kept_count());  // it waits for a second one, but not for ever
   r.now += 600 * kMs;
   r.stream.look_for_missing(r.now);
   LONGS_EQUAL(0, r.kept_count());
@@ -114,7 +114,7 @@ TEST(RelaySenders, TheStreamOfAnotherSenderIsLearnedAnew) {
   LONGS_EQUAL(1, r.counters->ts_programs.read());
   CHECK(r.counters->ts_bit_rate.read() > 0);
   r.work(501 * kMs);
-  // It has no tables and no clock: nothing of the other's is said of it, or paces it.
+  // The new sender has no tables and no clock. Those of the old sender do not count any more.
   TsMux mux;
   for (uint32_t i = 0; i < 10; ++i) {
     Bytes packet(kRtpHeaderBytes);

@@ -1,5 +1,5 @@
-// Settings of [tsrelay] that make no sense together, and the memory that a stream takes.
-// tests/system/tsrelay_test.py reads it from files.
+// Settings of [tsrelay] that do not fit together, and the memory that a stream takes.
+// tests/system/tsrelay_test.py reads settings from files.
 #include "apps/tsrelay/relay_settings.h"
 
 #include <cstring>
@@ -103,7 +103,7 @@ TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
   refuses("no FEC for it");
 }
 
-// An address that no socket can have, or send to, is refused before one tries.
+// An address that no socket can send to is refused in the configuration.
 TEST(RelaySettings, OutputsThatCanNeverWork) {
   constexpr std::pair<const char*, const char*> kRefused[] = {
       {"0.0.0.0:6000", "nobody's address"},
@@ -122,7 +122,7 @@ TEST(RelaySettings, BroadcastIsAskedFor) {
   stream->outputs[0].broadcast = true;
   CHECK(check(settings).ok());
   stream->outputs[1].to = "10.0.0.255:6000";
-  LONGS_EQUAL(5, groups_of(*stream).size());  // its socket is its own: the others may not
+  LONGS_EQUAL(5, groups_of(*stream).size());  // it has its own socket: the others may not broadcast
   stream->outputs[0].network = "port0";
   refuses("a port sends nothing to broadcast addresses");
   stream->outputs[0].network = "";

@@ -1,5 +1,5 @@
-// A stream from its legs to its outputs, with made-up sockets: nothing is copied, each output gets
-// all of it in order, and what goes wrong for one is nobody else's business.
+// A stream from its legs to its outputs, with simulated sockets: nothing is copied, each output
+// gets all packets in order, and an error of one output does not affect the others.
 #include "tests/apps/tsrelay/relay_rig.h"
 
 #include <cerrno>
@@ -63,7 +63,7 @@ TEST(RelayStream, PlainUdpIsToldFromRtp) {
   r.work();
   CHECK(r.out.all_to(RelayRig::port(0)) == r.input);
   CHECK(r.out.all_to(RelayRig::port(1)) == r.input);
-  // The RTP header is left off if that is asked for.
+  // A plain output gets packets without their RTP headers.
   RelayRig& other = make(1, 2);
   other.outputs[1].is_plain = true;
   other.create();
@@ -94,7 +94,7 @@ TEST(RelayStream, WhatComesWithoutRtpIsGivenIt) {
     LONGS_EQUAL((65530 + count) & 0xFFFF, packet.sequence);
     LONGS_EQUAL(1000 + rtp_clock(RelayRig::kBegin + (count + 1) * 10 * kMs), packet.timestamp);
     LONGS_EQUAL(99, packet.ssrc);
-    // It lies right before the packet, which stays where it came.
+    // The header lies right before the packet, which is not moved.
     CHECK(std::find_if(r.out.sent.begin(), r.out.sent.end(), [&](const auto& other) {
             return other.bytes == one.bytes + kRtpHeaderBytes;
           }) != r.out.sent.end());
@@ -102,7 +102,7 @@ TEST(RelayStream, WhatComesWithoutRtpIsGivenIt) {
   }
   LONGS_EQUAL(20, count);
   LONGS_EQUAL(20, r.counters->rtp_added.read());
-  // RTP that came is handed on as it came, to all.
+  // RTP that arrives is sent unchanged.
   const auto packet = r.rtp(7, 1234);
   r.work(1000 * kMs);
   CHECK(r.give(0, packet));
@@ -120,7 +120,7 @@ TEST(RelayStream, AddedRtpOfAPacedStreamSaysWhenItLeaves) {
   r.create();
   for (uint32_t i = 0; i < 500; ++i) {
     r.give(0, r.payload());
-    if (i % 5 == 4) r.work(5 * r.generator->ns_of(7));  // in bursts, the pace of which is taken out
+    if (i % 5 == 4) r.work(5 * r.generator->ns_of(7));  // in bursts, which the pacer spreads
   }
   uint32_t checked = 0;
   size_t seen = 0;
@@ -241,10 +241,10 @@ TEST(RelayStream, ASecondSenderToTheSameAddressIsLeftOut) {
     r.input = before;
     r.work(kMs);
   }
-  LONGS_EQUAL(299, r.leg().foreign.read());  // the last of the other SSRC waits for a second one
+  LONGS_EQUAL(299, r.leg().foreign.read());  // the last packet of the other SSRC waits
   CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
   LONGS_EQUAL(0, r.counters->lost.read() + r.counters->restarts.read());
-  // The first falls silent.
+  // The first sender falls silent.
   r.give(0, r.rtp(500, 8), "10.0.0.2:5000");
   r.work(499 * kMs);
   LONGS_EQUAL(300, r.leg().foreign.read());
@@ -285,7 +285,7 @@ TEST(RelayStream, AClockThatIsSetIsNobodysBusiness) {
     r.work(period_ns);
   }
   CHECK(r.leg().jitter_ns.read() < kMs);
-  LONGS_EQUAL(1, r.counters->pace_restarts.read());  // its beginning
+  LONGS_EQUAL(1, r.counters->pace_restarts.read());  // at the beginning
   LONGS_EQUAL(0, r.counters->restarts.read() + r.leg().foreign.read());
   r.stream.drain();
   CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
@@ -309,14 +309,14 @@ TEST(RelayStream, AnOutputThatIsRefusedHoldsNobody) {
 TEST(RelayStream, ASocketWithoutRoomLosesTheOldestFirst) {
   RelayRig& r = make(1, 2);
   r.create();
-  r.out.room = 3;  // the second packet reaches the first output alone
+  r.out.room = 3;  // the second packet reaches only the first output
   for (uint32_t i = 0; i < 300; ++i) {
     CHECK(r.give(0, r.rtp(i)));
     r.work();
   }
   LONGS_EQUAL(3, r.out.sent.size());
-  LONGS_EQUAL(256, r.kept_count());  // as many as the ring has places
-  // 44 of the 300 are gone: the first output had two of them, the second one.
+  LONGS_EQUAL(256, r.kept_count());  // the size of the ring
+  // 44 of the 300 are gone: the first output got two of them, the second output one.
   LONGS_EQUAL(42, r.output(0).dropped.read());
   LONGS_EQUAL(43, r.output(1).dropped.read());
   r.out.room = ~size_t{0};
@@ -375,7 +375,7 @@ TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
   LONGS_EQUAL(0, r.output(1).is_aside.read());
   r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[1].to);
   LONGS_EQUAL(1, r.output(1).is_aside.read());
-  // The others go on, whatever becomes of it there.
+  // The other outputs go on, whatever happens to this one.
   r.out_aside.room = 0;
   for (uint32_t i = 10; i < 1000; ++i) {
     r.give(0, r.rtp(i));
@@ -384,7 +384,7 @@ TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
   for (const uint32_t i : {0U, 2U}) CHECK(without_rtp(r.out, RelayRig::port(i)) == r.input);
   LONGS_EQUAL(10, r.out.count_to(RelayRig::port(1)));
   CHECK(r.output(1).dropped.read() > 700);
-  // After ten seconds without an error it is one like the others.
+  // After ten seconds without an error it rejoins the other outputs.
   r.out_aside.room = ~size_t{0};
   r.out_aside.owner.has_room(r.out_aside.owner.context);
   r.work();
@@ -402,10 +402,10 @@ TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
 TEST(RelayStream, WhatMovesInTheMiddleOfAPacketIsCountedRight) {
   RelayRig& r = make(1, 3);
   r.create();
-  r.out.room = 3;  // both packets to the first output, the first of them to the second
+  r.out.room = 3;  // two packets to the first output, one to the second
   for (uint32_t i = 0; i < 2; ++i) r.give(0, r.rtp(i));
   r.work();
-  // The first has had both; the second lacks one, which the other group is past.
+  // The first output has both packets. The second lacks one, which the other group has passed.
   r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[0].to);
   r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[1].to);
   LONGS_EQUAL(0, r.output(0).dropped.read());
@@ -427,7 +427,7 @@ TEST(RelayStream, WhatIsThereTogetherGoesToEachOutputInARow) {
   for (uint32_t i = 0; i < 60; ++i) r.give(0, r.rtp(i));
   r.work();
   LONGS_EQUAL(180, r.out.sent.size());
-  // In blocks of 48, as many as can be one message.
+  // Packets are sent in blocks of 48, the most that fit into one message.
   size_t at = 0;
   for (const auto& [first, end] : {std::pair{0U, 48U}, std::pair{48U, 60U}}) {
     for (uint32_t output = 0; output < 3; ++output) {
@@ -466,7 +466,7 @@ TEST(RelayStream, WhateverStallsEachOutputGetsOrMissesEachPacketOnce) {
     CHECK(r.aside.is_valid());
   }
   r.out.refused_port = 0;
-  for (uint32_t i = 0; i < 3; ++i) {  // those that are aside come back
+  for (uint32_t i = 0; i < 3; ++i) {  // outputs that are aside come back
     socket_goes_on(r.out, ~size_t{0});
     socket_goes_on(r.out_aside, ~size_t{0});
     r.work(2 * OutputGroup::kAsideNs);
@@ -494,7 +494,7 @@ TEST(RelayStream, PacketsLeaveAtThePaceOfTheirPcrs) {
   RelayRig& r = make();
   r.options.pace_delay_ns = 20 * kMs;
   r.create();
-  // All at once, what would take a third of a second.
+  // Gives 300 ms of a stream, at its pace.
   uint32_t count = 0;
   for (uint64_t sent_ns = 0; sent_ns < 300 * kMs; ++count) {
     sent_ns = r.generator->ns_of(r.generator->packet_count());
@@ -545,7 +545,7 @@ TEST(RelayStream, FecOfOneRelayIsReadByAnother) {
     for (; passed < sending.out.sent.size(); ++passed) {
       const auto& one = sending.out.sent[passed];
       if (one.to.port == RelayRig::port(0)) {
-        // One of each third row, in turn in another column: no set lacks two.
+        // One packet of each third row is lost, in changing columns, so no set lacks two.
         const bool is_lost = i > 100 && i % 15 == i / 15 % 5 && i < 1900;
         lost += is_lost ? 1 : 0;
         if (!is_lost) r.give(0, one.content);
@@ -560,7 +560,7 @@ TEST(RelayStream, FecOfOneRelayIsReadByAnother) {
   LONGS_EQUAL(0, r.counters->lost.read());
   CHECK(without_rtp(r.out, RelayRig::port(0)) == sending.input);
   LONGS_EQUAL(0, r.counters->fec_malformed.read() + r.counters->ts_continuity_errors.read());
-  // FEC came beside the media, and cost no copy of them.
+  // FEC is sent to ports of its own.
   CHECK(sending.out.count_to(RelayRig::port(0) + kFecColumnPort) > 380);
   LONGS_EQUAL(400, sending.out.count_to(RelayRig::port(0) + kFecRowPort));
   sending.stream.drain();

@@ -1,4 +1,4 @@
-// The headers that are written, read by the parser of what others send.
+// RTP headers that the relay adds, read back by its parser.
 #include "apps/tsrelay/rtp_adder_datapath.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ TEST(RtpAdder, TimestampsAreOf90KilohertzAndGoAround) {
     LONGS_EQUAL(90'000, after - before);
     before = after;
   }
-  // To the tick: 11.1 us each.
+  // Exact to the tick of 11.1 us.
   const uint32_t first = add(8'000'000 * kMs).timestamp;
   LONGS_EQUAL(0, add(8'000'000 * kMs + 11'000).timestamp - first);
   LONGS_EQUAL(1, add(8'000'000 * kMs + 11'200).timestamp - first);

@@ -1,4 +1,4 @@
-// RTP headers: what is read, each way to be too short for what they say, and the jitter.
+// RTP headers: their fields, datagrams too short for their headers, and the jitter.
 #include "apps/tsrelay/rtp_datapath.h"
 
 #include <vector>
@@ -11,7 +11,7 @@ using namespace bedplate::relay;
 
 namespace {
 
-// A datagram with `payload_bytes` behind a header.
+// Returns a datagram with `rest_bytes` behind a header.
 std::vector<std::byte> datagram(const RtpPacket& packet, size_t rest_bytes) {
   std::vector<std::byte> bytes(kRtpHeaderBytes + rest_bytes);
   write_rtp(packet, bytes.data());
@@ -90,7 +90,7 @@ TEST(Rtp, TooShortForWhatItSays) {
   RtpPacket padded;
   padded.has_padding = true;
   bytes = datagram(padded, 5);
-  CHECK(parse_rtp(bytes, &in) == RtpFault::kPadding);  // 0
+  CHECK(parse_rtp(bytes, &in) == RtpFault::kPadding);  // a padding of 0
   store_u8(&bytes.back(), 6);
   CHECK(parse_rtp(bytes, &in) == RtpFault::kPadding);
   store_u8(&bytes.back(), 5);
@@ -107,17 +107,18 @@ TEST(Rtp, DistancesWrapAround) {
 
 TEST(Rtp, JitterIsThatOfTheStandard) {
   JitterMeter meter;
-  // On time: none.
+  // Packets on time have no jitter.
   for (uint32_t i = 0; i < 100; ++i) meter.add(i * 90, uint64_t{i} * 1'000'000);
   LONGS_EQUAL(0, meter.jitter_ns());
-  // Each other packet 2 ms late: the differences are 180 units, and J goes there by sixteenths.
+  // Every second packet is 2 ms late: the differences are 180 units, which J approaches by
+  // sixteenths.
   double expected = 0;
   for (uint32_t i = 100; i < 1000; ++i) {
     meter.add(i * 90, uint64_t{i} * 1'000'000 + (i % 2) * 2'000'000);
     if (i > 100) expected += (180 - expected) / 16;
   }
   DOUBLES_EQUAL(expected / 90e3 * 1e9, static_cast<double>(meter.jitter_ns()), 30e3);
-  // A clock that jumps is none.
+  // A clock that jumps is no jitter.
   meter.add(90'000, 3'600'000'000'000);
   meter.add(90'090, 3'600'001'000'000);
   CHECK(meter.jitter_ns() < 2'000'000);

@@ -1,4 +1,4 @@
-// One sender has a leg until it is silent.
+// One sender has a leg until it falls silent.
 #include "apps/tsrelay/sender_lock_datapath.h"
 
 #include "CppUTest/TestHarness.h"
@@ -62,7 +62,7 @@ TEST_GROUP(Successor) {
 TEST(Successor, TwoInARowAreBelieved) {
   CHECK(judge(8, 65535, 7) == SuccessorVerdict::kWaits);
   CHECK(judge(8, 0, 7) == SuccessorVerdict::kBelieved);
-  // And again, as often as it restarts.
+  // The same at each further restart.
   for (uint32_t ssrc = 9; ssrc < 40; ++ssrc) {
     CHECK(judge(ssrc, 5, ssrc - 1) == SuccessorVerdict::kWaits);
     CHECK(judge(ssrc, 6, ssrc - 1) == SuccessorVerdict::kBelieved);
@@ -71,11 +71,11 @@ TEST(Successor, TwoInARowAreBelieved) {
 
 TEST(Successor, OthersAreNot) {
   CHECK(judge(8, 1, 7) == SuccessorVerdict::kWaits);
-  CHECK(judge(8, 3, 7) == SuccessorVerdict::kWaits);     // not the next
-  CHECK(judge(9, 4, 7) == SuccessorVerdict::kWaits);     // of another
-  CHECK(judge(9, 5, 7, 1) == SuccessorVerdict::kWaits);  // by another leg
+  CHECK(judge(8, 3, 7) == SuccessorVerdict::kWaits);     // not the next number
+  CHECK(judge(9, 4, 7) == SuccessorVerdict::kWaits);     // another SSRC
+  CHECK(judge(9, 5, 7, 1) == SuccessorVerdict::kWaits);  // another leg
   successor.deny();
-  CHECK(judge(9, 6, 7, 1) == SuccessorVerdict::kWaits);  // the old one lives
+  CHECK(judge(9, 6, 7, 1) == SuccessorVerdict::kWaits);  // the old sender is alive
 }
 
 TEST(Successor, OneThatComesBackSharesItsAddress) {
@@ -85,14 +85,14 @@ TEST(Successor, OneThatComesBackSharesItsAddress) {
   };
   restart(8, 7);
   restart(9, 8);
-  restart(7, 9);  // three of them, in turns
+  restart(7, 9);  // three senders, in turns
   for (uint32_t i = 0; i < 10; ++i, now += 900) {
     CHECK(judge(8, 1, 7) == SuccessorVerdict::kForeign);
     CHECK(judge(8, 2, 7) == SuccessorVerdict::kForeign);
   }
-  now += 100;  // nothing of a second one for 1000
+  now += 100;  // no second sender for 1000 ns
   restart(8, 7);
-  // Long after it was given up it is one like any other.
+  // Long after it was given up, a sender counts as a new one.
   now += 1000;
   restart(7, 8);
   restart(5, 7);

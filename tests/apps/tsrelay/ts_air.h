@@ -18,8 +18,8 @@ namespace bedplate::relay {
 template <typename Chance>
 class TsAir {
  public:
-  static constexpr uint16_t kTablePids = 0x100;   // so many from here
-  static constexpr uint16_t kStreamPids = 0x200;  // likewise
+  static constexpr uint16_t kTablePids = 0x100;   // the first of kTablePidCount
+  static constexpr uint16_t kStreamPids = 0x200;  // the first of kStreamPidCount
   static constexpr uint32_t kTablePidCount = 12;
   static constexpr uint32_t kStreamPidCount = 48;
   static constexpr uint32_t kProgramsMax = 12;
@@ -29,12 +29,12 @@ class TsAir {
 
   std::vector<MadeProgram> programs;
   uint64_t now_ns = 1'000'000'000;
-  uint16_t withheld = kNullPid;  // its packets do not come
+  uint16_t withheld = kNullPid;  // packets of this PID are not sent
   uint64_t broken_count = 0;
 
-  // Something changes, as tables will say when they are sent next.
+  // Makes a random change. The tables that are sent next announce it.
   void change() {
-    const bool tells = chance_->below(8) != 0;  // else versions stay what they are
+    const bool tells = chance_->below(8) != 0;  // else versions do not change
     const uint32_t what = chance_->below(8);
     if (programs.empty() || (what == 0 && programs.size() < kProgramsMax)) {
       programs.push_back(a_program());
@@ -48,7 +48,7 @@ class TsAir {
     } else if (what == 3) {
       programs[chance_->below(size())].pid = table_pid();
       change_pat(tells);
-    } else if (what == 4) {  // another encoder, which has versions of its own
+    } else if (what == 4) {  // another encoder, with versions of its own
       const size_t count = 1 + chance_->below(kProgramsMax);
       programs.clear();
       while (programs.size() < count) programs.push_back(a_program());
@@ -63,7 +63,7 @@ class TsAir {
     }
   }
 
-  // Tables in any order, each program's behind the PAT; then a packet of each PID that must come.
+  // Sends the PAT, then the PMTs in any order, then a packet of each PID that must come.
   void send(TsInspector& to) {
     now_ns += kStepNs;
     give(to, mux_.table(kPatPid, other_pat(false)));
@@ -79,7 +79,7 @@ class TsAir {
     shuffle(maps);
     for (const MadeProgram& program : maps) {
       if (chance_->below(10) == 0) {
-        MadeProgram next = a_program();  // what will be, or is of another
+        MadeProgram next = a_program();  // a future table, or that of another program
         const bool will_be = chance_->below(2) == 0;
         next.number = will_be ? program.number : 60'000;
         give(to, mux_.table(program.pid, made_pmt(next, !will_be)));
@@ -99,7 +99,7 @@ class TsAir {
     }
   }
 
-  // nullptr: the inspector knows exactly the programs and PIDs on air.
+  // Returns a difference; nullptr: the inspector knows exactly the programs and PIDs on air.
   const char* differs(const TsInspector& inspector) const {
     const TsTables& tables = inspector.tables();
     const std::map<uint16_t, bool> wanted = named();
@@ -121,7 +121,7 @@ class TsAir {
     return nullptr;
   }
 
-  // PIDs that PMTs name, and which of them must come all the time.
+  // Returns the PIDs that PMTs name. The value: whether the PID must come all the time.
   std::map<uint16_t, bool> named() const {
     std::map<uint16_t, bool> all;
     for (const MadeProgram& program : programs) {
@@ -172,7 +172,7 @@ class TsAir {
     return made_pat({programs.data() + first, count},
                     {pat_version_, section, static_cast<uint8_t>(section_count_ - 1), true});
   }
-  // One that says nothing of now.
+  // Returns a PAT that does not count now: a future one, or one with a bad CRC.
   Bytes other_pat(bool is_broken) {
     const std::vector<MadeProgram> other = {a_program()};
     Bytes section = made_pat(

@@ -1,5 +1,5 @@
-// The faults of a stream that TR 101 290 lists, one by one: each is made in a stream that has none
-// otherwise, and is counted once and as nothing else.
+// The faults that TR 101 290 lists, one by one: each is made in a stream without other faults, and
+// is counted once, and not as another fault.
 #include "apps/tsrelay/ts_inspector_datapath.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ TEST_GROUP(TsInspector) {
   uint64_t now = 1;
 
   const TsReport& report() { return inspector->report(); }
-  // The next packet, and whose it is.
+  // Makes the next packet. Returns its header.
   TsPacket next() {
     now = 1 + generator->ns_of(generator->packet_count());
     generator->next(packet);
@@ -34,7 +34,7 @@ TEST_GROUP(TsInspector) {
     CHECK(parse_ts(packet, &parsed));
     return parsed;
   }
-  // The next one of this PID; what is before it passes.
+  // Makes the next packet of this PID that has a payload. Inspects the packets before it.
   TsPacket next_of(uint16_t pid) {
     for (TsPacket parsed = next();; parsed = next()) {
       if (parsed.pid == pid && parsed.has_payload) return parsed;
@@ -49,7 +49,7 @@ TEST_GROUP(TsInspector) {
       pass();
     }
   }
-  // All kinds of faults together, but for `but`.
+  // Returns the number of all faults, less `but`.
   uint64_t faults(uint64_t but = 0) {
     const TsReport& r = report();
     return r.sync_losses + r.sync_byte_errors + r.pat_errors + r.continuity_errors + r.pmt_errors +
@@ -71,7 +71,7 @@ TEST(TsInspector, Sync) {
   }
   LONGS_EQUAL(4, report().sync_byte_errors);
   LONGS_EQUAL(1, report().sync_losses);
-  // It is back after five good ones, and lost again after two bad ones.
+  // Sync is back after five good packets, and lost again after two bad ones.
   packet[0] = std::byte{kTsSync};
   for (int i = 0; i < 4; ++i) pass();
   packet[0] = std::byte{0};
@@ -88,19 +88,19 @@ TEST(TsInspector, Sync) {
 
 TEST(TsInspector, Continuity) {
   run(1000 * kMs);
-  next_of(TsGenerator::kVideoPid);  // is lost
+  next_of(TsGenerator::kVideoPid);  // this packet is lost
   run(100 * kMs);
   LONGS_EQUAL(1, report().continuity_errors);
   LONGS_EQUAL(0, faults(1));
   next_of(TsGenerator::kVideoPid);
   pass();
-  pass();  // twice is lawful
+  pass();  // one repetition is allowed
   LONGS_EQUAL(1, report().continuity_errors);
   pass();
   LONGS_EQUAL(2, report().continuity_errors);
   run(100 * kMs);
   LONGS_EQUAL(2, report().continuity_errors);
-  // The loss in the layer below is known.
+  // The layer below reports the loss.
   next_of(TsGenerator::kVideoPid);
   inspector->forgive_gap();
   run(100 * kMs);
@@ -144,13 +144,13 @@ TEST(TsInspector, Tables) {
   run_without(TsGenerator::kPmtPid, 700 * kMs);
   LONGS_EQUAL(1, report().pmt_errors);
   run(1000 * kMs);
-  const uint64_t continuity = report().continuity_errors;  // of both, where they come again
+  const uint64_t continuity = report().continuity_errors;  // of both tables, when they come again
   LONGS_EQUAL(2, continuity);
   next_of(kPatPid);
   packet[21] ^= std::byte{1};
   pass();
   run(1000 * kMs);
-  LONGS_EQUAL(0, report().crc_errors);  // behind its end
+  LONGS_EQUAL(0, report().crc_errors);  // the changed byte is behind the section
   next_of(kPatPid);
   packet[6] = std::byte{0xB0};
   packet[13] ^= std::byte{1};
@@ -206,7 +206,7 @@ TEST(TsInspector, Clocks) {
   const uint64_t before = report().pcr_interval_max_ns;
   CHECK(before > 20 * kMs && before < 30 * kMs);
   CHECK(report().pcr_accuracy_max_ns < 500);
-  // One that says 10 us too much: it is off, and so is the next, the other way.
+  // A PCR that is 10 us too high is wrong, and so is the next one, in the other direction.
   TsPacket parsed = next();
   for (; !parsed.has_pcr; parsed = next()) pass();
   const uint64_t wrong = parsed.pcr + 270;
@@ -216,7 +216,7 @@ TEST(TsInspector, Clocks) {
   run(100 * kMs);
   DOUBLES_EQUAL(20'000, static_cast<double>(report().pcr_accuracy_max_ns), 1000);
   LONGS_EQUAL(0, report().pcr_discontinuities);
-  // 120 ms without one.
+  // 120 ms without a PCR.
   const uint64_t until = now + 120 * kMs;
   while (now < until) {
     parsed = next();
@@ -234,7 +234,7 @@ TEST(TsInspector, APcrThatComesTwiceIsNoDiscontinuity) {
     TsPacket parsed = next();
     for (; !parsed.has_pcr; parsed = next()) pass();
     pass();
-    if (parsed.has_payload) pass();  // repeated, as is lawful
+    if (parsed.has_payload) pass();  // one repetition is allowed
     // The same PCR in a packet of its own, without payload.
     std::byte clock[kTsPacketBytes];
     std::copy_n(packet, kTsPacketBytes, clock);
@@ -264,7 +264,7 @@ TEST(TsInspector, AdaptationFieldsThatAreTooLong) {
 }
 
 TEST(TsInspector, SectionsOverSeveralPackets) {
-  // A PAT of 100 programs, in pieces; 32 of them are watched.
+  // A PAT of 100 programs, in several packets. 32 programs are watched.
   std::vector<std::byte> section(8 + 400 + 4);
   store_u8(section.data(), 0);
   store_u16(section.data() + 1, 0xB000 | (section.size() - 3));

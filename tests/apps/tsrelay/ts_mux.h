@@ -82,7 +82,7 @@ class TsMux {
  public:
   static constexpr uint64_t kNoPcr = ~uint64_t{0};
 
-  // A packet of this PID, whose payload begins with `content`.
+  // Returns a packet of this PID, whose payload begins with `content`.
   Bytes packet(uint16_t pid, std::span<const std::byte> content, bool begins_unit = false,
                uint64_t pcr = kNoPcr) {
     Bytes all(kTsPacketBytes, std::byte{0xFF});
@@ -104,9 +104,9 @@ class TsMux {
     return all;
   }
   Bytes plain(uint16_t pid, uint64_t pcr = kNoPcr) { return packet(pid, {}, false, pcr); }
-  // The packets of a section.
+  // Returns the packets of a section.
   Bytes table(uint16_t pid, const Bytes& section) {
-    Bytes rest(1);  // where the section begins
+    Bytes rest(1);  // the pointer_field: the section follows
     rest.insert(rest.end(), section.begin(), section.end());
     Bytes all;
     for (bool begins = true; !rest.empty(); begins = false) {
@@ -117,7 +117,7 @@ class TsMux {
     }
     return all;
   }
-  // Its counter goes on from anywhere, as of another sender.
+  // Sets the continuity counter of a PID, as another sender would.
   void jump(uint16_t pid, uint8_t to) { next_[pid] = to & 0x0F; }
 
  private:

@@ -1,4 +1,5 @@
-// Programs and PIDs on air, as tables say: each change by itself, then chance against a model.
+// Programs and PIDs on air, as the tables name them: each change by itself, then random changes
+// against a model.
 #include "apps/tsrelay/ts_tables_datapath.h"
 
 #include <memory>
@@ -51,7 +52,7 @@ TEST_GROUP(TsTables) {
   void pmt(const MadeProgram& its, bool is_current = true) {
     give(mux.table(its.pid, made_pmt(its, is_current)));
   }
-  // These are on air for so long, but for packets of `but`.
+  // Puts these programs on air for `ns`, without the packets of the PID `but`.
   void run(const std::vector<MadeProgram>& programs, uint64_t ns, uint16_t but = kNullPid,
            uint8_t version = 0) {
     for (const uint64_t end = now + ns; now < end; now += 20 * kMs) {
@@ -79,7 +80,7 @@ TEST(TsTables, WhatTablesNameNoMoreIsNotMissed) {
   LONGS_EQUAL(2, tables().named_count());
   LONGS_EQUAL(1, inspector->clock_count());
   LONGS_EQUAL(0x201, inspector->pace_pid());
-  // A PID that tables name now is missed.
+  // A PID that the tables name now is missed if it does not come.
   run({program(1, 0x200)}, 5200 * kMs, 0x202, 1);
   LONGS_EQUAL(1, report().pid_errors);
   LONGS_EQUAL(1, faults(report()));
@@ -100,7 +101,7 @@ TEST(TsTables, APmtThatChangesWithoutAnotherVersionIsBelieved) {
   run({its}, 7000 * kMs);
   LONGS_EQUAL(0, faults(report()));
   CHECK(tables().is_named(0x1F0) && !tables().is_named(0x101));
-  // The same of the PAT.
+  // The same for the PAT.
   run({program(2, 0x100)}, 7000 * kMs);
   LONGS_EQUAL(0, faults(report()));
 }
@@ -125,7 +126,7 @@ TEST(TsTables, AVersionIsWholeWithAllItsSections) {
   for (const MadeProgram& its : {one, two}) pmt(its);
   LONGS_EQUAL(2, report().programs);
   CHECK(tables().clock_rank(0x101) < tables().clock_rank(0x201));
-  // The first of the next version: what it does not name may be in the second.
+  // The first section of the next version: programs that it does not name may be in the second.
   pat({three}, {.version = 1, .section = 0, .last_section = 1});
   LONGS_EQUAL(3, report().programs);
   CHECK(tables().is_named(0x101) && tables().is_named(0x201));
@@ -133,7 +134,7 @@ TEST(TsTables, AVersionIsWholeWithAllItsSections) {
   LONGS_EQUAL(2, report().programs);
   CHECK(tables().is_named(0x101) && !tables().is_named(0x201));
   CHECK(tables().clock_rank(0x201) == TsTables::kNoRank);
-  // One that never comes does not keep the others for ever.
+  // A section that never comes does not keep the old programs for ever.
   pat({two}, {.version = 2, .section = 0, .last_section = 1});
   LONGS_EQUAL(3, report().programs);
   now += 11'000 * kMs;
@@ -145,7 +146,7 @@ TEST(TsTables, ProgramsThatEndMakeRoomForOthers) {
   std::vector<MadeProgram> all;
   for (uint16_t i = 0; i < TsTables::kProgramsMax; ++i) {
     all.push_back(program(static_cast<uint16_t>(i + 1), static_cast<uint16_t>(0x100 + 16 * i)));
-    // As many PIDs as there is room for.
+    // As many PIDs as the tables have space for.
     for (uint16_t pid = 3; pid < 9; ++pid) {
       all.back().streams.push_back({0x06, static_cast<uint16_t>(all.back().pid + pid), {}});
     }
@@ -176,7 +177,7 @@ TEST(TsTables, PmtsOfTwoProgramsOnOnePid) {
   run({one, two}, 1000 * kMs);
   CHECK(tables().is_named(0x101) && tables().is_named(0x201));
   LONGS_EQUAL(0, faults(report()));
-  // Each of them is missed by itself.
+  // Each of the PMTs is missed by itself.
   for (uint32_t i = 0; i < 40; ++i, now += 20 * kMs) {
     pat({one, two});
     pmt(one);
@@ -211,7 +212,7 @@ TEST(TsTables, DataAndSubtitlesMayHaveNothingToSay) {
     for (const uint16_t pid : continuous) give(mux.plain(pid));
   }
   LONGS_EQUAL(0, faults(report()));
-  // A clock comes all the time, whatever else is there.
+  // The PID of a clock must come all the time.
   its.clock_pid = 0x110;
   pmt(its);
   CHECK(tables().must_come(0x110));
@@ -226,14 +227,14 @@ TEST(TsTables, ThePaceIsThatOfTheFirstProgramThatThereIs) {
   LONGS_EQUAL(0x101, inspector->pace_pid());
   run({one, two}, 900 * kMs, 0x101, 1);
   LONGS_EQUAL(0x101, inspector->pace_pid());
-  run({one, two}, 200 * kMs, 0x101, 1);  // its PCRs do not come any more
+  run({one, two}, 200 * kMs, 0x101, 1);  // its PCRs have stopped
   LONGS_EQUAL(0x201, inspector->pace_pid());
   CHECK(report().bits_per_second > 0);
   run({one, two}, 200 * kMs, kNullPid, 1);
   LONGS_EQUAL(0x101, inspector->pace_pid());
   run({two}, 20 * kMs, kNullPid, 2);
   LONGS_EQUAL(0x201, inspector->pace_pid());
-  // Nothing comes: no rate is known.
+  // Without packets, no rate is known.
   inspector->look_for_missing(now + 1100 * kMs);
   LONGS_EQUAL(0, report().bits_per_second);
 }

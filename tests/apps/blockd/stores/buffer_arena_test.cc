@@ -1,4 +1,4 @@
-// Buffers of any size from planned memory: against a model of its units.
+// Buffers of any size from planned memory, compared with a model of the arena's units.
 #include <cstdlib>
 #include <random>
 #include <vector>
@@ -26,7 +26,7 @@ TEST_GROUP(BufferArena) {
 TEST(BufferArena, GivesTheFirstRunThatIsLongEnough) {
   create(100);
   POINTERS_EQUAL(memory, arena.try_take(1));
-  POINTERS_EQUAL(memory + kUnit, arena.try_take(2 * kUnit + 1));  // three of them
+  POINTERS_EQUAL(memory + kUnit, arena.try_take(2 * kUnit + 1));  // three units
   POINTERS_EQUAL(memory + 4 * kUnit, arena.try_take(kUnit));
   arena.give(memory + kUnit, 2 * kUnit + 1);
   POINTERS_EQUAL(memory + 5 * kUnit, arena.try_take(4 * kUnit));

@@ -1,4 +1,4 @@
-// Keys from keyrings, and monitors that answer, and that do not.
+// Reads keys from keyrings, and waits for monitors that answer or stay silent.
 #include "apps/blockd/stores/ceph_cluster.h"
 
 #include <sys/stat.h>
@@ -62,7 +62,7 @@ TEST(CephCluster, AKeyringWithoutTheKeyIsRefusedWithItsCure) {
   STRCMP_CONTAINS("it has no [client.bed]", key_in("").c_str());
   STRCMP_CONTAINS("its section has no \"key =\"; write it anew: ceph auth get client.bed",
                   key_in("[client.bed]\ncaps = 1\n[client.other]\nkey = AAAA\n").c_str());
-  // A comma would end this option for the kernel, and begin another.
+  // For the kernel, a comma ends this option and begins another.
   STRCMP_CONTAINS("its key is no base64", key_in("[client.bed]\nkey = AAAA,ro\n").c_str());
   STRCMP_CONTAINS("its key is no base64", key_in("[client.bed]\nkey =\n").c_str());
   const auto none = read_ceph_key(root.path() + "/none", "bed");
@@ -113,7 +113,7 @@ TEST(CephCluster, WaitingForAMonitorSaysSo) {
   for (const uint64_t patience_ns : news.patiences_ns) CHECK(patience_ns > Progress::kPieceNsMax);
 }
 
-// As many images as a cluster has would else wait for it one after the other.
+// The error is remembered: otherwise each image of the cluster would wait for the timeout in turn.
 TEST(CephCluster, MonitorsThatDoNotAnswerAreAskedAgainByWhatMayWaitLongerAlone) {
   const test::RefusingPort nobodys(SOCK_STREAM);
   CephMonitors monitors;

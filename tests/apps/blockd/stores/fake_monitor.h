@@ -23,7 +23,8 @@ inline SocketAddress address_of(const std::string& text) {
 
 class FakeMonitor {
  public:
-  // Empty: it accepts nobody, which the kernel does for it.
+  // With an empty `banner` it never calls accept() and sends nothing; the kernel still completes
+  // the connections.
   explicit FakeMonitor(std::string banner) : banner_(std::move(banner)) {
     auto listener = listen_at(loopback(0));
     CHECK(listener.ok());
@@ -54,7 +55,7 @@ class FakeMonitor {
     for (;;) {
       const Fd client(accept(listener_.number(), nullptr, nullptr));
       if (!client.is_open()) return;
-      // In two pieces: nothing says that it comes in one.
+      // Sends the banner in two parts: TCP may split it anywhere.
       (void)!send(client.number(), banner_.data(), 3, MSG_NOSIGNAL);
       (void)!send(client.number(), banner_.data() + 3, banner_.size() - 3, MSG_NOSIGNAL);
       char none[64];

@@ -1,4 +1,4 @@
-// A store on a real file: what each operation does to it, and that it grows.
+// A store on a real file: the effect of each operation on the file, and growth with the file.
 #include "apps/blockd/stores/file_store.h"
 
 #include <algorithm>
@@ -141,7 +141,7 @@ TEST(FileStore, GrowsWithItsFileUnlessItsSizeWasSaid) {
   UNSIGNED_LONGS_EQUAL(2 * kBytes, store->bytes());  // whole blocks
   CHECK(ftruncate(fd.number(), kBytes) == 0);
   store->look_at_size();
-  UNSIGNED_LONGS_EQUAL(2 * kBytes, store->bytes());  // it never shrinks
+  UNSIGNED_LONGS_EQUAL(2 * kBytes, store->bytes());  // the store never shrinks
 }
 
 TEST(FileStore, KeepsTheSizeThatWasSaid) {

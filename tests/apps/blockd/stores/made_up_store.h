@@ -22,13 +22,14 @@ class MadeUpStore final : public VolumeStore {
         seen(bytes),
         durable(bytes) {}
 
-  // A defect on purpose, for the checker of power cuts.
+  // A deliberate defect, which the test of power cuts must find.
   enum class Defect : uint8_t { kNone, kFlushIsNone, kDurableIsNone, kCompletesEarly };
   Defect defect = Defect::kNone;
 
   void begin(StoreOperation& operation) noexcept override { begun.push_back(&operation); }
 
-  // Lets the operation that began as number `index` among those under way take place, and ends it.
+  // Completes operation `index` of `begun`: performs it if `error` is 0, else fails it with
+  // `error`. With kCompletesEarly, put_off() performs it later.
   void complete(size_t index = 0, int error = 0) {
     StoreOperation& operation = *begun.at(index);
     begun.erase(begun.begin() + static_cast<std::ptrdiff_t>(index));
@@ -48,9 +49,9 @@ class MadeUpStore final : public VolumeStore {
   void grow(uint64_t bytes) { grow_to(bytes); }
 
   std::deque<StoreOperation*> begun;
-  std::vector<std::byte> seen;  // what a read finds
+  std::vector<std::byte> seen;  // the content that a read returns
   std::vector<std::byte> durable;
-  std::vector<FileExtent> extents;  // what it says that it has
+  std::vector<FileExtent> extents;  // the extents that it reports
   uint64_t completed_count = 0;
 
  private:
@@ -58,7 +59,7 @@ class MadeUpStore final : public VolumeStore {
     StoreOperation operation;
     std::vector<std::byte> data;
   };
-  // It takes place once the next one has come.
+  // Performs the operations put off earlier, and puts this one off until the next call.
   int64_t put_off(const StoreOperation& operation) {
     while (!put_off_.empty()) {
       put_off_.front().operation.memory = put_off_.front().data.data();

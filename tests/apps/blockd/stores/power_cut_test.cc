@@ -1,5 +1,5 @@
-// Promised data survives a power cut, whatever the store has done by then. A store or a server that
-// breaks the promise is found, in each of three ways.
+// Promised data survive a power cut at any moment. The test also detects three defects of a store
+// that break the promise.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -17,19 +17,19 @@ using Defect = MadeUpStore::Defect;
 
 namespace {
 
-constexpr uint32_t kSlotCount = 32;  // places of a block and a bit, that share blocks
+constexpr uint32_t kSlotCount = 32;  // slots share blocks
 constexpr uint32_t kSlotBytes = 700;
 
-// The values that a place may hold: all written since the last write that is known to last.
+// The values that a slot may hold after a power cut: the last durable one, and all written since.
 struct Place {
-  std::vector<uint8_t> since = {0};  // the first of them lasts
+  std::vector<uint8_t> since = {0};  // the first one is durable
 };
 
 }  // namespace
 
 TEST_GROUP_BASE(PowerCut, StoreQueueFixture){
-    // One client at a time, so that all that it was told is known. Returns whether all that was
-    // promised is there after the cut.
+    // Sends random writes and flushes, one at a time, so that the promised data are known; then
+    // cuts the power. Returns whether all promised data are there afterwards.
     bool survives(std::mt19937_64 & random,
                   Defect defect){std::fill(store->seen.begin(), store->seen.end(), std::byte{0});
 store->durable = store->seen;
@@ -58,7 +58,8 @@ for (uint64_t index = 0; index < kSlotCount; ++index) {
 }
 return true;
 }
-// A block is torn at sectors at most: each byte is one of those that it may be.
+// Whether each byte of the slot has one of its allowed values. A power cut may leave different
+// values in the blocks of one slot.
 bool holds(const Place& place, uint64_t offset) {
   for (uint64_t i = 0; i < kSlotBytes; ++i) {
     const auto seen = static_cast<uint8_t>(store->seen[offset + i]);

@@ -1,5 +1,5 @@
-// Images of Ceph that are mapped, against a bus of the test's own: this machine's kernel need not
-// have the module. The real one has tests/guest/ceph_test.py.
+// Maps Ceph images on a simulated bus, so the kernel of this machine needs no rbd module.
+// tests/guest/ceph_test.py tests the real module.
 #include "apps/blockd/stores/rbd_mapping.h"
 
 #include <cerrno>
@@ -32,24 +32,25 @@ namespace {
 
 constexpr char kKey[] = "AQBSaWduIG9mIGEgdGVzdCwgbm8gc2VjcmV0IQ==";
 
-// A key of which the test itself leaves nothing in the heap. A freed block may be overwritten at
-// its beginning, so the end of the key is sought.
+// A key that the test itself never copies to the heap. The test searches for the end of the key,
+// because the beginning of a freed block may be overwritten.
 constexpr char kOtherKeyring[] =
     "[client.bed]\n\tkey = QmVkcGxhdGUgbG9va3MgZm9yIHRoaXMgaW4gaXRzIGhlYXA=\n";
 constexpr std::string_view kSought = "IHRoaXMgaW4gaXRzIGhlYXA=";
 static_assert(std::string_view(kOtherKeyring).find(kSought) != std::string_view::npos);
 
-// Its devices are directories, as sysfs shows them. It runs in a child: its log is a file.
+// A bus whose devices are directories, as in sysfs. It runs in the child process, so its log is a
+// file.
 class FakeBus final : public RbdBus {
  public:
   explicit FakeBus(const std::string& root) : RbdBus(root), root_(root) {}
 
   int add_error = 0;
   int remove_error = 0;
-  int busy_count = 0;  // so often remove() says EBUSY first
+  int busy_count = 0;  // how many calls of remove() return EBUSY first
   bool hangs = false;
-  bool is_late = false;  // the device is there, and nothing is said
-  bool forgets = false;  // it says yes, and there is no device
+  bool is_late = false;  // add() makes the device, but never returns
+  bool forgets = false;  // add() returns success, but makes no device
   bool may = true;
 
   bool is_allowed() const override { return may; }
@@ -87,7 +88,7 @@ class FakeBus final : public RbdBus {
     std::ofstream(root_ + "/log", std::ios::app) << line << "\n";
   }
   static int descriptor_count() {
-    int count = -1;  // the directory's own
+    int count = -1;  // leaves out the descriptor of `all`
     DIR* all = opendir("/proc/self/fd");
     while (const dirent* each = readdir(all)) count += each->d_name[0] != '.' ? 1 : 0;
     closedir(all);
@@ -148,7 +149,7 @@ TEST(RbdMapping, TheKernelIsToldOfItInOneLine) {
 }
 
 TEST(RbdMapping, IsThereAsLongAsItIsHeld) {
-  bus.busy_count = 3;  // as while a ring is taken down
+  bus.busy_count = 3;  // as while the kernel tears an io_uring down
   auto device = made();
   CHECK(device.ok());
   STRCMP_EQUAL((root.path() + "/dev/rbd7").c_str(), device.value()->path().c_str());
@@ -156,7 +157,7 @@ TEST(RbdMapping, IsThereAsLongAsItIsHeld) {
   device.value().reset();
   CHECK(!bus.has_device(7));
   CHECK(test::eventually([] { return !has_child(); }));
-  // Beside the standard ones its end of the socket, and that by which it adds.
+  // Besides the three standard descriptors: its end of the socket, and that of join_adding().
   STRCMP_EQUAL("add, with 5 descriptors\nremove 7\n", bus.logged().c_str());
 }
 
@@ -171,10 +172,10 @@ TEST(RbdMapping, IsMappedOnceForAllThatHaveIt) {
   CHECK(bus.has_device(7));
   second.value().reset();
   STRCMP_EQUAL("add, with 5 descriptors\nremove 7\n", bus.logged().c_str());
-  CHECK(maker.make().ok());  // anew: once it was looked at, it is served
+  CHECK(maker.make().ok());  // maps the image again after its last holder has gone
 }
 
-// Each of many volumes would else wait, one after the other, before anything is said.
+// The refusal is remembered: otherwise each of many volumes would wait for it in turn.
 TEST(RbdMapping, WhatWasRefusedIsNotAskedAgain) {
   bus.add_error = ENOENT;
   CephMonitors monitors;
@@ -200,14 +201,14 @@ TEST(RbdMapping, IsUnmappedWhenItsHolderIsKilled) {
 TEST(RbdMapping, WhatAnotherLeftIsUnmappedFirst) {
   const std::string same = rbd_map_text(ceph, kKey, image);
   bus.make_device(3, same);
-  bus.make_device(4, same + "x");  // somebody else's
+  bus.make_device(4, same + "x");  // another mapping: its text differs
   const auto device = made();
   CHECK(device.ok());
   STRCMP_EQUAL("remove 3\nadd, with 5 descriptors\n", bus.logged().c_str());
   CHECK(bus.has_device(4) && !bus.has_device(3));
 }
 
-// Two appliances of one machine: each is the other's, as far as a text tells.
+// Two appliances on one machine map the same image for reading; each has a device of its own.
 TEST(RbdMapping, WhatAnotherReadsStaysAndIsMappedOnceMore) {
   image.is_writable = false;
   auto first = made();
@@ -239,13 +240,13 @@ TEST(RbdMapping, WhatAnotherWritesToIsRefused) {
   CHECK(bus.has_device(7));
 }
 
-// Nobody holds a device yet that another process has just added.
+// A device that another process has just added is not held yet.
 TEST(RbdMapping, NothingIsTakenForALeftOverWhileAnotherAdds) {
   image.is_writable = false;
   bus.make_device(3, rbd_map_text(ceph, kKey, image));
   Fd adding = bus.join_adding();
   CHECK(adding.is_open() && !bus.alone().is_open());
-  CHECK(bus.join_adding().is_open());  // many may
+  CHECK(bus.join_adding().is_open());  // several processes may add at once
   auto device = made();
   CHECK(device.ok() && bus.has_device(3));
   adding.close();
@@ -370,7 +371,7 @@ TEST(RbdMapping, TheRealBusWritesWhatItIsTold) {
   CHECK(!real.find("some text").has_value());
 }
 
-// A crash record keeps the heap.
+// A crash record contains the heap, so the key must not stay there.
 TEST(RbdMapping, LeavesNothingOfTheKeyInTheHeap) {
   BP_SKIP_UNDER_SANITIZER();
   const Fd file(open(ceph.keyring.c_str(), O_WRONLY | O_TRUNC));
@@ -387,10 +388,10 @@ TEST(RbdMapping, LeavesNothingOfTheKeyInTheHeap) {
   STRCMP_CONTAINS("no [client.other]", problem().c_str());
   CHECK_FALSE(test::is_in_heap(kSought));
   ceph.user = "bed";
-  ceph.monitors.clear();  // nobody answers
+  ceph.monitors.clear();  // no monitor answers
   ceph.timeout_s = 0;
   CHECK(!made().ok());
   CHECK_FALSE(test::is_in_heap(kSought));
   const std::string found(kOtherKeyring);
-  CHECK(test::is_in_heap(kSought));  // if it were there
+  CHECK(test::is_in_heap(kSought));  // the search finds a key that is there
 }

@@ -1,4 +1,4 @@
-// The volumes' side of blockd over a simulated store, fed through its lanes.
+// The volumes' side of blockd over a simulated store. Tests push requests into its lanes.
 #pragma once
 
 #include <cstring>
@@ -40,7 +40,7 @@ class StoreQueueFixture : public Utest {
   std::vector<std::span<std::byte>> memory;
   std::deque<Volume> volumes;
   MadeUpStore* store = nullptr;  // of the first volume
-  Volume* volume = nullptr;      // of request(): the first, unless a test takes another
+  Volume* volume = nullptr;      // the volume of request(); a test may set another
 
   void setup() override {
     requests = BlockRequestFifo::create(lanes->requests, LaneMemory::kItems);
@@ -56,7 +56,7 @@ class StoreQueueFixture : public Utest {
     for (const std::span<std::byte> each : memory) munmap(each.data(), each.size());
   }
 
-  // Adds a volume, behind the others. Returns its store.
+  // Adds a volume after the others. Returns its store.
   MadeUpStore& add_volume(uint32_t task_count, uint64_t bytes, bool has_extents = true,
                           bool zeroes_fast = true) {
     const StoreQueueShape shape = {align_up(StoreQueue::kBufferBytesMin, kMiB), task_count};
@@ -71,7 +71,7 @@ class StoreQueueFixture : public Utest {
                         service.replies(), loop, lanes->store_counters[volumes.size() - 1]);
     return its_store;
   }
-  // Not of the heap: what other tests have left may have cut it into pieces of less than 33 MiB.
+  // Maps pages: the heap may be so fragmented by other tests that no free block of 33 MiB is left.
   std::span<std::byte> zeroed(uint64_t bytes) {
     void* const pages =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -90,7 +90,7 @@ class StoreQueueFixture : public Utest {
     CHECK(requests->try_push(&each));
     service.poll(64);
   }
-  // The next that comes back; nullptr: none.
+  // Returns the next request that comes back; nullptr: none.
   BlockRequest* reply() {
     service.poll(64);
     BlockRequest* one[1] = {};
@@ -100,7 +100,7 @@ class StoreQueueFixture : public Utest {
     each.step = step;
     push(each);
   }
-  // A write whose payload comes in place: granted, filled, given to the store.
+  // Leads a write through its steps: the grant of a buffer, the payload, the commit.
   void commit(BlockRequest& write, std::byte fill) {
     push(write);
     POINTERS_EQUAL(&write, reply());
@@ -108,7 +108,7 @@ class StoreQueueFixture : public Utest {
     std::memset(write.data, static_cast<int>(fill), write.wire.length);
     give_back(write, RequestStep::kCommit);
   }
-  // Lets the store do all of it. Returns the answer.
+  // Completes all operations of the store. Returns the error in the reply to `each`.
   nbd::ErrorCode done(BlockRequest& each) {
     store->complete_all();
     POINTERS_EQUAL(&each, reply());
@@ -129,8 +129,8 @@ class StoreQueueFixture : public Utest {
     }
     return error;
   }
-  // The time at which it passed `station`, in steps from its first one; kTraceNotPassed: it has
-  // not.
+  // Returns when the request passed `station`, in steps of the trace since its first station;
+  // kTraceNotPassed: it has not.
   static uint32_t passed(const BlockRequest& each, RequestStation station) {
     TraceRecord record[1];
     TraceRing ring;
@@ -141,7 +141,7 @@ class StoreQueueFixture : public Utest {
   static bool has_passed(const BlockRequest& each, RequestStation station) {
     return passed(each, station) != kTraceNotPassed;
   }
-  // Until it is a step of a trace later, at least.
+  // Waits for two steps of the trace, so that two recorded times differ.
   void let_time_pass() {
     const uint64_t before_ns = loop.look_at_clock();
     while (loop.look_at_clock() < before_ns + 2 * (1U << kTraceStepLog2)) {

@@ -1,4 +1,4 @@
-// From requests to the operations of a store that delays, reorders and fails them.
+// StoreQueue turns requests into operations of a store, which delays, reorders and fails them.
 #include "apps/blockd/stores/store_queue_datapath.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ TEST(StoreQueue, APayloadIsReceivedIntoTheMemoryThatTheStoreWritesFrom) {
   give_back(write, RequestStep::kCommit);
   POINTERS_EQUAL(place, store->begun[0]->memory);
   CHECK_FALSE(store->begun[0]->is_durable);
-  POINTERS_EQUAL(nullptr, reply());  // not before it has completed
+  POINTERS_EQUAL(nullptr, reply());  // no reply before the operation completes
   CHECK(done(write) == ErrorCode::kNone);
   CHECK_EQUAL(1, lanes->counters.commits.read());
   expect_filled(8 * kBlock, 2 * kBlock, std::byte{0x11});
@@ -83,7 +83,8 @@ TEST(StoreQueue, APayloadIsReceivedIntoTheMemoryThatTheStoreWritesFrom) {
   expect_quiet();
 }
 
-// A grant takes no operation of the store's, nor do extents that it does not know.
+// The probes also fire for a grant, and for BLOCK_STATUS on a store without extents. Both end
+// without an operation of the store.
 TEST(StoreQueue, ProbesTellOfWhatBeginsAndEndsAtOnce) {
   add_volume(1, kBytes, false);
   Volume* const own = volume;
@@ -126,7 +127,7 @@ TEST(StoreQueue, APayloadThatHasComeWithItsHeaderIsCopiedAndCommittedAfterwards)
   push(write);
   POINTERS_EQUAL(&write, reply());
   CHECK(write.step == RequestStep::kStored);
-  std::fill(payload.begin(), payload.end(), std::byte{0});  // it is the connection's again
+  std::fill(payload.begin(), payload.end(), std::byte{0});  // the connection owns the payload again
   CHECK(store->begun.empty());
   give_back(write, RequestStep::kCommit);
   CHECK(done(write) == ErrorCode::kNone);
@@ -145,7 +146,7 @@ TEST(StoreQueue, AnAbortedWriteGivesItsBufferBackAndTouchesNothing) {
   expect_quiet();
 }
 
-// Every way in which a range can lie among three blocks.
+// Covers every position of a range among three blocks.
 TEST(StoreQueue, WritesAndZeroesChangeExactlyTheirBytes) {
   const uint32_t borders[] = {
       0, 1, kBlock - 1, kBlock, kBlock + 1, 2 * kBlock - 1, 2 * kBlock, 2 * kBlock + 1, 3 * kBlock};
@@ -178,7 +179,7 @@ TEST(StoreQueue, ATrimGivesUpWholeBlocksAlone) {
   CHECK(store->seen == expected);
   BlockRequest refused = request(Command::kTrim, 0, kBlock);
   push(refused);
-  store->complete(0, EOPNOTSUPP);  // a wish, and no more
+  store->complete(0, EOPNOTSUPP);  // a trim is only a hint
   CHECK(done(refused) == ErrorCode::kNone);
   expect_quiet();
 }
@@ -197,10 +198,10 @@ TEST(StoreQueue, NeighboursInOneBlockDoNotLoseOneAnothersBytes) {
   store->complete(1);
   POINTERS_EQUAL(&apart, reply());
   store->complete();  // the block is read
-  store->complete();  // and written
+  store->complete();  // the block is written
   POINTERS_EQUAL(&first, reply());
   commit(third, std::byte{3});
-  LONGS_EQUAL(1, store->begun.size());  // it waits for the second
+  LONGS_EQUAL(1, store->begun.size());  // `third` waits for `second`
   store->complete();
   store->complete();
   POINTERS_EQUAL(&second, reply());
@@ -231,7 +232,7 @@ TEST(StoreQueue, FuaLastsAndFlushIsPassedOn) {
       POINTERS_EQUAL(nullptr, reply());
       store->complete();
     }
-    LONGS_EQUAL(1, store->begun.size());  // a flush is the last of its steps
+    LONGS_EQUAL(1, store->begun.size());  // the last step is a flush
     CHECK(done(zero) == ErrorCode::kNone);
   }
   expect_quiet();
@@ -272,13 +273,14 @@ TEST(StoreQueue, AfterAFailedFlushNothingPromisesDurability) {
   CHECK(do_one(Command::kFlush, 0, 0) == ErrorCode::kEio);
   CHECK(do_one(Command::kWrite, 0, kBlock, nbd::kCommandFlagFua) == ErrorCode::kEio);
   CHECK(do_one(Command::kTrim, 0, kBlock, nbd::kCommandFlagFua) == ErrorCode::kEio);
-  CHECK_EQUAL(before, store->completed_count);  // the store is not even asked
+  CHECK_EQUAL(before, store->completed_count);  // the store gets no operation
   CHECK(do_one(Command::kRead, 0, kBlock, nbd::kCommandFlagFua) == ErrorCode::kNone);
   CHECK(do_one(Command::kWrite, 0, kBlock) == ErrorCode::kNone);
   expect_quiet();
 }
 
-// A durable write that fails is asked for once more without: was it the write, or its durability?
+// A durable write that fails is retried without durability. If the retry succeeds, durability has
+// failed, as with a flush.
 TEST(StoreQueue, ABadSectorUnderFuaIsNoFailedFlush) {
   BlockRequest write = request(Command::kWrite, 0, kBlock, nbd::kCommandFlagFua);
   commit(write, std::byte{7});
@@ -421,7 +423,7 @@ TEST(StoreQueue, WhatTakesNoOperationHasBegunAndIsDoneToo) {
   CHECK(has_passed(status, kBegun) && has_passed(status, kDone));
 }
 
-// That of its grant does not count any more.
+// The commit overwrites the stations that the grant has passed.
 TEST(StoreQueue, AWriteHasBegunWhenItIsWritten) {
   BlockRequest write = request(Command::kWrite, 0, kBlock);
   write.trace.begin(loop.look_at_clock());
@@ -496,8 +498,8 @@ TEST(StoreQueue, AFileThatHasBecomeShorterIsAnError) {
   expect_quiet();
 }
 
-// Requests at random places, no two of which have a byte in common while they are under way, but
-// often a block; completed in any order. So what is there at the end is known to the byte.
+// Random requests, completed in any order. Requests under way often share blocks, but never bytes,
+// so the model knows each byte at the end.
 TEST(StoreQueue, AnyRequestsInAnyOrderLeaveTheModelsBytes) {
   const test::Seed seed;
   std::mt19937_64 random(seed.value());

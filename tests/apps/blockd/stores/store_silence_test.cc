@@ -1,4 +1,4 @@
-// Stores that answer, and that do not, as the control thread sees them.
+// The control thread detects stores that have stopped answering.
 #include "apps/blockd/stores/store_silence.h"
 
 #include "CppUTest/TestHarness.h"
@@ -17,7 +17,7 @@ TEST(StoreSilence, AStoreThatHasNothingToDoIsNotSilent) {
   CHECK(look(1) == Change::kNone);
   CHECK(look(1000) == Change::kNone);
   CHECK_EQUAL(0, counters.silent_ns.read());
-  counters.operations.set(1);  // since the look before
+  counters.operations.set(1);  // since the previous look()
   CHECK(look(1003) == Change::kNone);
   CHECK_EQUAL(3 * kNsPerSecond, counters.silent_ns.read());
 }

@@ -1,4 +1,4 @@
-// A volume on a file, from socket to socket, in every way a server can be set up.
+// A volume on a file, from socket to socket, in every variant of the server.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -34,7 +34,7 @@ class StoredServerTest : public BlockServerFixture {
     CHECK(peer.reads(0, std::string_view(model).substr(0, 1'400'000)));
   }
 
-  // Many at once on two connections, of which none writes where another one does.
+  // Sends many writes at once on two connections, each to its own half of the volume.
   void bursts() {
     const Seed seed;
     std::mt19937_64 random(seed.value());

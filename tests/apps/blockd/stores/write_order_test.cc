@@ -1,4 +1,4 @@
-// Which writes may be under way together.
+// WriteOrder decides which writes may be under way together.
 #include <deque>
 #include <random>
 #include <utility>
@@ -44,7 +44,7 @@ TEST(WriteOrder, WhatReadsAndWritesBackIsAloneInItsBlocks) {
   CHECK(order.enter(exclusive));
   CHECK(order.enter(apart));
   CHECK_FALSE(order.enter(aligned));
-  CHECK(order.enter(behind));  // the one that it overlaps waits, but neither reads
+  CHECK(order.enter(behind));  // it overlaps `aligned`, but neither is exclusive
   POINTERS_EQUAL(nullptr, order.try_next());
   order.leave(exclusive);
   POINTERS_EQUAL(&aligned, order.try_next());
@@ -92,7 +92,7 @@ TEST(WriteOrder, IsNotValidWithTwoUnderWayThatMustBeApart) {
     CHECK(order.is_valid());
   };
   check_spoiled_by(apart.begin, uint64_t{3});
-  check_spoiled_by(first.is_exclusive, true);  // is not counted, nor apart from the second
+  check_spoiled_by(first.is_exclusive, true);  // exclusive_count_ does not count it
   check_spoiled_by(waits.has_begun, true);
   check_spoiled_by(waits.previous, &first);
   check_spoiled_by(apart.next, static_cast<OrderedWrite*>(nullptr));

@@ -35,7 +35,7 @@ TEST(CounterChanges, ACounterIsARateAndAHistogramWhatWasAdded) {
 TEST(CounterChanges, TimeIsAShareOfItAndNeverMore) {
   begin({scene_set<ShardLike>("", "shard", "main")});
   before = look();
-  of<ShardLike>(0).busy_ns.add(kNsPerSecond * 3600);  // one callback of an hour that ends now
+  of<ShardLike>(0).busy_ns.add(kNsPerSecond * 3600);  // a callback of one hour has just ended
   now = look();
   const auto changes = counter_changes(before.get(), *now);
   DOUBLES_EQUAL(1.0, *changes[0].find("busy_ns")->time_share(), 0);
@@ -51,7 +51,7 @@ TEST(CounterChanges, WithoutABeforeThereAreNoRates) {
   CHECK_EQUAL(1000, rounds->now.read());
 }
 
-// A set that is taken between the looks has no before either, as nothing has of another process.
+// A set that is taken between the two snapshots has no earlier values.
 TEST(CounterChanges, WhatIsNewHasNoRate) {
   CounterSet spare = scene_set<ShardLike>("", "shard", "");
   spare.is_spare = true;
@@ -78,7 +78,7 @@ TEST(CounterChanges, AnotherProcessIsNotComparedWith) {
   remove_all("other");
 }
 
-// Each run of an image has the pid 1.
+// Each run of an image has process ID 1.
 TEST(CounterChanges, AnotherRunOfTheSamePidIsNotComparedWith) {
   leave_behind("other");
   auto other = CountersReader::open(directory, "other");

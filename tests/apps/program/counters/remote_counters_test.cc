@@ -1,4 +1,4 @@
-// Counters that are asked for, by what an appliance really answers, and by what it never would.
+// Counters read by control requests: with the real answers of an appliance, and with invalid ones.
 #include "apps/program/counters/remote_counters.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// The control socket of an appliance of which there are only the counters.
+// The control session of an appliance that has nothing but counters.
 struct Asked {
   explicit Asked(Running* running, const std::string& path) {
     runtime.counters = running->file.view();
@@ -58,7 +58,7 @@ struct Channel final : ControlChannel {
 TEST_GROUP_BASE(RemoteCounters, CountersFileFixture) {
   std::unique_ptr<Running> running;
   std::unique_ptr<Asked> asked;
-  std::string said;  // instead of what it would answer, unless it is empty
+  std::string said;  // replaces the real answer, unless it is empty
   size_t answer_bytes = 0;
   size_t ask_count = 0;
   size_t open_count = 0;
@@ -149,7 +149,7 @@ TEST(RemoteCounters, ASetThatWasTakenSinceIsThere) {
 TEST(RemoteCounters, AnotherRunIsReadAnew) {
   begin();
   const CountersSnapshot first = look();
-  running->file.header().created_ns += 1;  // as of a run with the same counters and pid
+  running->file.header().created_ns += 1;  // as in another run with the same pid
   running->gets().hits.set(1);
   const CountersSnapshot second = look();
   CHECK_FALSE(second.is_of_run(first));
@@ -165,7 +165,7 @@ TEST(RemoteCounters, NonsenseIsRefusedAndWhatIsRightAfterwardsIsRead) {
     return R"({"jsonrpc":"2.0","id":1,"result":{"created_ns":1,"now_ns":2,"bytes":)" + bytes +
            R"(,"words":[)" + words + "]}}\n";
   };
-  for (int round = 0; round < 2; ++round) {  // at first, and once it has been read
+  for (int round = 0; round < 2; ++round) {  // before and after a successful read
     const char* none = round == 0 ? "what it answers are no counters" : "no";
     check_refused("login:", "what it answers are no counters");
     check_refused("[]\n", "what it answers are no counters");
@@ -205,7 +205,7 @@ TEST(RemoteCounters, OnlyWordsThatAreThereAreRead) {
   STRCMP_CONTAINS("\"error\"", refused(R"({"from":0,"bytes":7})").c_str());
   STRCMP_CONTAINS("\"error\"", refused(R"({"from":8000000})").c_str());
   STRCMP_CONTAINS("\"words\":[]}", refused(R"({"from":0,"bytes":0})").c_str());
-  // Words beyond the end are not there.
+  // Words beyond the end of the file are left out.
   const std::string all = std::to_string(running->file.header().file_bytes - 8);
   STRCMP_CONTAINS("\"words\":[-1]}",
                   refused(R"({"from":)" + all + R"(,"bytes":18446744073709551608})").c_str());

@@ -1,4 +1,4 @@
-// Doctor's findings on made-up machines: good if nothing is lost, and else the cure.
+// Doctor's findings on simulated machines: good, or a warning or fault with its cure.
 #include "apps/program/doctor/machine_findings.h"
 
 #include <filesystem>
@@ -105,7 +105,7 @@ TEST(MachineFindings, IsolatedCores) {
   expect("isolated cores", "good: 2-5");
 }
 
-// Those of a configuration's shards alone are judged.
+// Only the cores of a configuration's shards are judged.
 TEST(MachineFindings, CoresThatAreAskedAbout) {
   for (const char* core : {"cpu0", "cpu1"}) {
     root.write(cpus + core + "/topology/thread_siblings_list", "0-1\n");

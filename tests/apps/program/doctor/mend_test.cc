@@ -1,5 +1,5 @@
-// doctor --fix on a made-up machine: it does all it can until the next boot, and nothing that
-// outlasts a boot unless it is told to.
+// doctor --fix on a simulated machine: it makes all changes that last until the next boot, and asks
+// before it makes changes that outlast a boot.
 #include "apps/program/doctor/mend.h"
 
 #include <filesystem>
@@ -117,7 +117,7 @@ TEST(Mend, WhatIsInTheFileStays) {
   STRCMP_EQUAL("# ours\nvm.swappiness = 1\nkernel.numa_balancing = 0\n",
                text_of(kLastingFile).c_str());
   CHECK_FALSE(std::filesystem::exists(root.path() + kLastingFile + ".new"));
-  mend_all({unbalanced()});  // it has all of them: nothing to be agreed to
+  mend_all({unbalanced()});  // the file has all settings, so mend_all asks no question
   LONGS_EQUAL(1, questions.size());
 }
 

@@ -1,4 +1,4 @@
-// With a service of its own, since nothing here may know one.
+// Findings about keys, with a service of the test: the code under test knows no service.
 #include "apps/program/plan/key_findings.h"
 
 #include <bit>
@@ -16,7 +16,7 @@
 namespace bedplate {
 namespace {
 
-// Measures what is no key.
+// Measures a key that does not exist.
 struct HallCounters {
   Counter seats_peak;
 };
@@ -55,7 +55,7 @@ void describe(CounterTable& table, TableCounters& c) {
   table.counter("stood", c.stood, "guests", "Too many.").refusals_of("table.chairs");
 }
 
-// The waiters' counters; they serve several tables.
+// The counters of a waiter, who serves several tables.
 struct WaiterCounters {
   Counter spilled;
 };
@@ -197,7 +197,7 @@ TEST(KeyFindings, AKeyThatIsTooLargeIsProposedSmallerWithWhatThatSaves) {
   CHECK_EQUAL(static_cast<int64_t>(50 * kSeatBytes), seats.saved_bytes);
   STRCMP_EQUAL("guests", seats.unit.c_str());
   STRCMP_EQUAL("Guests are sent away.", seats.risk.c_str());
-  CHECK_EQUAL(100, inn.seats);  // as it was
+  CHECK_EQUAL(100, inn.seats);  // unchanged
 }
 
 TEST(KeyFindings, AKeyStaysWhereTheMarginTakesTheRest) {
@@ -230,14 +230,14 @@ TEST(KeyFindings, ThatOnlyRefusalsAreCountedWillDo) {
   room().lost.set(1);
   CHECK_EQUAL(25, finding("inn.hooks").proposed.value());
   inn.hooks = 36;
-  CHECK_EQUAL(40, finding("inn.hooks").proposed.value());  // the largest
+  CHECK_EQUAL(40, finding("inn.hooks").proposed.value());  // the maximum
   inn.hooks = 40;
   CHECK_FALSE(finding("inn.hooks").proposed.has_value());
   STRCMP_EQUAL("it is as large as it may be", finding("inn.hooks").obstacle.c_str());
 }
 
 TEST(KeyFindings, APeakMayBeOfAPartOfTheKey) {
-  room().store_bytes.set(kMiB);  // the other one is spoken for
+  room().store_bytes.set(kMiB);  // the other MiB has another use
   room().store_peak.set(400 * kKiB);
   CHECK_EQUAL(kMiB + 500 * kKiB, finding("inn.store_bytes").proposed.value());
   room().store_peak.set(400 * kKiB + 1);
@@ -253,7 +253,7 @@ TEST(KeyFindings, EachOfSeveralTablesHasItsOwnPeak) {
   CHECK_EQUAL(8, finding("inn.table[right].plates").proposed.value());  // a power of two
 }
 
-// The key says 100: there are 128.
+// The key is 100, which is rounded up to 128.
 TEST(KeyFindings, AKeyIsMeasuredByWhatItIsRoundedUpTo) {
   TableCounters& left = of<TableCounters>("tables", "left");
   const auto proposed = [&](uint64_t peak) {
@@ -264,8 +264,8 @@ TEST(KeyFindings, AKeyIsMeasuredByWhatItIsRoundedUpTo) {
   CHECK_EQUAL(64, proposed(51));
   CHECK_EQUAL(static_cast<int64_t>(64 * kKiB), finding("inn.table[left].chairs").saved_bytes);
   left.stood.set(1);
-  CHECK_EQUAL(64, proposed(51));  // it was not for want of chairs
-  CHECK_EQUAL(0, proposed(80));   // nor here: of 128
+  CHECK_EQUAL(64, proposed(51));  // the refusal had another cause
+  CHECK_EQUAL(0, proposed(80));   // the same: 80 of 128 were in use
   CHECK_EQUAL(256, proposed(128));
   inn.tables[0].chairs = 200;
   CHECK_EQUAL(0, proposed(256));
@@ -302,7 +302,7 @@ TEST(KeyFindings, WhatThePoolHasNoRoomForIsNotProposed) {
 
 TEST(KeyFindings, AKeyOfMemoryThatNothingMeasuresIsUnknown) {
   CHECK(is_unknown("inn.cellar_bytes"));
-  CHECK_FALSE(is_unknown("inn.patience_ms"));  // takes no memory
+  CHECK_FALSE(is_unknown("inn.patience_ms"));  // it takes no memory
   CHECK_FALSE(is_unknown("inn.seats"));
 }
 

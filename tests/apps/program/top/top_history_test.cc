@@ -1,4 +1,4 @@
-// Values kept for two minutes, and the graph of one of them.
+// TopHistory holds values for two minutes, and draws a graph of one value.
 #include "apps/program/top/top_history.h"
 
 #include <utility>

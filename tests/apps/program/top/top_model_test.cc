@@ -55,7 +55,7 @@ TEST(TopModel, WhatHasChangedComesFirstAndWhatIsZeroIsLeftOut) {
   STRCMP_EQUAL("0%", value(all[0], 1, "busy").text.c_str());
 }
 
-// No name of a service is known: one that nobody has heard of is shown like any other.
+// The code knows no service by name, so an unknown service is shown like any other.
 TEST(TopModel, ServicesOfAnyNameAreShownByTheirCounters) {
   begin({scene_set<OwnerLike>("", "pool", ""), scene_set<ShardLike>("", "shard", "main"),
          scene_set<ShardLike>("zither", "strings", "e"),
@@ -98,7 +98,7 @@ TEST(TopModel, HowFullMemoryIsIsABarAsLongAsItsOwnersShare) {
   DOUBLES_EQUAL(0.25, value(all[0], 0, "share").number, 1e-9);
 }
 
-// A nearly full bar is not a full one.
+// Memory that is only nearly full does not get a full bar.
 TEST(TopModel, OnlyWhatIsFullLooksFull) {
   begin({scene_set<OwnerLike>("", "owner", "heap")});
   of<OwnerLike>(0).bytes.set(100'000);

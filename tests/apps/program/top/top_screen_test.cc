@@ -41,7 +41,7 @@ TEST_GROUP(TopScreen) {
   void see(double busy = 0.05, size_t count = 1) {
     screen.show(std::vector<TopView>(count, two_sections(busy)), now_ns);
   }
-  // An appliance for each list of what needs a look in it.
+  // Shows one appliance for each list of alerts.
   void see_signs(const std::vector<std::vector<std::string>>& signs) {
     std::vector<TopView> views;
     for (const auto& each : signs) {
@@ -88,7 +88,7 @@ TEST(TopScreen, ShowsWhoseCountersTheyAreTheSectionsAndTheKeys) {
                text().c_str());
 }
 
-// On the smallest terminal, and on any other, no line is too long and none too many.
+// On a terminal of any size, no line is too long, and there are not too many lines.
 TEST(TopScreen, FitsAnyTerminal) {
   see();
   text(20, 5);
@@ -118,7 +118,7 @@ TEST(TopScreen, KeysMoveTheMarkAndItStaysWithItsNames) {
   check("  other >  7%", text());
   press({kTopRight});
   check("  other    7% >  9/s", text());
-  press({'s'});  // the row moves, the mark with it
+  press({'s'});  // the mark moves with its row
   check("shard, most calls", text());
   CHECK(text().find("other") < text().find("main"));
   check("  other    7% >  9/s", text());
@@ -134,7 +134,7 @@ TEST(TopScreen, KeysMoveTheMarkAndItStaysWithItsNames) {
   check("  main     5% >  1/s", text());
 }
 
-// Rates come with the second look, before what was there at the first one.
+// Rates appear with the second snapshot, before the values of the first one.
 TEST(TopScreen, UntilAKeyChoosesOneTheMarkIsAtTheFirstValue) {
   TopView first = two_sections(0.05);
   first.sections.erase(first.sections.begin());
@@ -159,13 +159,13 @@ TEST(TopScreen, AFilterLetsSectionsRowsOrColumnsPass) {
   press({'\r'});
   check_not("pool", text());
   check("/oth  q:end", text());
-  press({'/', 'c', 'a', 'x', 127, 'l', '\r'});  // a column, of all rows
+  press({'/', 'c', 'a', 'x', 127, 'l', '\r'});  // matches a column, which shows all rows
   check("calls", text());
   check("main", text());
   check_not("busy", text());
   press({27});
   check("busy", text());
-  press({'/', 'q', 'q', '\r'});  // nothing: keys do nothing either
+  press({'/', 'q', 'q', '\r'});  // nothing matches, so keys do nothing
   check_not("shard", text());
   press({'s', kTopDown, kTopPageDown});
 }
@@ -188,18 +188,18 @@ TEST(TopScreen, FrozenItStays) {
 TEST(TopScreen, TheGraphIsOfTheMarkedValueInTheLastTwoMinutes) {
   for (int i = 0; i < 200; ++i) {
     now_ns += kNsPerSecond;
-    see(i < 100 ? 0.9 : i == 199 ? 0.0 : 0.45);  // the first 80 s are forgotten
+    see(i < 100 ? 0.9 : i == 199 ? 0.0 : 0.45);  // the graph has lost the first 80 s
   }
   const std::string seen = text(130, 18);
   check("shard main busy: now 5%, at most 5%\n", seen);
-  // There are 120 columns: the last is 0, those of the first 20 s are full, the others half.
+  // There are 120 columns: the first 20 are full, the last is 0, the others are half full.
   check(("5% |" + std::string(20, '#') + std::string(100, ' ') + "\n").c_str(), seen);
   check((" 0 |" + std::string(119, '#') + " \n").c_str(), seen);
   press({'g'});
   check_not("at most", text(130, 18));
 }
 
-// A counter that does not grow shows its total, which is none of its rates.
+// A counter that does not grow shows its total. The graph of its rate leaves totals out.
 TEST(TopScreen, TheGraphOfARateHasNoTotals) {
   const auto see_busy = [&](TopAspect aspect, double number, const char* value) {
     TopView view = two_sections(0);
@@ -207,7 +207,7 @@ TEST(TopScreen, TheGraphOfARateHasNoTotals) {
     view.sections[0].rows[0].values[0] = {value, number};
     screen.show({view}, now_ns += kNsPerSecond);
   };
-  see_busy(TopAspect::kTotal, 892e6, "892 ms");  // there is no rate at the first look
+  see_busy(TopAspect::kTotal, 892e6, "892 ms");  // the first snapshot has no rate
   check("shard main busy: now 892 ms, at most 892 ms\n", text(80, 18));
   see_busy(TopAspect::kShare, 0.13, "13%");
   check("shard main busy: now 13%, at most 13%\n", text(80, 18));
@@ -225,11 +225,11 @@ TEST(TopScreen, TabGoesToTheNextAppliance) {
   check("2/2 demo", text());
   press({'\t'});
   check("1/2 demo", text());
-  see(0.05, 1);  // one has gone
+  see(0.05, 1);  // one appliance has gone
   check("demo: pid 7", text());
 }
 
-// Four things are wrong: each is there, whatever else is looked at.
+// All four alerts stay on the screen, whatever else it shows.
 TEST(TopScreen, WhatNeedsALookStaysInSight) {
   see_signs({four(), {}});
   const std::string seen = text(80, 24);
@@ -274,7 +274,7 @@ TEST(TopScreen, WhatNeedsALookStandsOut) {
   LONGS_EQUAL(1, screen.picture(80, 24).marks.size());
 }
 
-// One line of what needs a look, and the value that is chosen.
+// The smallest screen has a line of the alerts, and the chosen value.
 TEST(TopScreen, TheSmallestHasBoth) {
   see_signs({four()});
   STRCMP_EQUAL("! 4 need a look  de~\n"
@@ -310,12 +310,12 @@ TEST(TopScreen, NShowsItInFullAndScrolls) {
   CHECK(screen.press(kTopEnd));
   check("wait: 3)\n", text(20, 5));
   CHECK(screen.press(kTopPageDown));
-  see();  // all is well again
+  see();  // no alert is left
   check("\nnothing needs a look\n", text(80, 24));
   CHECK(screen.press(27));
   check("busy", text(80, 24));
   CHECK(screen.press('n'));
-  CHECK(screen.press('/'));  // a filter is of the sections
+  CHECK(screen.press('/'));  // a filter is for sections, so they are shown
   check("busy", text(80, 24));
 }
 
